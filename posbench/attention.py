@@ -1,0 +1,330 @@
+"""What one attention call computes, as an immutable value, and the executor that runs it.
+
+An encoding is a function from one `Attention` to another. It fills the fields its formula needs; the
+executor reads off the object which path can run it and knows no encoding by name:
+
+    fused          nothing but q, k, v and a factored bias: one `scaled_dot_product_attention`, O(n) memory
+    fused by rows  additive terms or masks: the same kernel on blocks of queries with an additive mask
+    dense          own content score, normaliser or value term: explicit weights on blocks of queries
+
+The dense path runs every object and is the reference that the other two must equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Term = Callable[[slice], Tensor]
+"""rows -> [batch|1, heads|1, rows, keys]; `rows` is a slice of query indices."""
+Normaliser = Callable[[Tensor, Tensor], Tensor]
+"""(logits, allowed) -> weights, all [batch, heads, rows, keys]; a query's own key is its last allowed one."""
+ValueTerm = Callable[[Tensor, slice], Tensor]
+"""(weights, rows) -> [batch, heads, rows, width], linear in the weights."""
+
+BLOCK_ELEMENTS = 2**22
+"""Elements of one block of the score matrix (16 MiB in float32): what bounds memory at any length."""
+
+
+def softmax(logits: Tensor, allowed: Tensor) -> Tensor:
+    return logits.masked_fill(~allowed, -torch.inf).softmax(-1)
+
+
+class Plan(Protocol):
+    """Anything attention can execute: one `Attention`, or a composite of several."""
+
+    @property
+    def num_queries(self) -> int: ...
+    def logits(self, rows: slice) -> Tensor: ...
+    def allowed(self, rows: slice) -> Tensor: ...
+    def weights(self, logits: Tensor, rows: slice) -> Tensor: ...
+    def output(self, weights: Tensor, rows: slice) -> Tensor: ...
+    def run(self, block: int) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Attention:
+    r"""One causal attention call.
+
+    $$z_{ij} = \tau_i\, c\, \langle q_i, k_j \rangle + B_{ij}, \qquad
+      o_i = \sum_j N(z_i)_j\, v_j + \sum_t a^{(t)}_i$$
+
+    with $B = b^q (b^k)^\top + \sum_t \text{terms}$ added *after* the scale $c$. With `scales_bias` the
+    temperature multiplies $B$ as well. Causality goes by index, distance by position: the two differ as
+    soon as positions are random, shifted or supplied by the task.
+    """
+
+    q: Tensor  # [batch, heads, n, width]; an encoding may widen q and k together
+    k: Tensor  # [batch, heads, n, width]
+    v: Tensor  # [batch, heads, n, head_width]
+    x: Tensor  # [batch, n, model_width], the normalised input of the layer
+    q_pos: Tensor  # [batch|1, n] or [batch|1, n, axes], integer or float
+    k_pos: Tensor  # the same shape; a field of its own because region methods move only one of the two
+    scale: float  # c
+    temperature: Tensor | None = None  # [batch|1, heads|1, n|1, 1], tau
+    scales_bias: bool = False
+    bias_q: Tensor | None = None  # [batch|1, heads, n, rank]
+    bias_k: Tensor | None = None  # [batch|1, heads, n, rank]
+    content: Term | None = None  # replaces c <q_i, k_j>
+    terms: tuple[Term, ...] = ()
+    masks: tuple[Term, ...] = ()  # boolean, True where a key may be seen; a query must always see itself
+    normalise: Normaliser = softmax
+    values: tuple[ValueTerm, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.temperature is not None and (self.temperature.ndim != 4 or self.temperature.shape[-1] != 1):
+            raise ValueError(f"temperature must be [batch|1, heads|1, n|1, 1], got {tuple(self.temperature.shape)}")
+        if (self.bias_q is None) != (self.bias_k is None):
+            raise ValueError("bias_q and bias_k make one factored bias: give both or neither")
+        if self.q_pos.ndim < 2 or self.k_pos.ndim < 2:
+            raise ValueError("positions must be [batch|1, n] or [batch|1, n, axes]")
+
+    # -- builders: each returns a new object -------------------------------------------------------------
+
+    def at(self, q_pos: Tensor, k_pos: Tensor) -> Attention:
+        """The same call with queries and keys at other positions."""
+        return replace(self, q_pos=q_pos, k_pos=k_pos)
+
+    def plus(self, *terms: Term) -> Attention:
+        return replace(self, terms=(*self.terms, *terms))
+
+    def where(self, *masks: Term) -> Attention:
+        return replace(self, masks=(*self.masks, *masks))
+
+    def heated(self, temperature: Tensor, scales_bias: bool = False) -> Attention:
+        """Multiply the content logits (and with `scales_bias` the bias) by `temperature`."""
+        tau = temperature if self.temperature is None else self.temperature * temperature
+        return replace(self, temperature=tau, scales_bias=self.scales_bias or scales_bias)
+
+    def factored(self, bias_q: Tensor, bias_k: Tensor) -> Attention:
+        """Add the low-rank bias `bias_q @ bias_k.T`, exactly, at the price of `rank` extra channels."""
+        if self.bias_q is not None and self.bias_k is not None:
+            bias_q, bias_k = torch.cat((self.bias_q, bias_q), -1), torch.cat((self.bias_k, bias_k), -1)
+        return replace(self, bias_q=bias_q, bias_k=bias_k)
+
+    def heads(self, part: slice) -> Attention:
+        """The call restricted to some heads. Only what acts on inputs can be cut; a head's own content
+        score, normaliser and value terms are set afterwards, on the part."""
+        if self.content is not None or self.values:
+            raise ValueError("split heads before an encoding sets content or value terms, not after")
+
+        def cut(t: Tensor) -> Tensor:
+            return t if t.shape[1] == 1 else t[:, part]
+
+        def cut_terms(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+            return tuple(lambda rows, term=term: cut(term(rows)) for term in terms)
+
+        return replace(
+            self,
+            q=self.q[:, part],
+            k=self.k[:, part],
+            v=self.v[:, part],
+            temperature=None if self.temperature is None else cut(self.temperature),
+            bias_q=None if self.bias_q is None else cut(self.bias_q),
+            bias_k=None if self.bias_k is None else cut(self.bias_k),
+            terms=cut_terms(self.terms),
+            masks=cut_terms(self.masks),
+        )
+
+    def distance(self, rows: slice) -> Tensor:
+        """d = i - j as positions, [batch|1, rows, keys]; negative only where ids decrease along the sequence."""
+        return self.q_pos[:, rows, None] - self.k_pos[:, None, :]
+
+    # -- the formula, row by row -------------------------------------------------------------------------
+
+    @property
+    def num_queries(self) -> int:
+        return self.q.shape[-2]
+
+    def tau(self, rows: slice) -> Tensor | float:
+        if self.temperature is None:
+            return 1.0
+        return self.temperature if self.temperature.shape[-2] == 1 else self.temperature[..., rows, :]
+
+    def bias(self, rows: slice) -> Tensor | None:
+        """B, [batch|1, heads|1, rows, keys], or None where there is none."""
+        parts = [term(rows) for term in self.terms]
+        if self.bias_q is not None and self.bias_k is not None:
+            parts.append(self.bias_q[..., rows, :] @ self.bias_k.mT)
+        return sum(parts[1:], parts[0]) if parts else None
+
+    def logits(self, rows: slice) -> Tensor:
+        content = self.content(rows) if self.content is not None else self.scale * (self.q[..., rows, :] @ self.k.mT)
+        bias, tau = self.bias(rows), self.tau(rows)
+        if bias is None:
+            return tau * content
+        return tau * (content + bias) if self.scales_bias else tau * content + bias
+
+    def allowed(self, rows: slice) -> Tensor:
+        """True where a key may be seen, [batch|1, heads|1, rows, keys]."""
+        index = torch.arange(self.num_queries, device=self.q.device)
+        allowed = (index[None, :] <= index[rows, None])[None, None]
+        for mask in self.masks:
+            allowed = allowed & mask(rows)
+        return allowed
+
+    def weights(self, logits: Tensor, rows: slice) -> Tensor:
+        return self.normalise(logits, self.allowed(rows))
+
+    def output(self, weights: Tensor, rows: slice) -> Tensor:
+        out = weights @ self.v
+        for value in self.values:
+            out = out + value(weights, rows)
+        return out
+
+    # -- execution ---------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """`fused`, `fused by rows` or `dense`: read off the fields, never declared."""
+        if self.content is not None or self.values or self.normalise is not softmax:
+            return "dense"
+        return "fused by rows" if self.terms or self.masks else "fused"
+
+    def run(self, block: int) -> Tensor:
+        if self.path == "dense":
+            return dense(self, block)
+        if self.path == "fused":
+            return self._one_call()
+        return torch.cat([self._masked_call(rows) for rows in blocks(self.num_queries, block)], -2)
+
+    def _one_call(self) -> Tensor:
+        # The scale is folded into q, so that appended bias channels are not scaled with it.
+        q, k = self.q * (self.scale * self.tau(slice(None))), self.k
+        if self.bias_q is not None and self.bias_k is not None:
+            bias_q = self.bias_q * self.tau(slice(None)) if self.scales_bias else self.bias_q
+            bias_q, bias_k = exact_channels(bias_q, self.bias_k, q.dtype)
+            shape = (*q.shape[:-1], bias_q.shape[-1])
+            q, k = torch.cat((q, bias_q.expand(shape)), -1), torch.cat((k, bias_k.expand(shape)), -1)
+        # Kernels with linear memory want q, k and v of one width: at 16,384 tokens unequal widths cost 10 GB.
+        width = self.v.shape[-1]
+        v = F.pad(self.v, (0, q.shape[-1] - width)) if q.shape[-1] > width else self.v
+        if v.shape[-1] > q.shape[-1]:
+            q, k = (F.pad(t, (0, v.shape[-1] - t.shape[-1])) for t in (q, k))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)[..., :width]
+
+    def _masked_call(self, rows: slice) -> Tensor:
+        tau, bias = self.tau(rows), self.bias(rows)
+        q = self.q[..., rows, :] * (self.scale * tau)
+        allowed = self.allowed(rows)
+        if bias is None:
+            mask = torch.zeros((), dtype=q.dtype, device=q.device).masked_fill(~allowed, -torch.inf)
+        else:
+            mask = (tau * bias if self.scales_bias else bias).to(q.dtype).masked_fill(~allowed, -torch.inf)
+        return F.scaled_dot_product_attention(q, self.k, self.v, attn_mask=mask, scale=1.0)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Several plans side by side, each on its own heads: parts may differ in width, normaliser and path."""
+
+    parts: Sequence[Plan]
+
+    @property
+    def num_queries(self) -> int:
+        return self.parts[0].num_queries
+
+    @property
+    def path(self) -> str:
+        return " + ".join(dict.fromkeys(part.path for part in self.parts))  # type: ignore[attr-defined]
+
+    def _split(self, t: Tensor) -> Iterator[tuple[Plan, Tensor]]:
+        sizes = [part.logits(slice(0, 1)).shape[1] for part in self.parts]
+        return zip(self.parts, t.split(sizes, 1), strict=True)
+
+    def logits(self, rows: slice) -> Tensor:
+        return torch.cat([part.logits(rows) for part in self.parts], 1)
+
+    def allowed(self, rows: slice) -> Tensor:
+        each = [(part.logits(slice(0, 1)).shape[1], part.allowed(rows)) for part in self.parts]
+        return torch.cat([a.expand(-1, heads, -1, -1) for heads, a in each], 1)
+
+    def weights(self, logits: Tensor, rows: slice) -> Tensor:
+        return torch.cat([part.weights(z, rows) for part, z in self._split(logits)], 1)
+
+    def output(self, weights: Tensor, rows: slice) -> Tensor:
+        return torch.cat([part.output(w, rows) for part, w in self._split(weights)], 1)
+
+    def run(self, block: int) -> Tensor:
+        return torch.cat([part.run(block) for part in self.parts], 1)
+
+
+@dataclass(frozen=True)
+class Regions:
+    """One call whose scores come from several position maps: `parts[select(rows)]`, key by key.
+
+    The host encodes once per map. Logits are selected, and value terms are summed on the weights of their
+    own region, which is exact because they are linear in the weights.
+    """
+
+    select: Term  # rows -> integer [batch|1, heads|1, rows, keys]
+    parts: Sequence[Attention]
+
+    path = "dense"
+
+    @property
+    def num_queries(self) -> int:
+        return self.parts[0].num_queries
+
+    def logits(self, rows: slice) -> Tensor:
+        region = self.select(rows)
+        z = self.parts[0].logits(rows)
+        for index, part in enumerate(self.parts[1:], start=1):
+            z = torch.where(region == index, part.logits(rows), z)
+        return z
+
+    def allowed(self, rows: slice) -> Tensor:
+        return self.parts[0].allowed(rows)
+
+    def weights(self, logits: Tensor, rows: slice) -> Tensor:
+        return self.parts[0].weights(logits, rows)
+
+    def output(self, weights: Tensor, rows: slice) -> Tensor:
+        region = self.select(rows)
+        out = weights @ self.parts[0].v
+        for index, part in enumerate(self.parts):
+            for value in part.values:
+                out = out + value(weights * (region == index), rows)
+        return out
+
+    def run(self, block: int) -> Tensor:
+        return dense(self, block)
+
+
+def attend(plan: Plan, block: int | None = None) -> Tensor:
+    """Execute a plan: [batch, heads, n, head_width]. `block` is the number of query rows worked on at once."""
+    return plan.run(block or _block_rows(plan))
+
+
+def dense(plan: Plan, block: int | None = None) -> Tensor:
+    """The reference: explicit logits and weights, in blocks of query rows."""
+    rows = blocks(plan.num_queries, block or _block_rows(plan))
+    return torch.cat([plan.output(plan.weights(plan.logits(r), r), r) for r in rows], -2)
+
+
+def blocks(n: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def _block_rows(plan: Plan) -> int:
+    leaf = plan
+    while not isinstance(leaf, Attention):
+        leaf = leaf.parts[0]  # type: ignore[attr-defined]
+    batch, heads, n, _ = leaf.q.shape
+    return max(1, min(n, BLOCK_ELEMENTS // (batch * heads * n)))
+
+
+def exact_channels(bias_q: Tensor, bias_k: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Bias channels in the precision of q. bfloat16 holds integers only up to 256, so each factor is split
+    into a leading part and a remainder: (a + a')(b + b') = ab + ab' + a'b, less a term of 2^-16."""
+    if dtype.itemsize >= bias_q.dtype.itemsize or dtype.itemsize >= 4:
+        return bias_q.to(dtype), bias_k.to(dtype)
+    (a, a_rest), (b, b_rest) = (
+        (t.to(dtype), (t - t.to(dtype).to(t.dtype)).to(dtype)) for t in (bias_q, bias_k)
+    )
+    return torch.cat((a, a, a_rest), -1), torch.cat((b, b_rest, b), -1)

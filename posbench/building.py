@@ -1,0 +1,38 @@
+"""From a node of the configuration to an object, with a sentence where that fails. Imports no torch."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import hydra
+from hydra.errors import InstantiationException
+
+from posbench.errors import ConfigError, PosbenchError
+
+
+def build(node: dict[str, Any], group: str) -> Any:
+    """Instantiate `node`; `group` names it in the sentence about what is wrong."""
+    if "_target_" not in node:
+        raise ConfigError(f"{group} has no _target_: name the class, as the YAML files in conf/{group} do")
+    try:
+        return hydra.utils.instantiate(node)
+    except InstantiationException as error:
+        cause = error.__cause__
+        if isinstance(cause, PosbenchError):
+            raise cause from None
+        raise ConfigError(f"{group}: {_reason(node, cause or error)}") from None
+
+
+def _reason(node: dict[str, Any], cause: BaseException) -> str:
+    target = node["_target_"]
+    name = target.rpartition(".")[2]
+    text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+    if isinstance(cause, TypeError) and "unexpected keyword argument" in text:
+        wrong = text.rsplit("'", 2)[-2]
+        return f"{name} has no setting {wrong!r}; it takes {', '.join(_settings(target)) or 'none'}"
+    return f"{target} could not be built: {text}"
+
+
+def _settings(target: str) -> list[str]:
+    return list(inspect.signature(hydra.utils.get_class(target)).parameters)

@@ -1,0 +1,172 @@
+"""The schema of a resolved configuration: types, ranges, and one sentence for whatever breaks them.
+
+Groups that instantiate a class (encoding, extension, task, logger) stay free mappings: the class's own
+constructor is their schema.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from posbench.errors import ConfigError
+
+
+def _at_least(name: str, value: float, low: float) -> None:
+    if value < low:
+        raise ConfigError(f"{name} must be at least {low}, got {value}")
+
+
+def _share(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ConfigError(f"{name} is a share and must lie between 0 and 1, got {value}")
+
+
+@dataclass
+class ModelConfig:
+    width: int = 64
+    num_layers: int = 2
+    num_heads: int = 2
+    embedding_std: float = 1.0
+    head_width: int = 0  # filled in: width / num_heads
+
+    def __post_init__(self) -> None:
+        for name in ("width", "num_layers", "num_heads"):
+            _at_least(f"model.{name}", getattr(self, name), 1)
+        if self.embedding_std <= 0:
+            raise ConfigError(f"model.embedding_std must be positive, got {self.embedding_std}")
+        if self.width % self.num_heads:
+            fits = [h for h in range(1, self.width + 1) if self.width % h == 0 and h <= 4 * self.num_heads]
+            raise ConfigError(
+                f"model.num_heads={self.num_heads} does not divide model.width={self.width}: "
+                f"choose one of {', '.join(map(str, fits))}"
+            )
+        if self.head_width not in (0, self.width // self.num_heads):
+            raise ConfigError("model.head_width follows from model.width / model.num_heads: set those instead")
+        self.head_width = self.width // self.num_heads
+
+
+@dataclass
+class TrainingConfig:
+    min_length: int = 1
+    max_length: int = 1
+    length_scale: float = 1.0  # multiplies the lengths of every task
+    steps: int = 1
+    steps_scale: float = 1.0  # multiplies the steps of every task
+    batch_size: int = 64
+    learning_rate: float = 3e-3
+    warmup_steps: int = 100
+    decay_fraction: float = 0.3
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.98
+    gradient_clip: float = 1.0
+    precision: str = "32-true"
+    validate_every: int = 50
+    validation_samples: int = 128
+
+    def __post_init__(self) -> None:
+        for name in ("length_scale", "steps_scale", "learning_rate", "gradient_clip"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"training.{name} must be positive, got {getattr(self, name)}")
+        for name in ("steps", "batch_size", "validate_every", "validation_samples"):
+            _at_least(f"training.{name}", getattr(self, name), 1)
+        _at_least("training.warmup_steps", self.warmup_steps, 0)
+        _at_least("training.min_length", self.min_length, 0)
+        _at_least("training.weight_decay", self.weight_decay, 0)
+        for name in ("decay_fraction", "beta1", "beta2"):
+            _share(f"training.{name}", getattr(self, name))
+        if self.max_length < max(self.min_length, 1):
+            raise ConfigError(
+                f"training.max_length={self.max_length} must be at least 1 and no less than "
+                f"training.min_length={self.min_length}"
+            )
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Shortest and longest task length n in training."""
+        low, high = (round(n * self.length_scale) for n in (self.min_length, self.max_length))
+        return low, max(high, 1)
+
+    @property
+    def total_steps(self) -> int:
+        return max(round(self.steps * self.steps_scale), 1)
+
+
+@dataclass
+class EvaluationConfig:
+    multiples: list[float] = field(default_factory=lambda: [1.0])
+    further: list[float] = field(default_factory=list)  # measured and shown, not part of any mean
+    num_samples: int = 512
+    solved: float = 0.95
+
+    def __post_init__(self) -> None:
+        _at_least("evaluation.num_samples", self.num_samples, 1)
+        _share("evaluation.solved", self.solved)
+        if 1.0 not in self.multiples:
+            raise ConfigError(
+                f"evaluation.multiples={self.multiples} must contain 1: without the training length "
+                "nobody can tell what was learned"
+            )
+        for multiple in (*self.multiples, *self.further):
+            if multiple <= 0:
+                raise ConfigError(f"evaluation.multiples are factors of the training length, got {multiple}")
+
+
+@dataclass
+class TrainerConfig:
+    accelerator: str = "auto"
+    threads: int = 1
+    checkpoint_every: int = 100
+
+    def __post_init__(self) -> None:
+        _at_least("trainer.threads", self.threads, 1)
+        _at_least("trainer.checkpoint_every", self.checkpoint_every, 1)
+        known = ("auto", "cpu", "gpu", "cuda", "mps")
+        if self.accelerator not in known:
+            raise ConfigError(f"trainer.accelerator={self.accelerator} is unknown: use one of {', '.join(known)}")
+
+
+@dataclass
+class Config:
+    task: dict[str, Any] = field(default_factory=dict)
+    encoding: dict[str, Any] = field(default_factory=dict)
+    extension: dict[str, Any] = field(default_factory=dict)
+    logger: dict[str, Any] = field(default_factory=dict)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    seed: int = 0
+    force: bool = False
+    results_dir: str = "results/local"
+    train_positions: int = 0  # filled in from the task: positions seen in training
+    test_positions: int = 0  # filled in from the task: positions of the longest test
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ConfigError(f"seed must not be negative, got {self.seed}")
+
+
+def checked(cfg: DictConfig) -> Config:
+    """The typed sections of a composed config. Encoding, extension and task stay out: they may still refer
+    to lengths that only the task knows."""
+    free = ("task", "encoding", "extension", "logger")
+    try:
+        plain = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [k for k in cfg if k not in free]), resolve=True)
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))  # type: ignore[return-value]
+    except OmegaConfBaseException as error:
+        raise ConfigError(_sentence(error)) from None
+
+
+def _sentence(error: OmegaConfBaseException) -> str:
+    reason = str(error.msg or error).strip().splitlines()[0].rstrip(".")
+    key = error.full_key or ""
+    if error.child_node is None and error.parent_node is not None and reason.startswith("Key "):
+        section = key.rpartition(".")[0]
+        known = ", ".join(map(str, OmegaConf.to_container(error.parent_node))) if error.parent_node else ""
+        return f"{key} is not a setting: {section or 'the configuration'} has {known}"
+    return f"{key}: {reason[0].lower()}{reason[1:]}" if key else reason

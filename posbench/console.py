@@ -1,0 +1,112 @@
+"""What a person sees while a run goes on: what will happen, how far it is, what came out."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from rich.console import Console as Terminal
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from posbench.identity import Identity
+from posbench.results import LOCAL
+
+
+class Console:
+    def __init__(self) -> None:
+        self.terminal = Terminal(soft_wrap=True, highlight=False)
+
+    def say(self, sentence: str) -> None:
+        self.terminal.print(sentence, markup=False)
+
+    def announce(self, identity: Identity, seed: int, device: str, path: Path) -> None:
+        self.say(
+            f"posbench: {identity.method.label} on {identity.task.label}, protocol {identity.protocol.label}, "
+            f"seed {seed}, on {device}; record: {path}"
+        )
+
+    @contextmanager
+    def progress(self, steps: int) -> Iterator[tuple[Callable[[dict[str, float]], None], L.Callback]]:
+        """A bar with loss, in-distribution accuracy and time left; in a log file, a line every tenth."""
+        if not self.terminal.is_terminal:
+            lines = Lines(self, steps)
+            yield lines.report, lines
+            return
+        columns = (
+            TextColumn("training"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("loss {task.fields[loss]}  in-distribution accuracy {task.fields[accuracy]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=self.terminal, refresh_per_second=4) as progress:
+            bar = Bar(progress, steps)
+            yield bar.report, bar
+
+    def table(
+        self,
+        identity: Identity,
+        rows: list[dict[str, Any]],
+        base: list[dict[str, Any]] | None,
+        cpu_seconds: float,
+        path: Path,
+        results_dir: Path,
+    ) -> None:
+        """Accuracy by test length, beside the same weights without the extension."""
+        table = Table(title=f"sequence accuracy on {identity.task.label}", title_justify="left")
+        for heading in ("length", "n", "tokens", identity.method.label):
+            table.add_column(heading, justify="right")
+        if base is not None:
+            table.add_column(f"{identity.method.base_label} (same weights)", justify="right")
+            table.add_column("gained", justify="right")
+        for index, row in enumerate(rows):
+            accuracy = row["sequence_accuracy"]
+            cells = [f"{row['multiple']:g}x", str(row["test_length"]), str(row["total_length"]), f"{accuracy:.3f}"]
+            if base is not None:
+                before = base[index]["sequence_accuracy"]
+                cells += [f"{before:.3f}", f"{accuracy - before:+.3f}"]
+            table.add_row(*cells)
+        self.terminal.print(table)
+        command = ["python", "-m", "posbench.leaderboard", *([] if results_dir == LOCAL else [str(results_dir)])]
+        self.say(f"Training took {cpu_seconds:.0f} s of CPU time. Record: {path}")
+        self.say(f"Leaderboard: {shlex.join(command)}")
+
+
+class Bar(L.Callback):
+    def __init__(self, progress: Progress, steps: int) -> None:
+        self.progress = progress
+        self.bar = progress.add_task("training", total=steps, loss="  -  ", accuracy="  -  ")
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self.progress.update(self.bar, completed=trainer.global_step)
+
+    def report(self, point: dict[str, float]) -> None:
+        self.progress.update(self.bar, loss=f"{point['loss']:.3f}", accuracy=f"{point['sequence_accuracy']:.2f}")
+
+
+class Lines(L.Callback):
+    def __init__(self, console: Console, steps: int) -> None:
+        self.console = console
+        self.steps = steps
+        self.printed = 0
+
+    def on_train_start(self, trainer: L.Trainer, *_: Any) -> None:
+        self.first, self.start = trainer.global_step, time.perf_counter()
+        self.printed = 10 * self.first // self.steps
+
+    def report(self, point: dict[str, float]) -> None:
+        step = int(point["step"])
+        if 10 * step // self.steps <= self.printed:
+            return
+        self.printed = 10 * step // self.steps
+        left = (time.perf_counter() - self.start) / (step - self.first) * (self.steps - step)
+        self.console.say(
+            f"  step {step}/{self.steps}  loss {point['loss']:.3f}  "
+            f"in-distribution accuracy {point['sequence_accuracy']:.2f}  {left:.0f} s left"
+        )

@@ -1,0 +1,103 @@
+"""The one interface of a position encoding, and the stack that holds one encoding a layer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from posbench.attention import Attention, Plan
+
+
+class PositionEncoding(nn.Module):
+    """How position enters the transformer. The base class is NoPE: nothing is encoded.
+
+    A method overrides one or two of `positions`, `embed` and `encode`. Positions always arrive as an
+    argument and are never rebuilt from a shape: random, shifted and task-supplied ids would break in silence.
+
+    Declarations (the conformance suite measures each of them):
+
+    `shared`           parameters or submodules tied over layers
+    `handles`          what an extension may take hold of: "frequencies", "distance", "positions", "rows",
+                       "mask", "temperature"
+    `relative`         shifting all positions by a constant changes nothing
+    `float_positions`  non-integer positions are accepted
+    `max_positions`    number of positions that exist, None for no limit
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ()
+    handles: ClassVar[frozenset[str]] = frozenset({"mask", "temperature"})
+    relative: ClassVar[bool] = True
+    float_positions: ClassVar[bool] = True
+    max_positions: int | None = None
+
+    def positions(self, ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """The positions the model is given for the ids [batch|1, n] of the task. Runs outside the model,
+        so that the forward pass stays a pure function of its inputs."""
+        return ids
+
+    def embed(self, x: Tensor, pos: Tensor) -> Tensor:
+        """Token embeddings [batch, n, model_width] with position added; once, before the first layer."""
+        return x
+
+    def encode(self, a: Attention) -> Plan:
+        """What attention computes in one layer."""
+        return a
+
+    def variant(self, **changes: object) -> Self:
+        """A new encoding with some attributes changed and the very same parameters."""
+        new = copy.copy(self)
+        # copy.copy shares the registries, and setting a buffer on the copy would then change the original.
+        for registry in ("_parameters", "_buffers", "_modules"):
+            new.__dict__[registry] = dict(self.__dict__[registry])
+        for name, value in changes.items():
+            if not hasattr(new, name):
+                raise AttributeError(f"{type(self).__name__} has no {name!r} to vary")
+            setattr(new, name, value)
+        return new
+
+
+class EncodingStack(nn.Module):
+    """One encoding per layer. Layers of one specification tie the parameters that it names as `shared`."""
+
+    def __init__(self, layers: Sequence[PositionEncoding], num_specifications: int = 1) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.firsts = tuple(range(min(num_specifications, len(layers))))
+        for index, layer in enumerate(layers):
+            first = layers[index % num_specifications]
+            for name in type(layer).shared:
+                setattr(layer, name, getattr(first, name))
+
+    def __iter__(self) -> Iterator[PositionEncoding]:
+        return iter(self.layers)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    @property
+    def handles(self) -> frozenset[str]:
+        return frozenset().union(*(layer.handles for layer in self))
+
+    @property
+    def max_positions(self) -> int | None:
+        limits = [layer.max_positions for layer in self if layer.max_positions is not None]
+        return min(limits, default=None)
+
+    def positions(self, ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """The first layer speaks for all: positions are drawn once a forward pass."""
+        return next(iter(self)).positions(ids, generator)
+
+    def embed(self, x: Tensor, pos: Tensor) -> Tensor:
+        for index in self.firsts:  # each specification once
+            x = self.layers[index].embed(x, pos)  # type: ignore[operator]
+        return x
+
+    def replaced(self, layers: Sequence[PositionEncoding]) -> EncodingStack:
+        """The same stack with other encodings, which keep their ties."""
+        new = copy.copy(self)
+        new.__dict__["_modules"] = {**self.__dict__["_modules"], "layers": nn.ModuleList(layers)}
+        return new

@@ -1,0 +1,1 @@
+"""Position encodings, a family a file: `nope`, `absolute`, `bias`, `rotary`."""

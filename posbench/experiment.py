@@ -1,0 +1,324 @@
+"""One run from configuration to record: the only module that knows all the others."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import logging
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import filelock
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from posbench import provenance, results
+from posbench.building import build
+from posbench.config import Config, checked
+from posbench.console import Console
+from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.errors import ConfigError
+from posbench.evaluation import evaluate, test_lengths
+from posbench.extension import Extension
+from posbench.identity import Identity
+from posbench.streams import stream_seed
+from posbench.task import Task
+from posbench.training import Training, fit
+from posbench.transformer import Transformer
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A model and what its training left behind."""
+
+    model: Transformer
+    log: dict[str, Any]  # curve, seconds, device
+
+
+class Experiment:
+    """A resolved configuration with its task: builds the model, trains it once, evaluates an extension.
+
+    `cfg` is the composed configuration; the task is made first, because only it knows how many positions a
+    training length comes to, and encodings scale by positions.
+    """
+
+    def __init__(self, cfg: DictConfig, identity: Identity, task: Task) -> None:
+        cfg = copy.deepcopy(cfg)
+        self.config: Config = checked(cfg)
+        self.identity = identity
+        self.task = task
+        self.train_length = self.config.training.lengths[1]
+        self.lengths = test_lengths(self.config.evaluation, self.train_length)
+        self.train_positions = task.num_positions(self.train_length)
+        self.test_positions = max(task.num_positions(n) for n in self.lengths)
+        cfg.train_positions, cfg.test_positions = self.train_positions, self.test_positions
+        self.nodes: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+        self.extension: Extension = build(self.nodes["extension"], "extension")
+
+    @property
+    def specifications(self) -> list[dict[str, Any]]:
+        """The encoding of each layer, to be repeated: `layers` where the encoding lists them, else itself."""
+        return self.nodes["encoding"].get("layers", [self.nodes["encoding"]])
+
+    @property
+    def training_content(self) -> dict[str, Any]:
+        """All that the trained weights depend on; the extension is not among it."""
+        config, modules = self.config, [type(self.task).__module__, "posbench.training"]
+        return {
+            "encoding": self.nodes["encoding"],
+            "task": [self.nodes["task"], self.task.version],
+            "model": dataclasses.asdict(config.model),
+            "training": dataclasses.asdict(config.training),
+            "seed": config.seed,
+            "source": provenance.source_hash(*modules, *(type(e).__module__ for e in self._encodings())),
+        }
+
+    def _encodings(self) -> list[PositionEncoding]:
+        layers = []
+        for index in range(self.config.model.num_layers):
+            specification = self.specifications[index % len(self.specifications)]
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(stream_seed(self.config.seed, "init", "encoding", index))
+                layers.append(build(specification, "encoding"))
+        return layers
+
+    def model(self) -> Transformer:
+        """The untrained model."""
+        model, stack = self.config.model, EncodingStack(self._encodings(), len(self.specifications))
+        if stack.max_positions is not None and stack.max_positions < self.test_positions:
+            raise ConfigError(
+                f"the encoding has {stack.max_positions} positions, but the longest test needs "
+                f"{self.test_positions}: raise its setting or shorten evaluation.multiples and evaluation.further"
+            )
+        self.extension.extend(stack, self.train_positions, self.test_positions)  # refuse now, not after training
+        return Transformer(
+            self.task.vocab_size,
+            model.width,
+            model.num_layers,
+            model.num_heads,
+            stack,
+            model.embedding_std,
+            self.config.seed,
+        )
+
+    # -- train once --------------------------------------------------------------------------------------
+
+    def trained(self, console: Console, loggers: list[Any], force: bool) -> Trained:
+        """The trained model: from the shared checkpoint where there is one, else trained here.
+
+        The folder is named by the hash of all that the weights depend on, and locked while one process
+        trains; a second process that wants the same weights waits for the first.
+        """
+        model = self.model()
+        content = self.training_content
+        folder = Path(self.config.results_dir) / "checkpoints" / provenance.content_hash(content)
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / "lock")
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            console.say("Another process is training this model; waiting for it.")
+            lock.acquire()
+        try:
+            log = None if force else self._load(model, folder, console)
+            if log is None:
+                log = self._train(model, folder, console, loggers, force)
+                _write_json(content, folder / "content.json")
+            else:
+                console.say(f"Trained before ({folder.name}): the weights are shared.")
+        finally:
+            lock.release()
+        return Trained(model, log)
+
+    def _load(self, model: Transformer, folder: Path, console: Console) -> dict[str, Any] | None:
+        weights, finished = folder / "weights.pt", folder / "training.json"
+        if not finished.exists():
+            return None
+        try:
+            model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
+            return json.loads(finished.read_text(encoding="utf-8"))
+        except Exception as error:  # whatever a damaged file makes torch raise
+            console.say(f"The checkpoint in {folder} cannot be read ({type(error).__name__}); training again.")
+            return None
+
+    def _train(
+        self, model: Transformer, folder: Path, console: Console, loggers: list[Any], force: bool
+    ) -> dict[str, Any]:
+        config = self.config
+        finished, last = folder / "training.json", folder / "last.ckpt"
+        finished.unlink(missing_ok=True)
+        if force:
+            last.unlink(missing_ok=True)
+        training = Training(model, self.task, config.training, config.seed)
+        arguments = (config.trainer.accelerator, config.trainer.checkpoint_every, loggers)
+        with console.progress(config.training.total_steps) as (report, callback):
+            try:
+                curve = fit(training, last, *arguments, [callback], report)
+            except (RuntimeError, EOFError, OSError, KeyError) as error:
+                if not last.exists() or not _unreadable(last):
+                    raise
+                console.say(f"The checkpoint {last} is damaged ({type(error).__name__}); starting from the beginning.")
+                last.unlink()
+                training = Training(self.model(), self.task, config.training, config.seed)
+                curve = fit(training, last, *arguments, [callback], report)
+                model.load_state_dict(training.model.state_dict())
+        model.cpu()
+        log = {
+            "curve": curve.points,
+            "cpu_seconds": curve.cpu_seconds,
+            "wall_seconds": curve.wall_seconds,
+            "device": _device_name(config.trainer.accelerator),
+        }
+        beside = folder / f"weights.{os.getpid()}.tmp"
+        torch.save(model.state_dict(), beside)
+        os.replace(beside, folder / "weights.pt")
+        _write_json(log, finished)  # last: its presence says that the training is complete
+        last.unlink(missing_ok=True)
+        return log
+
+    # -- extend many -------------------------------------------------------------------------------------
+
+    def evaluated(self, model: Transformer, extension: Extension) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        arguments = (self.task, self.config.evaluation, self.train_length, self.train_positions, self.config.seed)
+        return evaluate(model.to(_device(self.config.trainer.accelerator)), extension, *arguments)
+
+    def record(
+        self, trained: Trained, rows: list[dict[str, Any]], cells: list[dict[str, Any]], timings: dict[str, float]
+    ) -> results.Record:
+        config, identity, curve = self.config, self.identity, trained.log["curve"]
+        content = self.training_content
+        gate = next(row["sequence_accuracy"] for row in rows if row["multiple"] == 1)
+        reached = [p["step"] for p in curve if p["sequence_accuracy"] >= config.evaluation.solved]
+        shown = ("encoding", "extension", "task", "model", "training", "evaluation")
+        return {
+            "schema": results.SCHEMA,
+            "protocol": identity.protocol.as_dict(),
+            "task": identity.task.as_dict() | {"version": self.task.version},
+            "method": identity.method.as_dict() | {"class": self.extension.method_class},
+            "seed": config.seed,
+            "training": {
+                "hash": provenance.content_hash(content),
+                "train_length": self.train_length,
+                "train_positions": self.train_positions,
+                "steps": config.training.total_steps,
+                "parameters": sum(p.numel() for p in trained.model.parameters()),
+                "solved": gate >= config.evaluation.solved,
+                "solved_step": reached[0] if reached else None,
+                "curve": curve,
+            },
+            "rows": rows,
+            "cells": cells,
+            "config": {name: self.nodes[name] for name in shown},
+            "provenance": {
+                "source_hash": content["source"],
+                "commit": provenance.commit(),
+                "versions": provenance.versions(),
+                "device": trained.log["device"],
+                "command": identity.command,
+            },
+            "timings": {
+                "train_cpu_seconds": trained.log["cpu_seconds"],
+                "train_wall_seconds": trained.log["wall_seconds"],
+                **timings,
+            },
+        }
+
+
+def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
+    """Train (or load), evaluate, write the record, show the table."""
+    quiet()
+    config = checked(cfg)
+    torch.set_num_threads(config.trainer.threads)
+    path = results.record_path(
+        config.results_dir, identity.protocol.slug, identity.task.slug, identity.method.slug, config.seed
+    )
+    console = Console()
+    if path.exists() and not config.force:
+        existing = results.read(path)
+        if all(existing[part]["hash"] == getattr(identity, part).hash for part in ("protocol", "task", "method")):
+            console.say(f"Complete already: {path} (force=true repeats the run).")
+            return
+        # A file of the same name from before a setting changed: kept, and seen by the leaderboard.
+        os.replace(path, path.with_suffix(f".{existing['method']['hash'][:8]}.json"))
+    device = _device_name(config.trainer.accelerator)
+    console.announce(identity, config.seed, device, path)
+    experiment = Experiment(cfg, identity, task)
+    loggers = [logger for logger in [_logger(experiment)] if logger is not None]
+    trained = experiment.trained(console, loggers, config.force)
+
+    started = time.process_time()
+    rows, cells = experiment.evaluated(trained.model, experiment.extension)
+    timings = {"evaluation_cpu_seconds": time.process_time() - started}
+    results.write(experiment.record(trained, rows, cells, timings), path)
+    _log_rows(loggers, rows)
+
+    base = None
+    if identity.method.extended:  # the same weights without the extension: what did it gain?
+        base, _ = experiment.evaluated(trained.model, build(identity.base_extension, "extension"))
+    console.table(identity, rows, base, trained.log["cpu_seconds"], path, Path(config.results_dir))
+
+
+def _device(accelerator: str) -> torch.device:
+    if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        raise ConfigError(
+            "the protocol asks for a GPU and torch sees none: use protocol=cpu, "
+            "or trainer.accelerator=cpu for the same run on the processor (slow)"
+        )
+    if accelerator == "mps":
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def _device_name(accelerator: str) -> str:
+    device = _device(accelerator)
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _logger(experiment: Experiment) -> Any:
+    """The logger of the configuration, in a folder of this run; what each class calls that folder differs."""
+    node = dict(experiment.nodes["logger"])
+    if not node:
+        return None
+    identity, config = experiment.identity, experiment.config
+    where = (identity.protocol.slug, identity.task.slug, identity.method.slug, f"seed={config.seed}")
+    folder = Path(config.results_dir, "logs", *where)
+    folder.mkdir(parents=True, exist_ok=True)
+    node.setdefault("save_dir", str(folder))
+    node.setdefault("name", identity.title(config.seed))
+    return build(node, "logger")
+
+
+def _log_rows(loggers: list[Any], rows: list[dict[str, Any]]) -> None:
+    for logger in loggers:
+        for row in rows:
+            metrics = {f"test/{key}": row[key] for key in ("sequence_accuracy", "token_accuracy", "loss", "multiple")}
+            logger.log_metrics(metrics, step=row["test_length"])
+        logger.save()
+        logger.finalize("success")
+
+
+def quiet() -> None:
+    """Silence what libraries say about themselves; our own sentences go through `Console`."""
+    warnings.filterwarnings("ignore", module=r"(lightning|torch|hydra|omegaconf)(\..*)?")
+    for name in ("lightning", "lightning.pytorch", "lightning.fabric", "torch"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _write_json(content: Any, path: Path) -> None:
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    beside.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _unreadable(checkpoint: Path) -> bool:
+    try:
+        torch.load(checkpoint, weights_only=True, map_location="cpu")
+    except Exception:
+        return True
+    return False

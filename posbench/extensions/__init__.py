@@ -1,0 +1,1 @@
+"""Extensions of trained encodings, a family a file: `direct`, `frequency`."""

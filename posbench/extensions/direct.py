@@ -1,0 +1,11 @@
+"""Direct extrapolation: the trained model as it is."""
+
+from posbench.encoding import PositionEncoding
+from posbench.extension import Extension
+
+
+class Direct(Extension):
+    """No change. The base that every other extension is compared with; legal on every encoding."""
+
+    def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
+        return encoding

@@ -1,0 +1,146 @@
+"""What a run is called: names, and the hashes that decide whether two runs may stand in one table.
+
+A name promises the content of its YAML. Whoever overrides a setting gets a name that says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+
+from posbench.provenance import content_hash
+
+LENGTHS = ("min_length", "max_length", "steps")
+"""Settings of training that belong to the task."""
+
+
+@dataclass(frozen=True)
+class Name:
+    label: str  # for people: "rope (encoding.base=500)"
+    slug: str  # for folders: "rope-1a2b3c4d"
+    hash: str  # of the content
+
+    def as_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class MethodName(Name):
+    encoding: str
+    extension: str
+    base_label: str  # the same encoding without the extension
+    extended: bool
+
+
+@dataclass(frozen=True)
+class Identity:
+    protocol: Name
+    task: Name
+    method: MethodName
+    base_extension: dict[str, Any]
+    command: str
+
+    def title(self, seed: int) -> str:
+        return f"{self.method.label} on {self.task.label}, {self.protocol.label}, seed {seed}"
+
+
+def identify(cfg: DictConfig, choices: dict[str, str]) -> Identity:
+    """Compare a composed configuration with what its names stand for. Needs an initialised Hydra."""
+    group = {name: choices[name] for name in ("protocol", "task", "method", "encoding", "extension")}
+    named = _compose(f"task={group['task']}", f"protocol={group['protocol']}", f"method={group['method']}")
+    parts, canonical = _parts(cfg), _parts(named)
+
+    label, base = group["method"], group["encoding"]
+    if parts["method"] != canonical["method"]:
+        plain = _compose(f"encoding={group['encoding']}", f"extension={group['extension']}")
+        if _parts(plain)["method"] != canonical["method"]:  # another pair than that of the method's YAML
+            label = "+".join([base] if group["extension"] == "direct" else [base, group["extension"]])
+        canonical["method"] = _parts(plain)["method"]
+    direct = _compose("extension=direct")
+    base_extension = OmegaConf.to_container(direct.extension, resolve=True)
+
+    method = _name(label, parts["method"], canonical["method"])
+    encoding_changes = _changes({"encoding": parts["method"]["encoding"]}, {"encoding": canonical["method"]["encoding"]})
+    return Identity(
+        _name(group["protocol"], parts["protocol"], canonical["protocol"]),
+        _name(group["task"], parts["task"], canonical["task"]),
+        MethodName(
+            **method.as_dict(),
+            encoding=group["encoding"],
+            extension=group["extension"],
+            base_label=_labelled(base, encoding_changes),
+            extended=parts["method"]["extension"] != base_extension,
+        ),
+        base_extension,  # type: ignore[arg-type]
+        _command(group["protocol"], label, group, parts, canonical, cfg.seed),
+    )
+
+
+def _compose(*overrides: str) -> DictConfig:
+    return hydra.compose(config_name="config", overrides=list(overrides))
+
+
+def _parts(cfg: DictConfig) -> dict[str, dict[str, Any]]:
+    """The content behind each name, interpolations unresolved: `num_heads: ${model.num_heads}` is one method
+    at every model size, and a default that scales with the training length is one method on every task."""
+    plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=False)  # type: ignore[assignment]
+    training = plain["training"]
+    return {
+        "protocol": {
+            "model": plain["model"],
+            "training": {key: value for key, value in training.items() if key not in LENGTHS},
+            "evaluation": plain["evaluation"],
+        },
+        "task": {"task": plain["task"], "training": {key: training[key] for key in LENGTHS}},
+        "method": {"encoding": plain["encoding"], "extension": plain["extension"]},
+    }
+
+
+def _name(name: str, content: dict[str, Any], canonical: dict[str, Any]) -> Name:
+    changes = _changes(content, canonical)
+    digest = content_hash(content)
+    return Name(_labelled(name, changes), f"{name}-{digest[:8]}" if changes else name, digest)
+
+
+def _labelled(name: str, changes: list[str]) -> str:
+    return f"{name} ({', '.join(changes)})" if changes else name
+
+
+def _changes(content: dict[str, Any], canonical: dict[str, Any]) -> list[str]:
+    new, old = _flat(content), _flat(canonical)
+    return [f"{key}={new.get(key)}" for key in sorted(new.keys() | old.keys()) if new.get(key) != old.get(key)]
+
+
+def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(content, dict):
+        return {prefix: content}
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        found |= _flat(value, f"{prefix}.{key}" if prefix else str(key))
+    return found
+
+
+def _command(
+    protocol: str,
+    label: str,
+    group: dict[str, str],
+    parts: dict[str, dict[str, Any]],
+    canonical: dict[str, dict[str, Any]],
+    seed: int,
+) -> str:
+    """The command that repeats the run."""
+    words = [f"protocol={protocol}", f"task={group['task']}"]
+    if label == group["method"]:
+        words.append(f"method={label}")
+    else:
+        words += [f"encoding={group['encoding']}", f"extension={group['extension']}"]
+    for part in parts:
+        words += [_quoted(change) for change in _changes(parts[part], canonical[part])]
+    return " ".join(["python -m posbench", *words, f"seed={seed}"])
+
+
+def _quoted(change: str) -> str:
+    return f"'{change}'" if any(c in change for c in " []{}$,") else change

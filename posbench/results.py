@@ -1,0 +1,127 @@
+"""Records: one small JSON file a run, written when the run is complete, and the table of all of them.
+
+`python -m posbench.results publish` copies chosen records from your own results to the published ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from posbench.errors import PosbenchError
+
+SCHEMA = 1
+LOCAL = Path("results/local")
+PUBLISHED = Path("results/published")
+Record = dict[str, Any]
+
+
+def record_path(results_dir: str | Path, protocol: str, task: str, method: str, seed: int) -> Path:
+    return Path(results_dir) / "records" / protocol / task / method / f"seed={seed}.json"
+
+
+def write(record: Record, path: Path) -> None:
+    """Write atomically: a record is either complete or not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    with open(beside, "w", encoding="utf-8") as file:
+        json.dump(record, file, indent=1, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def read(path: Path) -> Record:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PosbenchError(f"{path} is not a readable record ({error}): delete it and repeat the run") from None
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+        found = record.get("schema") if isinstance(record, dict) else None
+        raise PosbenchError(f"{path} has record schema {found}, this version reads {SCHEMA}: repeat the run")
+    return record
+
+
+def records(results_dir: str | Path) -> list[Record]:
+    """All records of a results folder, in the order of their paths."""
+    return [read(path) for path in sorted(Path(results_dir).glob("records/**/seed=*.json"))]
+
+
+def load(results_dir: str | Path = LOCAL) -> pd.DataFrame:
+    """The long table of all records: one row a (run, test length)."""
+    return table(records(results_dir))
+
+
+def table(found: Iterable[Record]) -> pd.DataFrame:
+    rows = []
+    for record in found:
+        training = record["training"]
+        run = {
+            "protocol": record["protocol"]["label"],
+            "protocol_hash": record["protocol"]["hash"],
+            "task": record["task"]["label"],
+            "task_hash": record["task"]["hash"],
+            "task_version": record["task"]["version"],
+            "method": record["method"]["label"],
+            "method_hash": record["method"]["hash"],
+            "class": record["method"]["class"],
+            "seed": record["seed"],
+            "train_length": training["train_length"],
+            "train_positions": training["train_positions"],
+            "parameters": training["parameters"],
+            "solved": training["solved"],
+            "solved_step": training["solved_step"],
+            "train_cpu_seconds": record["timings"]["train_cpu_seconds"],
+            "source_hash": record["provenance"]["source_hash"],
+        }
+        rows += [run | row for row in record["rows"]]
+    return pd.DataFrame(rows)
+
+
+def publish(source: Path, target: Path, protocol: str, task: str, method: str) -> int:
+    """Copy the matching records; returns how many. Patterns are those of file names (`*`, `?`)."""
+    found = sorted(source.glob(f"records/{protocol}/{task}/{method}/seed=*.json"))
+    for path in found:
+        read(path)  # refuse to publish what cannot be read
+    for path in found:
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    return len(found)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m posbench.results", description="Keep records.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("publish", help="copy records from your own results to the published ones")
+    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help="default: %(default)s")
+    command.add_argument("--to", dest="target", type=Path, default=PUBLISHED, help="default: %(default)s")
+    command.add_argument("--protocol", default="cpu", help="name or pattern, default: %(default)s")
+    command.add_argument("--task", default="*", help="name or pattern, default: all")
+    command.add_argument("--method", default="*", help="name or pattern, default: all")
+    chosen = parser.parse_args(arguments)
+    try:
+        count = publish(chosen.source, chosen.target, chosen.protocol, chosen.task, chosen.method)
+    except PosbenchError as error:
+        print(f"posbench: {error}", file=sys.stderr)
+        return 1
+    pattern = f"protocol {chosen.protocol}, task {chosen.task}, method {chosen.method}"
+    if not count:
+        print(f"posbench: no record of {pattern} in {chosen.source}: run it first", file=sys.stderr)
+        return 1
+    print(f"Copied {count} records ({pattern}) to {chosen.target}.")
+    print(f"Bring the published board up to date: python -m posbench.leaderboard {chosen.target}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

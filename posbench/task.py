@@ -1,0 +1,97 @@
+"""The contract of a task: a generator of token sequences with a difficulty length n.
+
+Every sequence reads `BOS prompt SEP answer EOS`; the model is given all tokens but the last and predicts
+the answer and EOS. numpy alone, so that tokens are the same on every device and version of torch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from posbench.errors import ConfigError
+from posbench.streams import stream_seed
+
+PAD, BOS, SEP, EOS, MARK, NOISE = range(6)
+FIRST_SYMBOL = 8
+"""Tokens below are special (6 and 7 are free for a task of one's own); data symbols begin here."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences of one length. All arrays are [batch, total_length]."""
+
+    tokens: np.ndarray  # int64
+    answer: np.ndarray  # bool, the tokens to be predicted: answer symbols and EOS
+    source: np.ndarray  # int64, where an answer token stands in the prompt; -1 where it has no one source
+    ids: np.ndarray | None = None  # int64, position ids, where the task supplies its own
+
+
+class Task(ABC):
+    """A rule that turns a prompt into an answer. Subclasses state it, with two worked examples.
+
+    `version` counts changes that alter any generated token; the leaderboard never mixes versions.
+    """
+
+    version: ClassVar[int] = 1
+    vocab_size: int
+    """Number of tokens, special ones included: the size of the model's embedding."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
+        """`batch_size` sequences of difficulty length n."""
+
+    @abstractmethod
+    def total_length(self, n: int) -> int:
+        """Tokens in a sequence, BOS and EOS included."""
+
+    @abstractmethod
+    def answer_length(self, n: int) -> int:
+        """Tokens to be predicted, EOS left out."""
+
+    @abstractmethod
+    def chance(self, n: int) -> float:
+        """Sequence accuracy of guessing each answer symbol at random, knowing the format."""
+
+    @abstractmethod
+    def max_distance(self, n: int) -> int:
+        """Largest distance, in tokens, between the query that predicts an answer token and its source."""
+
+    def num_positions(self, n: int) -> int:
+        """Positions the model sees: the largest position plus one."""
+        return self.total_length(n) - 1
+
+    def batch(self, n: int, batch_size: int, *stream: str | int) -> Batch:
+        """`sample` as a pure function of the named stream, e.g. `(seed, "train", step)`."""
+        return self.sample(np.random.default_rng(stream_seed(*stream)), n, batch_size)
+
+
+def assemble(prompt: np.ndarray, answer: np.ndarray, predicted: np.ndarray, source: np.ndarray) -> Batch:
+    """`BOS prompt SEP answer EOS` from arrays [batch, ...].
+
+    `predicted` says which tokens of the answer part the model is asked for (queries are not), `source` gives
+    for those the index in `prompt` they repeat, or -1.
+    """
+    batch = len(prompt)
+
+    def column(value: int | bool) -> np.ndarray:
+        return np.full((batch, 1), value)
+
+    start = prompt.shape[1] + 2
+    total = start + answer.shape[1] + 1
+    tokens = np.concatenate((column(BOS), prompt, column(SEP), answer, column(EOS)), 1).astype(np.int64)
+    asked = np.zeros((batch, total), bool)
+    asked[:, start:-1] = predicted
+    asked[:, -1] = True
+    origin = np.full((batch, total), -1, np.int64)
+    origin[:, start:-1] = np.where(predicted & (source >= 0), source + 1, -1)  # BOS stands before the prompt
+    return Batch(tokens, asked, origin)
+
+
+def require(condition: bool, sentence: str) -> None:
+    """Raise `ConfigError(sentence)` unless the condition holds."""
+    if not condition:
+        raise ConfigError(sentence)

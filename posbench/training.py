@@ -1,0 +1,212 @@
+"""Training: one model, a stream of batches, and checkpoints from which it resumes bit for bit."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import lightning as L
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from posbench.config import TrainingConfig
+from posbench.errors import Diverged, Terminated
+from posbench.scoring import Inputs, inputs, loss, score
+from posbench.streams import stream_seed
+from posbench.task import Task
+from posbench.transformer import Transformer
+
+
+class Training(L.LightningModule):
+    """AdamW with warm-up, a constant rate and a linear decay; one task length a batch, uniform in training."""
+
+    def __init__(self, model: Transformer, task: Task, settings: TrainingConfig, seed: int) -> None:
+        super().__init__()
+        self.model = model
+        self.task = task
+        self.settings = settings
+        self.seed = seed
+
+    def train_dataloader(self) -> DataLoader:
+        return DataLoader(Batches(self), batch_size=None)
+
+    def transfer_batch_to_device(self, batch: Inputs, device: torch.device, dataloader_idx: int) -> Inputs:
+        return batch.to(device)
+
+    def training_step(self, batch: Inputs, batch_idx: int) -> torch.Tensor:
+        return loss(self.model, batch)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        s = self.settings
+        optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=s.learning_rate, betas=(s.beta1, s.beta2), weight_decay=s.weight_decay
+        )
+        decay_steps = max(s.decay_fraction * s.total_steps, 1)
+
+        def rate(step: int) -> float:
+            return min(1.0, (step + 1) / (s.warmup_steps + 1), (s.total_steps - step) / decay_steps)
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def batch(self, step: int) -> Inputs:
+        """The training batch of a step: a pure function of (seed, step), the same for every encoding."""
+        low, high = self.settings.lengths
+        n = low + stream_seed(self.seed, "train", "length", step) % (high - low + 1)
+        batch = self.task.batch(n, self.settings.batch_size, self.seed, "train", step)
+        return inputs(batch, self.model.encodings, stream_seed(self.seed, "train", "positions", step))
+
+    def validation_batch(self) -> Inputs:
+        """Held-out sequences of the training length."""
+        n = self.settings.lengths[1]
+        batch = self.task.batch(n, self.settings.validation_samples, self.seed, "validation", n)
+        return inputs(batch, self.model.encodings, stream_seed(self.seed, "validation", "positions"))
+
+
+class Batches(IterableDataset):
+    """The batches still to come. Starting at the trainer's step is what makes a resumed run see the same data."""
+
+    def __init__(self, training: Training) -> None:
+        self.training = training
+
+    def __iter__(self) -> Iterator[Inputs]:
+        for step in range(self.training.trainer.global_step, self.training.settings.total_steps):
+            yield self.training.batch(step)
+
+
+class Curve(L.Callback):
+    """Loss and in-distribution accuracy every `validate_every` steps, and the time it all took.
+
+    Part of the checkpoint, so that the curve of a resumed run is the curve of an uninterrupted one.
+    """
+
+    def __init__(self, report: Callable[[dict[str, float]], None]) -> None:
+        self.points: list[dict[str, float]] = []
+        self.report = report
+        self.cpu_seconds = self.wall_seconds = 0.0
+        self.losses: list[torch.Tensor] = []
+
+    def on_train_start(self, trainer: L.Trainer, training: Training) -> None:  # type: ignore[override]
+        self.validation = training.validation_batch().to(training.device)
+        self._tick()
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, training: Training, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:  # type: ignore[override]
+        self.losses.append(outputs["loss"])
+        step, every = trainer.global_step, training.settings.validate_every
+        if step % every and step != training.settings.total_steps:
+            return
+        mean = torch.stack(self.losses).mean().item()
+        self.losses.clear()
+        if not math.isfinite(mean):
+            raise Diverged(
+                f"the loss became {mean} within the last {every} steps before step {step}: "
+                f"lower training.learning_rate={training.settings.learning_rate} or training.gradient_clip"
+            )
+        training.eval()
+        accuracy = float(score(training.model, self.validation).sequences.mean())
+        training.train()
+        point = {"step": step, "loss": mean, "sequence_accuracy": accuracy}
+        self.points.append(point)
+        for logger in trainer.loggers:
+            logger.log_metrics({"train/loss": mean, "validation/sequence_accuracy": accuracy}, step=step)
+        self.report(point)
+
+    def _tick(self) -> None:
+        self.cpu_start, self.wall_start = time.process_time(), time.perf_counter()
+
+    def state_dict(self) -> dict[str, Any]:
+        self.cpu_seconds += time.process_time() - self.cpu_start
+        self.wall_seconds += time.perf_counter() - self.wall_start
+        self._tick()
+        losses = [value.item() for value in self.losses]
+        return {"points": self.points, "losses": losses, "cpu": self.cpu_seconds, "wall": self.wall_seconds}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.points = state["points"]
+        self.losses = [torch.tensor(value) for value in state["losses"]]
+        self.cpu_seconds, self.wall_seconds = state["cpu"], state["wall"]
+
+
+class Checkpoint(L.Callback):
+    """Writes `path` every `every` steps, and when SIGTERM or Ctrl-C arrives: then it stops the training.
+
+    A signal is only noted when it arrives and obeyed at the end of the step, because in the middle of an
+    optimiser step half of the weights are of the next one. The file is written beside and renamed: Lightning's
+    own writer goes through the system's temporary folder, and a move across file systems is not atomic.
+    """
+
+    def __init__(self, path: Path, every: int) -> None:
+        self.path = path
+        self.every = every
+        self.received: int | None = None
+        self.before: dict[int, Any] = {}
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        if self.received is not None and signum == signal.SIGINT:
+            raise Terminated(signum)  # a second Ctrl-C does not wait
+        self.received = signum
+
+    def __enter__(self) -> Checkpoint:
+        if threading.current_thread() is threading.main_thread():
+            for signum in (signal.SIGTERM, signal.SIGINT):
+                self.before[signum] = signal.signal(signum, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for signum, handler in self.before.items():
+            signal.signal(signum, handler)
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, training: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if self.received is not None or trainer.global_step % self.every == 0:
+            self.save(trainer)
+        if self.received is not None:
+            raise Terminated(self.received)
+
+    def save(self, trainer: L.Trainer) -> None:
+        beside = self.path.with_suffix(f".{os.getpid()}.tmp")
+        trainer.save_checkpoint(beside)
+        os.replace(beside, self.path)
+
+
+def fit(
+    training: Training,
+    checkpoint: Path,
+    accelerator: str,
+    checkpoint_every: int,
+    loggers: list[Any],
+    callbacks: list[L.Callback],
+    report: Callable[[dict[str, float]], None],
+) -> Curve:
+    """Train to the end, resuming from `checkpoint` where it exists, and return the curve."""
+    curve = Curve(report)
+    with Checkpoint(checkpoint, checkpoint_every) as saver:
+        trainer = L.Trainer(
+            accelerator=accelerator,
+            devices=1,
+            precision=training.settings.precision,  # type: ignore[arg-type]
+            max_steps=training.settings.total_steps,
+            gradient_clip_val=training.settings.gradient_clip,
+            logger=loggers or False,
+            # The curve comes first, so that a checkpoint holds the point of its own step.
+            callbacks=[curve, *callbacks, saver],
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            log_every_n_steps=training.settings.validate_every,
+            default_root_dir=checkpoint.parent,
+        )
+        trainer.fit(training, ckpt_path=checkpoint if checkpoint.exists() else None, weights_only=True)
+    curve.state_dict()  # adds the time since the last checkpoint
+    return curve

@@ -1,0 +1,39 @@
+"""Copy: repeat a string of random symbols (arXiv 2305.19466, 2402.01032)."""
+
+import numpy as np
+
+from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+
+
+class Copy(Task):
+    """The answer is the prompt. Symbols are drawn with replacement from `num_symbols`.
+
+    Examples, n = 3 and n = 5:
+        BOS c a b SEP c a b EOS
+        BOS b b d a c SEP b b d a c EOS
+
+    The task is easy while short runs of symbols are unique, because looking one up and stepping on is enough;
+    a small alphabet and a long prompt make runs repeat and force the model to count. About n^2 / (2 V^2) pairs
+    of runs of two coincide: .06 for n = 10 and V = 26.
+    """
+
+    def __init__(self, num_symbols: int = 26) -> None:
+        require(num_symbols >= 2, f"task.num_symbols must be at least 2, or there is nothing to copy; got {num_symbols}")
+        self.num_symbols = num_symbols
+        self.vocab_size = FIRST_SYMBOL + num_symbols
+
+    def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
+        x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n))
+        return assemble(x, x, np.ones_like(x, bool), np.broadcast_to(np.arange(n), x.shape))
+
+    def total_length(self, n: int) -> int:
+        return 2 * n + 3
+
+    def answer_length(self, n: int) -> int:
+        return n
+
+    def chance(self, n: int) -> float:
+        return float(self.num_symbols) ** -n
+
+    def max_distance(self, n: int) -> int:
+        return n
