@@ -45,7 +45,9 @@ class ModelConfig:
                 f"choose one of {', '.join(map(str, fits))}"
             )
         if self.head_width not in (0, self.width // self.num_heads):
-            raise ConfigError("model.head_width follows from model.width / model.num_heads: set those instead")
+            raise ConfigError(
+                f"model.head_width={self.head_width} is not a setting: it follows from model.width and model.num_heads"
+            )
         self.head_width = self.width // self.num_heads
 
 

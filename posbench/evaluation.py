@@ -45,7 +45,8 @@ def evaluate(
     rows, cells = [], []
     model.eval()
     for n, multiple in test_lengths(settings, train_length).items():
-        extended = model.extended(extension, train_positions, task.num_positions(n))
+        stack = extension.extend(model.encodings, train_positions, task.num_positions(n))
+        extended = model.with_encodings(stack)
         batch = task.batch(n, settings.num_samples, seed, "test", n)
         correct, losses, sequences = _scores(extended, batch, seed, n)
         reach = _distances(batch) / task.max_distance(train_length)

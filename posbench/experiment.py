@@ -56,6 +56,7 @@ class Experiment:
         self.train_positions = task.num_positions(self.train_length)
         self.test_positions = max(task.num_positions(n) for n in self.lengths)
         cfg.train_positions, cfg.test_positions = self.train_positions, self.test_positions
+        cfg.model.head_width = self.config.model.head_width
         self.nodes: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
         self.extension: Extension = build(self.nodes["extension"], "extension")
 
@@ -72,7 +73,8 @@ class Experiment:
             "encoding": self.nodes["encoding"],
             "task": [self.nodes["task"], self.task.version],
             "model": dataclasses.asdict(config.model),
-            "training": dataclasses.asdict(config.training),
+            "training": dataclasses.asdict(config.training)
+            | {"lengths": config.training.lengths, "total_steps": config.training.total_steps},
             "seed": config.seed,
             "source": provenance.source_hash(*modules, *(type(e).__module__ for e in self._encodings())),
         }
@@ -107,13 +109,12 @@ class Experiment:
 
     # -- train once --------------------------------------------------------------------------------------
 
-    def trained(self, console: Console, loggers: list[Any], force: bool) -> Trained:
+    def trained(self, model: Transformer, console: Console, loggers: list[Any]) -> Trained:
         """The trained model: from the shared checkpoint where there is one, else trained here.
 
         The folder is named by the hash of all that the weights depend on, and locked while one process
         trains; a second process that wants the same weights waits for the first.
         """
-        model = self.model()
         content = self.training_content
         folder = Path(self.config.results_dir) / "checkpoints" / provenance.content_hash(content)
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,9 +125,9 @@ class Experiment:
             console.say("Another process is training this model; waiting for it.")
             lock.acquire()
         try:
-            log = None if force else self._load(model, folder, console)
+            log = None if self.config.force else self._load(model, folder, console)
             if log is None:
-                log = self._train(model, folder, console, loggers, force)
+                log = self._train(model, folder, console, loggers)
                 _write_json(content, folder / "content.json")
             else:
                 console.say(f"Trained before ({folder.name}): the weights are shared.")
@@ -145,13 +146,11 @@ class Experiment:
             console.say(f"The checkpoint in {folder} cannot be read ({type(error).__name__}); training again.")
             return None
 
-    def _train(
-        self, model: Transformer, folder: Path, console: Console, loggers: list[Any], force: bool
-    ) -> dict[str, Any]:
+    def _train(self, model: Transformer, folder: Path, console: Console, loggers: list[Any]) -> dict[str, Any]:
         config = self.config
         finished, last = folder / "training.json", folder / "last.ckpt"
         finished.unlink(missing_ok=True)
-        if force:
+        if config.force:
             last.unlink(missing_ok=True)
         training = Training(model, self.task, config.training, config.seed)
         arguments = (config.trainer.accelerator, config.trainer.checkpoint_every, loggers)
@@ -245,10 +244,11 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         # A file of the same name from before a setting changed: kept, and seen by the leaderboard.
         os.replace(path, path.with_suffix(f".{existing['method']['hash'][:8]}.json"))
     device = _device_name(config.trainer.accelerator)
-    console.announce(identity, config.seed, device, path)
     experiment = Experiment(cfg, identity, task)
+    model = experiment.model()
     loggers = [logger for logger in [_logger(experiment)] if logger is not None]
-    trained = experiment.trained(console, loggers, config.force)
+    console.announce(identity, config.seed, device, path)
+    trained = experiment.trained(model, console, loggers)
 
     started = time.process_time()
     rows, cells = experiment.evaluated(trained.model, experiment.extension)

@@ -14,6 +14,9 @@ import tokenize
 from pathlib import Path
 from typing import Any
 
+NOT_COMPUTING = ("posbench.config", "posbench.errors")
+"""Left out of the hash of source: settings are hashed by their values, and sentences change no weight."""
+
 PACKAGES = ("posbench", "torch", "lightning", "hydra-core", "numpy", "pandas")
 
 
@@ -29,7 +32,7 @@ def source_hash(*modules: str) -> str:
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        path = None if name in found else _file(name)
+        path = None if name in found or name in NOT_COMPUTING else module_file(name)
         if path is None:
             continue
         source = path.read_text(encoding="utf-8")
@@ -64,7 +67,7 @@ def _imports(source: str) -> list[str]:
     return [name for name in names if name.split(".")[0] == "posbench"]
 
 
-def _file(module: str) -> Path | None:
+def module_file(module: str) -> Path | None:
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):  # a name that was imported from a module is not itself a module

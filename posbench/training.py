@@ -95,12 +95,13 @@ class Curve(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, training: Training) -> None:  # type: ignore[override]
         self.validation = training.validation_batch().to(training.device)
+        self.losses = [value.to(training.device) for value in self.losses]
         self._tick()
 
     def on_train_batch_end(
         self, trainer: L.Trainer, training: Training, outputs: Any, batch: Any, batch_idx: int
     ) -> None:  # type: ignore[override]
-        self.losses.append(outputs["loss"])
+        self.losses.append(outputs["loss"].detach())
         step, every = trainer.global_step, training.settings.validate_every
         if step % every and step != training.settings.total_steps:
             return

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from posbench.attention import Attention, attend
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.extension import Extension
 from posbench.streams import stream_seed
 
 
@@ -45,6 +44,8 @@ class Transformer(nn.Module):
                 std = embedding_std if name == "embedding.weight" else 1 / math.sqrt(parameter.shape[1])
                 generator = torch.Generator().manual_seed(stream_seed(seed, "init", name))
                 nn.init.normal_(parameter, std=std, generator=generator)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
         self.encodings = encodings  # last: they bring their own initialisation
 
     def forward(self, tokens: Tensor, pos: Tensor, where: Tensor | None = None) -> Tensor:
@@ -59,11 +60,10 @@ class Transformer(nn.Module):
         x = self.norm(x)
         return self.head(x if where is None else x[where])
 
-    def extended(self, extension: Extension, train_positions: int, test_positions: int) -> Transformer:
-        """The same weights with the encodings of `extension`."""
+    def with_encodings(self, encodings: EncodingStack) -> Transformer:
+        """The same weights under other encodings."""
         new = copy.copy(self)
-        stack = extension.extend(self.encodings, train_positions, test_positions)
-        new.__dict__["_modules"] = {**self.__dict__["_modules"], "encodings": stack}
+        new.__dict__["_modules"] = {**self.__dict__["_modules"], "encodings": encodings}
         return new
 
 
