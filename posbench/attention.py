@@ -109,7 +109,8 @@ class Attention:
 
     def heads(self, part: slice) -> Attention:
         """The call restricted to some heads. Only what acts on inputs can be cut; a head's own content
-        score, normaliser and value terms are set afterwards, on the part."""
+        score, normaliser and value terms are set afterwards, on the part.
+        """
         if self.content is not None or self.values:
             raise ValueError("split heads before an encoding sets content or value terms, not after")
 
@@ -132,7 +133,7 @@ class Attention:
         )
 
     def distance(self, rows: slice) -> Tensor:
-        """d = i - j as positions, [batch|1, rows, keys]; negative only where ids decrease along the sequence."""
+        """D = i - j as positions, [batch|1, rows, keys]; negative only where ids decrease along the sequence."""
         return self.q_pos[:, rows, None] - self.k_pos[:, None, :]
 
     # -- the formula, row by row -------------------------------------------------------------------------
@@ -321,10 +322,9 @@ def _block_rows(plan: Plan) -> int:
 
 def exact_channels(bias_q: Tensor, bias_k: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Bias channels in the precision of q. bfloat16 holds integers only up to 256, so each factor is split
-    into a leading part and a remainder: (a + a')(b + b') = ab + ab' + a'b, less a term of 2^-16."""
+    into a leading part and a remainder: (a + a')(b + b') = ab + ab' + a'b, less a term of 2^-16.
+    """
     if dtype.itemsize >= bias_q.dtype.itemsize or dtype.itemsize >= 4:
         return bias_q.to(dtype), bias_k.to(dtype)
-    (a, a_rest), (b, b_rest) = (
-        (t.to(dtype), (t - t.to(dtype).to(t.dtype)).to(dtype)) for t in (bias_q, bias_k)
-    )
+    (a, a_rest), (b, b_rest) = ((t.to(dtype), (t - t.to(dtype).to(t.dtype)).to(dtype)) for t in (bias_q, bias_k))
     return torch.cat((a, a, a_rest), -1), torch.cat((b, b_rest, b), -1)

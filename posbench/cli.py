@@ -34,7 +34,7 @@ def application(cfg: DictConfig) -> None:
         if source.provider == "command-line" and source.path not in sys.path:
             sys.path.insert(0, source.path)
     try:
-        _run(cfg, settings)
+        _run(cfg, dict(settings.runtime.choices))
     except PosbenchError as error:
         if settings.mode == RunMode.MULTIRUN:
             _say(f"{' '.join(settings.overrides.task)}: {error}")
@@ -46,14 +46,14 @@ def application(cfg: DictConfig) -> None:
         sys.exit(128 + stopped.args[0])
 
 
-def _run(cfg: DictConfig, settings: DictConfig) -> None:
+def _run(cfg: DictConfig, choices: dict[str, str]) -> None:
     from posbench.building import build
     from posbench.config import checked
     from posbench.identity import identify
 
     # In the order of their cost: what is wrong with the settings is said before torch is imported.
     checked(cfg)
-    identity = identify(cfg, dict(settings.runtime.choices))
+    identity = identify(cfg, choices)
     task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
 
     from posbench.experiment import run

@@ -155,10 +155,11 @@ class Config:
 
 def checked(cfg: DictConfig) -> Config:
     """The typed sections of a composed config. Encoding, extension and task stay out: they may still refer
-    to lengths that only the task knows."""
+    to lengths that only the task knows.
+    """
     free = ("task", "encoding", "extension", "logger")
     try:
-        plain = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [k for k in cfg if k not in free]), resolve=True)
+        plain = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [str(k) for k in cfg if k not in free]), resolve=True)
         return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))  # type: ignore[return-value]
     except OmegaConfBaseException as error:
         raise ConfigError(_sentence(error)) from None
@@ -167,8 +168,7 @@ def checked(cfg: DictConfig) -> Config:
 def _sentence(error: OmegaConfBaseException) -> str:
     reason = str(error.msg or error).strip().splitlines()[0].rstrip(".")
     key = error.full_key or ""
-    if error.child_node is None and error.parent_node is not None and reason.startswith("Key "):
-        section = key.rpartition(".")[0]
-        known = ", ".join(map(str, OmegaConf.to_container(error.parent_node))) if error.parent_node else ""
-        return f"{key} is not a setting: {section or 'the configuration'} has {known}"
+    if reason.startswith("Key ") and isinstance(error.parent_node, DictConfig):
+        section = key.rpartition(".")[0] or "the configuration"
+        return f"{key} is not a setting: {section} has {', '.join(map(str, error.parent_node))}"
     return f"{key}: {reason[0].lower()}{reason[1:]}" if key else reason

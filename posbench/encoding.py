@@ -36,7 +36,8 @@ class PositionEncoding(nn.Module):
 
     def positions(self, ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The positions the model is given for the ids [batch|1, n] of the task. Runs outside the model,
-        so that the forward pass stays a pure function of its inputs."""
+        so that the forward pass stays a pure function of its inputs.
+        """
         return ids
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def evaluate(
                 "chance": task.chance(n),
             }
         )
-        for low, high in zip(DISTANCE_EDGES[:-1], DISTANCE_EDGES[1:], strict=True):
+        for low, high in itertools.pairwise(DISTANCE_EDGES):
             here = (reach > low) & (reach <= high)
             if here.any():
                 cells.append(

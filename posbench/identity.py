@@ -63,7 +63,9 @@ def identify(cfg: DictConfig, choices: dict[str, str]) -> Identity:
     base_extension = OmegaConf.to_container(direct.extension, resolve=True)
 
     method = _name(label, parts["method"], canonical["method"])
-    encoding_changes = _changes({"encoding": parts["method"]["encoding"]}, {"encoding": canonical["method"]["encoding"]})
+    encoding_changes = _changes(
+        {"encoding": parts["method"]["encoding"]}, {"encoding": canonical["method"]["encoding"]}
+    )
     return Identity(
         _name(group["protocol"], parts["protocol"], canonical["protocol"]),
         _name(group["task"], parts["task"], canonical["task"]),
@@ -85,7 +87,8 @@ def _compose(*overrides: str) -> DictConfig:
 
 def _parts(cfg: DictConfig) -> dict[str, dict[str, Any]]:
     """The content behind each name, interpolations unresolved: `num_heads: ${model.num_heads}` is one method
-    at every model size, and a default that scales with the training length is one method on every task."""
+    at every model size, and a default that scales with the training length is one method on every task.
+    """
     plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=False)  # type: ignore[assignment]
     training = plain["training"]
     return {

@@ -89,7 +89,10 @@ def _task_section(
                     "solved": solved.reindex(score.index).to_numpy(),
                     "class": first["class"],
                     "parameters": first["parameters"],
-                    "cpu": runs.drop_duplicates("seed").set_index("seed")["train_cpu_seconds"].reindex(score.index).to_numpy(),
+                    "cpu": runs.drop_duplicates("seed")
+                    .set_index("seed")["train_cpu_seconds"]
+                    .reindex(score.index)
+                    .to_numpy(),
                     **{m: by_seed[m].to_numpy() for m in by_seed},
                 }
             )
@@ -193,7 +196,9 @@ def remarks(found: list[results.Record], table: pd.DataFrame) -> list[str]:
     notes = []
     protocols = table.drop_duplicates("protocol_hash")["protocol"].tolist()
     if len(protocols) > 1:
-        notes.append(f"Records of {len(protocols)} protocols ({', '.join(protocols)}) are shown apart: never compare across them.")
+        notes.append(
+            f"Records of {len(protocols)} protocols ({', '.join(protocols)}) are shown apart: never compare across them."
+        )
     if "smoke" in protocols:
         notes.append("The smoke protocol only proves that the code runs; its accuracies mean nothing.")
     seeds = table.groupby(["protocol_hash", "task_hash", "method"])["seed"].nunique()

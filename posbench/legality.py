@@ -18,7 +18,7 @@ def options(group: str) -> list[str]:
 
 def legal_encodings(extension: DictConfig) -> list[str]:
     """The encodings that offer what the extension needs. Needs an initialised Hydra."""
-    needs = hydra.utils.get_class(extension["_target_"]).needs
+    needs = getattr(hydra.utils.get_class(extension["_target_"]), "needs", "")
     found = []
     for name in options("encoding"):
         cfg = hydra.compose(config_name="config", overrides=[f"encoding={name}"])

@@ -27,7 +27,8 @@ def content_hash(content: Any) -> str:
 
 def source_hash(*modules: str) -> str:
     """Hash of the source of these modules and of all of posbench that they import, comments and docstrings
-    left out: what may change the weights that a training ends with."""
+    left out: what may change the weights that a training ends with.
+    """
     found: dict[str, str] = {}
     waiting = list(modules)
     while waiting:
@@ -43,7 +44,8 @@ def source_hash(*modules: str) -> str:
 
 def normalised(source: str) -> str:
     """Source without comments, docstrings and blank lines. Works on the text, because the output of `ast`
-    differs between versions of Python."""
+    differs between versions of Python.
+    """
     lines = source.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
@@ -51,7 +53,11 @@ def normalised(source: str) -> str:
             lines[row - 1] = lines[row - 1][:column]
     for node in ast.walk(ast.parse(source)):
         for child in getattr(node, "body", None) or [] if not isinstance(node, ast.Lambda | ast.IfExp) else []:
-            if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant) and isinstance(child.value.value, str):
+            if (
+                isinstance(child, ast.Expr)
+                and isinstance(child.value, ast.Constant)
+                and isinstance(child.value.value, str)
+            ):
                 for row in range(child.lineno, (child.end_lineno or child.lineno) + 1):
                     lines[row - 1] = ""
     return "\n".join(line.rstrip() for line in lines if line.strip())

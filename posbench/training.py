@@ -43,7 +43,7 @@ class Training(L.LightningModule):
     def training_step(self, batch: Inputs, batch_idx: int) -> torch.Tensor:
         return loss(self.model, batch)
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> Any:
         s = self.settings
         optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=s.learning_rate, betas=(s.beta1, s.beta2), weight_decay=s.weight_decay
@@ -87,34 +87,33 @@ class Curve(L.Callback):
     Part of the checkpoint, so that the curve of a resumed run is the curve of an uninterrupted one.
     """
 
-    def __init__(self, report: Callable[[dict[str, float]], None]) -> None:
-        self.points: list[dict[str, float]] = []
+    def __init__(self, training: Training, report: Callable[[dict[str, float]], None]) -> None:
+        self.training = training
         self.report = report
-        self.cpu_seconds = self.wall_seconds = 0.0
+        self.points: list[dict[str, float]] = []
         self.losses: list[torch.Tensor] = []
+        self.cpu_seconds = self.wall_seconds = 0.0
 
-    def on_train_start(self, trainer: L.Trainer, training: Training) -> None:  # type: ignore[override]
-        self.validation = training.validation_batch().to(training.device)
-        self.losses = [value.to(training.device) for value in self.losses]
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.validation = self.training.validation_batch().to(pl_module.device)
+        self.losses = [value.to(pl_module.device) for value in self.losses]
         self._tick()
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, training: Training, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:  # type: ignore[override]
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *_: Any) -> None:
         self.losses.append(outputs["loss"].detach())
-        step, every = trainer.global_step, training.settings.validate_every
-        if step % every and step != training.settings.total_steps:
+        step, settings = trainer.global_step, self.training.settings
+        if step % settings.validate_every and step != settings.total_steps:
             return
         mean = torch.stack(self.losses).mean().item()
         self.losses.clear()
         if not math.isfinite(mean):
             raise Diverged(
-                f"the loss became {mean} within the last {every} steps before step {step}: "
-                f"lower training.learning_rate={training.settings.learning_rate} or training.gradient_clip"
+                f"the loss became {mean} within the last {settings.validate_every} steps before step {step}: "
+                f"lower training.learning_rate={settings.learning_rate} or training.gradient_clip"
             )
-        training.eval()
-        accuracy = float(score(training.model, self.validation).sequences.mean())
-        training.train()
+        pl_module.eval()
+        accuracy = float(score(self.training.model, self.validation).sequences.mean())
+        pl_module.train()
         point = {"step": step, "loss": mean, "sequence_accuracy": accuracy}
         self.points.append(point)
         for logger in trainer.loggers:
@@ -166,9 +165,7 @@ class Checkpoint(L.Callback):
         for signum, handler in self.before.items():
             signal.signal(signum, handler)
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, training: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if self.received is not None or trainer.global_step % self.every == 0:
             self.save(trainer)
         if self.received is not None:
@@ -190,7 +187,7 @@ def fit(
     report: Callable[[dict[str, float]], None],
 ) -> Curve:
     """Train to the end, resuming from `checkpoint` where it exists, and return the curve."""
-    curve = Curve(report)
+    curve = Curve(training, report)
     with Checkpoint(checkpoint, checkpoint_every) as saver:
         trainer = L.Trainer(
             accelerator=accelerator,

@@ -18,7 +18,7 @@ class Copy(Task):
     """
 
     def __init__(self, num_symbols: int = 26) -> None:
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2, or there is nothing to copy; got {num_symbols}")
+        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
         self.num_symbols = num_symbols
         self.vocab_size = FIRST_SYMBOL + num_symbols
 
