@@ -1,0 +1,57 @@
+"""Shared fixtures: composed configurations and small experiments, one torch thread, nothing written outside tmp_path."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("WANDB_MODE", "offline")
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import hydra
+import pytest
+import torch
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+from posbench import resolvers
+from posbench.building import build
+from posbench.experiment import Experiment
+from posbench.identity import identify
+
+torch.set_num_threads(1)
+CONF = Path(__file__).parent.parent / "conf"
+
+
+def names(group: str) -> list[str]:
+    """Every YAML of a config group, found by looking."""
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def _hydra() -> Iterator[None]:
+    resolvers.register()
+    GlobalHydra.instance().clear()
+    with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
+        yield
+
+
+def composed(*overrides: str) -> DictConfig:
+    return hydra.compose("config", list(overrides))
+
+
+def experiment(*overrides: str) -> Experiment:
+    """The experiment of a command line, at the smoke protocol unless told otherwise."""
+    cfg = composed("protocol=smoke", *overrides)
+    given = dict(word.split("=", 1) for word in overrides if "=" in word and not word.startswith("+"))
+    choices = {"protocol": "smoke", "task": "passkey", "method": "rope", "encoding": "rope", "extension": "direct"}
+    choices |= {key: value for key, value in given.items() if key in choices}
+    if "method" in given:
+        text = (CONF / "method" / f"{given['method']}.yaml").read_text()
+        for group in ("encoding", "extension"):
+            if group not in given and f"/{group}:" in text:
+                choices[group] = text.split(f"/{group}:")[1].split()[0]
+    task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")
+    return Experiment(cfg, identify(cfg, choices), task)
