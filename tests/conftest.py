@@ -44,7 +44,7 @@ def composed(*overrides: str) -> DictConfig:
 
 def experiment(*overrides: str) -> Experiment:
     """The experiment of a command line, at the smoke protocol unless told otherwise."""
-    cfg = composed("protocol=smoke", *overrides)
+    cfg = composed(*([] if any(word.startswith("protocol=") for word in overrides) else ["protocol=smoke"]), *overrides)
     given = dict(word.split("=", 1) for word in overrides if "=" in word and not word.startswith("+"))
     choices = {"protocol": "smoke", "task": "passkey", "method": "rope", "encoding": "rope", "extension": "direct"}
     choices |= {key: value for key, value in given.items() if key in choices}

@@ -1,0 +1,84 @@
+"""Curves as SVG text, to be put inside a page. The same numbers give the same text."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+STYLE = {
+    "svg.hashsalt": "posbench",  # ids inside the SVG are random otherwise
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the layout is the same on every machine
+    "font.size": 10,
+}
+# Three cycles whose lengths share no factor: no two of the first 210 curves look the same.
+COLOURS = ("#1f77b4", "#d95f02", "#2a9d3a", "#c2263e", "#7a52b3", "#8c564b", "#e06db8", "#5f6b73", "#a6a11b", "#17aebf")
+DASHES = ("solid", (0, (5, 1.8)), (0, (1.2, 1.4)))
+MARKERS = "osD^vPX"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Accuracy of one method against length. `look` numbers colour, dash and marker."""
+
+    label: str
+    look: int
+    multiples: Sequence[float]
+    means: Sequence[float]
+    halves: Sequence[float]  # NaN where there is no interval
+
+
+def accuracy_by_length(curves: Sequence[Curve], ticks: Sequence[float], name: str) -> str:
+    """SVG with a legend in the order given. The group of curve i has the id `curve-{name}-{i}`."""
+    with style.context(["default", STYLE]):  # "default" first: a matplotlibrc of one's own changes nothing
+        figure = Figure(figsize=(9, max(3.9, 0.6 + 0.27 * len(curves))), layout="constrained")
+        axes = figure.subplots()
+        for index, curve in enumerate(curves):
+            _draw(axes, curve, f"curve-{name}-{index}")
+        _dress(axes, ticks)
+        legend = figure.legend(loc="outside right upper", frameon=False, handlelength=3.4, labelspacing=0.7)
+        for text in legend.get_texts():
+            text.set_parse_math(False)  # a label may hold an interpolation, ${...}
+        out = io.StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    svg = out.getvalue()
+    return svg[svg.index("<svg") :]
+
+
+def _draw(axes: Axes, curve: Curve, gid: str) -> None:
+    colour = COLOURS[curve.look % len(COLOURS)]
+    low = [max(0.0, mean - half) for mean, half in zip(curve.means, curve.halves, strict=True)]
+    high = [min(1.0, mean + half) for mean, half in zip(curve.means, curve.halves, strict=True)]
+    axes.fill_between(curve.multiples, low, high, color=colour, alpha=0.08, linewidth=0, gid=f"{gid}-band")
+    axes.plot(
+        curve.multiples,
+        curve.means,
+        label=textwrap.fill(curve.label, 30),
+        gid=gid,
+        color=colour,
+        linestyle=DASHES[curve.look % len(DASHES)],
+        linewidth=1.8,
+        marker=MARKERS[curve.look % len(MARKERS)],
+        markersize=5.5,
+        markerfacecolor="white",  # hollow: curves that lie on each other stay visible
+        markeredgewidth=1.4,
+        clip_on=False,
+    )
+
+
+def _dress(axes: Axes, ticks: Sequence[float]) -> None:
+    axes.axvline(1, color="0.6", linewidth=1, linestyle=":")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("test length / training length")
+    axes.set_ylabel("sequence accuracy")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
