@@ -26,6 +26,8 @@ Normaliser = Callable[[Tensor, Tensor], Tensor]
 """(logits, allowed) -> weights, all [batch, heads, rows, keys]; a query's own key is its last allowed one."""
 ValueTerm = Callable[[Tensor, slice], Tensor]
 """(weights, rows) -> [batch, heads, rows, width], linear in the weights."""
+Finish = Callable[[Tensor, slice], Tensor]
+"""(output, rows) -> output, [batch, heads, rows, width]; row by row, so every path can apply it."""
 
 BLOCK_ELEMENTS = 2**22
 """Elements of one block of the score matrix (16 MiB in float32): what bounds memory at any length."""
@@ -75,6 +77,7 @@ class Attention:
     masks: tuple[Term, ...] = ()  # boolean, True where a key may be seen; a query must always see itself
     normalise: Normaliser = softmax
     values: tuple[ValueTerm, ...] = ()
+    finish: Finish | None = None  # a last map of the output, such as a rotation undone at the query
 
     def __post_init__(self) -> None:
         if self.temperature is not None and (self.temperature.ndim != 4 or self.temperature.shape[-1] != 1):
@@ -111,8 +114,8 @@ class Attention:
         """The call restricted to some heads. Only what acts on inputs can be cut; a head's own content
         score, normaliser and value terms are set afterwards, on the part.
         """
-        if self.content is not None or self.values:
-            raise ValueError("split heads before an encoding sets content or value terms, not after")
+        if self.content is not None or self.values or self.finish is not None:
+            raise ValueError("split heads before an encoding sets content, value terms or finish, not after")
 
         def cut(t: Tensor) -> Tensor:
             return t if t.shape[1] == 1 else t[:, part]
@@ -135,6 +138,11 @@ class Attention:
     def distance(self, rows: slice) -> Tensor:
         """D = i - j as positions, [batch|1, rows, keys]; negative only where ids decrease along the sequence."""
         return self.q_pos[:, rows, None] - self.k_pos[:, None, :]
+
+    def offset(self, rows: slice) -> Tensor:
+        """I - j as indices, [rows, keys]: what causality, windows and counts of keys go by."""
+        index = torch.arange(self.num_queries, device=self.q.device)
+        return index[rows, None] - index[None, :]
 
     # -- the formula, row by row -------------------------------------------------------------------------
 
@@ -163,8 +171,7 @@ class Attention:
 
     def allowed(self, rows: slice) -> Tensor:
         """True where a key may be seen, [batch|1, heads|1, rows, keys]."""
-        index = torch.arange(self.num_queries, device=self.q.device)
-        allowed = (index[None, :] <= index[rows, None])[None, None]
+        allowed = (self.offset(rows) >= 0)[None, None]
         for mask in self.masks:
             allowed = allowed & mask(rows)
         return allowed
@@ -176,7 +183,10 @@ class Attention:
         out = weights @ self.v
         for value in self.values:
             out = out + value(weights, rows)
-        return out
+        return self._finished(out, rows)
+
+    def _finished(self, out: Tensor, rows: slice) -> Tensor:
+        return out if self.finish is None else self.finish(out, rows)
 
     # -- execution ---------------------------------------------------------------------------------------
 
@@ -207,7 +217,8 @@ class Attention:
         v = F.pad(self.v, (0, q.shape[-1] - width)) if q.shape[-1] > width else self.v
         if v.shape[-1] > q.shape[-1]:
             q, k = (F.pad(t, (0, v.shape[-1] - t.shape[-1])) for t in (q, k))
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)[..., :width]
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)[..., :width]
+        return self._finished(out, slice(0, self.num_queries))
 
     def _masked_call(self, rows: slice) -> Tensor:
         tau, bias = self.tau(rows), self.bias(rows)
@@ -217,7 +228,8 @@ class Attention:
             mask = torch.zeros((), dtype=q.dtype, device=q.device).masked_fill(~allowed, -torch.inf)
         else:
             mask = (tau * bias if self.scales_bias else bias).to(q.dtype).masked_fill(~allowed, -torch.inf)
-        return F.scaled_dot_product_attention(q, self.k, self.v, attn_mask=mask, scale=1.0)
+        out = F.scaled_dot_product_attention(q, self.k, self.v, attn_mask=mask, scale=1.0)
+        return self._finished(out, rows)
 
 
 @dataclass(frozen=True)
@@ -267,6 +279,10 @@ class Regions:
     parts: Sequence[Attention]
 
     path = "dense"
+
+    def __post_init__(self) -> None:
+        if any(part.finish is not None for part in self.parts):
+            raise ValueError("a map of the finished output has no meaning where keys have several positions")
 
     @property
     def num_queries(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -28,10 +28,10 @@ class PositionEncoding(nn.Module):
     `max_positions`    number of positions that exist, None for no limit
     """
 
-    shared: ClassVar[tuple[str, ...]] = ()
-    handles: ClassVar[frozenset[str]] = frozenset({"mask", "temperature"})
-    relative: ClassVar[bool] = True
-    float_positions: ClassVar[bool] = True
+    shared: tuple[str, ...] = ()
+    handles: frozenset[str] = frozenset({"mask", "temperature"})
+    relative: bool = True
+    float_positions: bool = True
     max_positions: int | None = None
 
     def positions(self, ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -39,6 +39,10 @@ class PositionEncoding(nn.Module):
         so that the forward pass stays a pure function of its inputs.
         """
         return ids
+
+    def span(self, length: int) -> int:
+        """The largest position, plus one, that `positions` may give for ids below `length`."""
+        return length
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         """Token embeddings [batch, n, model_width] with position added; once, before the first layer."""
@@ -61,6 +65,59 @@ class PositionEncoding(nn.Module):
         return new
 
 
+class Wrapper(PositionEncoding):
+    """An encoding around a host: it changes what goes into the host and leaves the rest to it.
+
+    Declarations are those of the host; a subclass states where it departs. An attribute the wrapper does not
+    have is the host's, and so is a change that an extension makes to it.
+    """
+
+    def __init__(self, host: PositionEncoding) -> None:
+        super().__init__()
+        self.host = host
+        self.handles = host.handles
+        self.relative = host.relative
+        self.float_positions = host.float_positions
+        self.max_positions = host.max_positions
+
+    def positions(self, ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return self.host.positions(ids, generator)
+
+    def span(self, length: int) -> int:
+        return self.host.span(length)
+
+    def embed(self, x: Tensor, pos: Tensor) -> Tensor:
+        return self.host.embed(x, pos)
+
+    def encode(self, a: Attention) -> Plan:
+        return self.host.encode(a)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "host":  # not set yet: asking it would ask again for it
+                raise
+            return getattr(self.host, name)
+
+    def variant(self, **changes: object) -> Self:
+        ours = {name: value for name, value in changes.items() if name in self.__dict__ or name in self._modules}
+        new = super().variant(**ours)
+        theirs = {name: value for name, value in changes.items() if name not in ours}
+        if theirs:
+            new.host = self.host.variant(**theirs)
+        return new
+
+
+def tie(layer: PositionEncoding, first: PositionEncoding) -> None:
+    """Give a layer the shared parameters of the first layer, those of hosts inside wrappers included."""
+    for name in layer.shared:
+        setattr(layer, name, getattr(first, name))
+    for name, child in layer.named_children():
+        if isinstance(child, PositionEncoding):
+            tie(child, getattr(first, name))
+
+
 class EncodingStack(nn.Module):
     """One encoding per layer. Layers of one specification tie the parameters that it names as `shared`."""
 
@@ -69,9 +126,7 @@ class EncodingStack(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.firsts = tuple(range(min(num_specifications, len(layers))))
         for index, layer in enumerate(layers):
-            first = layers[index % num_specifications]
-            for name in type(layer).shared:
-                setattr(layer, name, getattr(first, name))
+            tie(layer, layers[index % num_specifications])
 
     def __iter__(self) -> Iterator[PositionEncoding]:
         return iter(self.layers)  # type: ignore[arg-type]
@@ -91,6 +146,9 @@ class EncodingStack(nn.Module):
     def positions(self, ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The first layer speaks for all: positions are drawn once a forward pass."""
         return next(iter(self)).positions(ids, generator)
+
+    def span(self, length: int) -> int:
+        return next(iter(self)).span(length)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         for index in self.firsts:  # each specification once

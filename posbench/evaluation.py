@@ -46,7 +46,8 @@ def evaluate(
     rows, cells = [], []
     model.eval()
     for n, multiple in test_lengths(settings, train_length).items():
-        stack = extension.extend(model.encodings, train_positions, task.num_positions(n))
+        spans = (model.encodings.span(count) for count in (train_positions, task.num_positions(n)))
+        stack = extension.extend(model.encodings, *spans)
         extended = model.with_encodings(stack)
         batch = task.batch(n, settings.num_samples, seed, "test", n)
         correct, losses, sequences = _scores(extended, batch, seed, n)

@@ -91,12 +91,13 @@ class Experiment:
     def model(self) -> Transformer:
         """The untrained model."""
         model, stack = self.config.model, EncodingStack(self._encodings(), len(self.specifications))
-        if stack.max_positions is not None and stack.max_positions < self.test_positions:
+        longest = stack.span(self.test_positions)
+        if stack.max_positions is not None and stack.max_positions < longest:
             raise ConfigError(
                 f"the encoding has {stack.max_positions} positions, but the longest test needs "
-                f"{self.test_positions}: raise its setting or shorten evaluation.multiples and evaluation.further"
+                f"{longest}: raise its setting or shorten evaluation.multiples and evaluation.further"
             )
-        self.extension.extend(stack, self.train_positions, self.test_positions)  # refuse now, not after training
+        self.extension.extend(stack, stack.span(self.train_positions), longest)  # refuse now, not after training
         return Transformer(
             self.task.vocab_size,
             model.width,

@@ -23,6 +23,38 @@ LOCAL = Path("results/local")
 PUBLISHED = Path("results/published")
 Record = dict[str, Any]
 
+PARTS = ("protocol", "task", "method", "seed", "training", "rows", "config", "provenance", "timings")
+COLUMNS = {
+    "protocol": "str",
+    "protocol_hash": "str",
+    "task": "str",
+    "task_hash": "str",
+    "task_version": "int64",
+    "method": "str",
+    "method_hash": "str",
+    "class": "str",
+    "seed": "int64",
+    "train_length": "int64",
+    "train_positions": "int64",
+    "parameters": "int64",
+    "solved": "bool",
+    "solved_step": "float64",  # NaN where training never reached it
+    "train_cpu_seconds": "float64",
+    "source_hash": "str",
+    "test_length": "int64",
+    "multiple": "float64",
+    "aggregated": "bool",
+    "total_length": "int64",
+    "num_samples": "int64",
+    "sequence_accuracy": "float64",
+    "token_accuracy": "float64",
+    "token_accuracy_within_trained_distance": "float64",  # NaN where a test has no such tokens
+    "token_accuracy_beyond_trained_distance": "float64",
+    "loss": "float64",
+    "chance": "float64",
+}
+"""Of the long table, with their types."""
+
 
 def record_path(results_dir: str | Path, protocol: str, task: str, method: str, seed: int) -> Path:
     return Path(results_dir) / "records" / protocol / task / method / f"seed={seed}.json"
@@ -32,12 +64,15 @@ def write(record: Record, path: Path) -> None:
     """Write atomically: a record is either complete or not there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{os.getpid()}.tmp")
-    with open(beside, "w", encoding="utf-8") as file:
-        json.dump(record, file, indent=1, allow_nan=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    try:
+        with open(beside, "w", encoding="utf-8") as file:
+            json.dump(record, file, indent=1, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def read(path: Path) -> Record:
@@ -48,6 +83,8 @@ def read(path: Path) -> Record:
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         found = record.get("schema") if isinstance(record, dict) else None
         raise PosbenchError(f"{path} has record schema {found}, this version reads {SCHEMA}: repeat the run")
+    if missing := [part for part in PARTS if part not in record]:
+        raise PosbenchError(f"{path} lacks {', '.join(missing)}: delete it and repeat the run")
     return record
 
 
@@ -84,7 +121,7 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
             "source_hash": record["provenance"]["source_hash"],
         }
         rows += [run | row for row in record["rows"]]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
 def publish(source: Path, target: Path, protocol: str, task: str, method: str) -> int:

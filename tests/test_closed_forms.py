@@ -1,0 +1,681 @@
+"""Every encoding and every frequency extension computes its published formula.
+
+The oracle is a double loop over (i, j) in Python floats and complex numbers: it shares no code, no layout and
+no tensor operation with the library. Scores are compared for all pairs, those hidden by the causal mask
+included, so that a wrong sign of i - j cannot hide.
+"""
+
+from __future__ import annotations
+
+import cmath
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from posbench.attention import Attention, attend
+from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.encodings.absolute import Learned, Sinusoidal
+from posbench.encodings.bias import T5, ALiBi, alibi_slopes, t5_bucket
+from posbench.encodings.nope import NoPE
+from posbench.encodings.rotary import RoPE
+from posbench.errors import ConfigError, IllegalExtension
+from posbench.extension import Extension
+from posbench.extensions.direct import Direct
+from posbench.extensions.frequency import NTK, PI, YaRN
+from posbench.frequencies import Frequencies
+
+BATCH, HEADS, N, WIDTH = 2, 3, 7, 8
+SCALE = 0.37  # not 1/sqrt(WIDTH): a scale the library computed itself, or dropped, would show
+EXACT = 1e-10
+
+Score = Callable[[int, int, int, int], float]
+"""(batch, head, i, j) -> z_ij"""
+
+POSITIONS = {
+    "counted": list(range(N)),
+    "shifted": [100_003 + i for i in range(N)],
+    "with gaps": [0, 3, 4, 9, 40, 41, 300],
+    "running back": [12, 11, 7, 7, 5, 2, 0],
+    "fractional": [0.25 * i**2 + 0.5 for i in range(N)],
+}
+everywhere = pytest.mark.parametrize("positions", POSITIONS.values(), ids=list(POSITIONS))
+
+
+def call(positions: Sequence[float] | None = None, heads: int = HEADS, width: int = WIDTH) -> Attention:
+    """Random inputs; every batch element has positions of its own (the second is shifted by 2)."""
+    generator = torch.Generator().manual_seed(0)
+    ids = list(range(N)) if positions is None else positions
+    q, k, v = (torch.randn(BATCH, heads, len(ids), width, generator=generator, dtype=torch.float64) for _ in range(3))
+    x = torch.randn(BATCH, len(ids), heads * width, generator=generator, dtype=torch.float64)
+    dtype = torch.float64 if any(isinstance(p, float) for p in ids) else torch.long
+    pos = torch.tensor([[p + 2 * batch for p in ids] for batch in range(BATCH)], dtype=dtype)
+    return Attention(q, k, v, x, pos, pos, scale=SCALE)
+
+
+def scores(encoding: PositionEncoding, a: Attention) -> Tensor:
+    return encoding.encode(a).logits(slice(0, a.num_queries))
+
+
+def loop(a: Attention, score: Score) -> Tensor:
+    batch, heads, n, _ = a.q.shape
+    return torch.tensor(
+        [[[[score(b, h, i, j) for j in range(n)] for i in range(n)] for h in range(heads)] for b in range(batch)],
+        dtype=torch.float64,
+    )
+
+
+def same(actual: Tensor, expected: Tensor, tolerance: float = EXACT) -> None:
+    torch.testing.assert_close(actual.expand(expected.shape), expected, rtol=0, atol=tolerance)
+
+
+def product(a: Attention) -> Score:
+    """The scaled product c <q_i, k_j>, channel by channel."""
+    q, k = a.q.tolist(), a.k.tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        return a.scale * sum(q[b][h][i][c] * k[b][h][j][c] for c in range(len(q[b][h][i])))
+
+    return score
+
+
+def turned(a: Attention, theta: Sequence[float], layout: str, factor: float = 1.0) -> Score:
+    """The score c factor Re sum_m q_im conj(k_jm) e^{i (p_i - p_j) theta_m}, with Python's complex numbers."""
+    q, k, p = a.q.tolist(), a.k.tolist(), a.q_pos.tolist()
+    pairs = len(theta)
+
+    def channel(vector: list[float], m: int) -> complex:
+        real, imaginary = (2 * m, 2 * m + 1) if layout == "interleaved" else (m, m + pairs)
+        return complex(vector[real], vector[imaginary])
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        total = 0j
+        for m in range(pairs):
+            pair = channel(q[b][h][i], m) * channel(k[b][h][j], m).conjugate()
+            total += pair * cmath.exp(1j * (p[b][i] - p[b][j]) * theta[m])
+        return a.scale * factor * total.real
+
+    return score
+
+
+def published(base: float, channels: int) -> list[float]:
+    """theta_m = b^(-2m/d)."""
+    return [base ** (-2 * m / channels) for m in range(channels // 2)]
+
+
+# -- NoPE ------------------------------------------------------------------------------------------------
+
+
+@everywhere
+def test_nope_is_the_scaled_product_whatever_the_positions(positions: list[float]) -> None:
+    a = call(positions)
+    same(scores(NoPE(), a), loop(a, product(a)))
+    assert torch.equal(NoPE().embed(a.x, a.q_pos), a.x)
+
+
+# -- RoPE ------------------------------------------------------------------------------------------------
+
+
+@everywhere
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_rope_is_the_complex_form_in_i_minus_j(layout: str, positions: list[float]) -> None:
+    """q_i conj(k_j) e^{+i(i-j)theta}: the conjugate sign, the pairing of channels and the exponent 2m/d."""
+    a = call(positions)
+    same(scores(RoPE(WIDTH, layout=layout), a), loop(a, turned(a, published(10000.0, WIDTH), layout)))
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize(("base", "width"), [(10.0, 2), (500_000.0, 6), (123.4, 16), (10000.0, 12)])
+def test_rope_follows_its_base_and_width(base: float, width: int, layout: str) -> None:
+    a = call(POSITIONS["with gaps"], width=width)
+    same(scores(RoPE(width, base, layout), a), loop(a, turned(a, published(base, width), layout)))
+
+
+def test_rope_turns_queries_and_keys_by_their_own_positions() -> None:
+    """Region methods move only one of the two."""
+    a = call()
+    a = a.at(a.q_pos + 5, a.k_pos * 2)
+    q, k = a.q.tolist(), a.k.tolist()
+    qp, kp = a.q_pos.tolist(), a.k_pos.tolist()
+    theta = published(10000.0, WIDTH)
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        total = 0.0
+        for m, t in enumerate(theta):
+            real = q[b][h][i][m] * k[b][h][j][m] + q[b][h][i][m + 4] * k[b][h][j][m + 4]
+            cross = q[b][h][i][m] * k[b][h][j][m + 4] - q[b][h][i][m + 4] * k[b][h][j][m]
+            angle = (qp[b][i] - kp[b][j]) * t
+            total += real * math.cos(angle) + cross * math.sin(angle)
+        return SCALE * total
+
+    same(scores(RoPE(WIDTH), a), loop(a, score))
+
+
+def test_the_two_layouts_are_one_permutation_apart() -> None:
+    a = call()
+    order = [0, 4, 1, 5, 2, 6, 3, 7]  # channel 2m is the m-th of the first half, 2m + 1 the m-th of the second
+    half, interleaved = RoPE(WIDTH, layout="half"), RoPE(WIDTH, layout="interleaved")
+    moved = Attention(a.q[..., order], a.k[..., order], a.v, a.x, a.q_pos, a.k_pos, a.scale)
+    same(scores(interleaved, moved), scores(half, a))
+    assert not torch.allclose(scores(interleaved, a), scores(half, a))
+
+
+def test_rope_leaves_values_alone() -> None:
+    a = call()
+    assert torch.equal(RoPE(WIDTH).encode(a).v, a.v)
+
+
+# -- ALiBi -----------------------------------------------------------------------------------------------
+
+
+def slopes(heads: int, steepness: float) -> list[float]:
+    """By the recursion of the published rule: a geometric sequence that starts at its own ratio, filled up
+    with the first, third, fifth... of the sequence for twice as many heads.
+    """
+    power = 1
+    while 2 * power <= heads:
+        power *= 2
+    ratio = 0.5 ** (steepness / power)
+    found = [ratio]
+    while len(found) < power:
+        found.append(found[-1] * ratio)
+    step = 0.5 ** (steepness / power / 2)
+    slope = step
+    while len(found) < heads:
+        found.append(slope)
+        slope *= step * step
+    return found
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("heads", "steepness"), [(1, 8.0), (2, 8.0), (3, 8.0), (4, 8.0), (6, 4.0), (8, 1.5), (12, 8.0)]
+)
+def test_alibi_subtracts_slope_times_distance_after_the_scale(
+    heads: int, steepness: float, positions: list[float]
+) -> None:
+    """-m_h (i - j), not scaled by c: for powers of two, other head counts and other steepnesses."""
+    a = call(positions, heads=heads)
+    content, m, p = product(a), slopes(heads, steepness), a.q_pos.tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        return content(b, h, i, j) - m[h] * (p[b][i] - p[b][j])
+
+    same(scores(ALiBi(heads, steepness), a), loop(a, score))
+
+
+@pytest.mark.parametrize("heads", range(1, 65))
+def test_alibi_slopes_follow_the_published_rule(heads: int) -> None:
+    assert alibi_slopes(heads) == pytest.approx(slopes(heads, 8.0), rel=1e-12)
+
+
+def test_alibi_slopes_of_eight_heads_are_the_papers() -> None:
+    assert alibi_slopes(8) == (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256)
+
+
+# -- T5 --------------------------------------------------------------------------------------------------
+
+
+def bucket(distance: float, num_buckets: int, max_distance: int) -> int:
+    """By counting the edges passed: bucket e + r begins at d = e (M/e)^(r/(N-e)), which is d^(N-e) e^r = M^r e^(N-e)
+    in whole numbers, without a logarithm and without rounding.
+    """
+    distance = max(distance, 0)
+    exact = num_buckets // 2
+    if distance < exact:
+        return int(distance)
+    far = num_buckets - exact
+    return exact + max(r for r in range(far) if distance**far * exact**r >= max_distance**r * exact**far)
+
+
+@pytest.mark.parametrize(("num_buckets", "max_distance"), [(6, 11), (4, 40), (12, 100), (2, 9), (7, 50), (32, 331)])
+@everywhere
+def test_t5_adds_the_entry_of_the_bucket_of_i_minus_j(
+    num_buckets: int, max_distance: int, positions: list[float]
+) -> None:
+    """Added after the scale; a later key counts as distance 0."""
+    a = call(positions)
+    encoding = T5(HEADS, 16, num_buckets, max_distance).double()
+    content, table, p = product(a), encoding.table.tolist(), a.q_pos.tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        return content(b, h, i, j) + table[bucket(p[b][i] - p[b][j], num_buckets, max_distance)][h]
+
+    same(scores(encoding, a), loop(a, score))
+
+
+@pytest.mark.parametrize(
+    ("num_buckets", "max_distance"), [(2, 9), (6, 11), (8, 21), (12, 100), (16, 42), (21, 42), (32, 100), (32, 128)]
+)
+def test_t5_buckets_change_exactly_at_their_edges(num_buckets: int, max_distance: int) -> None:
+    """Every distance up to twice the maximum, against integer arithmetic: no off-by-one at any edge."""
+    distances = range(2 * max_distance)
+    found = t5_bucket(torch.tensor(distances), num_buckets, max_distance).tolist()
+    assert found == [bucket(d, num_buckets, max_distance) for d in distances]
+    assert set(found) <= set(range(num_buckets)) and found[-1] == num_buckets - 1
+
+
+def test_t5_last_bucket_begins_at_113_of_128() -> None:
+    found = t5_bucket(torch.arange(129), 32, 128).tolist()
+    assert found.index(31) == 113 and found[112] == 30
+
+
+def test_t5_bidirectional_puts_later_keys_into_the_second_half() -> None:
+    d = torch.arange(-200, 201)
+    both = t5_bucket(d, 32, 128, bidirectional=True).tolist()
+    assert both == [bucket(abs(x), 16, 128) + (16 if x < 0 else 0) for x in range(-200, 201)]
+
+
+def test_t5_starts_with_the_standard_deviation_of_the_paper() -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        assert T5(64, 256, 64, 512).table.std().item() == pytest.approx(1 / 16, rel=0.05)
+
+
+# -- learned rows ----------------------------------------------------------------------------------------
+
+
+def test_learned_adds_row_p_to_the_token_at_position_p() -> None:
+    a = call([0, 3, 4, 9, 1, 1, 29])
+    encoding = Learned(HEADS * WIDTH, 32).double()
+    x, table, p = a.x.tolist(), encoding.table.tolist(), a.q_pos.tolist()
+    expected = [
+        [[x[b][i][c] + table[p[b][i]][c] for c in range(HEADS * WIDTH)] for i in range(N)] for b in range(BATCH)
+    ]
+    same(encoding.embed(a.x, a.q_pos), torch.tensor(expected, dtype=torch.float64), 1e-14)
+    same(scores(encoding, a), loop(a, product(a)))
+
+
+@pytest.mark.parametrize("make", [lambda: Learned(24, 9), lambda: Sinusoidal(24)], ids=["learned", "sinusoidal"])
+def test_a_stack_of_layers_adds_the_rows_once(make: Callable[[], PositionEncoding]) -> None:
+    layers = [make().double() for _ in range(3)]
+    stack = EncodingStack(layers)
+    x, pos = call().x, torch.arange(N)[None]
+    torch.testing.assert_close(stack.embed(x, pos), layers[0].embed(x, pos), rtol=0, atol=0)
+    assert not torch.allclose(stack.embed(x, pos), x)
+
+
+def test_learned_rows_end_where_the_table_ends() -> None:
+    encoding, x = Learned(4, 6), torch.zeros(1, 1, 4)
+    assert torch.equal(encoding.embed(x, torch.tensor([[5]]))[0, 0], encoding.table[5])
+    with pytest.raises(IndexError):
+        encoding.embed(x, torch.tensor([[6]]))
+
+
+def test_learned_rows_have_the_standard_deviation_asked_for() -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        assert Learned(128, 128, init_std=0.25).table.std().item() == pytest.approx(0.25, rel=0.05)
+
+
+# -- sinusoids -------------------------------------------------------------------------------------------
+
+
+def wave(width: int, position: float, base: float = 10000.0) -> list[float]:
+    """sin, cos, sin, cos...: the interleaving of the paper."""
+    row = []
+    for channel in range(width):
+        angle = position / base ** ((channel - channel % 2) / width)
+        row.append(math.sin(angle) if channel % 2 == 0 else math.cos(angle))
+    return row
+
+
+def rows(width: int, positions: Sequence[float], base: float = 10000.0) -> Tensor:
+    """What the library adds, [n, width]."""
+    pos = torch.tensor([positions])
+    return Sinusoidal(width, base).embed(torch.zeros(1, len(positions), width, dtype=torch.float64), pos)[0]
+
+
+@everywhere
+@pytest.mark.parametrize(("base", "scale"), [(10000.0, 1.0), (50.0, 1.0), (10000.0, 0.3)])
+def test_sinusoidal_adds_sine_and_cosine_in_turns(base: float, scale: float, positions: list[float]) -> None:
+    a = call(positions)
+    width = HEADS * WIDTH
+    x, p = a.x.tolist(), a.q_pos.tolist()
+    expected = [
+        [[x[b][i][c] + scale * wave(width, p[b][i], base)[c] for c in range(width)] for i in range(N)]
+        for b in range(BATCH)
+    ]
+    encoding = Sinusoidal(width, base, scale)
+    same(encoding.embed(a.x, a.q_pos), torch.tensor(expected, dtype=torch.float64))
+    same(scores(encoding, a), loop(a, product(a)))
+
+
+@pytest.mark.parametrize("shift", [1, 17, -4, 0.5])
+def test_sinusoidal_row_t_plus_k_is_row_t_turned_by_k_theta(shift: float) -> None:
+    """sin(t+k) = sin t cos k + cos t sin k, cos(t+k) = cos t cos k - sin t sin k: one matrix for every t."""
+    width = 24
+    times = [0.0, 1.0, 5.0, 100.0, 2047.0]
+    now, then = rows(width, times).tolist(), rows(width, [t + shift for t in times]).tolist()
+    for before, after in zip(now, then, strict=True):
+        for m, theta in enumerate(published(10000.0, width)):
+            s, c = before[2 * m], before[2 * m + 1]
+            assert after[2 * m] == pytest.approx(s * math.cos(shift * theta) + c * math.sin(shift * theta), abs=EXACT)
+            assert after[2 * m + 1] == pytest.approx(
+                c * math.cos(shift * theta) - s * math.sin(shift * theta), abs=EXACT
+            )
+
+
+@pytest.mark.parametrize("k", [0, 1, 13, 500])
+@pytest.mark.parametrize("t", [500, 1234])
+def test_product_of_sinusoidal_rows_is_even_in_their_distance(t: int, k: int) -> None:
+    """<P_t, P_{t+k}> = sum_m cos(k theta_m) = <P_t, P_{t-k}>: the rows know distance, not direction."""
+    width = 32
+    centre, ahead, behind = rows(width, [t, t + k, t - k]).tolist()
+    expected = sum(math.cos(k * theta) for theta in published(10000.0, width))
+    for other in (ahead, behind):
+        assert sum(x * y for x, y in zip(centre, other, strict=True)) == pytest.approx(expected, abs=EXACT)
+
+
+# -- frequency extensions: the tables --------------------------------------------------------------------
+
+
+def stretches(extension: Extension, head_width: int, train: int, test: int, base: float = 10000.0) -> list[float]:
+    """lambda_m, read off the frequencies of an extended RoPE: theta_m of the formula over theta'_m in use."""
+    new = extension.apply(RoPE(head_width, base), train, test)
+    return [b / t for b, t in zip(published(base, head_width), new.frequencies.theta().tolist(), strict=True)]
+
+
+def yarn_stretch(d: int, base: float, train: int, s: float, fast: float, slow: float) -> list[float]:
+    """By counting turns, without logarithms: pair m turns L theta_m / 2 pi times in training. The ramp runs
+    from the last index with at least `fast` turns to the first with at most `slow`.
+    """
+    pairs = d // 2
+
+    def turns(m: int) -> float:
+        return train * base ** (-m / pairs) / (2 * math.pi)
+
+    wide = range(-200, 400)
+    low = max(0, max(m for m in wide if turns(m) >= fast))
+    high = min(d - 1, min(m for m in wide if turns(m) <= slow))
+    found = []
+    for m in range(pairs):
+        if m <= low:
+            interpolated = 0.0
+        elif m >= high:
+            interpolated = 1.0
+        else:
+            interpolated = (m - low) / (high - low)
+        found.append(1 / ((1 - interpolated) + interpolated / s))
+    return found
+
+
+SCALES = [1.0, 1.5, 4.0, 8.0, 32.0]
+
+
+@pytest.mark.parametrize("s", SCALES)
+def test_pi_stretches_every_pair_by_s(s: float) -> None:
+    assert stretches(PI(s), 16, 42, 42) == pytest.approx([s] * 8, rel=1e-12)
+
+
+@pytest.mark.parametrize("s", SCALES)
+def test_pi_is_dividing_positions_by_s(s: float) -> None:
+    a = call(POSITIONS["with gaps"])
+    divided = a.at(a.q_pos.double() / s, a.k_pos.double() / s)
+    same(scores(PI(s).apply(RoPE(WIDTH), 42, 42), a), scores(RoPE(WIDTH), divided), 1e-12)
+
+
+@pytest.mark.parametrize("s", SCALES)
+@pytest.mark.parametrize("d", [4, 16, 64, 128])
+def test_ntk_stretches_pair_m_by_s_to_the_m_over_last(d: int, s: float) -> None:
+    expected = [s ** (m / (d // 2 - 1)) for m in range(d // 2)]
+    assert stretches(NTK(s), d, 42, 42) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("s", SCALES)
+@pytest.mark.parametrize(("d", "base"), [(4, 10000.0), (64, 10000.0), (128, 500_000.0)])
+def test_ntk_is_the_larger_base(d: int, base: float, s: float) -> None:
+    """The base b' = b s^(d/(d-2))."""
+    theta = NTK(s).apply(RoPE(d, base), 42, 42).frequencies.theta().tolist()
+    assert theta == pytest.approx(published(base * s ** (d / (d - 2)), d), rel=1e-12)
+
+
+@pytest.mark.parametrize("s", SCALES)
+@pytest.mark.parametrize("d", [4, 64])
+def test_ntk_multiplies_the_ratio_of_neighbours_by_s_to_the_2_over_d_minus_2(d: int, s: float) -> None:
+    """The derivation: theta_m = beta^-m with beta = b^(2/d). Of all beta' = beta k, the one whose slowest pair
+    is interpolated, beta'^-(K-1) = beta^-(K-1) / s, has k = s^(2/(d-2)); the fastest stays.
+    """
+    base = 10000.0
+    before = published(base, d)
+    theta = NTK(s).apply(RoPE(d, base), 42, 42).frequencies.theta().tolist()
+    ratios = [fast / slow for fast, slow in itertools.pairwise(theta)]
+    assert ratios == pytest.approx([base ** (2 / d) * s ** (2 / (d - 2))] * (d // 2 - 1), rel=1e-12)
+    assert theta[0] == before[0] == 1.0
+    assert theta[-1] == pytest.approx(before[-1] / s, rel=1e-12)
+
+
+YARN = [  # head width, base, L, beta_fast, beta_slow
+    (64, 10000.0, 2048, 32.0, 1.0),
+    (128, 10000.0, 4096, 32.0, 1.0),
+    (128, 500_000.0, 8192, 32.0, 1.0),
+    (16, 10000.0, 42, 2.0, 1.0),
+    (32, 10000.0, 42, 4.0, 0.25),
+    (16, 100.0, 42, 5.0, 0.01),  # the end of the ramp lies beyond the last pair
+    (32, 10000.0, 42, 32.0, 1.0),  # no pair turns 32 times
+]
+
+
+@pytest.mark.parametrize("s", SCALES)
+@pytest.mark.parametrize(("d", "base", "train", "fast", "slow"), YARN)
+def test_yarn_interpolates_by_parts(d: int, base: float, train: int, fast: float, slow: float, s: float) -> None:
+    """1/lambda = g + (1-g)/s, with the ramp of g over whole indices."""
+    expected = yarn_stretch(d, base, train, s, fast, slow)
+    assert stretches(YaRN(fast, slow, s), d, train, train, base) == pytest.approx(expected, rel=1e-12)
+
+
+def test_yarn_keeps_fast_pairs_and_interpolates_slow_ones() -> None:
+    found = stretches(YaRN(32.0, 1.0, 4.0), 128, 4096, 4096)
+    turns = [4096 * theta / (2 * math.pi) for theta in published(10000.0, 128)]
+    assert all(value == pytest.approx(1) for value, n in zip(found, turns, strict=True) if n >= 32)
+    assert all(value == pytest.approx(4) for value, n in zip(found, turns, strict=True) if n <= 0.86)
+    assert any(1.01 < value < 3.99 for value in found)
+    assert found == sorted(found)
+
+
+def test_no_pair_turns_32_times_below_201_positions() -> None:
+    """Why the default beta_fast must shrink with L: pair 0 turns L / 2 pi times."""
+    assert 201 / (2 * math.pi) < 32 < 202 / (2 * math.pi)
+    assert stretches(YaRN(32.0, 1.0, 4.0), 16, 201, 201)[1] > 1.01
+
+
+@pytest.mark.parametrize("s", SCALES)
+def test_yarn_scales_logits_by_the_square_of_its_attention_factor(s: float) -> None:
+    a = call(POSITIONS["with gaps"])
+    factor = 0.1 * math.log(s) + 1
+    stretch = yarn_stretch(WIDTH, 10000.0, 42, s, 2.0, 1.0)
+    theta = [t / r for t, r in zip(published(10000.0, WIDTH), stretch, strict=True)]
+    new = YaRN(2.0, 1.0, s).apply(RoPE(WIDTH), 42, 42)
+    assert new.frequencies.magnitude == pytest.approx(factor, rel=1e-12)
+    same(scores(new, a), loop(a, turned(a, theta, "half", factor**2)))
+
+
+@pytest.mark.parametrize("extension", [PI(3.0), NTK(3.0)], ids=["pi", "ntk"])
+def test_pi_and_ntk_leave_the_size_of_logits_alone(extension: Extension) -> None:
+    assert extension.apply(RoPE(WIDTH), 42, 336).frequencies.magnitude == 1.0
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_extended_rope_is_the_complex_form_with_divided_angles(layout: str) -> None:
+    a = call(POSITIONS["shifted"])
+    theta = [t / 4 ** (m / 3) for m, t in enumerate(published(10000.0, WIDTH))]
+    same(scores(NTK().apply(RoPE(WIDTH, layout=layout), 42, 168), a), loop(a, turned(a, theta, layout)))
+
+
+def test_yarn_scales_sinusoidal_rows_once() -> None:
+    s, width = 4.0, 24
+    factor, stretch = 0.1 * math.log(s) + 1, yarn_stretch(width, 10000.0, 42, s, 2.0, 1.0)
+    new = YaRN(2.0, 1.0, s).apply(Sinusoidal(width), 42, 42)
+    found = new.embed(torch.zeros(1, 1, width, dtype=torch.float64), torch.tensor([[29]]))[0, 0].tolist()
+    expected = []
+    for m, theta in enumerate(published(10000.0, width)):
+        expected += [factor * math.sin(29 * theta / stretch[m]), factor * math.cos(29 * theta / stretch[m])]
+    assert found == pytest.approx(expected, abs=EXACT)
+
+
+# -- frequency extensions: which scale -------------------------------------------------------------------
+
+KINDS: dict[str, Callable[[float | None], Extension]] = {
+    "pi": lambda s: PI(s),
+    "ntk": lambda s: NTK(s),
+    "yarn": lambda s: YaRN(2.0, 1.0, s),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+
+
+@every_kind
+@pytest.mark.parametrize(("test", "s"), [(84, 2.0), (336, 8.0), (63, 1.5)])
+def test_without_a_scale_each_length_has_its_own_ratio(
+    kind: Callable[[float | None], Extension], test: int, s: float
+) -> None:
+    """The ratio s = L'/L, read as counts of positions: no + 1 anywhere."""
+    per_length, fixed = kind(None).apply(RoPE(WIDTH), 42, test), kind(s).apply(RoPE(WIDTH), 42, test)
+    assert per_length.frequencies.theta().tolist() == pytest.approx(fixed.frequencies.theta().tolist(), rel=1e-14)
+    assert per_length.frequencies.magnitude == pytest.approx(fixed.frequencies.magnitude, rel=1e-14)
+
+
+@every_kind
+def test_a_fixed_scale_is_the_same_at_every_length(kind: Callable[[float | None], Extension]) -> None:
+    ones = [kind(4.0).apply(RoPE(WIDTH), 42, test).frequencies for test in (10, 42, 84, 336)]
+    assert all(one == ones[0] for one in ones)
+    assert ones[0].theta()[-1].item() == pytest.approx(published(10000.0, WIDTH)[-1] / 4, rel=1e-12)
+
+
+@every_kind
+@pytest.mark.parametrize("test", [42, 20, 1])
+def test_without_a_scale_nothing_changes_up_to_the_training_length(
+    kind: Callable[[float | None], Extension], test: int
+) -> None:
+    """Bit for bit: a ratio below 1 would compress."""
+    a = call()
+    assert kind(None).is_identity
+    assert torch.equal(scores(kind(None).apply(RoPE(WIDTH), 42, test), a), scores(RoPE(WIDTH), a))
+
+
+@every_kind
+def test_a_fixed_scale_changes_the_training_length_too(kind: Callable[[float | None], Extension]) -> None:
+    a = call()
+    assert not kind(4.0).is_identity
+    assert not torch.allclose(scores(kind(4.0).apply(RoPE(WIDTH), 42, 42), a), scores(RoPE(WIDTH), a))
+
+
+@every_kind
+def test_a_fixed_scale_of_one_is_the_identity(kind: Callable[[float | None], Extension]) -> None:
+    a = call()
+    assert kind(1.0).is_identity
+    assert torch.equal(scores(kind(1.0).apply(RoPE(WIDTH), 42, 336), a), scores(RoPE(WIDTH), a))
+
+
+def test_direct_changes_nothing() -> None:
+    encoding = RoPE(WIDTH)
+    assert Direct().apply(encoding, 42, 336) is encoding
+
+
+@every_kind
+def test_an_extension_does_not_touch_the_encoding_it_was_given(kind: Callable[[float | None], Extension]) -> None:
+    encoding = RoPE(WIDTH)
+    before = encoding.frequencies
+    new = kind(4.0).apply(encoding, 42, 336)
+    assert encoding.frequencies is before and new.frequencies != before
+
+
+# -- frequency extensions: one after another -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_two_extensions_multiply_their_stretches(order: tuple[int, int]) -> None:
+    """PI by 2 and NTK by 3: lambda_m = 2 * 3^(m/(K-1)), in either order."""
+    a, encoding = call(POSITIONS["with gaps"]), RoPE(WIDTH)
+    for index in order:
+        encoding = (PI(2.0), NTK(3.0))[index].apply(encoding, 42, 336)
+    theta = [t / (2 * 3 ** (m / 3)) for m, t in enumerate(published(10000.0, WIDTH))]
+    same(scores(encoding, a), loop(a, turned(a, theta, "half")))
+
+
+def test_two_yarns_multiply_stretches_and_attention_factors() -> None:
+    a, encoding = call(POSITIONS["with gaps"]), RoPE(WIDTH)
+    factor, theta = 1.0, published(10000.0, WIDTH)
+    for s in (2.0, 4.0):
+        encoding = YaRN(2.0, 1.0, s).apply(encoding, 42, 42)
+        factor *= 0.1 * math.log(s) + 1
+        theta = [t / r for t, r in zip(theta, yarn_stretch(WIDTH, 10000.0, 42, s, 2.0, 1.0), strict=True)]
+    same(scores(encoding, a), loop(a, turned(a, theta, "half", factor**2)))
+
+
+def test_two_halves_of_pi_are_one_whole() -> None:
+    a = call()
+    twice = PI(2.0).apply(PI(2.0).apply(RoPE(WIDTH), 42, 42), 42, 42)
+    same(scores(twice, a), scores(PI(4.0).apply(RoPE(WIDTH), 42, 42), a), 1e-12)
+
+
+def test_an_infinite_stretch_switches_a_pair_off() -> None:
+    """With lambda = inf: that pair contributes Re q conj(k), at any distance."""
+    a = call(POSITIONS["with gaps"])
+    encoding = RoPE(WIDTH)
+    off = encoding.variant(frequencies=encoding.frequencies.stretched((1.0, math.inf, 1.0, math.inf)))
+    theta = [0.0 if m % 2 else t for m, t in enumerate(published(10000.0, WIDTH))]
+    same(scores(off, a), loop(a, turned(a, theta, "half")))
+
+
+# -- from logits to outputs ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", [NoPE(), RoPE(WIDTH), ALiBi(HEADS)], ids=["nope", "rope", "alibi"])
+def test_outputs_are_the_softmax_over_keys_up_to_the_query(encoding: PositionEncoding) -> None:
+    """The causal softmax by hand; the query's own key is included."""
+    a = call()
+    z, v = scores(encoding, a).tolist(), a.v.tolist()
+    expected = torch.zeros_like(a.v)
+    for b in range(BATCH):
+        for h in range(HEADS):
+            for i in range(N):
+                weights = [math.exp(z[b][h][i][j]) for j in range(i + 1)]
+                for c in range(WIDTH):
+                    total = sum(w * v[b][h][j][c] for j, w in enumerate(weights))
+                    expected[b, h, i, c] = total / sum(weights)
+    same(attend(encoding.encode(a)), expected)
+
+
+# -- refusals --------------------------------------------------------------------------------------------
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: RoPE(7), r"head_width must be even, got 7"),
+    (lambda: RoPE(8, layout="halves"), r"layout must be one of half, interleaved, got 'halves'"),
+    (lambda: RoPE(8, base=0.0), r"base of the frequencies must be positive, got 0\.0"),
+    (lambda: RoPE(8, base=-10000.0), r"base of the frequencies must be positive, got -10000\.0"),
+    (lambda: RoPE(0), r"at least one frequency, got 0: use a head width of 2 or more"),
+    (lambda: Sinusoidal(15), r"even model width, got 15"),
+    (lambda: Sinusoidal(16, base=-1.0), r"base of the frequencies must be positive, got -1\.0"),
+    (lambda: Learned(16, 0), r"at least 1, got 0"),
+    (lambda: Learned(16, -3), r"at least 1, got -3"),
+    (lambda: ALiBi(0), r"at least one head, got 0"),
+    (lambda: T5(2, 16, 1, 42), r"at least 2 buckets, got num_buckets=1"),
+    (lambda: T5(2, 16, 32, 16), r"max_distance=16 must exceed the 16 distances .*lower num_buckets=32"),
+    (lambda: PI(0.5), r"at least 1 \(or null for one a length\), got 0\.5"),
+    (lambda: NTK(0.0), r"at least 1 \(or null for one a length\), got 0\.0"),
+    (lambda: YaRN(scale=-2.0), r"at least 1 \(or null for one a length\), got -2\.0"),
+    (lambda: YaRN(1.0, 1.0), r"beta_fast > beta_slow > 0 turns, got 1\.0 and 1\.0"),
+    (lambda: YaRN(1.0, 2.0), r"beta_fast > beta_slow > 0 turns, got 1\.0 and 2\.0"),
+    (lambda: YaRN(2.0, 0.0), r"beta_fast > beta_slow > 0 turns, got 2\.0 and 0\.0"),
+    (lambda: Frequencies(4, stretch=(1.0, 2.0)), r"4 frequencies need 4 stretches, got 2"),
+]
+
+
+@pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_smallest_settings_that_work_are_accepted() -> None:
+    RoPE(2), Sinusoidal(2), Learned(1, 1), ALiBi(1), T5(1, 1, 2, 2), T5(2, 16, 32, 17), PI(1.0), YaRN(1.1, 1.0)
+
+
+@pytest.mark.parametrize("encoding", [NoPE(), ALiBi(2), T5(2, 8, 4, 9), Learned(8, 9)], ids=lambda e: type(e).__name__)
+def test_stretching_frequencies_that_are_not_there_is_refused(encoding: PositionEncoding) -> None:
+    with pytest.raises(IllegalExtension, match="PI needs frequencies"):
+        PI(2.0).extend(EncodingStack([encoding]), 42, 84)

@@ -1,0 +1,318 @@
+"""Whatever stops a training, the same command goes on from there, and the record is the one of a run that was
+never stopped. A mistake is one sentence, and a file is either complete or not there.
+
+The commands run in processes of their own, forked from one that has torch imported already: real signals and
+real exit statuses, without five seconds of importing for each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE = 240.0  # seconds; only a hanging process takes as long
+SMOKE = ("protocol=smoke", "method=rope")
+LONG = (*SMOKE, "training.steps=400", "trainer.checkpoint_every=20")
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["conftest", "posbench.cli", "posbench.experiment", "lightning.pytorch.loggers"])
+
+
+@dataclass
+class Command:
+    """`python -m posbench ARGUMENTS` under way."""
+
+    process: Any
+    folder: Path
+    name: str
+
+    @property
+    def out(self) -> str:
+        path = self.folder / f"{self.name}.out"
+        return path.read_text() if path.exists() else ""
+
+    @property
+    def err(self) -> str:
+        return (self.folder / f"{self.name}.err").read_text()
+
+    @property
+    def status(self) -> int | None:
+        return self.process.exitcode
+
+    def until(self, reached: Callable[[], bool]) -> Command:
+        """Returns when `reached`; fails when the process ends or hangs before."""
+        deadline = time.monotonic() + PATIENCE
+        while not reached():
+            assert self.process.is_alive(), f"ended too early:\n{self.out}{self.err}"
+            assert time.monotonic() < deadline, f"hangs:\n{self.out}"
+            time.sleep(0.005)
+        return self
+
+    def signalled(self, signum: int) -> Command:
+        os.kill(self.process.pid, signum)
+        return self.ended()
+
+    def ended(self) -> Command:
+        self.process.join(PATIENCE)
+        if self.process.is_alive():
+            self.process.kill()
+            pytest.fail(f"hangs:\n{self.out}")
+        return self
+
+
+def _main(folder: Path, name: str, arguments: tuple[str, ...]) -> None:
+    os.chdir(folder)
+    for descriptor, ending in ((1, "out"), (2, "err")):
+        with open(folder / f"{name}.{ending}", "w") as file:
+            os.dup2(file.fileno(), descriptor)
+    sys.argv = ["posbench", *arguments]
+    from posbench.cli import main
+
+    main()
+
+
+def started(folder: Path, *arguments: str, name: str = "command") -> Command:
+    """The command with the working directory `folder`, which also gets NAME.out and NAME.err."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for ending in ("out", "err"):
+        (folder / f"{name}.{ending}").unlink(missing_ok=True)
+    process = _processes.Process(target=_main, args=(folder, name, arguments), daemon=True)
+    process.start()
+    return Command(process, folder, name)
+
+
+def finished(folder: Path, *arguments: str) -> Command:
+    return started(folder, *arguments).ended()
+
+
+def succeeded(folder: Path, *arguments: str) -> Command:
+    command = finished(folder, *arguments)
+    assert (command.status, command.err) == (0, ""), command.out + command.err
+    return command
+
+
+def record_path(folder: Path, method: str = "rope") -> Path:
+    (only,) = folder.glob(f"results/local/records/smoke/passkey*/{method}/seed=0.json")
+    return only
+
+
+def record(folder: Path, method: str = "rope") -> dict[str, Any]:
+    return json.loads(record_path(folder, method).read_text())
+
+
+def without_timings(folder: Path, method: str = "rope") -> bytes:
+    """The bytes of the record, less the only part that may differ between two runs."""
+    content = record(folder, method)
+    assert content.pop("timings")
+    return json.dumps(content).encode()
+
+
+def left_over(folder: Path) -> list[str]:
+    """Files in the results that a finished run has no use for."""
+    files = [path for path in (folder / "results").rglob("*") if path.is_file()]
+    wanted = {"weights.pt", "training.json", "content.json", "lock", "metrics.csv", "seed=0.json"}
+    return [path.name for path in files if path.name not in wanted]
+
+
+def checkpoint_folder(folder: Path) -> Path:
+    (only,) = (folder / "results/local/checkpoints").iterdir()
+    return only
+
+
+# -- interrupted and resumed ------------------------------------------------------------------------------
+
+
+@dataclass
+class Interruption:
+    status: int | None
+    out: str
+    err: str
+    files: list[str]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("reference")
+    succeeded(folder, *LONG)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Interruption]]:
+    """The same run stopped by SIGTERM, kill -9 and Ctrl-C, each time started again, at last to the end."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    stages = {}
+    for signum, step in ((signal.SIGTERM, 80), (signal.SIGKILL, 160), (signal.SIGINT, 240)):
+        command = started(folder, *LONG)
+        command.until(lambda step=step, command=command: f"step {step}/400" in command.out)  # type: ignore[misc]
+        assert (checkpoint_folder(folder) / "last.ckpt").exists()
+        command.signalled(signum)
+        files = [path.name for path in (folder / "results").rglob("*") if path.is_file()]
+        stages[signum.name] = Interruption(command.status, command.out, command.err, files)
+    command = finished(folder, *LONG)
+    stages["end"] = Interruption(command.status, command.out, command.err, [])
+    return folder, stages
+
+
+Stages = tuple[Path, dict[str, Interruption]]
+
+
+def test_a_run_stopped_in_three_ways_has_the_record_of_an_undisturbed_one(reference: Path, interrupted: Stages) -> None:
+    folder, stages = interrupted
+    assert (stages["end"].status, stages["end"].err) == (0, "")
+    assert without_timings(folder) == without_timings(reference)
+    assert (checkpoint_folder(folder) / "weights.pt").read_bytes() == (
+        checkpoint_folder(reference) / "weights.pt"
+    ).read_bytes()
+
+
+def test_a_restarted_run_goes_on_and_does_not_begin_again(interrupted: Stages) -> None:
+    _, stages = interrupted
+    assert "step 40/400" in stages["SIGTERM"].out
+    assert "step 40/400" not in stages["SIGKILL"].out and "step 160/400" in stages["SIGKILL"].out
+    assert "step 120/400" not in stages["SIGINT"].out and "step 240/400" in stages["SIGINT"].out
+    assert "step 200/400" not in stages["end"].out and "step 400/400" in stages["end"].out
+
+
+@pytest.mark.parametrize("stage", ["SIGTERM", "SIGKILL", "SIGINT"])
+def test_there_is_no_record_of_an_incomplete_run(interrupted: Stages, stage: str) -> None:
+    files = interrupted[1][stage].files
+    assert "last.ckpt" in files
+    assert not {"seed=0.json", "training.json", "weights.pt"} & set(files)
+
+
+@pytest.mark.parametrize(("stage", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_stops_with_its_exit_status_and_a_sentence(interrupted: Stages, stage: str, status: int) -> None:
+    stopped = interrupted[1][stage]
+    assert stopped.status == status
+    assert stopped.err.count("\n") == 1 and stopped.err.startswith("posbench: stopped by "), stopped.err
+    assert "goes on from here" in stopped.err
+    assert "Traceback" not in stopped.out
+
+
+def test_nothing_temporary_is_left_behind(reference: Path, interrupted: Stages) -> None:
+    assert left_over(reference) == []
+    assert left_over(interrupted[0]) == []
+
+
+# -- damaged files, the same training at the same time, no number ----------------------------------------
+
+
+@pytest.fixture(scope="module")
+def _short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("short")
+    succeeded(folder, *SMOKE)
+    return folder
+
+
+@pytest.fixture
+def short(_short: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy of a finished small run, to be damaged."""
+    shutil.copytree(_short / "results", tmp_path / "results")
+    yield tmp_path
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "training.json"])
+def test_a_damaged_result_of_training_is_said_and_trained_again_from_the_start(short: Path, name: str) -> None:
+    truncate(checkpoint_folder(short) / name)
+    command = succeeded(short, "protocol=smoke", "method=rope_pi")
+    assert "cannot be read" in command.out and "training again" in command.out
+    assert "step 20/20" in command.out
+    # Another method with the same weights: what is said of the training is that of the first run.
+    assert record(short, "rope_pi")["training"] == record(short)["training"]
+    assert record(short, "rope_pi")["rows"][0]["loss"] == record(short)["rows"][0]["loss"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "garbage"])
+def test_a_damaged_checkpoint_is_said_and_training_begins_again(short: Path, damage: str) -> None:
+    before = without_timings(short)
+    folder = checkpoint_folder(short)
+    (folder / "weights.pt").rename(folder / "last.ckpt")
+    (folder / "training.json").unlink()
+    record_path(short).unlink()
+    if damage == "truncated":
+        truncate(folder / "last.ckpt")
+    else:
+        (folder / "last.ckpt").write_bytes(b"" if damage == "empty" else b"not a checkpoint at all\n" * 100)
+    command = succeeded(short, *SMOKE)
+    assert "is damaged" in command.out and "starting from the beginning" in command.out
+    assert without_timings(short) == before
+    assert left_over(short) == []
+
+
+def test_what_a_killed_process_was_writing_is_cleared_away(short: Path) -> None:
+    folder = checkpoint_folder(short)
+    for name in ("last.99999.tmp", "weights.99999.tmp", "training.99999.tmp"):
+        (folder / name).write_bytes(b"half of a file")
+    (folder / "training.json").unlink()
+    record_path(short).unlink()
+    succeeded(short, *SMOKE)
+    assert left_over(short) == []
+
+
+def test_two_processes_that_want_the_same_weights_train_them_once(tmp_path: Path) -> None:
+    settings = ("protocol=smoke", "training.steps=60")
+    pair = [started(tmp_path, f"method={name}", *settings, name=name) for name in ("rope", "rope_pi")]
+    for command in pair:
+        assert (command.ended().status, command.err) == (0, ""), command.out + command.err
+    trained = ["step 60/60" in command.out for command in pair]
+    shared = ["the weights are shared" in command.out for command in pair]
+    assert sorted(trained) == [False, True]
+    assert shared == [not here for here in trained]
+    assert record(tmp_path, "rope")["training"] == record(tmp_path, "rope_pi")["training"]
+    assert checkpoint_folder(tmp_path).is_dir()
+
+
+def test_a_loss_that_is_no_number_stops_the_run_with_a_sentence(tmp_path: Path) -> None:
+    command = finished(tmp_path, *SMOKE, "training.learning_rate=1e30")
+    assert command.status == 1
+    assert command.err.count("\n") == 1 and command.err.startswith("posbench: the loss became nan"), command.err
+    assert "training.learning_rate=1e+30" in command.err
+    assert not list((tmp_path / "results").rglob("seed=0.json"))
+    assert not list((tmp_path / "results").rglob("weights.pt"))
+
+
+def test_a_record_that_cannot_be_read_is_named_and_left_alone(short: Path) -> None:
+    path = record_path(short)
+    truncate(path)
+    before = path.read_bytes()
+    command = finished(short, *SMOKE)
+    assert command.status == 1
+    assert command.err.count("\n") == 1 and command.err.startswith("posbench: "), command.err
+    assert str(path.relative_to(short)) in command.err
+    assert path.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_kill_minus_nine_at_any_moment_leaves_something_to_go_on_from(reference: Path, tmp_path: Path) -> None:
+    # Not at the end of a step: after a time, wherever the process is then, until one of them comes through.
+    for attempt in range(40):
+        command = started(tmp_path, *LONG, name=f"attempt{attempt}")
+        with contextlib.suppress(AssertionError):
+            deadline = time.monotonic() + 0.4 + 0.05 * attempt
+            command.until(lambda deadline=deadline: time.monotonic() > deadline)  # type: ignore[misc]
+            command.signalled(signal.SIGKILL)
+        if command.ended().status == 0:
+            break
+        assert command.err == ""
+        assert not list((tmp_path / "results").rglob("seed=0.json"))
+    succeeded(tmp_path, *LONG)
+    assert without_timings(tmp_path) == without_timings(reference)
+    assert left_over(tmp_path) == []
