@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -53,8 +54,8 @@ def accuracy_by_length(curves: Sequence[Curve], ticks: Sequence[float], name: st
 
 def _draw(axes: Axes, curve: Curve, gid: str) -> None:
     colour = COLOURS[curve.look % len(COLOURS)]
-    low = [max(0.0, mean - half) for mean, half in zip(curve.means, curve.halves, strict=True)]
-    high = [min(1.0, mean + half) for mean, half in zip(curve.means, curve.halves, strict=True)]
+    means, halves = np.array(curve.means), np.array(curve.halves)
+    low, high = np.clip([means - halves, means + halves], 0, 1)
     axes.fill_between(curve.multiples, low, high, color=colour, alpha=0.08, linewidth=0, gid=f"{gid}-band")
     axes.plot(
         curve.multiples,

@@ -1,4 +1,4 @@
-"""Shared fixtures: composed configurations and small experiments, one torch thread, nothing written outside tmp_path."""
+"""Shared fixtures: composed configurations and small experiments, on one torch thread."""
 
 from __future__ import annotations
 

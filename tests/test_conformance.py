@@ -208,7 +208,8 @@ KNOBS = [("encoding", name) for name in ENCODINGS] + [("extension", name) for na
 @pytest.mark.parametrize(("group", "name"), KNOBS)
 def test_every_numeric_knob_changes_some_output(group: str, name: str) -> None:
     """Doubled (or halved, where double is illegal) at the lengths and sizes of the cpu protocol, both objects
-    alive at once, so that a cache shared between them would show."""
+    alive at once, so that a cache shared between them would show.
+    """
     for key, value in numeric_knobs(group, name):
         try:
             before, after = knob_outputs(group, name), knob_outputs(group, name, f"{group}.{key}={2 * value}")

@@ -1,0 +1,296 @@
+"""What the command line answers: one sentence for a mistake, help without torch, a run that says what it does,
+and a name and a folder for whatever was changed.
+
+A run that has to be `python -m posbench` itself is a subprocess; the others are forked from a process that has
+torch imported already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import CONF, names
+from test_faults import finished, record, succeeded
+
+GROUPS = ("method", "encoding", "extension", "task", "protocol")
+
+
+def command(
+    folder: Path, *arguments: str, module: str = "posbench", without: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`python -m MODULE ARGUMENTS`, on request where a package cannot be imported."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HYDRA_", "WANDB_"))}
+    if without:
+        stubs = folder / f"without_{without}"
+        stubs.mkdir(parents=True, exist_ok=True)
+        # Not an ImportError for torch: nobody may try it and go on.
+        error = "SystemExit" if without == "torch" else "ImportError"
+        (stubs / f"{without}.py").write_text(f"raise {error}('{without} was imported')\n")
+        earlier = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join([str(stubs), *([earlier] if earlier else [])])
+    words = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def sentence(status: int | None, out: str, err: str) -> str:
+    """The only thing a mistake prints."""
+    assert status == 1, out + err
+    assert out == ""
+    assert err.startswith("posbench: ") and err.endswith("\n") and err.count("\n") == 1, err
+    assert "Traceback" not in err
+    return err
+
+
+# -- mistakes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mistake", "named", "legal"),
+    [
+        ("method=ropee", "method=ropee", ", ".join(names("method"))),
+        ("task=copyy", "task=copyy", ", ".join(names("task"))),
+        ("task.vocab_size=0", "task.vocab_size", "--cfg job"),
+        ("seed=abc", "'abc'", "Integer"),
+        ("seed=0,1", "seed=0,1", "add -m"),
+        ("+trainer.lrr=3", "trainer.lrr", "accelerator, threads, checkpoint_every"),
+        ("model.num_heads=3", "model.num_heads=3", "choose one of 1, 2, 4, 8"),
+        ("task.num_symbols=0", "task.num_symbols", "at least 2"),
+        ("training.learning_rate=-1", "-1", "must be positive"),
+        ("trainer.accelerator=tpu", "trainer.accelerator=tpu", "auto, cpu, gpu"),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_names_it_and_what_is_legal_without_torch(
+    tmp_path: Path, mistake: str, named: str, legal: str
+) -> None:
+    answer = command(tmp_path, mistake, without="torch")
+    said = sentence(answer.returncode, answer.stdout, answer.stderr)
+    assert named in said and legal in said
+    assert mistake.partition("=")[0].lstrip("+") in said
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("mistake", "named", "legal"),
+    [
+        (("method=alibi", "extension=ntk"), ("ntk", "alibi"), "it can extend rope"),
+        (("+encoding.foo=1",), ("'foo'",), "head_width, base, layout"),
+        (("encoding.layout=other",), ("layout", "'other'"), "half, interleaved"),
+        (("method=rope_ntk", "extension.scale=0.5"), ("scale", "0.5"), "at least 1"),
+        (("evaluation.multiples=[2]",), ("evaluation.multiples", "2"), "must contain 1"),
+        (("training.precision=half",), ("training.precision", "half"), "32-true"),
+        (("training.learning_rate=nan",), ("training.learning_rate", "nan"), "must be"),
+        (("encoding.base=ten",), ("encoding.base", "ten"), "number"),
+        (("task.num_symbols=2.5",), ("task.num_symbols", "2.5"), "integer"),
+        (("~encoding",), ("encoding",), "rope"),
+        (("results_dir=/proc/nowhere",), ("results_dir", "/proc/nowhere"), "folder"),
+    ],
+    ids=" ".join,  # type: ignore[arg-type]
+)
+def test_a_mistake_that_only_the_classes_can_see_is_one_sentence_as_well(
+    tmp_path: Path, mistake: tuple[str, ...], named: tuple[str, ...], legal: str
+) -> None:
+    answer = finished(tmp_path, "protocol=smoke", *mistake)
+    said = sentence(answer.status, answer.out, answer.err)
+    assert all(name in said for name in named) and legal in said
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_protocol_for_a_gpu_is_refused_without_one(tmp_path: Path) -> None:
+    answer = finished(tmp_path, "protocol=gpu")
+    said = sentence(answer.status, answer.out, answer.err)
+    assert "GPU" in said and "protocol=cpu" in said
+
+
+# -- without torch ---------------------------------------------------------------------------------------
+
+
+def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path) -> None:
+    answer = command(tmp_path, "--help", without="torch")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    for group in GROUPS:
+        assert f"{group}: {', '.join(names(group))}\n" in answer.stdout
+    assert {path.name for path in CONF.iterdir() if path.is_dir() and list(path.glob("*.yaml"))} <= {*GROUPS, "logger"}
+
+
+def test_printing_the_settings_does_not_import_torch(tmp_path: Path) -> None:
+    answer = command(tmp_path, "--cfg", "job", without="torch")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "num_symbols" in answer.stdout and "learning_rate" in answer.stdout
+
+
+# -- a run, again, by force, and with another method ------------------------------------------------------
+
+
+@dataclass
+class Told:
+    out: str
+    written: float  # when the record was
+    record: dict
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Told]]:
+    """`method=rope_ntk` for the first time, again and by force; then the method without extension."""
+    folder = tmp_path_factory.mktemp("smoke")
+    path = folder / "results/local/records/smoke/passkey/rope_ntk/seed=0.json"
+    told = {}
+    first = command(folder, "protocol=smoke", "method=rope_ntk")
+    assert (first.returncode, first.stderr) == (0, ""), first.stderr
+    told["first"] = Told(first.stdout, path.stat().st_mtime_ns, json.loads(path.read_text()))
+    for name, words in (
+        ("again", ["method=rope_ntk"]),
+        ("force", ["method=rope_ntk", "force=true"]),
+        ("rope", ["method=rope"]),
+    ):
+        out = succeeded(folder, "protocol=smoke", *words).out
+        told[name] = Told(out, path.stat().st_mtime_ns, json.loads(path.read_text()))
+    return folder, told
+
+
+Smoke = tuple[Path, dict[str, Told]]
+
+
+def test_a_run_announces_itself_in_one_line_and_ends_with_the_table_and_the_next_command(smoke: Smoke) -> None:
+    lines = smoke[1]["first"].out.splitlines()
+    path = "results/local/records/smoke/passkey/rope_ntk/seed=0.json"
+    assert lines[0] == f"posbench: rope_ntk on passkey, protocol smoke, seed 0, on cpu; record: {path}"
+    (title,) = (index for index, line in enumerate(lines) if line == "sequence accuracy on passkey")
+    assert all(line.startswith("  step ") for line in lines[1:title]), "only progress before the table"
+    heading = [cell.strip() for cell in lines[title + 2].strip("┃").split("┃")]
+    assert heading == ["length", "n", "tokens", "rope_ntk", "rope (same weights)", "gained"]
+    assert sum(line.startswith("│") for line in lines) == 5
+    assert lines[-2].endswith(f"Record: {path}")
+    assert lines[-1] == "Leaderboard: python -m posbench.leaderboard"
+    assert lines[-3].startswith("└")
+
+
+def test_a_complete_run_is_not_repeated(smoke: Smoke) -> None:
+    _, told = smoke
+    assert told["again"].out.startswith("Complete already: ") and "force=true" in told["again"].out
+    assert told["again"].out.count("\n") == 1
+    assert told["again"].written == told["first"].written
+
+
+def test_force_repeats_the_run_and_gives_the_same_record(smoke: Smoke) -> None:
+    _, told = smoke
+    assert "step 20/20" in told["force"].out
+    assert told["force"].written > told["first"].written
+    assert told["force"].record | {"timings": None} == told["first"].record | {"timings": None}
+
+
+def test_methods_that_differ_in_the_extension_share_their_weights(smoke: Smoke) -> None:
+    folder, told = smoke
+    assert "the weights are shared" in told["rope"].out and "step " not in told["rope"].out
+    assert "same weights)" not in told["rope"].out, "nothing to compare a method without extension with"
+    assert len(list((folder / "results/local/checkpoints").iterdir())) == 1
+    assert record(folder, "rope")["training"] == record(folder, "rope_ntk")["training"]
+
+
+def test_the_leaderboard_needs_no_torch(smoke: Smoke) -> None:
+    answer = command(smoke[0], module="posbench.leaderboard", without="torch")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "rope_ntk" in answer.stdout
+    assert all((smoke[0] / "results/local" / f"leaderboard.{ending}").exists() for ending in ("md", "html", "csv"))
+
+
+def test_nothing_is_written_outside_the_results(smoke: Smoke) -> None:
+    written = {path.name for path in smoke[0].iterdir()}
+    assert written <= {"results", "command.out", "command.err", "without_torch"}
+
+
+# -- settings, sweeps, a method of one's own ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    folder = tmp_path_factory.mktemp("changed")
+    said = {
+        name: succeeded(folder, "protocol=smoke", "method=rope", override).out
+        for name, override in (("base", "encoding.base=500"), ("yarn", "extension=yarn"))
+    }
+    return folder, said
+
+
+def test_a_changed_setting_is_part_of_the_name_and_has_a_folder_of_its_own(changed: tuple[Path, dict]) -> None:
+    folder, said = changed
+    assert said["base"].startswith("posbench: rope (encoding.base=500) on passkey, ")
+    (path,) = folder.glob("results/local/records/smoke/passkey/rope-*/seed=0.json")
+    content = json.loads(path.read_text())
+    assert content["method"]["label"] == "rope (encoding.base=500)"
+    assert "method=rope encoding.base=500" in content["provenance"]["command"]
+    assert len(list((folder / "results/local/checkpoints").iterdir())) == 2, "other weights than with another base"
+
+
+def test_an_extension_can_be_chosen_for_a_method(changed: tuple[Path, dict]) -> None:
+    folder, said = changed
+    assert "rope (same weights)" in said["yarn"]
+    (path,) = (p for p in folder.glob("results/local/records/smoke/passkey/*/seed=0.json") if "rope-" not in str(p))
+    content = json.loads(path.read_text())
+    assert (content["method"]["encoding"], content["method"]["extension"]) == ("rope", "yarn")
+
+
+def test_the_recorded_command_repeats_the_run(changed: tuple[Path, dict]) -> None:
+    folder, _ = changed
+    for path in folder.glob("results/local/records/smoke/passkey/*/seed=0.json"):
+        words = json.loads(path.read_text())["provenance"]["command"].split()
+        assert words[:3] == ["python", "-m", "posbench"]
+        again = succeeded(folder, *words[3:])
+        assert again.out.startswith(f"Complete already: {path.relative_to(folder)} ")
+
+
+def test_a_sweep_with_one_illegal_run_does_the_others_and_names_it(tmp_path: Path) -> None:
+    sweep = finished(tmp_path, "-m", "protocol=smoke", "method=alibi,rope", "extension=pi")
+    assert sweep.status == 1
+    assert sweep.err.count("\n") == 1, sweep.err
+    assert sweep.err.startswith("posbench: protocol=smoke method=alibi extension=pi: extension pi cannot extend")
+    assert "Traceback" not in sweep.err
+    assert sweep.out.count("Record: ") == 1
+    (path,) = (tmp_path / "results").rglob("seed=0.json")
+    assert json.loads(path.read_text())["method"]["encoding"] == "rope"
+
+
+@pytest.fixture
+def my_conf(tmp_path: Path) -> Path:
+    folder = tmp_path / "my_conf"
+    for name, text in (
+        (
+            "mine_encoding.py",
+            "from posbench.encoding import PositionEncoding\n\n\n"
+            "class Mine(PositionEncoding):\n"
+            "    def __init__(self, strength: float) -> None:\n"
+            "        super().__init__()\n"
+            "        self.strength = strength\n\n"
+            "    def embed(self, x, pos):\n"
+            "        return x + self.strength * pos[..., None].to(x.dtype).sin()\n",
+        ),
+        ("encoding/mine.yaml", "_target_: mine_encoding.Mine\nstrength: 0.5\n"),
+        (
+            "method/mine.yaml",
+            "# @package _global_\ndefaults:\n  - override /encoding: mine\n  - override /extension: direct\n",
+        ),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_an_encoding_of_ones_own_runs_from_its_folder_and_wandb_is_not_needed(tmp_path: Path, my_conf: Path) -> None:
+    words = ["--config-dir", my_conf.name, "protocol=smoke", "method=mine", "logger=csv"]
+    answer = command(tmp_path, *words, without="wandb")
+    assert (answer.returncode, answer.stderr) == (0, ""), answer.stderr
+    assert answer.stdout.startswith("posbench: mine on passkey, protocol smoke, ")
+    assert record(tmp_path, "mine")["method"]["label"] == "mine"
+
+
+def test_an_encoding_of_ones_own_is_listed_beside_the_others(tmp_path: Path, my_conf: Path) -> None:
+    answer = command(tmp_path, "--config-dir", my_conf.name, "--help", without="torch")
+    assert answer.returncode == 0
+    assert f"method: {', '.join(sorted([*names('method'), 'mine']))}\n" in answer.stdout
