@@ -320,6 +320,7 @@ def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> 
 
 def best_first(rows: Iterable[Any]) -> list[Any]:
     """By mean, rows without one last, ties by name."""
+
     def order(row: Any) -> tuple[bool, float, str, str]:
         mean = row.mean.mean
         return np.isnan(mean), -np.nan_to_num(mean), row.method, row.method_hash
@@ -429,7 +430,7 @@ def _repeats(count: int) -> str:
 
 
 def outdated(record: results.Record) -> bool:
-    """Whether the modules that trained this record have changed since; False where they are not installed."""
+    """Whether the modules that trained this record have changed since; False where that cannot be told."""
     targets = [record["config"]["task"]["_target_"], *_targets(record["config"]["encoding"])]
     current = _source_hash(tuple(sorted({target.rpartition(".")[0] for target in targets})))
     return current is not None and current != record["provenance"]["source_hash"]
@@ -437,9 +438,10 @@ def outdated(record: results.Record) -> bool:
 
 @functools.cache
 def _source_hash(modules: tuple[str, ...]) -> str | None:
-    if any(provenance.module_file(module) is None for module in modules):
-        return None
-    return provenance.source_hash("posbench.training", *modules)
+    missing = [module for module in modules if provenance.module_file(module) is None]
+    if any(module.startswith("posbench.") for module in missing):
+        return ""  # a module of this package that is gone: no record's hash
+    return None if missing else provenance.source_hash("posbench.training", *modules)
 
 
 def _targets(node: Any) -> list[str]:

@@ -123,7 +123,7 @@ def gate(factored: bool) -> Callable[[], tuple[Encode, list[Tensor]]]:
 def heated(inner: Encode, scales_bias: bool) -> Callable[[], tuple[Encode, list[Tensor]]]:
     def made() -> tuple[Encode, list[Tensor]]:
         w = random(MODEL, HEADS, seed=7).requires_grad_()
-        return lambda a: inner(a).heated((a.x @ w).mT[..., None].exp(), scales_bias), [w]
+        return lambda a: inner(a).heated(0.5 + (a.x @ w).mT[..., None].sigmoid(), scales_bias), [w]
 
     return made
 
@@ -245,7 +245,7 @@ def test_a_block_of_scores_stays_within_its_budget(composite: bool, monkeypatch:
 # -- the dense path against loops ------------------------------------------------------------------------
 
 
-def test_dense_is_the_causal_softmax_of_the_scaled_product() -> None:
+def test_attention_is_the_causal_softmax_of_the_scaled_product() -> None:
     a = call()
     same(dense(a), by_hand(a, product(a)))
     same(attend(a), by_hand(a, product(a)))
@@ -302,7 +302,7 @@ SHAPES = [(1, 1, 1, 1), (BATCH, 1, 1, 1), (1, HEADS, 1, 1), (1, 1, N, 1), (BATCH
 def test_temperature_multiplies_content_and_on_demand_the_bias(
     shape: tuple[int, ...], bias: str, scales_bias: bool
 ) -> None:
-    """Z = tau c <q, k> + B, or tau (c <q, k> + B): per batch element, head and query."""
+    """Scores are tau c <q, k> + B, or tau (c <q, k> + B): per batch element, head and query."""
     a, tau, table = call(), random(*shape, seed=14).exp(), random(BATCH, HEADS, N, N, seed=15)
     content, m = product(a), alibi_slopes(HEADS)
     plan = {"none": a, "factored": ALiBi(HEADS).encode(a), "term": a.plus(lambda rows: table[:, :, rows])}[bias]
@@ -615,22 +615,28 @@ def test_low_precision_stays_within_tolerance_at_8x(name: str, dtype: torch.dtyp
 
 @pytest.mark.parametrize("heads", [8, 6])
 @pytest.mark.parametrize("start", [0, 2**20])
-@pytest.mark.parametrize(("dtype", "logit", "output"), [(torch.float32, 3e-4, 1e-4), (torch.bfloat16, 2e-2, 2e-2)])
+@pytest.mark.parametrize(
+    ("dtype", "logit", "output"),
+    [(torch.float32, 3e-4, 1e-4), (torch.bfloat16, 2e-2, 2e-2)],
+    ids=["float32", "bfloat16"],
+)
 def test_alibi_keeps_its_distances_at_2048_tokens(
     heads: int, start: int, dtype: torch.dtype, logit: float, output: float
 ) -> None:
-    """bfloat16 counts to 256 and float32 loses halves at 2^23: distances survive because positions are counted
-    from the middle and bfloat16 channels carry their remainders. The biases reach 1024.
+    """bfloat16 counts to 256 and float32 has steps of 1/8 at 2^20: distances survive because positions are counted
+    from the middle and bfloat16 channels carry their remainders. Biases reach 1024; rows from all over are compared.
     """
-    a = call(2048, heads=heads, width=4, start=start)
+    n = 2048
+    a = call(n, heads=heads, width=4, start=start)
     a = as_dtype(replace(a, q=a.q[:1], k=a.k[:1], v=a.v[:1], x=a.x[:1]), dtype)
-    plan = ALiBi(heads).encode(a)
+    plan, exact = ALiBi(heads).encode(a), ALiBi(heads).encode(as_dtype(a, torch.float64))
     bias_q, bias_k = exact_channels(plan.bias_q, plan.bias_k, dtype)
     assert bias_q.dtype == bias_k.dtype == dtype
-    d = torch.arange(2048, dtype=torch.float64)
-    exact = -torch.tensor(alibi_slopes(heads), dtype=torch.float64)[:, None, None] * (d[:, None] - d[None, :])
-    same((bias_q.double() @ bias_k.double().mT)[0], exact, logit)
-    same(attend(plan).double(), dense(ALiBi(heads).encode(as_dtype(a, torch.float64))), output)
+    out, slopes = attend(plan).double(), torch.tensor(alibi_slopes(heads), dtype=torch.float64)
+    for rows in (slice(0, 8), slice(1020, 1028), slice(n - 8, n)):
+        distance = torch.arange(n, dtype=torch.float64)[rows, None] - torch.arange(n)
+        same((bias_q[:, :, rows].double() @ bias_k.double().mT)[0], -slopes[:, None, None] * distance, logit)
+        same(out[:, :, rows], exact.output(exact.weights(exact.logits(rows), rows), rows), output)
 
 
 def test_channels_are_split_only_where_precision_is_lost() -> None:

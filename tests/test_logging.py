@@ -102,10 +102,8 @@ def test_wandb_says_nothing(wandb_sweep: Sweep) -> None:
 def test_wandb_writes_into_the_results_and_nowhere_else(wandb_sweep: Sweep) -> None:
     folder, home, _ = wandb_sweep
     assert [path.name for path in folder.iterdir()] == ["results"]
-    assert {path.relative_to(logs(folder, "")).parts[0] for path in folder.rglob("offline-run-*")} == {
-        "rope",
-        "rope_pi",
-    }
+    for method in ("rope", "rope_pi"):
+        assert len(list((logs(folder, method) / "wandb").glob("offline-run-*"))) == 1
     assert not list(home.rglob("offline-run-*"))
     assert not (home / "wandb").exists() and not (home / ".netrc").exists()
 

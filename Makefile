@@ -1,0 +1,45 @@
+# Everything from a machine that has Python >= 3.11, git and make.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# An index to look for PyTorch in besides the usual one; the README names the one for Linux without a GPU.
+TORCH_INDEX ?=
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint types check board clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posbench needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -e '.[dev]' -c constraints.txt
+	@touch $@
+
+demo: $(VENV)/.installed ## train rope_ntk on passkey and print the leaderboard: minutes
+	$(BIN)/python -m posbench method=rope_ntk force=true
+	$(BIN)/python -m posbench.leaderboard
+
+test: $(VENV)/.installed ## the tests: minutes
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-slow: $(VENV)/.installed ## the tests marked slow
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.installed ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed ## static types
+	$(BIN)/mypy
+
+check: $(VENV)/.installed ## is the published board what its records say?
+	$(BIN)/python -m posbench.leaderboard results/published --check
+
+board: $(VENV)/.installed ## bring the published board up to date
+	$(BIN)/python -m posbench.leaderboard results/published
+
+clean: ## remove the environment and caches; results stay
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

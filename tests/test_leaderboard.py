@@ -1,0 +1,453 @@
+"""The leaderboard says what the records say, mixes nothing, and writes the same bytes every time."""
+
+from __future__ import annotations
+
+import html
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from test_results import record, save
+
+from posbench import figures, leaderboard, provenance, results
+from posbench.leaderboard import Estimate, Summary, TaskBoard
+
+FILES = ("leaderboard.md", "leaderboard.html", "leaderboard.csv")
+
+
+def boards(*found: results.Record) -> list[list[TaskBoard]]:
+    return leaderboard.boards(results.table(found))
+
+
+def summaries(*found: results.Record) -> dict[str, Summary]:
+    """By name, of records of one task under one protocol."""
+    [[board]] = boards(*found)
+    return {summary.method: summary for summary in board.summaries}
+
+
+def overall(*found: results.Record) -> dict[str, list[str]]:
+    """Method -> cells of the table over all tasks, in the order of the table."""
+    [tasks] = boards(*found)
+    table = leaderboard.overall_section(tasks).table
+    return {row.name: [row.mark, *row.cells] for row in table.rows}
+
+
+def remarks(*found: results.Record) -> str:
+    return "\n".join(leaderboard.remarks(list(found), results.table(found)))
+
+
+def seeds(method: str, accuracies: Iterable[dict[float, float]], **more: str) -> list[results.Record]:
+    return [record(method, by_multiple, seed, **more) for seed, by_multiple in enumerate(accuracies)]
+
+
+def contents(folder: Path) -> list[bytes]:
+    return [(folder / name).read_bytes() for name in FILES]
+
+
+def a_board(folder: Path) -> list[results.Record]:
+    """Two tasks, three methods, two seeds, one of them unsolved, one method on one task only."""
+    found = [
+        *seeds("rope", [{1: 1.0, 2: 0.5}, {1: 0.9, 2: 0.3}]),
+        *seeds("rope", [{1: 1.0, 2: 0.7}, {1: 1.0, 2: 0.5}], task="passkey"),
+        *seeds("nope", [{1: 0.2, 2: 0.1}, {1: 0.1, 2: 0.0}]),
+        *seeds("nope", [{1: 1.0, 2: 0.9}, {1: 1.0, 2: 0.7}], task="passkey"),
+        *seeds("alibi", [{1: 1.0, 2: 1.0}, {1: 1.0, 2: 1.0}]),
+    ]
+    save(folder, *found)
+    return found
+
+
+# -- numbers ---------------------------------------------------------------------------------------------
+
+
+def test_mean_and_interval_are_those_computed_by_hand() -> None:
+    rope = summaries(*seeds("rope", [{1: 1.0, 2: 0.6, 4: 0.2}, {1: 1.0, 2: 0.8, 4: 0.4}]))["rope"]
+    assert rope.scores.tolist() == pytest.approx([0.4, 0.6])  # 1x is no extrapolation
+    assert rope.mean.mean == pytest.approx(0.5)
+    assert rope.mean.half == pytest.approx(12.7062 * 0.1, abs=1e-4)  # t(.975, 1) * s / sqrt(2)
+    assert str(rope.mean) == ".50 ±1.27"  # not clipped: two seeds say little
+    assert str(rope.cells[2].accuracy) == ".70 ±1.27"
+    assert (rope.cells[4].lowest, rope.cells[4].highest) == (0.2, 0.4)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 30])
+def test_the_interval_is_that_of_students_t(count: int) -> None:
+    values = np.random.default_rng(count).random(count)
+    estimate = Estimate.over(values)
+    low, high = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
+    assert (estimate.mean - estimate.half, estimate.mean + estimate.half) == pytest.approx((low, high))
+
+
+def test_one_seed_has_a_mean_but_no_interval() -> None:
+    assert str(summaries(record())["rope"].mean) == ".50"
+    assert "1 of 1 rows rest on one seed" in remarks(record())
+    assert "one seed" not in remarks(record(seed=0), record(seed=1))
+
+
+def test_further_lengths_are_shown_in_brackets_and_not_averaged() -> None:
+    [[board]] = boards(record("rope", {1: 1.0, 2: 0.8, 4: 0.4, 8: 0.0}, further=[8]))
+    [rope] = board.summaries
+    assert rope.mean.mean == pytest.approx(0.6)
+    table = leaderboard.tabulated(leaderboard._task_columns(board.lengths), board.summaries)
+    shown = dict(zip(table.headings[1:], table.rows[0].cells, strict=True))
+    assert (shown["4x"], shown["(8x)"], shown["mean"]) == (".40", ".00", ".60")
+
+
+def test_unsolved_seeds_stay_in_the_mean_and_the_solved_ones_stand_beside_it() -> None:
+    rope = summaries(*seeds("rope", [{1: 1.0, 2: 0.8}, {1: 0.94, 2: 0.2}]))["rope"]
+    assert rope.mean.mean == pytest.approx(0.5)
+    assert rope.mean_of_solved == pytest.approx(0.8)
+    assert (rope.num_solved, rope.solved_step) == (1, 100)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "effective"),
+    [
+        ({1: 1.0, 1.5: 0.95, 2: 0.96, 4: 0.94}, 2),  # from .95
+        ({1: 1.0, 1.5: 0.96, 2: 0.90, 4: 0.99}, 1.5),  # all shorter ones included
+        ({1: 0.94, 1.5: 1.0, 2: 1.0, 4: 1.0}, np.nan),
+        ({1: 1.0, 1.5: 1.0, 2: 1.0, 4: 1.0}, 4),
+    ],
+)
+def test_the_effective_length_is_the_largest_that_is_solved_with_all_shorter_ones(
+    accuracies: dict[float, float], effective: float
+) -> None:
+    assert summaries(record("rope", accuracies))["rope"].effective == pytest.approx(effective, nan_ok=True)
+
+
+def test_the_effective_length_is_that_of_the_mean_over_seeds() -> None:
+    assert summaries(*seeds("rope", [{1: 1.0, 2: 0.92}, {1: 1.0, 2: 1.0}]))["rope"].effective == 2
+
+
+def test_numbers_are_found_by_their_length_and_seed_and_never_by_their_place() -> None:
+    found = [
+        *seeds("rope", [{1: 1.0, 2: 0.5, 4: 0.1}, {1: 0.9, 2: 0.3, 4: 0.0}]),
+        *seeds("alibi", [{1: 1.0, 2: 0.9, 4: 0.8}]),
+    ]
+    files = [leaderboard.csv(boards(*found))]
+    for number in range(3):
+        random.Random(number).shuffle(found)
+        for each in found:
+            random.Random(number).shuffle(each["rows"])
+        files.append(leaderboard.csv(boards(*found)))
+    assert len(set(files)) == 1
+
+
+def test_a_record_without_one_of_the_lengths_gives_no_mean_over_other_lengths() -> None:
+    short = summaries(record("rope", {1: 1.0, 2: 0.9}), record("nope", {1: 1.0, 2: 0.2, 4: 0.1}))["rope"]
+    assert (str(short.mean), str(short.cells[4].accuracy), short.effective) == ("–", "–", 1)  # noqa: RUF001
+
+
+def test_rows_are_sorted_by_mean_and_ties_by_name() -> None:
+    found = [record(name, {1: 1.0, 2: mean}) for name, mean in [("b", 0.5), ("a", 0.5), ("z", 0.9), ("c", 0.1)]]
+    assert list(summaries(*found)) == ["z", "a", "b", "c"]
+
+
+# -- all tasks -------------------------------------------------------------------------------------------
+
+
+def test_the_mean_over_tasks_is_over_the_seeds_that_have_them_all() -> None:
+    shown = overall(
+        *seeds("rope", [{1: 1.0, 2: 0.6}, {1: 1.0, 2: 0.4}]),
+        *seeds("rope", [{1: 1.0, 2: 0.2}, {1: 1.0, 2: 0.2}, {1: 1.0, 2: 1.0}], task="passkey"),
+    )
+    # Seeds 0 and 1: .4 and .3. Seed 2 lacks copy.
+    assert shown["rope"][:5] == ["", ".35 ±.64", ".48", "1.00", ".35"]
+    assert shown["rope"][5] == "5/5"
+
+
+def test_a_row_that_lacks_a_task_stands_last_without_a_mean() -> None:
+    shown = overall(
+        *seeds("alibi", [{1: 1.0, 2: 1.0}]),
+        *(each for task in ("copy", "passkey") for each in seeds("rope", [{1: 1.0, 2: 0.1}], task=task)),
+    )
+    assert list(shown) == ["rope", "alibi"]
+    assert shown["alibi"][1:5] == ["– (1 of 2 tasks)", "–", "–", "–"]  # noqa: RUF001
+
+
+def test_a_method_without_a_seed_on_all_tasks_has_no_mean() -> None:
+    shown = overall(record("rope", seed=0, task="copy"), record("rope", seed=1, task="passkey"))
+    assert shown["rope"][1] == "– (no seed on all tasks)"  # noqa: RUF001
+
+
+def test_one_task_needs_no_table_over_all_of_them() -> None:
+    assert len(leaderboard.sections(boards(record()))) == 1
+
+
+# -- nothing is mixed ------------------------------------------------------------------------------------
+
+
+def test_protocols_are_never_mixed_not_even_under_one_name() -> None:
+    found = [record("rope", {1: 1.0, 2: 0.2}), record("rope", {1: 1.0, 2: 0.8}, seed=1)]
+    found[1]["protocol"]["hash"] = "feedfeedfeedfeed"
+    [[one], [other]] = boards(*found)
+    assert {board.summaries[0].mean.mean for board in (one, other)} == {0.2, 0.8}
+    assert one.protocol != other.protocol and "cpu [feedfeed]" in (one.protocol, other.protocol)
+    assert "Records of 2 protocols" in remarks(*found)
+
+
+@pytest.mark.parametrize("change", ["version", "hash"])
+def test_versions_and_settings_of_a_task_have_tables_of_their_own(change: str) -> None:
+    found = [record("rope", {1: 1.0, 2: 0.2}), record("rope", {1: 1.0, 2: 0.8}, seed=1)]
+    found[1]["task"][change] = {"version": 2, "hash": "feedfeedfeedfeed"}[change]
+    [[one, other]] = boards(*found)
+    assert {board.summaries[0].mean.mean for board in (one, other)} == {0.2, 0.8}
+    assert one.task != other.task
+    assert {"version": "copy, version 2", "hash": "copy [feedfeed]"}[change] in (one.task, other.task)
+    assert "several versions or settings" in remarks(*found)
+
+
+def test_one_name_for_two_methods_gives_two_rows_that_show_their_hash() -> None:
+    found = [record("rope", {1: 1.0, 2: 0.2}), record("rope", {1: 1.0, 2: 0.8}, seed=1)]
+    found[0]["method"]["hash"], found[1]["method"]["hash"] = "aaaaaaaabbbbbbbb", "ccccccccdddddddd"
+    rows = summaries(*found)
+    assert {name: row.mean.mean for name, row in rows.items()} == {"rope [cccccccc]": 0.8, "rope [aaaaaaaa]": 0.2}
+    assert "One name stands for methods of different settings" in remarks(*found)
+
+
+def test_one_method_under_two_names_gives_two_rows_and_a_remark() -> None:
+    found = [record("rope", {1: 1.0, 2: 0.2}), record("mine", {1: 1.0, 2: 0.8})]
+    found[1]["method"]["hash"] = found[0]["method"]["hash"]
+    assert set(summaries(*found)) == {"rope", "mine"}
+    assert "mine = rope" in remarks(*found)
+
+
+def test_a_run_that_is_there_twice_counts_once_and_the_later_file_wins(tmp_path: Path) -> None:
+    [path] = save(tmp_path, record("rope", {1: 1.0, 2: 0.2}))
+    path.rename(path.with_suffix(".1a2b3c4d.json"))  # put aside by a change of settings that was changed back
+    save(tmp_path, record("rope", {1: 1.0, 2: 0.8}))
+    found = results.records(tmp_path)
+    rope = summaries(*found)["rope"]
+    assert (len(rope.scores), rope.mean.mean) == (1, 0.8)
+    assert "1 record repeats a run" in remarks(*found)
+
+
+def test_seeds_trained_by_different_code_are_remarked_on() -> None:
+    found = [record(seed=0), record(seed=1)]
+    assert "different versions of the code" not in remarks(*found)
+    found[1]["provenance"]["source_hash"] = "1"
+    assert "different versions of the code (rope)" in remarks(*found)
+
+
+def test_records_of_older_training_code_are_remarked_on_where_the_code_is_installed() -> None:
+    modules = {"task": "posbench.tasks.copy", "encoding": "posbench.encodings.rotary"}
+    current = record()
+    current["config"] = {part: {"_target_": f"{module}.Name"} for part, module in modules.items()}
+    current["provenance"]["source_hash"] = provenance.source_hash("posbench.training", *modules.values())
+    assert "other training code" not in remarks(current)
+    current["provenance"]["source_hash"] = "0"
+    assert "1 of 1 records come from other training code than this version's (rope)" in remarks(current)
+    current["config"]["task"]["_target_"] = "posbench.tasks.before_it_was_renamed.Name"
+    assert "other training code" in remarks(current)
+    current["config"]["task"]["_target_"] = "of_ones_own.not_installed_here.Name"
+    assert "other training code" not in remarks(current)
+
+
+def test_the_smoke_protocol_is_said_to_mean_nothing() -> None:
+    assert "smoke protocol" in remarks(record(protocol="smoke (training.steps=10)"))
+    assert "smoke protocol" not in remarks(record(protocol="smokeless"))
+
+
+# -- what is shown ---------------------------------------------------------------------------------------
+
+
+def test_not_having_learned_is_told_from_not_having_extrapolated_in_every_format(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, *seeds("unlearned", [{1: 0.9, 2: 0.0}]), *seeds("shortsighted", [{1: 1.0, 2: 0.0}]))
+    assert leaderboard.main([str(tmp_path)]) == 0
+    terminal = capsys.readouterr().out
+    text, page, table = (content.decode() for content in contents(tmp_path))
+    assert "| unlearned *(did not learn)* |" in text and "| shortsighted |" in text
+    assert re.search(r'<td>unlearned <span class="mark">did not learn</span></td>', page)
+    assert "<td>shortsighted</td>" in page
+    assert "unlearned (did not learn)  " in terminal and "shortsighted (did" not in terminal
+    solved = pd.read_csv(tmp_path / "leaderboard.csv").groupby("method")["seeds_solved"].max()
+    assert solved.to_dict() == {"unlearned": 0, "shortsighted": 1}
+    assert table.startswith("protocol,task,method,")
+
+
+def test_over_all_tasks_a_row_names_the_tasks_that_it_did_not_learn() -> None:
+    unsolved, solved = {1: 0.1, 2: 0.0}, {1: 1.0, 2: 0.5}
+    shown = overall(
+        *seeds("half", [unsolved]),
+        *seeds("half", [solved], task="passkey"),
+        *seeds("none", [unsolved]),
+        *seeds("none", [unsolved], task="passkey"),
+        *seeds("both", [solved]),
+        *seeds("both", [solved], task="passkey"),
+    )
+    assert {name: row[0] for name, row in shown.items()} == {
+        "both": "",
+        "half": "did not learn copy",
+        "none": "did not learn",
+    }
+
+
+def test_the_table_of_distances_shows_both_sides_and_where_there_are_no_tokens() -> None:
+    [section] = leaderboard.sections(boards(*seeds("rope", [{1: 1.0, 2: 0.5}, {1: 0.9, 2: 0.3}])))
+    assert section.distances is not None
+    assert section.distances.headings == ["method", "1x", "2x"]
+    assert section.distances.rows[0].cells == [".95 / –", "– / .40"]  # noqa: RUF001
+
+
+def test_each_task_says_what_guessing_would_score() -> None:
+    found = record()
+    [section] = leaderboard.sections(boards(found))
+    assert any("probability of 0.001" in note for note in section.notes)
+    found["rows"][1]["chance"] = 1e-9
+    [section] = leaderboard.sections(boards(found))
+    assert any("probability of at most 0.001" in note for note in section.notes)
+
+
+def test_a_name_with_markup_in_it_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+    name = "rope (a=${x}|b, c=${y}) <script>alert(1)</script>"
+    found = record(name)
+    found["method"]["slug"] = "rope-1a2b3c4d"
+    save(tmp_path, found)
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
+    text, page, _ = (content.decode() for content in contents(tmp_path))
+    assert "<script>alert" not in page and html.escape(name) in page
+    assert name.replace("|", "\\|") in text
+    assert set(pd.read_csv(tmp_path / "leaderboard.csv")["method"]) == {name}
+
+
+def test_the_page_needs_no_network_and_every_row_finds_its_curve(tmp_path: Path) -> None:
+    a_board(tmp_path)
+    leaderboard.main([str(tmp_path)], emit=lambda line: None)
+    page = (tmp_path / "leaderboard.html").read_text(encoding="utf-8")
+    assert not re.findall(r"""(?:src|href)=["'](?!\#)[^"']*|@import|url\((?!\#)""", page)
+    rows = re.findall(r'data-curve="([^"]+)"', page)
+    assert len(rows) == 2 * 5  # a row in the table of a task, and one in its table of distances
+    assert all(page.count(f'id="{row}"') == 1 for row in rows)
+    assert page.count("<svg") == 2
+
+
+def curves(count: int, halves: float = 0.1) -> list[figures.Curve]:
+    return [figures.Curve(f"method {i}", i, [1, 2, 4], [1, 0.5, i / count], [halves] * 3) for i in range(count)]
+
+
+def test_no_two_of_many_curves_look_the_same() -> None:
+    looks = {tuple(i % len(cycle) for cycle in (figures.COLOURS, figures.DASHES, figures.MARKERS)) for i in range(100)}
+    assert len(looks) == 100
+
+
+def test_the_drawing_is_wellformed_and_holds_every_name() -> None:
+    drawing = figures.accuracy_by_length(curves(14), [1, 2, 4], "here")
+    root = ElementTree.fromstring(drawing)
+    texts = {element.text.strip() for element in root.iter("{http://www.w3.org/2000/svg}text") if element.text}
+    assert {f"method {i}" for i in range(14)} | {"1x", "2x", "4x"} <= texts
+    assert figures.accuracy_by_length(curves(14), [1, 2, 4], "here") == drawing
+
+
+def test_a_curve_of_one_seed_has_no_band() -> None:
+    root = ElementTree.fromstring(figures.accuracy_by_length(curves(1, np.nan), [1, 2, 4], "here"))
+    drawn = {group.get("id"): len(list(group.iter())) - 1 for group in root.iter("{http://www.w3.org/2000/svg}g")}
+    assert drawn["curve-here-0"] > 0
+    assert drawn.get("curve-here-0-band", 0) == 0
+
+
+# -- the command -----------------------------------------------------------------------------------------
+
+
+def test_the_same_records_give_the_same_bytes_in_whatever_order_they_were_written(tmp_path: Path) -> None:
+    found = a_board(tmp_path / "one")
+    random.Random(0).shuffle(found)
+    save(tmp_path / "other", *found)
+    for folder in ("one", "other", "one"):
+        assert leaderboard.main([str(tmp_path / folder)], emit=lambda line: None) == 0
+        assert contents(tmp_path / "one") == contents(tmp_path / folder)
+
+
+def test_bytes_depend_on_no_terminal_locale_or_matplotlibrc_and_torch_is_not_imported(tmp_path: Path) -> None:
+    a_board(tmp_path)
+    leaderboard.main([str(tmp_path)], emit=lambda line: None)
+    before = contents(tmp_path)
+    for name in FILES:
+        (tmp_path / name).unlink()
+    (tmp_path / "matplotlibrc").write_text("font.size: 30\nsvg.hashsalt: other\naxes.facecolor: red\n")
+    code = (
+        "import sys; from posbench import leaderboard; status = leaderboard.main(sys.argv[1:]); "
+        "assert not {'torch', 'lightning'} & set(sys.modules); sys.exit(status)"
+    )
+    surroundings = {
+        "COLUMNS": "20",
+        "LC_ALL": "C",
+        "PYTHONIOENCODING": "ascii",
+        "PYTHONHASHSEED": "7",
+        "MPLBACKEND": "pdf",
+        "MATPLOTLIBRC": str(tmp_path),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], env=os.environ | surroundings, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path) == before
+
+
+def test_check_passes_after_generating_and_fails_after_tampering(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_board(tmp_path)
+    check = [str(tmp_path), "--check"]
+    assert leaderboard.main(check) == 1  # not there yet
+    assert not any((tmp_path / name).exists() for name in FILES)
+    leaderboard.main([str(tmp_path)])
+    assert leaderboard.main(check) == 0
+    for name in FILES:
+        path, before = tmp_path / name, (tmp_path / name).read_bytes()
+        path.write_bytes(before.replace(b"alibi", b"alibis"))
+        capsys.readouterr()
+        assert leaderboard.main(check) == 1
+        error = capsys.readouterr().err
+        assert error.startswith(f"posbench: regenerating changes {name} in") and error.count("\n") == 1
+        assert path.read_bytes() != before  # it writes nothing
+        path.write_bytes(before)
+    shutil.rmtree(tmp_path / "records" / "cpu" / "copy" / "alibi")
+    assert leaderboard.main(check) == 1
+
+
+def test_check_does_not_mind_how_another_matplotlib_draws_the_curves(tmp_path: Path) -> None:
+    a_board(tmp_path)
+    leaderboard.main([str(tmp_path)], emit=lambda line: None)
+    page = tmp_path / "leaderboard.html"
+    page.write_bytes(page.read_bytes().replace(b"stroke-width: 1.8", b"stroke-width: 1.80"))
+    assert leaderboard.main([str(tmp_path), "--check"], emit=lambda line: None) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(None, "no records in"), ("{", "is not a readable record"), ('{"schema": 99}', "has record schema 99")],
+)
+def test_mistakes_are_one_sentence_and_exit_status_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, sentence: str
+) -> None:
+    if content is not None:
+        save(tmp_path, record("alibi"))
+        [path] = save(tmp_path, record())
+        path.write_text(content)
+    assert leaderboard.main([str(tmp_path)]) == 1
+    out, error = capsys.readouterr()
+    assert error.startswith("posbench: ") and sentence in error and error.count("\n") == 1 and not out
+    assert not (tmp_path / "leaderboard.md").exists()
+
+
+def test_without_records_of_ones_own_the_published_board_is_pointed_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(results.PUBLISHED, record())
+    assert leaderboard.main([]) == 1
+    error = capsys.readouterr().err
+    assert f"no records in {results.LOCAL}" in error
+    assert f"python -m posbench.leaderboard {results.PUBLISHED}" in error

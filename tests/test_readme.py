@@ -1,0 +1,53 @@
+"""The README keeps its word: its recipe runs as printed, its names exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import names
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_recipe_for_an_encoding_of_ones_own_runs_as_printed(tmp_path: Path) -> None:
+    for block in re.findall(r"```(?:python|yaml)\n# (mine/\S+)\n(.*?)```", README, re.S):
+        path = tmp_path / block[0]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block[1])
+    (command,) = re.findall(r"python -m posbench (--config-dir mine .*)", README)
+    done = subprocess.run(
+        [sys.executable, "-m", "posbench", *command.split(), "protocol=smoke"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("results/local/records/smoke/passkey/decay/seed=0.json"))
+
+
+@pytest.mark.parametrize("group", ["encoding", "extension", "task"])
+def test_the_table_of_words_lists_what_there_is(group: str) -> None:
+    (row,) = re.findall(rf"^\| {group} \|.*`([^`]+)` \|$", README, re.M)
+    assert sorted(row.split()) == names(group)
+
+
+def test_every_file_the_readme_points_to_exists() -> None:
+    root = Path(__file__).parent.parent
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert links and [link for link in links if not link.startswith("http") and not (root / link).exists()] == []
+
+
+def test_every_setting_the_readme_shows_is_one() -> None:
+    from conftest import composed
+
+    commands = re.findall(r"^python -m posbench ([^#\n]*)", README, re.M)
+    for command in commands:
+        words = [word.strip("'") for word in command.split() if not word.startswith("-") and "mine" not in word]
+        if "--config-dir" not in command and "-m" not in command.split():
+            composed(*words)
