@@ -15,7 +15,7 @@ class KeyValueRetrieval(Task):
         BOS C 2 A 7 d B 2 SEP C 2 B 2 A 7 EOS
     """
 
-    def __init__(self, num_pairs: int = 8, num_symbols: int = 16) -> None:
+    def __init__(self, num_pairs: int = 8, num_symbols: int = 8) -> None:
         require(num_pairs >= 1, f"task.num_pairs must be at least 1; got {num_pairs}")
         require(
             num_symbols >= max(num_pairs, 2),
