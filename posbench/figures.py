@@ -37,7 +37,7 @@ class Curve:
 
 def accuracy_by_length(curves: Sequence[Curve], ticks: Sequence[float], name: str) -> str:
     """SVG with a legend in the order given. The group of curve i has the id `curve-{name}-{i}`."""
-    with style.context([STYLE]):  # "default" first: a matplotlibrc of one's own changes nothing
+    with style.context(["default", STYLE]):  # "default" first: a matplotlibrc of one's own changes nothing
         figure = Figure(figsize=(9, max(3.9, 0.6 + 0.27 * len(curves))), layout="constrained")
         axes = figure.subplots()
         for index, curve in enumerate(curves):
