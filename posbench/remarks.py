@@ -1,0 +1,133 @@
+"""What a reader must know before believing a number of the board, a sentence each."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pandas as pd
+
+from posbench import provenance, results
+from posbench.summaries import BOARD, METHOD, RUN, TASK, named
+
+
+def remarks(found: list[results.Record], table: pd.DataFrame) -> list[str]:
+    """A sentence each."""
+    runs = named(table).drop_duplicates(RUN, keep="last")
+    said = [
+        _several_protocols(runs),
+        _smoke(runs),
+        _single_seeds(runs),
+        _several_settings(runs),
+        _one_label_several_methods(runs),
+        _one_method_several_labels(runs),
+        _mixed_code(runs),
+        _outdated(found),
+        _repeats(len(found) - len(runs)),
+    ]
+    return [sentence for sentence in said if sentence]
+
+
+def _several_protocols(runs: pd.DataFrame) -> str:
+    names = sorted(set(runs["protocol_name"]))
+    if len(names) == 1:
+        return ""
+    return f"Records of {len(names)} protocols ({', '.join(names)}) are shown apart: never compare across them."
+
+
+def _smoke(runs: pd.DataFrame) -> str:
+    if not runs["protocol"].str.match(r"smoke\b").any():
+        return ""
+    return "The smoke protocol only proves that the code runs; its accuracies mean nothing."
+
+
+def _single_seeds(runs: pd.DataFrame) -> str:
+    seeds = runs.groupby([*BOARD, *TASK, *METHOD])["seed"].nunique()
+    if not (few := int((seeds == 1).sum())):
+        return ""
+    return (
+        f"{few} of {len(seeds)} rows rest on one seed: they have no interval, and seed noise is often larger than the "
+        "difference between two methods. Add seeds with -m 'seed=range(3)'."
+    )
+
+
+def _several_settings(runs: pd.DataFrame) -> str:
+    ambiguous = runs[runs["task_name"] != runs["task"]]
+    if ambiguous.empty:
+        return ""
+    names = ", ".join(sorted(set(ambiguous["task_name"])))
+    return (
+        f"A task appears in several versions or settings ({names}): each has a table of its own and counts as a task."
+    )
+
+
+def _one_label_several_methods(runs: pd.DataFrame) -> str:
+    names = sorted(set(runs.loc[runs["method_name"] != runs["method"], "method_name"]))
+    if not names:
+        return ""
+    return (
+        f"One name stands for methods of different settings; their hashes tell them apart ({', '.join(names)}). "
+        "A name changes its meaning when its YAML does: repeat the older runs."
+    )
+
+
+def _one_method_several_labels(runs: pd.DataFrame) -> str:
+    names = runs.groupby([*BOARD, "method_hash"])["method_name"].agg(lambda column: sorted(set(column)))
+    same = sorted({" = ".join(group) for group in names if len(group) > 1})
+    if not same:
+        return ""
+    return f"The same settings appear under different names, a row each: {'; '.join(same)}."
+
+
+def _mixed_code(runs: pd.DataFrame) -> str:
+    sources = runs.groupby(["method_name", *BOARD, *TASK, *METHOD])["source_hash"].nunique()
+    names = sorted({index[0] for index in sources[sources > 1].index})
+    if not names:
+        return ""
+    return (
+        f"Seeds in one row were trained by different versions of the code ({', '.join(names)}): repeat the older ones."
+    )
+
+
+def _outdated(found: list[results.Record]) -> str:
+    old = [record for record in found if outdated(record)]
+    if not old:
+        return ""
+    names = sorted({record["method"]["label"] for record in old})
+    return (
+        f"{len(old)} of {len(found)} records come from other training code than this version's "
+        f"({', '.join(names)}): repeat them with force=true."
+    )
+
+
+def _repeats(count: int) -> str:
+    if not count:
+        return ""
+    return (
+        f"{count} {'records repeat a run' if count > 1 else 'record repeats a run'} that is there already, with the "
+        "same settings and seed: the last in the order of paths counts."
+    )
+
+
+def outdated(record: results.Record) -> bool:
+    """Whether the modules that trained this record have changed since; False where that cannot be told."""
+    targets = [record["config"]["task"]["_target_"], *_targets(record["config"]["encoding"])]
+    current = _source_hash(tuple(sorted({target.rpartition(".")[0] for target in targets})))
+    return current is not None and current != record["provenance"]["source_hash"]
+
+
+@functools.cache
+def _source_hash(modules: tuple[str, ...]) -> str | None:
+    missing = [module for module in modules if provenance.module_file(module) is None]
+    if any(module.startswith("posbench.") for module in missing):
+        return ""  # a module of this package that is gone: no record's hash
+    return None if missing else provenance.source_hash("posbench.training", *modules)
+
+
+def _targets(node: Any) -> list[str]:
+    if isinstance(node, list):
+        return [target for value in node for target in _targets(value)]
+    if not isinstance(node, dict):
+        return []
+    own = [node["_target_"]] if "_target_" in node else []
+    return own + [target for value in node.values() for target in _targets(value)]

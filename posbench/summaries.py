@@ -1,0 +1,305 @@
+"""What the records say: means over seeds, by method and task, computed once for every format of the board."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+THRESHOLD = 0.95
+"""Mean sequence accuracy from which a length counts towards the effective length."""
+CONFIDENCE = 0.95
+NOTHING = "\N{EN DASH}"
+
+BOARD = ["protocol", "protocol_hash"]
+TASK = ["task", "task_hash", "task_version"]
+METHOD = ["method", "method_hash"]
+RUN = [*BOARD, *TASK, *METHOD, "seed"]
+"""Columns that tell apart what must not be mixed: contents by their hash, and names as people gave them."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and half the width of its interval: NaN where one seed allows none."""
+
+    mean: float
+    half: float
+
+    @classmethod
+    def over(cls, seeds: Iterable[float]) -> Estimate:
+        values = np.array(list(seeds), float)
+        mean = float(values.mean()) if len(values) else np.nan
+        if len(values) < 2:
+            return cls(mean, np.nan)
+        quantile = special.stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)  # of Student's t
+        return cls(mean, float(quantile * values.std(ddof=1) / len(values) ** 0.5))
+
+    def __str__(self) -> str:
+        return number(self.mean) if np.isnan(self.half) else f"{number(self.mean)} ±{number(self.half)}"
+
+
+@dataclass(frozen=True)
+class Length:
+    """A test length of a task."""
+
+    test_length: int
+    total_length: int
+    multiple: float
+    aggregated: bool
+    chance: float
+
+    @property
+    def heading(self) -> str:
+        return f"{self.multiple:g}x" if self.aggregated else f"({self.multiple:g}x)"
+
+    @property
+    def in_mean(self) -> bool:
+        return self.aggregated and self.multiple > 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one task at one length, over its seeds."""
+
+    accuracy: Estimate
+    lowest: float
+    highest: float
+    token_accuracy: float
+    within: float  # token accuracy where the source is no farther than in training; NaN where there is none
+    beyond: float
+    loss: float
+
+    @classmethod
+    def of(cls, runs: pd.DataFrame) -> Cell:
+        accuracy = runs["sequence_accuracy"]
+        return cls(
+            Estimate.over(accuracy),
+            float(accuracy.min()),
+            float(accuracy.max()),
+            float(runs["token_accuracy"].mean()),
+            float(runs["token_accuracy_within_trained_distance"].mean()),
+            float(runs["token_accuracy_beyond_trained_distance"].mean()),
+            float(runs["loss"].mean()),
+        )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One method on one task, over its seeds: all that any table says about it."""
+
+    task: str
+    method: str
+    method_hash: str
+    method_class: str
+    cells: dict[float, Cell]  # by multiple
+    accuracy: pd.DataFrame  # [seed, multiple]
+    scores: pd.Series  # by seed: the mean accuracy beyond the training length
+    mean: Estimate  # of the scores
+    solved: pd.Series  # by seed
+    solved_step: float
+    parameters: int
+    cpu_seconds: float
+
+    @classmethod
+    def of(cls, runs: pd.DataFrame, lengths: Sequence[Length]) -> Summary:
+        """`runs`: the rows of one method on one task."""
+        first, by_seed = runs.iloc[0], runs.drop_duplicates("seed").set_index("seed").sort_index()
+        accuracy = runs.pivot(index="seed", columns="multiple", values="sequence_accuracy")
+        accuracy = accuracy.reindex(columns=[n.multiple for n in lengths])
+        # skipna: a record that lacks a length has no mean, rather than a mean over other lengths
+        scores = accuracy[[n.multiple for n in lengths if n.in_mean]].mean(axis=1, skipna=False)
+        return cls(
+            task=str(first["task_name"]),
+            method=str(first["method_name"]),
+            method_hash=str(first["method_hash"]),
+            method_class=str(first["class"]),
+            cells={n.multiple: Cell.of(runs[runs["multiple"] == n.multiple]) for n in lengths},
+            accuracy=accuracy,
+            scores=scores,
+            mean=Estimate.over(scores),
+            solved=by_seed["solved"],
+            solved_step=float(by_seed["solved_step"].mean()),
+            parameters=int(first["parameters"]),
+            cpu_seconds=float(by_seed["train_cpu_seconds"].mean()),
+        )
+
+    @property
+    def num_solved(self) -> int:
+        return int(self.solved.sum())
+
+    @property
+    def mean_of_solved(self) -> float:
+        return float(self.scores[self.solved].mean())
+
+    @property
+    def effective(self) -> float:
+        """The largest multiple with a mean accuracy of at least THRESHOLD, all shorter ones included; or NaN."""
+        reached = np.nan
+        for multiple in sorted(self.cells):
+            if not self.cells[multiple].accuracy.mean >= THRESHOLD:  # nor where it is NaN
+                break
+            reached = multiple
+        return reached
+
+    @property
+    def mark(self) -> str:
+        return "" if self.num_solved else "did not learn"
+
+
+@dataclass(frozen=True)
+class Overall:
+    """One method over the tasks of a protocol: the summary of each task that it was run on."""
+
+    parts: list[Summary]
+    num_tasks: int
+
+    @property
+    def method(self) -> str:
+        return self.parts[0].method
+
+    @property
+    def method_hash(self) -> str:
+        return self.parts[0].method_hash
+
+    @property
+    def method_class(self) -> str:
+        return self.parts[0].method_class
+
+    @property
+    def parameters(self) -> int:
+        return max(part.parameters for part in self.parts)  # tasks differ in the size of their vocabulary
+
+    @property
+    def cpu_seconds(self) -> float:
+        return float(np.mean([part.cpu_seconds for part in self.parts]))
+
+    @functools.cached_property
+    def seeds(self) -> list[int]:
+        """Those that were run on every task: only they can be averaged over tasks."""
+        if len(self.parts) < self.num_tasks:
+            return []
+        return sorted(set.intersection(*(set(part.scores.index) for part in self.parts)))
+
+    @functools.cached_property
+    def mean(self) -> Estimate:
+        return Estimate.over(np.mean([part.scores[seed] for part in self.parts]) for seed in self.seeds)
+
+    def accuracy(self, multiple: float) -> float:
+        if not self.seeds:
+            return np.nan
+        return float(np.mean([part.accuracy.loc[self.seeds, multiple] for part in self.parts]))
+
+    @property
+    def mean_of_solved(self) -> float:
+        solved = [part.scores[part.solved] for part in self.parts] if self.seeds else []
+        return float(pd.concat(solved).mean()) if solved else np.nan
+
+    @property
+    def solved(self) -> str:
+        return f"{sum(part.num_solved for part in self.parts)}/{sum(len(part.solved) for part in self.parts)}"
+
+    @property
+    def shown_mean(self) -> str:
+        if self.seeds:
+            return str(self.mean)
+        if len(self.parts) < self.num_tasks:
+            return f"{NOTHING} ({len(self.parts)} of {self.num_tasks} tasks)"
+        return f"{NOTHING} (no seed on all tasks)"
+
+    @property
+    def mark(self) -> str:
+        failed = [part.task for part in self.parts if not part.num_solved]
+        if not failed:
+            return ""
+        if len(failed) == len(self.parts):
+            return "did not learn"
+        return f"did not learn {' and '.join(failed) if len(failed) < 3 else f'{len(failed)} tasks'}"
+
+
+@dataclass(frozen=True)
+class TaskBoard:
+    """All methods on one task under one protocol, best first."""
+
+    protocol: str
+    task: str
+    hashes: dict[str, Any]  # of protocol and task, and the task's version
+    train_length: int
+    train_positions: int
+    lengths: list[Length]
+    summaries: list[Summary]
+    looks: dict[tuple[str, str], int]  # (method, hash) -> number of the look of its curve, one a protocol
+
+    @classmethod
+    def of(cls, runs: pd.DataFrame, looks: dict[tuple[str, str], int]) -> TaskBoard:
+        """`runs`: the rows of one task under one protocol."""
+        names = ["test_length", "total_length", "multiple", "aggregated", "chance"]
+        different = runs.drop_duplicates("test_length").sort_values("test_length")
+        lengths = [Length(*row) for row in different[names].itertuples(index=False, name=None)]
+        first = runs.iloc[0]
+        return cls(
+            protocol=str(first["protocol_name"]),
+            task=str(first["task_name"]),
+            hashes={name: first[name] for name in ("protocol_hash", "task_hash", "task_version")},
+            train_length=int(first["train_length"]),
+            train_positions=int(first["train_positions"]),
+            lengths=lengths,
+            summaries=best_first(Summary.of(part, lengths) for _, part in runs.groupby(METHOD)),
+            looks=looks,
+        )
+
+
+def boards(table: pd.DataFrame) -> list[list[TaskBoard]]:
+    """One list a protocol, one board a task in it. What differs in label, hash or version is never averaged."""
+    ordered = without_repeats(table).sort_values(["seed", "test_length"], kind="stable")
+    found = []
+    for _, protocol in named(ordered).groupby(BOARD):
+        methods = sorted(set(zip(protocol["method_name"], protocol["method_hash"], strict=True)))
+        looks = {method: index for index, method in enumerate(methods)}
+        found.append([TaskBoard.of(runs, looks) for _, runs in protocol.groupby(TASK)])
+    return found
+
+
+def without_repeats(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with each run once. Settings that were changed and changed back leave a run's record twice,
+    `seed=0.<hash>.json` and the newer `seed=0.json`, which comes later in the order of paths.
+    """
+    return table.drop_duplicates([*RUN, "test_length"], keep="last")
+
+
+def named(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the names that are shown: labels, and what tells them apart where a label is not unique."""
+    versions = _suffixes(table, [*BOARD, "task"], "task_version", ", version {}")
+    return table.assign(
+        protocol_name=table["protocol"] + _suffixes(table, ["protocol"], "protocol_hash", " [{:.8}]"),
+        task_name=table["task"] + versions + _suffixes(table, [*BOARD, "task"], "task_hash", " [{:.8}]"),
+        method_name=table["method"] + _suffixes(table, [*BOARD, "method"], "method_hash", " [{:.8}]"),
+    )
+
+
+def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series:
+    """The value of `column` in this form where one label stands for several values, "" elsewhere."""
+    several = table.groupby(label)[column].transform("nunique") > 1
+    return table[column].map(form.format).where(several, "")
+
+
+def best_first(rows: Iterable[Any]) -> list[Any]:
+    """By mean, rows without one last, ties by name."""
+
+    def order(row: Any) -> tuple[bool, float, str, str]:
+        mean = row.mean.mean
+        return np.isnan(mean), -np.nan_to_num(mean), row.method, row.method_hash
+
+    return sorted(rows, key=order)
+
+
+def number(value: float, decimals: int = 2) -> str:
+    """Without the leading zero, as accuracies are read: .93, 1.00."""
+    if np.isnan(value):
+        return NOTHING
+    text = f"{value:.{decimals}f}"
+    return text[1:] if text.startswith("0.") else text
