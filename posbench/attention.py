@@ -42,6 +42,8 @@ class Plan(Protocol):
 
     @property
     def num_queries(self) -> int: ...
+    @property
+    def num_heads(self) -> int: ...
     def logits(self, rows: slice) -> Tensor: ...
     def allowed(self, rows: slice) -> Tensor: ...
     def weights(self, logits: Tensor, rows: slice) -> Tensor: ...
@@ -140,7 +142,7 @@ class Attention:
         return self.q_pos[:, rows, None] - self.k_pos[:, None, :]
 
     def offset(self, rows: slice) -> Tensor:
-        """I - j as indices, [rows, keys]: what causality, windows and counts of keys go by."""
+        """The offset i - j as indices, [rows, keys]: what causality, windows and counts of keys go by."""
         index = torch.arange(self.num_queries, device=self.q.device)
         return index[rows, None] - index[None, :]
 
@@ -149,6 +151,10 @@ class Attention:
     @property
     def num_queries(self) -> int:
         return self.q.shape[-2]
+
+    @property
+    def num_heads(self) -> int:
+        return self.q.shape[1]
 
     def tau(self, rows: slice) -> Tensor | float:
         if self.temperature is None:
@@ -180,6 +186,7 @@ class Attention:
         return self.normalise(logits, self.allowed(rows))
 
     def output(self, weights: Tensor, rows: slice) -> Tensor:
+        weights = weights.to(self.v.dtype)  # a float32 bias has made them wider than a bfloat16 v
         out = weights @ self.v
         for value in self.values:
             out = out + value(weights, rows)
@@ -206,7 +213,7 @@ class Attention:
 
     def _one_call(self) -> Tensor:
         # The scale is folded into q, so that appended bias channels are not scaled with it.
-        q, k = self.q * (self.scale * self.tau(slice(None))), self.k
+        q, k = self._scaled_q(slice(0, self.num_queries)), self.k
         if self.bias_q is not None and self.bias_k is not None:
             bias_q = self.bias_q * self.tau(slice(None)) if self.scales_bias else self.bias_q
             bias_q, bias_k = exact_channels(bias_q, self.bias_k, q.dtype)
@@ -220,9 +227,12 @@ class Attention:
         out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)[..., :width]
         return self._finished(out, slice(0, self.num_queries))
 
+    def _scaled_q(self, rows: slice) -> Tensor:
+        return (self.q[..., rows, :] * (self.scale * self.tau(rows))).to(self.q.dtype)
+
     def _masked_call(self, rows: slice) -> Tensor:
         tau, bias = self.tau(rows), self.bias(rows)
-        q = self.q[..., rows, :] * (self.scale * tau)
+        q = self._scaled_q(rows)
         allowed = self.allowed(rows)
         if bias is None:
             mask = torch.zeros((), dtype=q.dtype, device=q.device).masked_fill(~allowed, -torch.inf)
@@ -246,16 +256,20 @@ class Heads:
     def path(self) -> str:
         return " + ".join(dict.fromkeys(part.path for part in self.parts))  # type: ignore[attr-defined]
 
+    @property
+    def num_heads(self) -> int:
+        return sum(part.num_heads for part in self.parts)
+
     def _split(self, t: Tensor) -> Iterator[tuple[Plan, Tensor]]:
-        sizes = [part.logits(slice(0, 1)).shape[1] for part in self.parts]
-        return zip(self.parts, t.split(sizes, 1), strict=True)
+        return zip(self.parts, t.split([part.num_heads for part in self.parts], 1), strict=True)
 
     def logits(self, rows: slice) -> Tensor:
         return torch.cat([part.logits(rows) for part in self.parts], 1)
 
     def allowed(self, rows: slice) -> Tensor:
-        each = [(part.logits(slice(0, 1)).shape[1], part.allowed(rows)) for part in self.parts]
-        return torch.cat([a.expand(-1, heads, -1, -1) for heads, a in each], 1)
+        each = [(part.num_heads, part.allowed(rows)) for part in self.parts]
+        batch = max(allowed.shape[0] for _, allowed in each)
+        return torch.cat([allowed.expand(batch, heads, -1, -1) for heads, allowed in each], 1)
 
     def weights(self, logits: Tensor, rows: slice) -> Tensor:
         return torch.cat([part.weights(z, rows) for part, z in self._split(logits)], 1)
@@ -288,6 +302,10 @@ class Regions:
     def num_queries(self) -> int:
         return self.parts[0].num_queries
 
+    @property
+    def num_heads(self) -> int:
+        return self.parts[0].num_heads
+
     def logits(self, rows: slice) -> Tensor:
         region = self.select(rows)
         z = self.parts[0].logits(rows)
@@ -302,7 +320,7 @@ class Regions:
         return self.parts[0].weights(logits, rows)
 
     def output(self, weights: Tensor, rows: slice) -> Tensor:
-        region = self.select(rows)
+        region, weights = self.select(rows), weights.to(self.parts[0].v.dtype)
         out = weights @ self.parts[0].v
         for index, part in enumerate(self.parts):
             for value in part.values:

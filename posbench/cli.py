@@ -10,10 +10,12 @@ import os
 import re
 import signal
 import sys
+import traceback
+from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -85,6 +87,12 @@ def main() -> None:
             raise
         _say(_sentence(error))
         sys.exit(1)
+    except ValueError as error:
+        # Hydra raises these for a defaults list that cannot be: `encoding=null`, an override without a key.
+        if verbose or "hydra" not in Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts:
+            raise
+        _say(f"the command line cannot be composed: {' '.join(str(error).split())}")
+        sys.exit(1)
     except KeyboardInterrupt:
         _say("stopped; the same command goes on from here.")
         sys.exit(128 + signal.SIGINT)
@@ -101,6 +109,8 @@ def _sentence(error: Exception) -> str:
     if "Ambiguous value for argument" in text:
         argument = re.search(r"argument '([^']+)'", text)
         return f"{argument[1] if argument else 'a setting'} lists several values: add -m to run one after the other"
+    if isinstance(error, OverrideParseException):
+        return f"cannot read {error.override!r}: write key=value, and quote what the shell or Hydra would interpret"
     return " ".join(line.strip() for line in text.splitlines() if line.strip() and "HYDRA_FULL_ERROR" not in line)
 
 

@@ -6,6 +6,7 @@ constructor is their schema.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,8 +73,8 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         for name in ("length_scale", "steps_scale", "learning_rate", "gradient_clip"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"training.{name} must be positive, got {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"training.{name} must be positive and finite, got {getattr(self, name)}")
         for name in ("steps", "batch_size", "validate_every", "validation_samples"):
             _at_least(f"training.{name}", getattr(self, name), 1)
         _at_least("training.warmup_steps", self.warmup_steps, 0)
@@ -81,6 +82,9 @@ class TrainingConfig:
         _at_least("training.weight_decay", self.weight_decay, 0)
         for name in ("decay_fraction", "beta1", "beta2"):
             _share(f"training.{name}", getattr(self, name))
+        known = ("32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true")
+        if self.precision not in known:
+            raise ConfigError(f"training.precision={self.precision} is unknown: use one of {', '.join(known)}")
         if self.max_length < max(self.min_length, 1):
             raise ConfigError(
                 f"training.max_length={self.max_length} must be at least 1 and no less than "
@@ -159,6 +163,9 @@ def checked(cfg: DictConfig) -> Config:
     """
     free = ("task", "encoding", "extension", "logger")
     try:
+        for name in ("train_positions", "test_positions"):
+            if cfg.get(name):
+                raise ConfigError(f"{name}={cfg[name]} is not a setting: it follows from the task and its lengths")
         plain = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [str(k) for k in cfg if k not in free]), resolve=True)
         return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))  # type: ignore[return-value]
     except OmegaConfBaseException as error:

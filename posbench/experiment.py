@@ -21,7 +21,7 @@ from posbench.building import build
 from posbench.config import Config, checked
 from posbench.console import Console
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.errors import ConfigError
+from posbench.errors import ConfigError, PosbenchError
 from posbench.evaluation import evaluate, test_lengths
 from posbench.extension import Extension
 from posbench.identity import Identity
@@ -63,7 +63,10 @@ class Experiment:
     @property
     def specifications(self) -> list[dict[str, Any]]:
         """The encoding of each layer, to be repeated: `layers` where the encoding lists them, else itself."""
-        return self.nodes["encoding"].get("layers", [self.nodes["encoding"]])
+        layers = self.nodes["encoding"].get("layers", [self.nodes["encoding"]])
+        if not layers:
+            raise ConfigError("encoding.layers is empty: list the encoding of each layer, to be repeated")
+        return layers
 
     @property
     def training_content(self) -> dict[str, Any]:
@@ -141,8 +144,10 @@ class Experiment:
         if not finished.exists():
             return None
         try:
+            log = json.loads(finished.read_text(encoding="utf-8"))
+            # Last: a model that was changed before something else failed would not be trained from its start.
             model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
-            return json.loads(finished.read_text(encoding="utf-8"))
+            return log
         except Exception as error:  # whatever a damaged file makes torch raise
             console.say(f"The checkpoint in {folder} cannot be read ({type(error).__name__}); training again.")
             return None
@@ -151,15 +156,19 @@ class Experiment:
         config = self.config
         finished, last = folder / "training.json", folder / "last.ckpt"
         finished.unlink(missing_ok=True)
+        for rest in folder.glob("*.tmp"):  # of a killed process; the lock is ours
+            rest.unlink(missing_ok=True)
         if config.force:
             last.unlink(missing_ok=True)
+        if last.exists():
+            console.say("Going on from the last checkpoint of an interrupted training.")
         training = Training(model, self.task, config.training, config.seed)
         arguments = (config.trainer.accelerator, config.trainer.checkpoint_every, loggers)
         with console.progress(config.training.total_steps) as (report, callback):
             try:
                 curve = fit(training, last, *arguments, [callback], report)
-            except (RuntimeError, EOFError, OSError, KeyError) as error:
-                if not last.exists() or not _unreadable(last):
+            except Exception as error:  # whatever a damaged file makes torch raise
+                if isinstance(error, PosbenchError) or not last.exists() or not _unreadable(last):
                     raise
                 console.say(f"The checkpoint {last} is damaged ({type(error).__name__}); starting from the beginning.")
                 last.unlink()
@@ -243,19 +252,27 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
             console.say(f"Complete already: {path} (force=true repeats the run).")
             return
         # A file of the same name from before a setting changed: kept, and seen by the leaderboard.
-        os.replace(path, path.with_suffix(f".{existing['method']['hash'][:8]}.json"))
+        hashes = [existing[part]["hash"] for part in ("protocol", "task", "method")]
+        os.replace(path, path.with_suffix(f".{provenance.content_hash(hashes)[:8]}.json"))
     device = _device_name(config.trainer.accelerator)
     experiment = Experiment(cfg, identity, task)
     model = experiment.model()
+    try:
+        Path(config.results_dir).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"results_dir={config.results_dir} cannot be written to: {error}") from None
     loggers = [logger for logger in [_logger(experiment)] if logger is not None]
-    console.announce(identity, config.seed, device, path)
-    trained = experiment.trained(model, console, loggers)
-
-    started = time.process_time()
-    rows, cells = experiment.evaluated(trained.model, experiment.extension)
-    timings = {"evaluation_cpu_seconds": time.process_time() - started}
-    results.write(experiment.record(trained, rows, cells, timings), path)
-    _log_rows(loggers, rows)
+    try:
+        console.announce(identity, config.seed, device, path)
+        trained = experiment.trained(model, console, loggers)
+        started = time.process_time()
+        rows, cells = experiment.evaluated(trained.model, experiment.extension)
+        timings = {"evaluation_cpu_seconds": time.process_time() - started}
+        results.write(experiment.record(trained, rows, cells, timings), path)
+        _log_rows(loggers, rows)
+    finally:
+        for logger in loggers:
+            getattr(logger, "close", lambda: None)()
 
     base = None
     if identity.method.extended:  # the same weights without the extension: what did it gain?
@@ -272,6 +289,8 @@ def _device(accelerator: str) -> torch.device:
             "or trainer.accelerator=cpu for the same run on the processor (slow)"
         )
     if accelerator == "mps":
+        if not torch.backends.mps.is_available():
+            raise ConfigError("trainer.accelerator=mps needs an Apple GPU and torch sees none: use cpu or auto")
         return torch.device("mps")
     return torch.device("cpu")
 

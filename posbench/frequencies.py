@@ -27,8 +27,8 @@ class Frequencies:
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ConfigError(f"there must be at least one frequency, got {self.count}: use a head width of 2 or more")
-        if self.base <= 0:
-            raise ConfigError(f"the base of the frequencies must be positive, got {self.base}")
+        if not self.base > 1:
+            raise ConfigError(f"the base of the frequencies must exceed 1: the first is the fastest; got {self.base}")
         if self.stretch is not None and len(self.stretch) != self.count:
             raise ConfigError(f"{self.count} frequencies need {self.count} stretches, got {len(self.stretch)}")
 

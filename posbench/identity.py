@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
+from posbench.errors import ConfigError
 from posbench.provenance import content_hash
 
 LENGTHS = ("min_length", "max_length", "steps")
@@ -49,6 +51,9 @@ class Identity:
 
 def identify(cfg: DictConfig, choices: dict[str, str]) -> Identity:
     """Compare a composed configuration with what its names stand for. Needs an initialised Hydra."""
+    for name in ("protocol", "task", "method", "encoding", "extension"):
+        if choices.get(name) is None:
+            raise ConfigError(f"{name} is missing: choose one with {name}=NAME, see --help")
     group = {name: choices[name] for name in ("protocol", "task", "method", "encoding", "extension")}
     named = _compose(f"task={group['task']}", f"protocol={group['protocol']}", f"method={group['method']}")
     parts, canonical = _parts(cfg), _parts(named)
@@ -57,7 +62,7 @@ def identify(cfg: DictConfig, choices: dict[str, str]) -> Identity:
     if parts["method"] != canonical["method"]:
         plain = _compose(f"encoding={group['encoding']}", f"extension={group['extension']}")
         if _parts(plain)["method"] != canonical["method"]:  # another pair than that of the method's YAML
-            label = "+".join([base] if group["extension"] == "direct" else [base, group["extension"]])
+            group["method"] = label = _method_of(base, group["extension"]) or f"{base}+{group['extension']}"
         canonical["method"] = _parts(plain)["method"]
     direct = _compose("extension=direct")
     base_extension = OmegaConf.to_container(direct.extension, resolve=True)
@@ -79,6 +84,18 @@ def identify(cfg: DictConfig, choices: dict[str, str]) -> Identity:
         base_extension,  # type: ignore[arg-type]
         _command(group["protocol"], label, group, parts, canonical, cfg.seed),
     )
+
+
+def _method_of(encoding: str, extension: str) -> str | None:
+    """The method whose YAML composes this pair, so that `method=rope extension=yarn` is the row rope_yarn."""
+    loader = GlobalHydra.instance().config_loader()
+    for name in sorted(loader.get_group_options("method")):
+        # Read, not composed: a catalogue of a hundred methods would take seconds.
+        found = loader.repository.load_config(f"method/{name}")  # type: ignore[attr-defined]
+        chosen = {default.group.strip("/"): default.value for default in found.defaults_list if default.override}
+        if chosen == {"encoding": encoding, "extension": extension}:
+            return str(name)
+    return None
 
 
 def _compose(*overrides: str) -> DictConfig:

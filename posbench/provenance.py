@@ -74,11 +74,22 @@ def _imports(source: str) -> list[str]:
 
 
 def module_file(module: str) -> Path | None:
+    package = module.rpartition(".")[0]
+    if package and not _is_package(package):
+        return None  # a name in a module; to ask for it would import the module, and torch with it
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):  # a name that was imported from a module is not itself a module
         return None
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+def _is_package(module: str) -> bool:
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.submodule_search_locations is not None
 
 
 def commit() -> str | None:

@@ -23,7 +23,7 @@ LAYERS = [
     {"summaries", "console"},
     {"figures", "remarks"},
     {"sections"},
-    {"leaderboard"},
+    {"leaderboard", "loggers"},
     {"experiment"},
     {"cli"},
     {"__main__"},

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from posbench import attention
 from posbench.attention import Attention, Heads, Plan, Regions, Term, ValueTerm, attend, blocks, dense, exact_channels
+from posbench.encoding import PositionEncoding
 from posbench.encodings.bias import T5, ALiBi, alibi_slopes
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rotary import RoPE
@@ -132,6 +133,12 @@ def window(a: Attention) -> Attention:
     return a.where(lambda rows: (a.distance(rows) < 4)[:, None])
 
 
+def windows(a: Attention) -> Attention:
+    """A window of its own for every head."""
+    sizes = torch.tensor([1, 2, 5, 20])[:, None, None]
+    return a.where(lambda rows: a.distance(rows)[:, None] < sizes)
+
+
 def shaw_values(a: Attention, table: Tensor, limit: int) -> ValueTerm:
     """sum_j w_ij E[clip(i - j)], E of [2 limit + 1, width]."""
 
@@ -153,6 +160,21 @@ def one_more(logits: Tensor, allowed: Tensor) -> Tensor:
     return exp / (1 + exp.sum(-1, keepdim=True))
 
 
+def finished(inner: Encode) -> Callable[[], tuple[Encode, list[Tensor]]]:
+    """Outputs multiplied by a gate of x at the query: a map that needs to know which rows it was given."""
+
+    def made() -> tuple[Encode, list[Tensor]]:
+        w = random(MODEL, HEADS, seed=29).requires_grad_()
+
+        def encode(a: Attention) -> Attention:
+            g = (a.x @ w).mT.sigmoid()[..., None]  # [batch, heads, n, 1]
+            return replace(inner(a), finish=lambda out, rows: out * g[:, :, rows])
+
+        return encode, [w]
+
+    return made
+
+
 def additive_content(a: Attention) -> Term:
     """sum_c tanh(q_ic + k_jc) in place of the scaled product."""
     return lambda rows: (a.q[..., rows, None, :] + a.k[..., None, :, :]).tanh().sum(-1)
@@ -171,12 +193,15 @@ FUSED: dict[str, Callable[[], tuple[Encode, list[Tensor]]]] = {
     "gate of x in channels": gate(factored=True),
     "alibi, heated": heated(ALiBi(HEADS).encode, scales_bias=False),
     "alibi, heated with its bias": heated(ALiBi(HEADS).encode, scales_bias=True),
+    "alibi, finished": finished(ALiBi(HEADS).encode),
 }
 BY_ROWS: dict[str, Callable[[], tuple[Encode, list[Tensor]]]] = {
     "t5": encoding(lambda: T5(HEADS, 8, 4, 9)),
     "gate of x as a term": gate(factored=False),
     "alibi in a window": lambda: (lambda a: window(ALiBi(HEADS).encode(a)), []),
+    "a window a head": lambda: (windows, []),
     "window, heated": heated(window, scales_bias=False),
+    "window, finished": finished(window),
     "gate, heated with its bias": heated(gate(factored=False)()[0], scales_bias=True),
 }
 DENSE: dict[str, Callable[[], tuple[Encode, list[Tensor]]]] = {
@@ -257,6 +282,19 @@ def test_a_value_term_is_summed_on_the_weights() -> None:
     rows = table.tolist()
     expected = by_hand(a, product(a), extra=lambda b, h, i, j: rows[max(-3, min(3, i - j)) + 3])
     same(attend(encode(a)), expected)
+
+
+def test_a_finish_is_applied_to_each_row_of_the_output() -> None:
+    encode, (w,) = finished(lambda a: a)()
+    a = call()
+    expected = by_hand(a, product(a))
+    x, weight = a.x.tolist(), w.tolist()
+    for b in range(BATCH):
+        for h in range(HEADS):
+            for i in range(N):
+                expected[b, h, i] /= 1 + math.exp(-sum(x[b][i][c] * weight[c][h] for c in range(MODEL)))
+    for run in (attend, dense):
+        same(run(encode(a), 4), expected)
 
 
 def test_two_value_terms_add_up() -> None:
@@ -372,6 +410,11 @@ def test_distance_is_query_position_less_key_position() -> None:
     assert a.distance(slice(1, 3)).tolist() == [[[19, 18, 17, 16, 15], [29, 28, 27, 26, 25]]]
 
 
+def test_offset_is_query_index_less_key_index_whatever_the_positions() -> None:
+    a = call(5).at(*[torch.tensor([[9, 9, 3, 2, 40]])] * 2)
+    assert a.offset(slice(1, 3)).tolist() == [[1, 0, -1, -2, -3], [2, 1, 0, -1, -2]]
+
+
 # -- causality -------------------------------------------------------------------------------------------
 
 
@@ -424,7 +467,7 @@ def test_unequal_widths_are_right_by_hand() -> None:
 # -- heads -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*FUSED, *BY_ROWS, "own normaliser"])
+@pytest.mark.parametrize("name", [*(name for name in FUSED | BY_ROWS if "finished" not in name), "own normaliser"])
 @pytest.mark.parametrize("part", [slice(0, 1), slice(1, 3), slice(2, None)], ids=str)
 def test_some_heads_give_what_they_give_among_all(name: str, part: slice) -> None:
     plan = ALL[name]()[0](call())
@@ -434,8 +477,8 @@ def test_some_heads_give_what_they_give_among_all(name: str, part: slice) -> Non
     same(dense(cut), attend(plan)[:, part])
 
 
-@pytest.mark.parametrize("name", ["value term", "own content"])
-def test_heads_cannot_be_split_once_content_or_values_are_set(name: str) -> None:
+@pytest.mark.parametrize("name", ["value term", "own content", "alibi, finished"])
+def test_heads_cannot_be_split_once_content_values_or_finish_are_set(name: str) -> None:
     with pytest.raises(ValueError, match="split heads before"):
         ALL[name]()[0](call()).heads(slice(0, 2))
 
@@ -578,6 +621,12 @@ def test_masks_and_normaliser_of_the_first_region_hold_for_all() -> None:
         rest=1.0,
     )
     same(attend(plan), expected)
+
+
+def test_regions_of_finished_parts_are_refused() -> None:
+    a = call()
+    with pytest.raises(ValueError, match="map of the finished output"):
+        Regions(far_from(a), (a, replace(a, finish=lambda out, rows: out)))
 
 
 def test_regions_can_be_one_part_of_heads() -> None:
@@ -738,3 +787,24 @@ def test_builders_leave_the_object_they_start_from_as_it_is() -> None:
     assert a.q_pos[0, 0] == 0 and a.q.shape[1] == HEADS
     with pytest.raises(AttributeError):
         a.scale = 1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("encoding", [ALiBi(2), T5(2, 16, 4, 8)], ids=["alibi", "t5"])
+def test_the_dense_path_runs_in_bfloat16_under_a_float32_bias(encoding: PositionEncoding) -> None:
+    g = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 12, 8, generator=g).bfloat16() for _ in range(3))
+    pos = torch.arange(12)[None]
+    plan = encoding.encode(Attention(q, k, v, torch.zeros(1, 12, 16), pos, pos, 8**-0.5))
+    out = dense(plan)
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.float(), attend(plan).float(), rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("encoding", [ALiBi(2), T5(2, 16, 4, 8), NoPE()], ids=["alibi", "t5", "nope"])
+def test_a_float32_temperature_heats_bfloat16_queries(encoding: PositionEncoding) -> None:
+    g = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 12, 8, generator=g).bfloat16() for _ in range(3))
+    pos = torch.arange(12)[None]
+    call = Attention(q, k, v, torch.zeros(1, 12, 16), pos, pos, 8**-0.5).heated(torch.full((1, 1, 1, 1), 1.5))
+    plan = encoding.encode(call)
+    torch.testing.assert_close(attend(plan).float(), dense(plan).float(), rtol=0, atol=2e-2)

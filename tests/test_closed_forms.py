@@ -455,6 +455,7 @@ YARN = [  # head width, base, L, beta_fast, beta_slow
     (16, 10000.0, 42, 2.0, 1.0),
     (32, 10000.0, 42, 4.0, 0.25),
     (16, 100.0, 42, 5.0, 0.01),  # the end of the ramp lies beyond the last pair
+    (16, 10000.0, 4096, 32.0, 1e-6),  # it would lie beyond the last channel
     (32, 10000.0, 42, 32.0, 1.0),  # no pair turns 32 times
 ]
 
@@ -644,11 +645,11 @@ def test_outputs_are_the_softmax_over_keys_up_to_the_query(encoding: PositionEnc
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: RoPE(7), r"head_width must be even, got 7"),
     (lambda: RoPE(8, layout="halves"), r"layout must be one of half, interleaved, got 'halves'"),
-    (lambda: RoPE(8, base=0.0), r"base of the frequencies must be positive, got 0\.0"),
-    (lambda: RoPE(8, base=-10000.0), r"base of the frequencies must be positive, got -10000\.0"),
+    (lambda: RoPE(8, base=0.0), r"base of the frequencies must exceed 1: the first is the fastest; got 0\.0"),
+    (lambda: RoPE(8, base=-10000.0), r"base of the frequencies must exceed 1: the first is the fastest; got -10000\.0"),
     (lambda: RoPE(0), r"at least one frequency, got 0: use a head width of 2 or more"),
     (lambda: Sinusoidal(15), r"even model width, got 15"),
-    (lambda: Sinusoidal(16, base=-1.0), r"base of the frequencies must be positive, got -1\.0"),
+    (lambda: Sinusoidal(16, base=-1.0), r"base of the frequencies must exceed 1: the first is the fastest; got -1\.0"),
     (lambda: Learned(16, 0), r"at least 1, got 0"),
     (lambda: Learned(16, -3), r"at least 1, got -3"),
     (lambda: ALiBi(0), r"at least one head, got 0"),

@@ -44,8 +44,10 @@ class YaRN(FrequencyExtension):
     than `beta_slow` times. The ramp between is linear in m, from $\lfloor m(\beta_{fast}) \rfloor$ to
     $\lceil m(\beta_{slow}) \rceil$ with $m(n) = K \ln(L / 2\pi n)/\ln b$, both kept within the indices of
     a head's 2K channels: this is the form of the authors' code and of transformers, not the ramp in turns of
-    the paper, from which middle frequencies differ by up to a factor of 3. The published `beta_fast` of 32 was
-    tuned at L = 2048 to 4096: below L = 201 not one pair turns that often, so it must shrink with L.
+    the paper, from which middle frequencies differ by up to a factor of 3. Where L is so short that even the
+    fastest pair turns less than `beta_slow` times, that pair alone is kept (transformers' ramp turns round there).
+    The published `beta_fast` of 32 was tuned at L = 2048 to 4096: below L = 201 not one pair turns that often, so
+    it must shrink with L.
     """
 
     def __init__(self, beta_fast: float = 32.0, beta_slow: float = 1.0, scale: float | None = None) -> None:
