@@ -1,0 +1,79 @@
+"""The built wheel works away from the source tree: in a clean environment, from an empty directory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(ROOT)]
+    subprocess.run(command, check=True)
+    return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An environment of its own that holds the wheel and sees the requirements, but not the editable posbench."""
+    home = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+    python = str(home / "bin" / "python")
+    place = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    # A plain path is searched, but its own .pth files, that of the editable install among them, are not obeyed.
+    (Path(place) / "requirements.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+    return python
+
+
+def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) -> None:
+    held = [name for name in zipfile.ZipFile(wheel).namelist() if not name.startswith("posbench-")]
+    assert all(name.startswith("posbench/") for name in held)
+    for folder, pattern, inside in (
+        ("conf", "**/*.yaml", "conf"),
+        ("tasks", "*.py", "tasks"),
+        ("posbench", "**/*.py", ""),
+    ):
+        for path in (ROOT / folder).glob(pattern):
+            name = Path("posbench", inside, path.relative_to(ROOT / folder)).as_posix()
+            assert name in held, f"{name} is not in the wheel"
+    assert {"posbench/py.typed", "posbench/leaderboard.html.j2"} <= set(held)
+
+
+def test_the_wheel_runs_in_an_empty_directory(python: str, tmp_path: Path) -> None:
+    def run(*arguments: str) -> str:
+        done = subprocess.run([python, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    where = run("-c", "import posbench; print(posbench.__file__)")
+    assert str(ROOT) not in where
+    run("-m", "posbench", "protocol=smoke", "method=rope_ntk")
+    assert (tmp_path / "results/local/records/smoke/passkey/rope_ntk/seed=0.json").exists()
+    assert "rope_ntk" in run("-m", "posbench.leaderboard")
+    assert (tmp_path / "results/local/leaderboard.html").exists()
+
+    conf = tmp_path / "my_conf"
+    for folder in ("encoding", "method"):
+        (conf / folder).mkdir(parents=True)
+    (conf / "mine.py").write_text(
+        "from posbench.encoding import PositionEncoding\n\n\nclass Mine(PositionEncoding):\n    pass\n"
+    )
+    (conf / "encoding" / "mine.yaml").write_text("_target_: mine.Mine\n")
+    (conf / "method" / "mine.yaml").write_text("# @package _global_\ndefaults:\n  - override /encoding: mine\n")
+    run("-m", "posbench", "--config-dir", "my_conf", "method=mine", "protocol=smoke")
+    assert (tmp_path / "results/local/records/smoke/passkey/mine/seed=0.json").exists()
