@@ -14,6 +14,8 @@ from posbench.streams import stream_seed
 from posbench.task import Batch, Task
 from posbench.transformer import Transformer
 
+Rows = list[dict[str, Any]]
+
 TOKENS_PER_PASS = 2**14
 """Tokens put through the model at once; bounds memory, changes no result."""
 
@@ -31,13 +33,13 @@ def test_lengths(settings: EvaluationConfig, train_length: int) -> dict[int, flo
 
 def evaluate(
     model: Transformer,
-    extension: Extension,
+    extension: Extension | None,
     task: Task,
     settings: EvaluationConfig,
     train_length: int,
     train_positions: int,
     seed: int,
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+) -> tuple[Rows, Rows]:
     """One row a test length, and one cell a test length and bin of distances.
 
     The extension is told the positions of the whole sequence, prompt and answer, so that teacher forcing and
@@ -46,9 +48,10 @@ def evaluate(
     rows, cells = [], []
     model.eval()
     for n, multiple in test_lengths(settings, train_length).items():
-        spans = (model.encodings.span(count) for count in (train_positions, task.num_positions(n)))
-        stack = extension.extend(model.encodings, *spans)
-        extended = model.with_encodings(stack)
+        extended = model
+        if extension is not None:
+            spans = (model.encodings.span(count) for count in (train_positions, task.num_positions(n)))
+            extended = model.with_encodings(extension.extend(model.encodings, *spans))
         batch = task.batch(n, settings.num_samples, seed, "test", n)
         correct, losses, sequences = _scores(extended, batch, seed, n)
         reach = _distances(batch) / task.max_distance(train_length)

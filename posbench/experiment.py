@@ -22,7 +22,7 @@ from posbench.config import Config, checked
 from posbench.console import Console
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError, PosbenchError
-from posbench.evaluation import evaluate, test_lengths
+from posbench.evaluation import Rows, evaluate, test_lengths
 from posbench.extension import Extension
 from posbench.identity import Identity
 from posbench.streams import stream_seed
@@ -191,13 +191,11 @@ class Experiment:
 
     # -- extend many -------------------------------------------------------------------------------------
 
-    def evaluated(self, model: Transformer, extension: Extension) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def evaluated(self, model: Transformer, extension: Extension | None) -> tuple[Rows, Rows]:
         arguments = (self.task, self.config.evaluation, self.train_length, self.train_positions, self.config.seed)
         return evaluate(model.to(_device(self.config.trainer.accelerator)), extension, *arguments)
 
-    def record(
-        self, trained: Trained, rows: list[dict[str, Any]], cells: list[dict[str, Any]], timings: dict[str, float]
-    ) -> results.Record:
+    def record(self, trained: Trained, rows: Rows, cells: Rows, timings: dict[str, float]) -> results.Record:
         config, identity, curve = self.config, self.identity, trained.log["curve"]
         content = self.training_content
         gate = next(row["sequence_accuracy"] for row in rows if row["multiple"] == 1)
@@ -275,8 +273,8 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
             getattr(logger, "close", lambda: None)()
 
     base = None
-    if identity.method.extended:  # the same weights without the extension: what did it gain?
-        base, _ = experiment.evaluated(trained.model, build(identity.base_extension, "extension"))
+    if experiment.extension.changes:  # the same weights without the extension: what did it gain?
+        base, _ = experiment.evaluated(trained.model, None)
     console.table(identity, rows, base, trained.log["cpu_seconds"], path, Path(config.results_dir))
 
 
@@ -314,7 +312,7 @@ def _logger(experiment: Experiment) -> Any:
     return build(node, "logger")
 
 
-def _log_rows(loggers: list[Any], rows: list[dict[str, Any]]) -> None:
+def _log_rows(loggers: list[Any], rows: Rows) -> None:
     for logger in loggers:
         for row in rows:
             metrics = {f"test/{key}": row[key] for key in ("sequence_accuracy", "token_accuracy", "loss", "multiple")}

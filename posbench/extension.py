@@ -17,12 +17,14 @@ class Extension(ABC):
 
     `needs`        the handle the encoding must offer, "" for none
     `method_class` what kind of result it gives: rows are compared within their class
+    `changes`      False for direct extrapolation alone, the base that all others are compared with
     `is_identity`  the outputs at the training length are those of the base, bit for bit: declared here,
                    measured by the conformance suite
     """
 
     needs: str = ""
     method_class: str = "zero-shot"
+    changes: bool = True
 
     @property
     def is_identity(self) -> bool:

@@ -5,6 +5,7 @@ A name promises the content of its YAML. Whoever overrides a setting gets a name
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash
 
+GROUPS = ("protocol", "task", "method", "encoding", "extension")
 LENGTHS = ("min_length", "max_length", "steps")
 """Settings of training that belong to the task."""
 
@@ -34,7 +36,6 @@ class MethodName(Name):
     encoding: str
     extension: str
     base_label: str  # the same encoding without the extension
-    extended: bool
 
 
 @dataclass(frozen=True)
@@ -42,19 +43,19 @@ class Identity:
     protocol: Name
     task: Name
     method: MethodName
-    base_extension: dict[str, Any]
     command: str
 
     def title(self, seed: int) -> str:
         return f"{self.method.label} on {self.task.label}, {self.protocol.label}, seed {seed}"
 
 
-def identify(cfg: DictConfig, choices: dict[str, str]) -> Identity:
+def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
     """Compare a composed configuration with what its names stand for. Needs an initialised Hydra."""
-    for name in ("protocol", "task", "method", "encoding", "extension"):
-        if choices.get(name) is None:
-            raise ConfigError(f"{name} is missing: choose one with {name}=NAME, see --help")
-    group = {name: choices[name] for name in ("protocol", "task", "method", "encoding", "extension")}
+    group: dict[str, Any] = {
+        name: choices.get(name) for name in ("protocol", "task", "method", "encoding", "extension")
+    }
+    if missing := [name for name, choice in group.items() if choice is None]:
+        raise ConfigError(f"{missing[0]} is missing: choose one with {missing[0]}=NAME, see --help")
     named = _compose(f"task={group['task']}", f"protocol={group['protocol']}", f"method={group['method']}")
     parts, canonical = _parts(cfg), _parts(named)
 
@@ -64,8 +65,6 @@ def identify(cfg: DictConfig, choices: dict[str, str]) -> Identity:
         if _parts(plain)["method"] != canonical["method"]:  # another pair than that of the method's YAML
             group["method"] = label = _method_of(base, group["extension"]) or f"{base}+{group['extension']}"
         canonical["method"] = _parts(plain)["method"]
-    direct = _compose("extension=direct")
-    base_extension = OmegaConf.to_container(direct.extension, resolve=True)
 
     method = _name(label, parts["method"], canonical["method"])
     encoding_changes = _changes(
@@ -79,9 +78,7 @@ def identify(cfg: DictConfig, choices: dict[str, str]) -> Identity:
             encoding=group["encoding"],
             extension=group["extension"],
             base_label=_labelled(base, encoding_changes),
-            extended=parts["method"]["extension"] != base_extension,
         ),
-        base_extension,  # type: ignore[arg-type]
         _command(group["protocol"], label, group, parts, canonical, cfg.seed),
     )
 

@@ -7,5 +7,7 @@ from posbench.extension import Extension
 class Direct(Extension):
     """No change. The base that every other extension is compared with; legal on every encoding."""
 
+    changes = False
+
     def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
         return encoding
