@@ -31,6 +31,9 @@ from posbench.training import Training, fit
 from posbench.transformer import Transformer
 
 
+SETTINGS = ("encoding", "extension", "task", "model", "training", "evaluation")
+
+
 @dataclasses.dataclass(frozen=True)
 class Trained:
     """A model and what its training left behind."""
@@ -59,6 +62,11 @@ class Experiment:
         cfg.model.head_width = self.config.model.head_width
         self.nodes: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
         self.extension: Extension = build(self.nodes["extension"], "extension")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All resolved settings that a result depends on."""
+        return {name: self.nodes[name] for name in SETTINGS}
 
     @property
     def specifications(self) -> list[dict[str, Any]]:
@@ -200,7 +208,6 @@ class Experiment:
         content = self.training_content
         gate = next(row["sequence_accuracy"] for row in rows if row["multiple"] == 1)
         reached = [p["step"] for p in curve if p["sequence_accuracy"] >= config.evaluation.solved]
-        shown = ("encoding", "extension", "task", "model", "training", "evaluation")
         return {
             "schema": results.SCHEMA,
             "protocol": identity.protocol.as_dict(),
@@ -219,7 +226,7 @@ class Experiment:
             },
             "rows": rows,
             "cells": cells,
-            "config": {name: self.nodes[name] for name in shown},
+            "config": self.settings,
             "provenance": {
                 "source_hash": content["source"],
                 "commit": provenance.commit(),
@@ -309,7 +316,10 @@ def _logger(experiment: Experiment) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
     node.setdefault("save_dir", str(folder))
     node.setdefault("name", identity.title(config.seed))
-    return build(node, "logger")
+    logger = build(node, "logger")
+    names = {part: getattr(identity, part).label for part in ("protocol", "task", "method")}
+    logger.log_hyperparams({"run": names | {"seed": config.seed}} | experiment.settings)
+    return logger
 
 
 def _log_rows(loggers: list[Any], rows: Rows) -> None:
