@@ -63,7 +63,7 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
     if parts["method"] != canonical["method"]:
         plain = _compose(f"encoding={group['encoding']}", f"extension={group['extension']}")
         if _parts(plain)["method"] != canonical["method"]:  # another pair than that of the method's YAML
-            group["method"] = label = _method_of(base, group["extension"]) or f"{base}+{group['extension']}"
+            group["method"] = label = _method_of(base, group["extension"]) or _joined(base, group["extension"], plain)
         canonical["method"] = _parts(plain)["method"]
 
     method = _name(label, parts["method"], canonical["method"])
@@ -93,6 +93,11 @@ def _method_of(encoding: str, extension: str) -> str | None:
         if chosen == {"encoding": encoding, "extension": extension}:
             return str(name)
     return None
+
+
+def _joined(encoding: str, extension: str, cfg: DictConfig) -> str:
+    """A name for a pair without a YAML of its own; the extension of the default method needs no mention."""
+    return encoding if cfg.extension == _compose().extension else f"{encoding}+{extension}"
 
 
 def _compose(*overrides: str) -> DictConfig:

@@ -123,7 +123,7 @@ def without_timings(folder: Path, method: str = "rope") -> bytes:
 def left_over(folder: Path) -> list[str]:
     """Files in the results that a finished run has no use for."""
     files = [path for path in (folder / "results").rglob("*") if path.is_file()]
-    wanted = {"weights.pt", "training.json", "content.json", "lock", "metrics.csv", "seed=0.json"}
+    wanted = {"weights.pt", "training.json", "content.json", "lock", "metrics.csv", "hparams.yaml", "seed=0.json"}
     return [path.name for path in files if path.name not in wanted]
 
 
