@@ -105,6 +105,9 @@ def _sentence(error: Exception) -> str:
         group, _, option = error.missing_cfg_file.rpartition("/")
         return f"{group}={option} is unknown: choose one of {', '.join(sorted(error.options))}"
     if unknown := re.search(r"Could not override '([^']+)'", text):
+        section, known = unknown[1].rpartition(".")[0], getattr(error.__cause__, "parent_node", None)
+        if section and isinstance(known, DictConfig):
+            return f"{unknown[1]} is not a setting: {section} has {', '.join(str(k) for k in known if k != '_target_')}"
         return f"{unknown[1]} is not a setting: `python -m posbench --cfg job` prints all of them"
     if "Ambiguous value for argument" in text:
         argument = re.search(r"argument '([^']+)'", text)

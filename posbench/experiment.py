@@ -30,7 +30,6 @@ from posbench.task import Task
 from posbench.training import Training, fit
 from posbench.transformer import Transformer
 
-
 SETTINGS = ("encoding", "extension", "task", "model", "training", "evaluation")
 
 

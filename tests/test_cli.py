@@ -57,7 +57,8 @@ def sentence(status: int | None, out: str, err: str) -> str:
     [
         ("method=ropee", "method=ropee", ", ".join(names("method"))),
         ("task=copyy", "task=copyy", ", ".join(names("task"))),
-        ("task.vocab_size=0", "task.vocab_size", "--cfg job"),
+        ("task.vocab_size=0", "task.vocab_size", "key_length, num_symbols, num_filler"),
+        ("sede=1", "sede", "--cfg job"),
         ("seed=abc", "'abc'", "Integer"),
         ("seed=0,1", "seed=0,1", "add -m"),
         ("+trainer.lrr=3", "trainer.lrr", "accelerator, threads, checkpoint_every"),
