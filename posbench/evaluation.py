@@ -17,7 +17,7 @@ from posbench.transformer import Transformer
 Rows = list[dict[str, Any]]
 
 TOKENS_PER_PASS = 2**14
-"""Tokens put through the model at once; bounds memory, changes no result."""
+"""Tokens put through the model at once; bounds memory, changes no token."""
 
 DISTANCE_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0, np.inf)
 """Bins of the distance between a query and its source, in multiples of the largest trained distance."""
@@ -94,7 +94,7 @@ def _scores(model: Transformer, batch: Batch, seed: int, n: int) -> tuple[np.nda
         part = slice(start, start + size)
         ids = None if batch.ids is None else batch.ids[part]
         piece = Batch(batch.tokens[part], batch.answer[part], batch.source[part], ids)
-        data = inputs(piece, model.encodings, stream_seed(seed, "test", "positions", n, start))
+        data = inputs(piece, model.encodings, stream_seed(seed, "test", "positions", n))
         parts.append(score(model, data.to(device)))
     return (
         np.concatenate([part.correct for part in parts]),

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import logging
+import math
 import os
 import time
 import warnings
@@ -21,7 +22,7 @@ from posbench.building import build
 from posbench.config import Config, checked
 from posbench.console import Console
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.errors import ConfigError, PosbenchError
+from posbench.errors import ConfigError, Diverged, PosbenchError
 from posbench.evaluation import Rows, evaluate, test_lengths
 from posbench.extension import Extension
 from posbench.identity import Identity
@@ -70,7 +71,11 @@ class Experiment:
     @property
     def specifications(self) -> list[dict[str, Any]]:
         """The encoding of each layer, to be repeated: `layers` where the encoding lists them, else itself."""
-        layers = self.nodes["encoding"].get("layers", [self.nodes["encoding"]])
+        encoding = self.nodes["encoding"]
+        layers = encoding.get("layers", [encoding])
+        if len(encoding) > 1 and "layers" in encoding:
+            ignored = ", ".join(sorted(encoding.keys() - {"layers"}))
+            raise ConfigError(f"encoding.layers lists an encoding for each layer; beside it {ignored} would be ignored")
         if not layers:
             raise ConfigError("encoding.layers is empty: list the encoding of each layer, to be repeated")
         return layers
@@ -78,7 +83,7 @@ class Experiment:
     @property
     def training_content(self) -> dict[str, Any]:
         """All that the trained weights depend on; the extension is not among it."""
-        config, modules = self.config, [type(self.task).__module__, "posbench.training"]
+        config = self.config
         return {
             "encoding": self.nodes["encoding"],
             "task": [self.nodes["task"], self.task.version],
@@ -86,7 +91,7 @@ class Experiment:
             "training": dataclasses.asdict(config.training)
             | {"lengths": config.training.lengths, "total_steps": config.training.total_steps},
             "seed": config.seed,
-            "source": provenance.source_hash(*modules, *(type(e).__module__ for e in self._encodings())),
+            "source": provenance.training_hash(self.nodes["task"], self.nodes["encoding"]),
         }
 
     def _encodings(self) -> list[PositionEncoding]:
@@ -165,12 +170,12 @@ class Experiment:
         finished.unlink(missing_ok=True)
         for rest in folder.glob("*.tmp"):  # of a killed process; the lock is ours
             rest.unlink(missing_ok=True)
-        if config.force:
-            last.unlink(missing_ok=True)
         if last.exists():
             console.say("Going on from the last checkpoint of an interrupted training.")
         training = Training(model, self.task, config.training, config.seed)
-        arguments = (config.trainer.accelerator, config.trainer.checkpoint_every, loggers)
+        arguments = (_device(config.trainer.accelerator).type, config.trainer.checkpoint_every, loggers)
+        if (log := self._finished(model, last)) is not None:
+            return self._keep(model, log, folder)
         with console.progress(config.training.total_steps) as (report, callback):
             try:
                 curve = fit(training, last, *arguments, [callback], report)
@@ -182,18 +187,33 @@ class Experiment:
                 training = Training(self.model(), self.task, config.training, config.seed)
                 curve = fit(training, last, *arguments, [callback], report)
                 model.load_state_dict(training.model.state_dict())
-        model.cpu()
-        log = {
-            "curve": curve.points,
-            "cpu_seconds": curve.cpu_seconds,
-            "wall_seconds": curve.wall_seconds,
-            "device": _device_name(config.trainer.accelerator),
+        log = {"curve": curve.points, "cpu_seconds": curve.cpu_seconds, "wall_seconds": curve.wall_seconds}
+        return self._keep(model.cpu(), log, folder)
+
+    def _finished(self, model: Transformer, last: Path) -> dict[str, Any] | None:
+        """The training of a process that was killed after its last step and before it kept the weights."""
+        try:
+            state = torch.load(last, weights_only=True, map_location="cpu")
+        except Exception:  # none there, or damaged: training goes on from it or says so
+            return None
+        if state.get("global_step", 0) < self.config.training.total_steps:
+            return None
+        curve = next(callback for callback in state["callbacks"].values() if "points" in callback)
+        model.load_state_dict({name.removeprefix("model."): value for name, value in state["state_dict"].items()})
+        return {"curve": curve["points"], "cpu_seconds": curve["cpu"], "wall_seconds": curve["wall"]}
+
+    def _keep(self, model: Transformer, log: dict[str, Any], folder: Path) -> dict[str, Any]:
+        """Write the weights and, last, the log whose presence says that the training is complete."""
+        log |= {
+            "device": _device_name(self.config.trainer.accelerator),
+            "commit": provenance.commit(),
+            "versions": provenance.versions(),
         }
         beside = folder / f"weights.{os.getpid()}.tmp"
         torch.save(model.state_dict(), beside)
         os.replace(beside, folder / "weights.pt")
-        _write_json(log, finished)  # last: its presence says that the training is complete
-        last.unlink(missing_ok=True)
+        _write_json(log, folder / "training.json")
+        (folder / "last.ckpt").unlink(missing_ok=True)
         return log
 
     # -- extend many -------------------------------------------------------------------------------------
@@ -201,6 +221,17 @@ class Experiment:
     def evaluated(self, model: Transformer, extension: Extension | None) -> tuple[Rows, Rows]:
         arguments = (self.task, self.config.evaluation, self.train_length, self.train_positions, self.config.seed)
         return evaluate(model.to(_device(self.config.trainer.accelerator)), extension, *arguments)
+
+    def explains(self, record: results.Record) -> bool:
+        """Whether running again would give this record: the same settings, seed, versions and code."""
+        known = record["provenance"]
+        same = all(record[part]["hash"] == getattr(self.identity, part).hash for part in ("protocol", "task", "method"))
+        return (
+            same
+            and record["task"]["version"] == self.task.version
+            and known["source_hash"] == self.training_content["source"]
+            and known.get("evaluation_hash") == provenance.evaluation_hash(self.nodes["extension"])
+        )
 
     def record(self, trained: Trained, rows: Rows, cells: Rows, timings: dict[str, float]) -> results.Record:
         config, identity, curve = self.config, self.identity, trained.log["curve"]
@@ -228,9 +259,15 @@ class Experiment:
             "config": self.settings,
             "provenance": {
                 "source_hash": content["source"],
-                "commit": provenance.commit(),
-                "versions": provenance.versions(),
+                "commit": trained.log["commit"],
+                "versions": trained.log["versions"],
                 "device": trained.log["device"],
+                "evaluation_hash": provenance.evaluation_hash(self.nodes["extension"]),
+                "evaluated": {
+                    "commit": provenance.commit(),
+                    "versions": provenance.versions(),
+                    "device": _device_name(config.trainer.accelerator),
+                },
                 "command": identity.command,
             },
             "timings": {
@@ -250,16 +287,17 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         config.results_dir, identity.protocol.slug, identity.task.slug, identity.method.slug, config.seed
     )
     console = Console()
-    if path.exists() and not config.force:
-        existing = results.read(path)
-        if all(existing[part]["hash"] == getattr(identity, part).hash for part in ("protocol", "task", "method")):
-            console.say(f"Complete already: {path} (force=true repeats the run).")
-            return
-        # A file of the same name from before a setting changed: kept, and seen by the leaderboard.
-        hashes = [existing[part]["hash"] for part in ("protocol", "task", "method")]
-        os.replace(path, path.with_suffix(f".{provenance.content_hash(hashes)[:8]}.json"))
     device = _device_name(config.trainer.accelerator)
     experiment = Experiment(cfg, identity, task)
+    if path.exists() and not config.force:
+        existing = results.read(path)
+        if experiment.explains(existing):
+            console.say(f"Complete already: {path} (force=true repeats the run).")
+            return
+        # Settings or code have changed since: the file is kept beside, and the leaderboard takes the newer one.
+        kept = path.with_suffix(f".{provenance.content_hash(existing)[:8]}.json")
+        os.replace(path, kept)
+        console.say(f"Settings or code have changed since the record there was made; it is kept as {kept.name}.")
     model = experiment.model()
     try:
         Path(config.results_dir).mkdir(parents=True, exist_ok=True)
@@ -272,6 +310,8 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         started = time.process_time()
         rows, cells = experiment.evaluated(trained.model, experiment.extension)
         timings = {"evaluation_cpu_seconds": time.process_time() - started}
+        if not all(math.isfinite(row["loss"]) for row in rows):
+            raise Diverged("the trained model gives a loss that is not a number on a test length: no record is written")
         results.write(experiment.record(trained, rows, cells, timings), path)
         _log_rows(loggers, rows)
     finally:

@@ -59,11 +59,12 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
     named = _compose(f"task={group['task']}", f"protocol={group['protocol']}", f"method={group['method']}")
     parts, canonical = _parts(cfg), _parts(named)
 
-    label, base = group["method"], group["encoding"]
+    label, base, named_pair = group["method"], group["encoding"], True
     if parts["method"] != canonical["method"]:
         plain = _compose(f"encoding={group['encoding']}", f"extension={group['extension']}")
         if _parts(plain)["method"] != canonical["method"]:  # another pair than that of the method's YAML
-            group["method"] = label = _method_of(base, group["extension"]) or _joined(base, group["extension"], plain)
+            found = _method_of(base, group["extension"])
+            label, named_pair = found or _joined(base, group["extension"], plain), found is not None
         canonical["method"] = _parts(plain)["method"]
 
     method = _name(label, parts["method"], canonical["method"])
@@ -79,7 +80,7 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
             extension=group["extension"],
             base_label=_labelled(base, encoding_changes),
         ),
-        _command(group["protocol"], label, group, parts, canonical, cfg.seed),
+        _command(label if named_pair else None, group, parts, canonical, cfg.seed),
     )
 
 
@@ -133,7 +134,8 @@ def _labelled(name: str, changes: list[str]) -> str:
 
 def _changes(content: dict[str, Any], canonical: dict[str, Any]) -> list[str]:
     new, old = _flat(content), _flat(canonical)
-    return [f"{key}={new.get(key)}" for key in sorted(new.keys() | old.keys()) if new.get(key) != old.get(key)]
+    keys = sorted(key for key in new.keys() | old.keys() if new.get(key) != old.get(key))
+    return [f"{key}={'null' if new.get(key) is None else new[key]}" for key in keys]
 
 
 def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
@@ -146,17 +148,16 @@ def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _command(
-    protocol: str,
-    label: str,
+    method: str | None,
     group: dict[str, str],
     parts: dict[str, dict[str, Any]],
     canonical: dict[str, dict[str, Any]],
     seed: int,
 ) -> str:
     """The command that repeats the run."""
-    words = [f"protocol={protocol}", f"task={group['task']}"]
-    if label == group["method"]:
-        words.append(f"method={label}")
+    words = [f"protocol={group['protocol']}", f"task={group['task']}"]
+    if method:
+        words.append(f"method={method}")
     else:
         words += [f"encoding={group['encoding']}", f"extension={group['extension']}"]
     for part in parts:

@@ -26,8 +26,8 @@ GUIDE = {
     "the training length.",
     "Mean": "over the lengths beyond the training length, tasks and seeds. Lengths in brackets are shown but not "
     "averaged.",
-    "±": "half the width of the 95 % interval over seeds (Student's t). A difference within the intervals is not a "
-    "difference.",
+    "±": "half the width of the 95 % interval over seeds (Student's t). Intervals that overlap decide nothing "
+    "either way: methods share seeds and test data, so compare them seed by seed.",
     "Solved": "seeds that learned the task at all, with an accuracy of at least .95 at 1x. A row in which none did is "
     "marked “did not learn”: it says nothing about extrapolation. Unsolved seeds stay in every mean; the "
     "mean of the solved ones alone stands beside it.",

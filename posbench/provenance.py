@@ -42,6 +42,26 @@ def source_hash(*modules: str) -> str:
     return content_hash(found)
 
 
+def target_modules(node: Any) -> set[str]:
+    """The modules of every class that a node of the configuration names, hosts inside wrappers included."""
+    if isinstance(node, list):
+        return set().union(*map(target_modules, node))
+    if not isinstance(node, dict):
+        return set()
+    own = {node["_target_"].rpartition(".")[0]} if "_target_" in node else set()
+    return own.union(*map(target_modules, node.values()))
+
+
+def training_hash(task: dict[str, Any], encoding: dict[str, Any]) -> str:
+    """Of the source that trained weights depend on."""
+    return source_hash("posbench.training", *target_modules(task), *target_modules(encoding))
+
+
+def evaluation_hash(extension: dict[str, Any]) -> str:
+    """Of the source that turns trained weights into accuracies."""
+    return source_hash("posbench.evaluation", *target_modules(extension))
+
+
 def normalised(source: str) -> str:
     """Source without comments, docstrings and blank lines. Works on the text, because the output of `ast`
     differs between versions of Python.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import json
 
 import pandas as pd
 
@@ -23,6 +23,7 @@ def remarks(found: list[results.Record], table: pd.DataFrame) -> list[str]:
         _one_method_several_labels(runs),
         _mixed_code(runs),
         _outdated(found),
+        _unknown_code(found),
         _repeats(len(found) - len(runs)),
     ]
     return [sentence for sentence in said if sentence]
@@ -95,9 +96,16 @@ def _outdated(found: list[results.Record]) -> str:
         return ""
     names = sorted({record["method"]["label"] for record in old})
     return (
-        f"{len(old)} of {len(found)} records come from other training code than this version's "
-        f"({', '.join(names)}): repeat them with force=true."
+        f"{len(old)} of {len(found)} records come from other code than this version's ({', '.join(names)}): "
+        "run them again."
     )
+
+
+def _unknown_code(found: list[results.Record]) -> str:
+    names = sorted({record["method"]["label"] for record in found if outdated(record) is None})
+    if not names:
+        return ""
+    return f"The code of some methods is not at hand, so whether it has changed is not known: {', '.join(names)}."
 
 
 def _repeats(count: int) -> str:
@@ -109,25 +117,22 @@ def _repeats(count: int) -> str:
     )
 
 
-def outdated(record: results.Record) -> bool:
-    """Whether the modules that trained this record have changed since; False where that cannot be told."""
-    targets = [record["config"]["task"]["_target_"], *_targets(record["config"]["encoding"])]
-    current = _source_hash(tuple(sorted({target.rpartition(".")[0] for target in targets})))
-    return current is not None and current != record["provenance"]["source_hash"]
+def outdated(record: results.Record) -> bool | None:
+    """Whether the modules that trained or evaluated this record have changed since; None where that cannot be
+    told, because a module from outside the package is not at hand.
+    """
+    config, known = record["config"], record["provenance"]
+    for part in ("task", "encoding", "extension"):
+        for module in provenance.target_modules(config[part]):
+            if provenance.module_file(module) is None:
+                return True if module.startswith("posbench.") else None
+    current = _hashes(*(json.dumps(config[part], sort_keys=True) for part in ("task", "encoding", "extension")))
+    return current != (known["source_hash"], known.get("evaluation_hash", current[1]))
 
 
 @functools.cache
-def _source_hash(modules: tuple[str, ...]) -> str | None:
-    missing = [module for module in modules if provenance.module_file(module) is None]
-    if any(module.startswith("posbench.") for module in missing):
-        return ""  # a module of this package that is gone: no record's hash
-    return None if missing else provenance.source_hash("posbench.training", *modules)
-
-
-def _targets(node: Any) -> list[str]:
-    if isinstance(node, list):
-        return [target for value in node for target in _targets(value)]
-    if not isinstance(node, dict):
-        return []
-    own = [node["_target_"]] if "_target_" in node else []
-    return own + [target for value in node.values() for target in _targets(value)]
+def _hashes(task: str, encoding: str, extension: str) -> tuple[str, str]:
+    return (
+        provenance.training_hash(json.loads(task), json.loads(encoding)),
+        provenance.evaluation_hash(json.loads(extension)),
+    )

@@ -85,10 +85,11 @@ def overall_section(tasks: list[TaskBoard]) -> Section:
             by_method.setdefault((summary.method, summary.method_hash), []).append(summary)
     rows = best_first(Overall(parts, len(tasks)) for parts in by_method.values())
     common = [n for n in tasks[0].lengths if all(n.multiple in {m.multiple for m in task.lengths} for task in tasks)]
-    notes = ["A row is a mean over tasks of unlike difficulty: look at each task before you choose."]
+    names = ", ".join(board.task for board in tasks)
+    notes = [f"A row is a mean over {names}, tasks of unlike difficulty: look at each before you choose."]
     if not all(row.seeds for row in rows):
         notes.append("Rows without a mean lack some of the tasks; a mean over other tasks would not be comparable.")
-    title = f"All {len(tasks)} tasks, protocol {tasks[0].protocol}"
+    title = f"Mean over {len(tasks)} tasks, protocol {tasks[0].protocol}"
     return Section(title, notes, tabulated(_overall_columns(common), rows))
 
 

@@ -196,8 +196,9 @@ class Overall:
 
     @property
     def mean_of_solved(self) -> float:
-        solved = [part.scores[part.solved] for part in self.parts] if self.seeds else []
-        return float(pd.concat(solved).mean()) if solved else np.nan
+        """The mean over tasks of what the solved seeds reach; NaN where a task has none."""
+        each = [part.scores[self.seeds][part.solved[self.seeds]].mean() for part in self.parts] if self.seeds else []
+        return float(np.mean(each)) if each else np.nan
 
     @property
     def solved(self) -> str:

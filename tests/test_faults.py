@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import experiment
 
 PATIENCE = 240.0  # seconds; only a hanging process takes as long
 SMOKE = ("protocol=smoke", "method=rope")
@@ -258,6 +259,36 @@ def test_a_damaged_checkpoint_is_said_and_training_begins_again(short: Path, dam
     assert "is damaged" in command.out and "starting from the beginning" in command.out
     assert without_timings(short) == before
     assert left_over(short) == []
+
+
+def test_a_training_killed_after_its_last_step_is_kept_without_another(tmp_path: Path) -> None:
+    from posbench.console import Console
+    from posbench.provenance import content_hash
+    from posbench.training import Training, fit
+
+    run = experiment("protocol=smoke", f"results_dir={tmp_path}")
+    folder = tmp_path / "checkpoints" / content_hash(run.training_content)
+    folder.mkdir(parents=True)
+    training = Training(run.model(), run.task, run.config.training, 0)
+    curve = fit(training, folder / "last.ckpt", "cpu", 10, [], [], lambda point: None)
+    assert (folder / "last.ckpt").exists()
+    trained = run.trained(run.model(), Console(), [])
+    assert trained.log["curve"] == curve.points
+    for name, value in training.model.state_dict().items():
+        assert torch.equal(trained.model.state_dict()[name], value), name
+    assert sorted(path.name for path in folder.iterdir()) == ["content.json", "lock", "training.json", "weights.pt"]
+
+
+def test_a_record_of_changed_code_is_kept_beside_and_the_run_repeated(short: Path) -> None:
+    path = record_path(short)
+    before, content = path.read_bytes(), json.loads(path.read_text())
+    content["provenance"]["evaluation_hash"] = "of an older version"
+    path.write_text(json.dumps(content))
+    command = succeeded(short, *SMOKE)
+    assert "kept as seed=0." in command.out and "weights are shared" in command.out
+    (kept,) = path.parent.glob("seed=0.*.json")
+    assert json.loads(kept.read_text()) == content
+    assert json.loads(path.read_text())["rows"] == json.loads(before)["rows"]
 
 
 def test_what_a_killed_process_was_writing_is_cleared_away(short: Path) -> None:

@@ -164,7 +164,7 @@ def test_the_mean_over_tasks_is_over_the_seeds_that_have_them_all() -> None:
         *seeds("rope", [{1: 1.0, 2: 0.2}, {1: 1.0, 2: 0.2}, {1: 1.0, 2: 1.0}], task="passkey"),
     )
     # Seeds 0 and 1: .4 and .3. Seed 2 lacks copy.
-    assert shown["rope"][:5] == ["", ".35 ±.64", ".48", "1.00", ".35"]
+    assert shown["rope"][:5] == ["", ".35 ±.64", ".35", "1.00", ".35"]
     assert shown["rope"][5] == "5/5"
 
 
@@ -243,16 +243,25 @@ def test_seeds_trained_by_different_code_are_remarked_on() -> None:
 
 def test_records_of_older_training_code_are_remarked_on_where_the_code_is_installed() -> None:
     modules = {"task": "posbench.tasks.copy", "encoding": "posbench.encodings.rotary"}
+    modules["extension"] = "posbench.extensions.frequency"
     current = record()
     current["config"] = {part: {"_target_": f"{module}.Name"} for part, module in modules.items()}
-    current["provenance"]["source_hash"] = provenance.source_hash("posbench.training", *modules.values())
-    assert "other training code" not in remarks(current)
+    current["provenance"]["source_hash"] = provenance.training_hash(
+        *(current["config"][part] for part in ("task", "encoding"))
+    )
+    evaluated = provenance.evaluation_hash(current["config"]["extension"])
+    current["provenance"]["evaluation_hash"] = evaluated
+    assert "other code" not in remarks(current)
+    current["provenance"]["evaluation_hash"] = "0"
+    assert "1 of 1 records come from other code than this version's (rope)" in remarks(current)
+    current["provenance"]["evaluation_hash"] = evaluated
     current["provenance"]["source_hash"] = "0"
-    assert "1 of 1 records come from other training code than this version's (rope)" in remarks(current)
+    assert "1 of 1 records come from other code than this version's (rope)" in remarks(current)
     current["config"]["task"]["_target_"] = "posbench.tasks.before_it_was_renamed.Name"
-    assert "other training code" in remarks(current)
+    assert "other code" in remarks(current)
     current["config"]["task"]["_target_"] = "of_ones_own.not_installed_here.Name"
-    assert "other training code" not in remarks(current)
+    assert "other code" not in remarks(current)
+    assert "The code of some methods is not at hand" in remarks(current)
 
 
 def test_the_smoke_protocol_is_said_to_mean_nothing() -> None:

@@ -60,7 +60,11 @@ def record(
             }
             for multiple, accuracy in accuracies.items()
         ],
-        "config": {"task": {"_target_": "nowhere.Task"}, "encoding": {"_target_": "nowhere.Encoding"}},
+        "config": {
+            "task": {"_target_": "nowhere.Task"},
+            "encoding": {"_target_": "nowhere.Encoding"},
+            "extension": {"_target_": "nowhere.Extension"},
+        },
         "provenance": {"source_hash": "0"},
         "timings": {"train_cpu_seconds": 60.0},
     }
