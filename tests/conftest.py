@@ -19,7 +19,6 @@ from omegaconf import DictConfig, OmegaConf
 from posbench import resolvers
 from posbench.building import build
 from posbench.experiment import Experiment
-from posbench.identity import identify
 
 torch.set_num_threads(1)
 CONF = Path(__file__).parent.parent / "conf"
@@ -45,13 +44,5 @@ def composed(*overrides: str) -> DictConfig:
 def experiment(*overrides: str) -> Experiment:
     """The experiment of a command line, at the smoke protocol unless told otherwise."""
     cfg = composed(*([] if any(word.startswith("protocol=") for word in overrides) else ["protocol=smoke"]), *overrides)
-    given = dict(word.split("=", 1) for word in overrides if "=" in word and not word.startswith("+"))
-    choices = {"protocol": "smoke", "task": "passkey", "method": "rope", "encoding": "rope", "extension": "direct"}
-    choices |= {key: value for key, value in given.items() if key in choices}
-    if "method" in given:
-        text = (CONF / "method" / f"{given['method']}.yaml").read_text()
-        for group in ("encoding", "extension"):
-            if group not in given and f"/{group}:" in text:
-                choices[group] = text.split(f"/{group}:")[1].split()[0]
     task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")
-    return Experiment(cfg, identify(cfg, choices), task)
+    return Experiment(cfg, None, task)  # type: ignore[arg-type]  # a name is needed for records alone
