@@ -22,7 +22,7 @@ from posbench.building import build
 from posbench.config import Config, checked
 from posbench.console import Console
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.errors import ConfigError, Diverged, PosbenchError
+from posbench.errors import ConfigError, Diverged
 from posbench.evaluation import Rows, evaluate, test_lengths
 from posbench.extension import Extension
 from posbench.identity import Identity
@@ -170,41 +170,26 @@ class Experiment:
         finished.unlink(missing_ok=True)
         for rest in folder.glob("*.tmp"):  # of a killed process; the lock is ours
             rest.unlink(missing_ok=True)
-        if last.exists():
-            console.say("Going on from the last checkpoint of an interrupted training.")
+        state = _checkpoint(last, console)
+        if state and state["global_step"] >= config.training.total_steps:
+            # Killed after its last step and before it kept the weights.
+            log = next(callback for callback in state["callbacks"].values() if "points" in callback)
+            model.load_state_dict({name.removeprefix("model."): value for name, value in state["state_dict"].items()})
+            return self._keep(model, folder, log["points"], log["cpu"], log["wall"])
         training = Training(model, self.task, config.training, config.seed)
         arguments = (_device(config.trainer.accelerator).type, config.trainer.checkpoint_every, loggers)
-        if (log := self._finished(model, last)) is not None:
-            return self._keep(model, log, folder)
         with console.progress(config.training.total_steps) as (report, callback):
-            try:
-                curve = fit(training, last, *arguments, [callback], report)
-            except Exception as error:  # whatever a damaged file makes torch raise
-                if isinstance(error, PosbenchError) or not last.exists() or not _unreadable(last):
-                    raise
-                console.say(f"The checkpoint {last} is damaged ({type(error).__name__}); starting from the beginning.")
-                last.unlink()
-                training = Training(self.model(), self.task, config.training, config.seed)
-                curve = fit(training, last, *arguments, [callback], report)
-                model.load_state_dict(training.model.state_dict())
-        log = {"curve": curve.points, "cpu_seconds": curve.cpu_seconds, "wall_seconds": curve.wall_seconds}
-        return self._keep(model.cpu(), log, folder)
+            curve = fit(training, last, *arguments, [callback], report)
+        return self._keep(model.cpu(), folder, curve.points, curve.cpu_seconds, curve.wall_seconds)
 
-    def _finished(self, model: Transformer, last: Path) -> dict[str, Any] | None:
-        """The training of a process that was killed after its last step and before it kept the weights."""
-        try:
-            state = torch.load(last, weights_only=True, map_location="cpu")
-        except Exception:  # none there, or damaged: training goes on from it or says so
-            return None
-        if state.get("global_step", 0) < self.config.training.total_steps:
-            return None
-        curve = next(callback for callback in state["callbacks"].values() if "points" in callback)
-        model.load_state_dict({name.removeprefix("model."): value for name, value in state["state_dict"].items()})
-        return {"curve": curve["points"], "cpu_seconds": curve["cpu"], "wall_seconds": curve["wall"]}
-
-    def _keep(self, model: Transformer, log: dict[str, Any], folder: Path) -> dict[str, Any]:
+    def _keep(
+        self, model: Transformer, folder: Path, curve: list[dict[str, float]], cpu_seconds: float, wall_seconds: float
+    ) -> dict[str, Any]:
         """Write the weights and, last, the log whose presence says that the training is complete."""
-        log |= {
+        log = {
+            "curve": curve,
+            "cpu_seconds": cpu_seconds,
+            "wall_seconds": wall_seconds,
             "device": _device_name(self.config.trainer.accelerator),
             "commit": provenance.commit(),
             "versions": provenance.versions(),
@@ -289,15 +274,9 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
     console = Console()
     device = _device_name(config.trainer.accelerator)
     experiment = Experiment(cfg, identity, task)
-    if path.exists() and not config.force:
-        existing = results.read(path)
-        if experiment.explains(existing):
-            console.say(f"Complete already: {path} (force=true repeats the run).")
-            return
-        # Settings or code have changed since: the file is kept beside, and the leaderboard takes the newer one.
-        kept = path.with_suffix(f".{provenance.content_hash(existing)[:8]}.json")
-        os.replace(path, kept)
-        console.say(f"Settings or code have changed since the record there was made; it is kept as {kept.name}.")
+    if path.exists() and not config.force and experiment.explains(results.read(path)):
+        console.say(f"Complete already: {path} (force=true repeats the run).")
+        return
     model = experiment.model()
     try:
         Path(config.results_dir).mkdir(parents=True, exist_ok=True)
@@ -312,6 +291,11 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         timings = {"evaluation_cpu_seconds": time.process_time() - started}
         if not all(math.isfinite(row["loss"]) for row in rows):
             raise Diverged("the trained model gives a loss that is not a number on a test length: no record is written")
+        if path.exists() and not config.force:
+            # Settings or code have changed since: the file is kept beside, and the leaderboard takes the newer one.
+            kept = path.with_suffix(f".{provenance.content_hash(results.read(path))[:8]}.json")
+            os.replace(path, kept)
+            console.say(f"Settings or code have changed since the record there was made; it is kept as {kept.name}.")
         results.write(experiment.record(trained, rows, cells, timings), path)
         _log_rows(loggers, rows)
     finally:
@@ -383,9 +367,16 @@ def _write_json(content: Any, path: Path) -> None:
     os.replace(beside, path)
 
 
-def _unreadable(checkpoint: Path) -> bool:
+def _checkpoint(path: Path, console: Console) -> dict[str, Any] | None:
+    """The checkpoint of an interrupted training, None where there is none; a damaged one is removed."""
+    if not path.exists():
+        return None
     try:
-        torch.load(checkpoint, weights_only=True, map_location="cpu")
-    except Exception:
-        return True
-    return False
+        state = torch.load(path, weights_only=True, map_location="cpu")
+        _ = state["global_step"], state["state_dict"], state["callbacks"]
+    except Exception as error:  # whatever a damaged file makes torch raise
+        console.say(f"The checkpoint {path} is damaged ({type(error).__name__}); starting from the beginning.")
+        path.unlink()
+        return None
+    console.say("Going on from the last checkpoint of an interrupted training.")
+    return state

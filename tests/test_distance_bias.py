@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from test_closed_forms import POSITIONS, everywhere
 from torch import Tensor, nn
 
 from posbench.attention import Attention, attend, dense
@@ -29,15 +30,6 @@ EXACT = 1e-10
 
 Bias = Callable[[int, float, float], float]
 """(head, position of the query, position of the key) -> B"""
-
-POSITIONS = {
-    "counted": list(range(N)),
-    "shifted": [100_003 + i for i in range(N)],
-    "with gaps": [0, 3, 4, 9, 40, 41, 300],
-    "running back": [12, 11, 7, 7, 5, 2, 0],
-    "fractional": [0.25 * i**2 + 0.5 for i in range(N)],
-}
-everywhere = pytest.mark.parametrize("positions", POSITIONS.values(), ids=list(POSITIONS))
 
 
 def call(positions: Sequence[float], heads: int = HEADS) -> Attention:
