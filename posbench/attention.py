@@ -80,6 +80,7 @@ class Attention:
     normalise: Normaliser = softmax
     values: tuple[ValueTerm, ...] = ()
     finish: Finish | None = None  # a last map of the output, such as a rotation undone at the query
+    segments: Tensor | None = None  # [batch|1, n], integer: the part of the sequence a token is of; None: all one
 
     def __post_init__(self) -> None:
         if self.temperature is not None and (self.temperature.ndim != 4 or self.temperature.shape[-1] != 1):

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from posbench.attention import Attention, Plan
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What the positions of one batch may be drawn with."""
+
+    batch_size: int
+    generator: torch.Generator
+    training: bool = False  # False in validation and test
 
 
 class PositionEncoding(nn.Module):
@@ -26,6 +36,8 @@ class PositionEncoding(nn.Module):
     `relative`         shifting all positions by a constant changes nothing
     `float_positions`  non-integer positions are accepted
     `max_positions`    number of positions that exist, None for no limit
+    `ids`              the position ids it asks of the task: the "index" of a token, or a kind from `Task.ids`
+    `method_class`     what kind of result it gives: rows are compared within their class
     """
 
     shared: tuple[str, ...] = ()
@@ -33,10 +45,12 @@ class PositionEncoding(nn.Module):
     relative: bool = True
     float_positions: bool = True
     max_positions: int | None = None
+    ids: str = "index"
+    method_class: str = "zero-shot"
 
-    def positions(self, ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The positions the model is given for the ids [batch|1, n] of the task. Runs outside the model,
-        so that the forward pass stays a pure function of its inputs.
+    def positions(self, ids: Tensor, draw: Draw) -> Tensor:
+        """The positions the model is given for the ids [batch|1, n] of the task: [batch|1, n] or
+        [batch|1, n, axes]. Runs outside the model, so that the forward pass stays a pure function of its inputs.
         """
         return ids
 
@@ -79,9 +93,11 @@ class Wrapper(PositionEncoding):
         self.relative = host.relative
         self.float_positions = host.float_positions
         self.max_positions = host.max_positions
+        self.ids = host.ids
+        self.method_class = host.method_class
 
-    def positions(self, ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return self.host.positions(ids, generator)
+    def positions(self, ids: Tensor, draw: Draw) -> Tensor:
+        return self.host.positions(ids, draw)
 
     def span(self, length: int) -> int:
         return self.host.span(length)
@@ -143,9 +159,18 @@ class EncodingStack(nn.Module):
         limits = [layer.max_positions for layer in self if layer.max_positions is not None]
         return min(limits, default=None)
 
-    def positions(self, ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The first layer speaks for all: positions are drawn once a forward pass."""
-        return next(iter(self)).positions(ids, generator)
+    @property
+    def method_class(self) -> str:
+        return max((layer.method_class for layer in self), key=lambda name: name != PositionEncoding.method_class)
+
+    # The first layer speaks for all about positions: they are drawn once a forward pass.
+
+    @property
+    def ids(self) -> str:
+        return next(iter(self)).ids
+
+    def positions(self, ids: Tensor, draw: Draw) -> Tensor:
+        return next(iter(self)).positions(ids, draw)
 
     def span(self, length: int) -> int:
         return next(iter(self)).span(length)

@@ -91,9 +91,7 @@ def _scores(model: Transformer, batch: Batch, seed: int, n: int) -> tuple[np.nda
     size = max(1, TOKENS_PER_PASS // batch.tokens.shape[1])
     parts = []
     for start in range(0, len(batch.tokens), size):
-        part = slice(start, start + size)
-        ids = None if batch.ids is None else batch.ids[part]
-        piece = Batch(batch.tokens[part], batch.answer[part], batch.source[part], ids)
+        piece = batch.part(slice(start, start + size))
         data = inputs(piece, model.encodings, stream_seed(seed, "test", "positions", n))
         parts.append(score(model, data.to(device)))
     return (

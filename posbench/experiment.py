@@ -106,6 +106,11 @@ class Experiment:
     def model(self) -> Transformer:
         """The untrained model."""
         model, stack = self.config.model, EncodingStack(self._encodings(), len(self.specifications))
+        if stack.ids not in ("index", *self.task.ids):
+            raise ConfigError(
+                f"the encoding asks the task for {stack.ids} position ids, and {type(self.task).__name__} supplies "
+                f"{' and '.join(sorted(self.task.ids)) or 'none'}: choose another task or another encoding"
+            )
         longest = stack.span(self.test_positions)
         if stack.max_positions is not None and stack.max_positions < longest:
             raise ConfigError(
@@ -170,12 +175,7 @@ class Experiment:
         finished.unlink(missing_ok=True)
         for rest in folder.glob("*.tmp"):  # of a killed process; the lock is ours
             rest.unlink(missing_ok=True)
-        state = _checkpoint(last, console)
-        if state and state["global_step"] >= config.training.total_steps:
-            # Killed after its last step and before it kept the weights.
-            log = next(callback for callback in state["callbacks"].values() if "points" in callback)
-            model.load_state_dict({name.removeprefix("model."): value for name, value in state["state_dict"].items()})
-            return self._keep(model, folder, log["points"], log["cpu"], log["wall"])
+        _discard_damaged(last, console)
         training = Training(model, self.task, config.training, config.seed)
         arguments = (_device(config.trainer.accelerator).type, config.trainer.checkpoint_every, loggers)
         with console.progress(config.training.total_steps) as (report, callback):
@@ -218,6 +218,10 @@ class Experiment:
             and known.get("evaluation_hash") == provenance.evaluation_hash(self.nodes["extension"])
         )
 
+    def _method_class(self, stack: EncodingStack) -> str:
+        """That of the encoding, unless it is zero-shot: then that of the extension."""
+        return stack.method_class if stack.method_class != "zero-shot" else self.extension.method_class
+
     def record(self, trained: Trained, rows: Rows, cells: Rows, timings: dict[str, float]) -> results.Record:
         config, identity, curve = self.config, self.identity, trained.log["curve"]
         content = self.training_content
@@ -227,7 +231,7 @@ class Experiment:
             "schema": results.SCHEMA,
             "protocol": identity.protocol.as_dict(),
             "task": identity.task.as_dict() | {"version": self.task.version},
-            "method": identity.method.as_dict() | {"class": self.extension.method_class},
+            "method": identity.method.as_dict() | {"class": self._method_class(trained.model.encodings)},
             "seed": config.seed,
             "training": {
                 "hash": provenance.content_hash(content),
@@ -367,16 +371,14 @@ def _write_json(content: Any, path: Path) -> None:
     os.replace(beside, path)
 
 
-def _checkpoint(path: Path, console: Console) -> dict[str, Any] | None:
-    """The checkpoint of an interrupted training, None where there is none; a damaged one is removed."""
+def _discard_damaged(path: Path, console: Console) -> None:
+    """The checkpoint of an interrupted training stays only if it can be read."""
     if not path.exists():
-        return None
+        return
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
         _ = state["global_step"], state["state_dict"], state["callbacks"]
+        console.say("Going on from the last checkpoint of an interrupted training.")
     except Exception as error:  # whatever a damaged file makes torch raise
         console.say(f"The checkpoint {path} is damaged ({type(error).__name__}); starting from the beginning.")
         path.unlink()
-        return None
-    console.say("Going on from the last checkpoint of an interrupted training.")
-    return state

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posbench.encoding import EncodingStack
+from posbench.encoding import Draw, EncodingStack
 from posbench.task import Batch
 from posbench.transformer import Transformer
 
@@ -24,26 +24,34 @@ class Inputs:
     """A batch as the model takes it: `tokens` [batch, n], the `labels` of the places in `where` [batch, n]."""
 
     tokens: Tensor
-    pos: Tensor
+    pos: Tensor  # [batch|1, n]
+    segments: Tensor  # [batch, n]
     where: Tensor
     labels: Tensor  # [number of places]
 
     def to(self, device: torch.device) -> Inputs:
-        return Inputs(*(t.to(device, non_blocking=True) for t in (self.tokens, self.pos, self.where, self.labels)))
+        fields = (self.tokens, self.pos, self.segments, self.where, self.labels)
+        return Inputs(*(t.to(device, non_blocking=True) for t in fields))
 
 
-def inputs(batch: Batch, encodings: EncodingStack, positions_seed: int) -> Inputs:
+def inputs(batch: Batch, encodings: EncodingStack, positions_seed: int, training: bool = False) -> Inputs:
     """Input tokens are all but the last; the token at t + 1 is predicted at t."""
-    tokens = torch.from_numpy(batch.tokens)
+    tokens, segments = torch.from_numpy(batch.tokens), torch.from_numpy(batch.segments)
     where = torch.from_numpy(batch.answer)[:, 1:]
-    ids = torch.arange(tokens.shape[1] - 1)[None] if batch.ids is None else torch.from_numpy(batch.ids)[:, :-1]
-    pos = encodings.positions(ids, torch.Generator().manual_seed(positions_seed))
-    return Inputs(tokens[:, :-1], pos, where, tokens[:, 1:][where])
+    kinds = {"index": np.arange(tokens.shape[1])[None], **batch.ids}
+    draw = Draw(len(tokens), torch.Generator().manual_seed(positions_seed), training)
+    pos = encodings.positions(torch.tensor(kinds[encodings.ids])[:, :-1], draw)
+    return Inputs(tokens[:, :-1], pos, segments[:, :-1], where, tokens[:, 1:][where])
+
+
+def logits(model: Transformer, data: Inputs) -> Tensor:
+    """Of the tokens to be predicted, [number of places, vocab]."""
+    return model(data.tokens, data.pos, data.segments, data.where)
 
 
 def loss(model: Transformer, data: Inputs) -> Tensor:
     """Mean cross-entropy of the tokens to be predicted, nats."""
-    return F.cross_entropy(model(data.tokens, data.pos, data.where), data.labels)
+    return F.cross_entropy(logits(model, data), data.labels)
 
 
 @dataclass(frozen=True)
@@ -57,9 +65,9 @@ class Scores:
 
 @torch.inference_mode()
 def score(model: Transformer, data: Inputs) -> Scores:
-    logits = model(data.tokens, data.pos, data.where).float()
-    correct = logits.argmax(-1) == data.labels
+    predicted = logits(model, data).float()
+    correct = predicted.argmax(-1) == data.labels
     wrong = torch.zeros_like(data.where)
     wrong[data.where] = ~correct
-    losses = F.cross_entropy(logits, data.labels, reduction="none")
+    losses = F.cross_entropy(predicted, data.labels, reduction="none")
     return Scores(correct.cpu().numpy(), losses.cpu().numpy(), (~wrong.any(1)).cpu().numpy())

@@ -7,7 +7,8 @@ the answer and EOS. numpy alone, so that tokens are the same on every device and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +28,13 @@ class Batch:
     tokens: np.ndarray  # int64
     answer: np.ndarray  # bool, the tokens to be predicted: answer symbols and EOS
     source: np.ndarray  # int64, where an answer token stands in the prompt; -1 where it has no one source
-    ids: np.ndarray | None = None  # int64, position ids, where the task supplies its own
+    segments: np.ndarray  # int64, 0 for the prompt with BOS and SEP, 1 for the answer with EOS
+    ids: Mapping[str, np.ndarray] = field(default_factory=dict)  # int64, position ids by kind, see `Task.ids`
+
+    def part(self, rows: slice) -> Batch:
+        """Some of the sequences."""
+        ids = {kind: values[rows] for kind, values in self.ids.items()}
+        return Batch(self.tokens[rows], self.answer[rows], self.source[rows], self.segments[rows], ids)
 
 
 class Task(ABC):
@@ -37,6 +44,11 @@ class Task(ABC):
     """
 
     version: ClassVar[int] = 1
+    ids: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of position ids that the task supplies, besides the "index" of a token, which every task has:
+    "coupled", where tokens that correspond share an id, and "within", 1, 2, 3, ... inside a number or string and
+    0 outside.
+    """
     vocab_size: int
     """Number of tokens, special ones included: the size of the model's embedding."""
 
@@ -88,7 +100,8 @@ def assemble(prompt: np.ndarray, answer: np.ndarray, predicted: np.ndarray, sour
     asked[:, -1] = True
     origin = np.full((batch, total), -1, np.int64)
     origin[:, start:-1] = np.where(predicted & (source >= 0), source + 1, -1)  # BOS stands before the prompt
-    return Batch(tokens, asked, origin)
+    segments = np.broadcast_to(np.arange(total) >= start, tokens.shape).astype(np.int64)
+    return Batch(tokens, asked, origin, segments)
 
 
 def require(condition: bool, sentence: str) -> None:

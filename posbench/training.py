@@ -61,7 +61,7 @@ class Training(L.LightningModule):
         low, high = self.settings.lengths
         n = low + stream_seed(self.seed, "train", "length", step) % (high - low + 1)
         batch = self.task.batch(n, self.settings.batch_size, self.seed, "train", step)
-        return inputs(batch, self.model.encodings, stream_seed(self.seed, "train", "positions", step))
+        return inputs(batch, self.model.encodings, stream_seed(self.seed, "train", "positions", step), training=True)
 
     def validation_batch(self) -> Inputs:
         """Held-out sequences of the training length."""
@@ -93,6 +93,7 @@ class Curve(L.Callback):
         self.points: list[dict[str, float]] = []
         self.losses: list[torch.Tensor] = []
         self.cpu_seconds = self.wall_seconds = 0.0
+        self._tick()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.validation = self.training.validation_batch().to(pl_module.device)
@@ -112,7 +113,8 @@ class Curve(L.Callback):
                 f"lower training.learning_rate={settings.learning_rate} or training.gradient_clip"
             )
         pl_module.eval()
-        accuracy = float(score(self.training.model, self.validation).sequences.mean())
+        with trainer.precision_plugin.forward_context():  # in the precision of the training
+            accuracy = float(score(self.training.model, self.validation).sequences.mean())
         pl_module.train()
         point = {"step": step, "loss": mean, "sequence_accuracy": accuracy}
         self.points.append(point)

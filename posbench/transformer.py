@@ -48,15 +48,18 @@ class Transformer(nn.Module):
                 nn.init.zeros_(parameter)
         self.encodings = encodings  # last: they bring their own initialisation
 
-    def forward(self, tokens: Tensor, pos: Tensor, where: Tensor | None = None) -> Tensor:
+    def forward(
+        self, tokens: Tensor, pos: Tensor, segments: Tensor | None = None, where: Tensor | None = None
+    ) -> Tensor:
         """Next-token logits.
 
-        tokens [batch, n] and positions [batch|1, n] give [batch, n, vocab]; with a boolean `where` [batch, n]
-        only those places are put through the head, [number of places, vocab].
+        tokens [batch, n], positions [batch|1, n] and segments [batch|1, n] (left out: one segment) give
+        [batch, n, vocab]; with a boolean `where` [batch, n] only those places are put through the head,
+        [number of places, vocab].
         """
         x = self.encodings.embed(self.embedding(tokens), pos)
         for block, encoding in zip(self.blocks, self.encodings, strict=True):
-            x = block(x, pos, encoding)
+            x = block(x, pos, segments, encoding)
         x = self.norm(x)
         return self.head(x if where is None else x[where])
 
@@ -80,10 +83,10 @@ class Block(nn.Module):
         self.mlp_in = nn.Linear(width, 4 * width)
         self.mlp_out = nn.Linear(4 * width, width)
 
-    def forward(self, x: Tensor, pos: Tensor, encoding: PositionEncoding) -> Tensor:
+    def forward(self, x: Tensor, pos: Tensor, segments: Tensor | None, encoding: PositionEncoding) -> Tensor:
         normed = self.attention_norm(x)
         # [batch, n, 3 width] -> three times [batch, heads, n, head width]
         q, k, v = self.qkv(normed).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        call = Attention(q, k, v, normed, pos, pos, scale=1 / math.sqrt(q.shape[-1]))
+        call = Attention(q, k, v, normed, pos, pos, scale=1 / math.sqrt(q.shape[-1]), segments=segments)
         x = x + self.out(attend(encoding.encode(call)).transpose(1, 2).flatten(-2))
         return x + self.mlp_out(F.gelu(self.mlp_in(self.mlp_norm(x))))

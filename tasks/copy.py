@@ -1,5 +1,7 @@
 """Copy: repeat a string of random symbols (arXiv 2305.19466, 2402.01032)."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
@@ -17,6 +19,8 @@ class Copy(Task):
     of runs of two coincide: .07 for n = 10 and V = 26.
     """
 
+    ids = frozenset({"coupled", "within"})
+
     def __init__(self, num_symbols: int = 26) -> None:
         require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
         self.num_symbols = num_symbols
@@ -24,7 +28,12 @@ class Copy(Task):
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n))
-        return assemble(x, x, np.ones_like(x, bool), np.broadcast_to(np.arange(n), x.shape))
+        batch = assemble(x, x, np.ones_like(x, bool), np.broadcast_to(np.arange(n), x.shape))
+        count = list(range(1, n + 1))
+        # Each symbol shares its id with its copy, EOS with SEP: the query at id t looks for id t + 1, to the end.
+        kinds = {"coupled": [0, *count, n + 1, *count, n + 1], "within": [0, *count, 0, *count, 0]}
+        ids = {kind: np.broadcast_to(np.array(values), batch.tokens.shape) for kind, values in kinds.items()}
+        return replace(batch, ids=ids)
 
     def total_length(self, n: int) -> int:
         return 2 * n + 3

@@ -14,6 +14,22 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from loops import (
+    BATCH,
+    EXACT,
+    HEADS,
+    POSITIONS,
+    SCALE,
+    WIDTH,
+    N,
+    Score,
+    by_pairs,
+    call,
+    everywhere,
+    product,
+    same,
+    scores,
+)
 from torch import Tensor
 
 from posbench.attention import Attention, attend
@@ -27,59 +43,6 @@ from posbench.extension import Extension
 from posbench.extensions.direct import Direct
 from posbench.extensions.frequency import NTK, PI, YaRN
 from posbench.frequencies import Frequencies
-
-BATCH, HEADS, N, WIDTH = 2, 3, 7, 8
-SCALE = 0.37  # not 1/sqrt(WIDTH): a scale the library computed itself, or dropped, would show
-EXACT = 1e-10
-
-Score = Callable[[int, int, int, int], float]
-"""(batch, head, i, j) -> z_ij"""
-
-POSITIONS = {
-    "counted": list(range(N)),
-    "shifted": [100_003 + i for i in range(N)],
-    "with gaps": [0, 3, 4, 9, 40, 41, 300],
-    "running back": [12, 11, 7, 7, 5, 2, 0],
-    "fractional": [0.25 * i**2 + 0.5 for i in range(N)],
-}
-everywhere = pytest.mark.parametrize("positions", POSITIONS.values(), ids=list(POSITIONS))
-
-
-def call(positions: Sequence[float] | None = None, heads: int = HEADS, width: int = WIDTH) -> Attention:
-    """Random inputs; every batch element has positions of its own (the second is shifted by 2)."""
-    generator = torch.Generator().manual_seed(0)
-    ids = list(range(N)) if positions is None else positions
-    q, k, v = (torch.randn(BATCH, heads, len(ids), width, generator=generator, dtype=torch.float64) for _ in range(3))
-    x = torch.randn(BATCH, len(ids), heads * width, generator=generator, dtype=torch.float64)
-    dtype = torch.float64 if any(isinstance(p, float) for p in ids) else torch.long
-    pos = torch.tensor([[p + 2 * batch for p in ids] for batch in range(BATCH)], dtype=dtype)
-    return Attention(q, k, v, x, pos, pos, scale=SCALE)
-
-
-def scores(encoding: PositionEncoding, a: Attention) -> Tensor:
-    return encoding.encode(a).logits(slice(0, a.num_queries))
-
-
-def loop(a: Attention, score: Score) -> Tensor:
-    batch, heads, n, _ = a.q.shape
-    return torch.tensor(
-        [[[[score(b, h, i, j) for j in range(n)] for i in range(n)] for h in range(heads)] for b in range(batch)],
-        dtype=torch.float64,
-    )
-
-
-def same(actual: Tensor, expected: Tensor, tolerance: float = EXACT) -> None:
-    torch.testing.assert_close(actual.expand(expected.shape), expected, rtol=0, atol=tolerance)
-
-
-def product(a: Attention) -> Score:
-    """The scaled product c <q_i, k_j>, channel by channel."""
-    q, k = a.q.tolist(), a.k.tolist()
-
-    def score(b: int, h: int, i: int, j: int) -> float:
-        return a.scale * sum(q[b][h][i][c] * k[b][h][j][c] for c in range(len(q[b][h][i])))
-
-    return score
 
 
 def turned(a: Attention, theta: Sequence[float], layout: str, factor: float = 1.0) -> Score:
@@ -112,7 +75,7 @@ def published(base: float, channels: int) -> list[float]:
 @everywhere
 def test_nope_is_the_scaled_product_whatever_the_positions(positions: list[float]) -> None:
     a = call(positions)
-    same(scores(NoPE(), a), loop(a, product(a)))
+    same(scores(NoPE(), a), by_pairs(a, product(a)))
     assert torch.equal(NoPE().embed(a.x, a.q_pos), a.x)
 
 
@@ -124,14 +87,14 @@ def test_nope_is_the_scaled_product_whatever_the_positions(positions: list[float
 def test_rope_is_the_complex_form_in_i_minus_j(layout: str, positions: list[float]) -> None:
     """q_i conj(k_j) e^{+i(i-j)theta}: the conjugate sign, the pairing of channels and the exponent 2m/d."""
     a = call(positions)
-    same(scores(RoPE(WIDTH, layout=layout), a), loop(a, turned(a, published(10000.0, WIDTH), layout)))
+    same(scores(RoPE(WIDTH, layout=layout), a), by_pairs(a, turned(a, published(10000.0, WIDTH), layout)))
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 @pytest.mark.parametrize(("base", "width"), [(10.0, 2), (500_000.0, 6), (123.4, 16), (10000.0, 12)])
 def test_rope_follows_its_base_and_width(base: float, width: int, layout: str) -> None:
     a = call(POSITIONS["with gaps"], width=width)
-    same(scores(RoPE(width, base, layout), a), loop(a, turned(a, published(base, width), layout)))
+    same(scores(RoPE(width, base, layout), a), by_pairs(a, turned(a, published(base, width), layout)))
 
 
 def test_rope_turns_queries_and_keys_by_their_own_positions() -> None:
@@ -151,7 +114,7 @@ def test_rope_turns_queries_and_keys_by_their_own_positions() -> None:
             total += real * math.cos(angle) + cross * math.sin(angle)
         return SCALE * total
 
-    same(scores(RoPE(WIDTH), a), loop(a, score))
+    same(scores(RoPE(WIDTH), a), by_pairs(a, score))
 
 
 def test_the_two_layouts_are_one_permutation_apart() -> None:
@@ -204,7 +167,7 @@ def test_alibi_subtracts_slope_times_distance_after_the_scale(
     def score(b: int, h: int, i: int, j: int) -> float:
         return content(b, h, i, j) - m[h] * (p[b][i] - p[b][j])
 
-    same(scores(ALiBi(heads, steepness), a), loop(a, score))
+    same(scores(ALiBi(heads, steepness), a), by_pairs(a, score))
 
 
 @pytest.mark.parametrize("heads", range(1, 65))
@@ -244,7 +207,7 @@ def test_t5_adds_the_entry_of_the_bucket_of_i_minus_j(
     def score(b: int, h: int, i: int, j: int) -> float:
         return content(b, h, i, j) + table[bucket(p[b][i] - p[b][j], num_buckets, max_distance)][h]
 
-    same(scores(encoding, a), loop(a, score))
+    same(scores(encoding, a), by_pairs(a, score))
 
 
 @pytest.mark.parametrize(
@@ -286,7 +249,7 @@ def test_learned_adds_row_p_to_the_token_at_position_p() -> None:
         [[x[b][i][c] + table[p[b][i]][c] for c in range(HEADS * WIDTH)] for i in range(N)] for b in range(BATCH)
     ]
     same(encoding.embed(a.x, a.q_pos), torch.tensor(expected, dtype=torch.float64), 1e-14)
-    same(scores(encoding, a), loop(a, product(a)))
+    same(scores(encoding, a), by_pairs(a, product(a)))
 
 
 @pytest.mark.parametrize("make", [lambda: Learned(24, 9), lambda: Sinusoidal(24)], ids=["learned", "sinusoidal"])
@@ -341,7 +304,7 @@ def test_sinusoidal_adds_sine_and_cosine_in_turns(base: float, scale: float, pos
     ]
     encoding = Sinusoidal(width, base, scale)
     same(encoding.embed(a.x, a.q_pos), torch.tensor(expected, dtype=torch.float64))
-    same(scores(encoding, a), loop(a, product(a)))
+    same(scores(encoding, a), by_pairs(a, product(a)))
 
 
 @pytest.mark.parametrize("shift", [1, 17, -4, 0.5])
@@ -491,7 +454,7 @@ def test_yarn_scales_logits_by_the_square_of_its_attention_factor(s: float) -> N
     theta = [t / r for t, r in zip(published(10000.0, WIDTH), stretch, strict=True)]
     new = YaRN(2.0, 1.0, s).apply(RoPE(WIDTH), 42, 42)
     assert new.frequencies.magnitude == pytest.approx(factor, rel=1e-12)
-    same(scores(new, a), loop(a, turned(a, theta, "half", factor**2)))
+    same(scores(new, a), by_pairs(a, turned(a, theta, "half", factor**2)))
 
 
 @pytest.mark.parametrize("extension", [PI(3.0), NTK(3.0)], ids=["pi", "ntk"])
@@ -503,7 +466,7 @@ def test_pi_and_ntk_leave_the_size_of_logits_alone(extension: Extension) -> None
 def test_extended_rope_is_the_complex_form_with_divided_angles(layout: str) -> None:
     a = call(POSITIONS["shifted"])
     theta = [t / 4 ** (m / 3) for m, t in enumerate(published(10000.0, WIDTH))]
-    same(scores(NTK().apply(RoPE(WIDTH, layout=layout), 42, 168), a), loop(a, turned(a, theta, layout)))
+    same(scores(NTK().apply(RoPE(WIDTH, layout=layout), 42, 168), a), by_pairs(a, turned(a, theta, layout)))
 
 
 def test_yarn_scales_sinusoidal_rows_once() -> None:
@@ -593,7 +556,7 @@ def test_two_extensions_multiply_their_stretches(order: tuple[int, int]) -> None
     for index in order:
         encoding = (PI(2.0), NTK(3.0))[index].apply(encoding, 42, 336)
     theta = [t / (2 * 3 ** (m / 3)) for m, t in enumerate(published(10000.0, WIDTH))]
-    same(scores(encoding, a), loop(a, turned(a, theta, "half")))
+    same(scores(encoding, a), by_pairs(a, turned(a, theta, "half")))
 
 
 def test_two_yarns_multiply_stretches_and_attention_factors() -> None:
@@ -603,7 +566,7 @@ def test_two_yarns_multiply_stretches_and_attention_factors() -> None:
         encoding = YaRN(2.0, 1.0, s).apply(encoding, 42, 42)
         factor *= 0.1 * math.log(s) + 1
         theta = [t / r for t, r in zip(theta, yarn_stretch(WIDTH, 10000.0, 42, s, 2.0, 1.0), strict=True)]
-    same(scores(encoding, a), loop(a, turned(a, theta, "half", factor**2)))
+    same(scores(encoding, a), by_pairs(a, turned(a, theta, "half", factor**2)))
 
 
 def test_two_halves_of_pi_are_one_whole() -> None:
@@ -618,7 +581,7 @@ def test_an_infinite_stretch_switches_a_pair_off() -> None:
     encoding = RoPE(WIDTH)
     off = encoding.variant(frequencies=encoding.frequencies.stretched((1.0, math.inf, 1.0, math.inf)))
     theta = [0.0 if m % 2 else t for m, t in enumerate(published(10000.0, WIDTH))]
-    same(scores(off, a), loop(a, turned(a, theta, "half")))
+    same(scores(off, a), by_pairs(a, turned(a, theta, "half")))
 
 
 # -- from logits to outputs ------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ A new YAML is tested without a line being added here.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -25,7 +26,9 @@ BATCH, HEADS, WIDTH, MODEL = 2, 2, 16, 32  # of the smoke-sized calls below; hea
 CPU_HEAD = 32  # head width of the cpu protocol
 
 
+@functools.cache
 def made(name: str, *overrides: str) -> Experiment:
+    """Experiments hold no weights: each model is built anew."""
     return experiment(f"encoding={name}", f"model.width={MODEL}", f"model.num_heads={HEADS}", *overrides)
 
 
@@ -229,6 +232,7 @@ def knob_outputs(group: str, name: str, *overrides: str) -> tuple[Tensor, Tensor
 # -- extensions ------------------------------------------------------------------------------------------
 
 
+@functools.cache
 def hosts(extension: str) -> list[str]:
     """The encodings an extension can extend."""
     from posbench.legality import legal_encodings
@@ -268,6 +272,7 @@ def test_identity_at_the_training_length_is_measured(extension: str, encoding: s
     assert changed != declared
 
 
+@functools.cache
 def build_extension(name: str, *overrides: str) -> Extension:
     from omegaconf import OmegaConf
 

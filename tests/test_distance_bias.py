@@ -7,12 +7,12 @@ all pairs, those hidden by the causal mask included.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
-from test_closed_forms import POSITIONS, everywhere
+from loops import HEADS, POSITIONS, N, call, everywhere, given, loop, same, scores, shaken
 from torch import Tensor, nn
 
 from posbench.attention import Attention, attend, dense
@@ -24,69 +24,9 @@ from posbench.encodings.kerple import KerpleLog, KerplePower
 from posbench.encodings.sandwich import Sandwich
 from posbench.errors import ConfigError
 
-BATCH, HEADS, N, WIDTH = 2, 3, 7, 8
-SCALE = 0.37  # not 1/sqrt(WIDTH): a scale the library computed itself, or dropped, would show
-EXACT = 1e-10
-
-Bias = Callable[[int, float, float], float]
-"""(head, position of the query, position of the key) -> B"""
-
-
-def call(positions: Sequence[float], heads: int = HEADS) -> Attention:
-    """Random inputs; every batch element has positions of its own (the second is shifted by 2)."""
-    generator = torch.Generator().manual_seed(0)
-    n = len(positions)
-    q, k, v = (torch.randn(BATCH, heads, n, WIDTH, generator=generator, dtype=torch.float64) for _ in range(3))
-    x = torch.randn(BATCH, n, heads * WIDTH, generator=generator, dtype=torch.float64)
-    dtype = torch.float64 if any(isinstance(p, float) for p in positions) else torch.long
-    pos = torch.tensor([[p + 2 * batch for p in positions] for batch in range(BATCH)], dtype=dtype)
-    return Attention(q, k, v, x, pos, pos, scale=SCALE)
-
-
-def scores(encoding: PositionEncoding, a: Attention) -> Tensor:
-    plan = encoding.encode(a)
-    return torch.cat([plan.logits(slice(0, 3)), plan.logits(slice(3, a.num_queries))], -2)  # in blocks, as it is used
-
-
-def loop(a: Attention, bias: Bias) -> Tensor:
-    """The scores c <q_i, k_j> + B, channel by channel."""
-    q, k, i_pos, j_pos = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
-
-    def score(b: int, h: int, i: int, j: int) -> float:
-        content = SCALE * sum(q[b][h][i][c] * k[b][h][j][c] for c in range(WIDTH))
-        return content + bias(h, i_pos[b][i], j_pos[b][j])
-
-    n = a.num_queries
-    return torch.tensor(
-        [[[[score(b, h, i, j) for j in range(n)] for i in range(n)] for h in range(a.num_heads)] for b in range(BATCH)],
-        dtype=torch.float64,
-    )
-
-
-def same(actual: Tensor, expected: Tensor, tolerance: float = EXACT) -> None:
-    torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance)
-
 
 def bias_of(encoding: PositionEncoding, a: Attention) -> Tensor:
     return scores(encoding, replace(a, q=torch.zeros_like(a.q)))
-
-
-def given(encoding: PositionEncoding, **values: object) -> PositionEncoding:
-    """The encoding in float64 with these parameters."""
-    encoding = encoding.double()
-    with torch.no_grad():
-        for name, value in values.items():
-            getattr(encoding, name).copy_(torch.tensor(value, dtype=torch.float64))
-    return encoding
-
-
-def shaken(encoding: PositionEncoding) -> PositionEncoding:
-    """In float64, every parameter moved away from its start."""
-    encoding, generator = encoding.double(), torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for parameter in encoding.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
-    return encoding
 
 
 def network(mlp: nn.Sequential, activation: Callable[[float], float]) -> Callable[[float], list[float]]:

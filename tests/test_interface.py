@@ -12,7 +12,7 @@ from conftest import experiment
 from torch import Tensor, nn
 
 from posbench.attention import Attention, Heads, Plan, Regions, attend, dense
-from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
+from posbench.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
 from posbench.encodings.absolute import Learned
 from posbench.encodings.bias import T5, ALiBi
 from posbench.encodings.nope import NoPE
@@ -20,7 +20,6 @@ from posbench.encodings.rotary import RoPE, halves, rotate
 from posbench.errors import IllegalExtension
 from posbench.extensions.frequency import NTK, PI, YaRN
 from posbench.frequencies import Frequencies
-from posbench.task import Batch
 from posbench.transformer import Transformer
 
 B, H, N, W, D = 2, 2, 11, 8, 16
@@ -232,9 +231,9 @@ class RandomPositions(Wrapper):
         super().__init__(host)
         self.largest = largest
 
-    def positions(self, ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        drawn = torch.randperm(self.largest, generator=generator)[: ids.shape[1]].sort().values[None]
-        return self.host.positions(drawn, generator)
+    def positions(self, ids: Tensor, draw: Draw) -> Tensor:
+        drawn = torch.randperm(self.largest, generator=draw.generator)[: ids.shape[1]].sort().values[None]
+        return self.host.positions(drawn, draw)
 
     def span(self, length: int) -> int:
         return self.host.span(self.largest)
@@ -454,7 +453,7 @@ def test_learned_rows_are_added_once_however_many_layers() -> None:
 
 def test_random_positions_reach_the_model_and_scale_what_extensions_see() -> None:
     wrapped = EncodingStack([RandomPositions(RoPE(W), 100) for _ in range(2)])
-    pos = wrapped.positions(torch.arange(9)[None], torch.Generator().manual_seed(0))
+    pos = wrapped.positions(torch.arange(9)[None], Draw(1, torch.Generator().manual_seed(0)))
     assert pos.shape == (1, 9) and (pos.diff() > 0).all() and pos.max() > 9
     assert wrapped.span(9) == 100
 
@@ -466,14 +465,14 @@ def test_task_supplied_ids_reach_embed_and_scores() -> None:
     run = experiment("encoding=learned", "task=copy")
     model, n = run.model().eval(), run.train_length
     plain = run.task.batch(n, 4, 0, "train", 0)
-    coupled = [0, *range(1, n + 1), n + 1, *range(1, n + 1), n + 1]
-    ids = torch.tensor([coupled] * 4).numpy()
-    data = inputs(Batch(plain.tokens, plain.answer, plain.source, ids), model.encodings, 0)
+    for encoding in model.encodings:
+        encoding.ids = "coupled"
+    data = inputs(plain, model.encodings, 0)
     assert data.pos.shape == (4, 2 * n + 2)
     table = model.encodings.layers[0].table
     embedded = model.encodings.embed(torch.zeros(4, 2 * n + 2, table.shape[1]), data.pos)
     assert torch.equal(embedded[0, 1], embedded[0, n + 2])
-    assert not torch.equal(model(data.tokens, data.pos), model(data.tokens, inputs(plain, model.encodings, 0).pos))
+    assert not torch.equal(model(data.tokens, data.pos), model(data.tokens, torch.arange(2 * n + 2)[None]))
 
 
 def test_replicas_run_under_vmap_with_tied_parameters() -> None:

@@ -35,19 +35,21 @@ class RoPE(PositionEncoding):
         self.pairs = PAIRS[layout]
 
     def encode(self, a: Attention) -> Attention:
-        q_tables = self.frequencies.tables(a.q_pos, a.q.dtype)
-        k_tables = q_tables if a.k_pos is a.q_pos else self.frequencies.tables(a.k_pos, a.k.dtype)
+        dtype = torch.promote_types(a.q.dtype, torch.float32)
+        q_tables = self.frequencies.tables(a.q_pos, dtype)
+        k_tables = q_tables if a.k_pos is a.q_pos else self.frequencies.tables(a.k_pos, dtype)
         return replace(a, q=rotate(*self.pairs(a.q), *q_tables), k=rotate(*self.pairs(a.k), *k_tables))
 
 
 def rotate(real: Tensor, imaginary: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """(real + i imaginary) e^{i angle} as [..., real parts | imaginary parts].
 
-    real, imaginary: [batch, heads, n, pairs]; cos, sin: [batch|1, n, pairs]. Scores do not depend on the order
-    of channels, so both layouts come back in halves.
+    real, imaginary: [batch, heads, n, pairs]; cos, sin: [batch|1, n, pairs], in float32 or better, in which the
+    products are formed: rounded to bfloat16 before, a rotation no longer keeps the length of what it turns.
+    Scores do not depend on the order of channels, so both layouts come back in halves.
     """
     cos, sin = cos[:, None], sin[:, None]
-    return torch.cat((real * cos - imaginary * sin, real * sin + imaginary * cos), -1)
+    return torch.cat((real * cos - imaginary * sin, real * sin + imaginary * cos), -1).to(real.dtype)
 
 
 def halves(x: Tensor) -> tuple[Tensor, Tensor]:

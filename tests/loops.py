@@ -1,0 +1,93 @@
+"""What tests of formulas share: random calls in float64, and scores as double loops over (i, j) in Python floats.
+
+A loop is the primary oracle of an encoding: ten lines without tensor tricks, written from the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from posbench.attention import Attention
+from posbench.encoding import PositionEncoding
+
+BATCH, HEADS, N, WIDTH = 2, 3, 7, 8
+SCALE = 0.37  # not 1/sqrt(WIDTH): a scale the library computed itself, or dropped, would show
+EXACT = 1e-10
+
+POSITIONS: dict[str, Sequence[float]] = {
+    "counted": list(range(N)),
+    "shifted": [100_003 + i for i in range(N)],
+    "with gaps": [0, 3, 4, 9, 40, 41, 300],
+    "running back": [12, 11, 7, 7, 5, 2, 0],
+    "fractional": [0.25 * i**2 + 0.5 for i in range(N)],
+}
+everywhere = pytest.mark.parametrize("positions", POSITIONS.values(), ids=list(POSITIONS))
+
+Score = Callable[[int, int, int, int], float]
+"""(batch, head, i, j) -> z_ij"""
+Bias = Callable[[int, float, float], float]
+"""(head, position of the query, position of the key) -> B"""
+
+
+def call(positions: Sequence[float] | None = None, heads: int = HEADS, width: int = WIDTH) -> Attention:
+    """Random inputs; every batch element has positions of its own (the second is shifted by 2)."""
+    generator = torch.Generator().manual_seed(0)
+    ids = list(range(N)) if positions is None else positions
+    q, k, v = (torch.randn(BATCH, heads, len(ids), width, generator=generator, dtype=torch.float64) for _ in range(3))
+    x = torch.randn(BATCH, len(ids), heads * width, generator=generator, dtype=torch.float64)
+    dtype = torch.float64 if any(isinstance(p, float) for p in ids) else torch.long
+    pos = torch.tensor([[p + 2 * batch for p in ids] for batch in range(BATCH)], dtype=dtype)
+    return Attention(q, k, v, x, pos, pos, scale=SCALE)
+
+
+def scores(encoding: PositionEncoding, a: Attention) -> Tensor:
+    """The full score matrix, [batch, heads, n, n], computed in blocks of rows, as it is used."""
+    plan = encoding.encode(a)
+    return torch.cat([plan.logits(slice(0, 3)), plan.logits(slice(3, a.num_queries))], -2)
+
+
+def by_pairs(a: Attention, score: Score) -> Tensor:
+    """The score of every pair, those hidden by the causal mask included."""
+    n, batch = a.num_queries, a.q.shape[0]
+    return torch.tensor(
+        [[[[score(b, h, i, j) for j in range(n)] for i in range(n)] for h in range(a.num_heads)] for b in range(batch)],
+        dtype=torch.float64,
+    )
+
+
+def product(a: Attention) -> Score:
+    """The scaled product c <q_i, k_j>, channel by channel."""
+    q, k = a.q.tolist(), a.k.tolist()
+    return lambda b, h, i, j: a.scale * sum(x * y for x, y in zip(q[b][h][i], k[b][h][j], strict=True))
+
+
+def loop(a: Attention, bias: Bias) -> Tensor:
+    """The scores c <q_i, k_j> + B, channel by channel."""
+    content, i_pos, j_pos = product(a), a.q_pos.tolist(), a.k_pos.tolist()
+    return by_pairs(a, lambda b, h, i, j: content(b, h, i, j) + bias(h, i_pos[b][i], j_pos[b][j]))
+
+
+def same(actual: Tensor, expected: Tensor, tolerance: float = EXACT) -> None:
+    torch.testing.assert_close(actual.expand(expected.shape), expected, rtol=0, atol=tolerance)
+
+
+def given(encoding: PositionEncoding, **values: object) -> PositionEncoding:
+    """The encoding in float64 with these parameters."""
+    encoding = encoding.double()
+    with torch.no_grad():
+        for name, value in values.items():
+            getattr(encoding, name).copy_(torch.as_tensor(value, dtype=torch.float64))
+    return encoding
+
+
+def shaken(encoding: PositionEncoding, size: float = 1.0) -> PositionEncoding:
+    """In float64, every parameter moved away from its start, so that no term is zero by initialisation."""
+    encoding, generator = encoding.double(), torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.add_(size * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    return encoding

@@ -1,0 +1,93 @@
+"""Do the tests notice a wrong encoding? Each mutant is one small change of a formula, tried in a scratch copy.
+
+    python -m tests.mutants                 all of tests/mutants/*.yaml, as a table
+    python -m tests.mutants fire shaw       those of some methods
+    python -m tests.mutants --write         and write tests/mutants/RESULTS.md
+
+A mutant names `method`, `path`, `old` and `new` text (old must occur exactly once), and `tests`, the files (or
+pytest arguments) that should catch it. One that cannot be caught, because it computes the same, carries
+`equivalent` with its proof, and is expected to survive.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+COPIED = ("posbench", "conf", "tasks", "tests", "pyproject.toml", "README.md", "CHANGELOG.md")
+
+
+def mutants() -> list[dict[str, str]]:
+    return [mutant for path in sorted(HERE.glob("*.yaml")) for mutant in yaml.safe_load(path.read_text("utf-8"))]
+
+
+def survives(mutant: dict[str, str], scratch: Path) -> bool:
+    """Whether the tests pass with the change; run in a fork, so that torch is imported once."""
+    path = scratch / mutant["path"]
+    text = (ROOT / mutant["path"]).read_text("utf-8")
+    if text.count(mutant["old"]) != 1:
+        raise SystemExit(f"{mutant['method']}: {mutant['old']!r} occurs {text.count(mutant['old'])} times, not once")
+    path.write_text(text.replace(mutant["old"], mutant["new"]), "utf-8")
+    child = os.fork()
+    if child == 0:
+        os.chdir(scratch)
+        sys.path.insert(0, str(scratch))
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        import pytest
+
+        arguments = ["-x", "-p", "no:cacheprovider", "-m", "not slow", *mutant["tests"].split()]
+        os._exit(int(pytest.main(arguments)))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    path.write_text(text, "utf-8")
+    if code not in (0, 1, 2):  # 2: the change broke an import, which is caught as well
+        raise SystemExit(f"{mutant['method']}: pytest ended with {code}; are there tests in {mutant['tests']}?")
+    return code == 0
+
+
+def main() -> None:
+    chosen = {word for word in sys.argv[1:] if not word.startswith("-")}
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Heavy and never changed: imported before the fork. Nothing of posbench may be.
+    import hypothesis  # noqa: F401
+    import lightning  # noqa: F401
+    import torch  # noqa: F401
+
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        for name in COPIED:
+            source = ROOT / name
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, scratch / name)
+        for package, real in (("conf", "conf"), ("tasks", "tasks")):  # as the installed package maps them
+            (scratch / "posbench" / package).symlink_to(scratch / real)
+        for mutant in mutants():
+            if chosen and mutant["method"] not in chosen:
+                continue
+            alive, equivalent = survives(mutant, scratch), mutant.get("equivalent", "")
+            verdict = ("equivalent: " + equivalent if equivalent else "SURVIVED") if alive else "caught"
+            change = " -> ".join(f"`{' '.join(mutant[key].split())}`" for key in ("old", "new"))
+            rows.append((mutant["method"], change, verdict))
+            print(" | ".join(rows[-1]), flush=True)
+    caught = sum(verdict == "caught" for *_, verdict in rows)
+    survived = sum(verdict == "SURVIVED" for *_, verdict in rows)
+    summary = f"{len(rows)} mutants: {caught} caught, {len(rows) - caught - survived} equivalent, {survived} survived."
+    print(summary)
+    if "--write" in sys.argv and not chosen:
+        lines = [f"| {method} | {change.replace('|', '&#124;')} | {verdict} |\n" for method, change, verdict in rows]
+        head = "# Changes of a formula, and whether a test noticed\n\nWritten by `python -m tests.mutants --write`. "
+        table = "\n\n| method | change | verdict |\n| --- | --- | --- |\n" + "".join(lines)
+        (HERE / "RESULTS.md").write_text(head + summary + table, "utf-8")
+    raise SystemExit(survived > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The table of methods and what each is compared with, collected from the marks of the tests.
+
+python tests/oracles.py            print it
+python tests/oracles.py --write    write tests/ORACLES.md, which a test holds against the marks
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+TABLE = HERE / "ORACLES.md"
+HEAD = """# What each encoding is compared with
+
+Written by `python tests/oracles.py --write` from the marks `oracle(method, kind)` of the tests;
+the number counts test cases.
+The conformance suite runs on every encoding besides.
+
+| encoding | oracle |
+| --- | --- |
+"""
+
+
+class Marks:
+    """A pytest plugin that only looks."""
+
+    def __init__(self) -> None:
+        self.found: Counter[tuple[str, str]] = Counter()
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            for mark in item.iter_markers("oracle"):
+                self.found[mark.args] += 1
+
+
+def collected() -> Counter[tuple[str, str]]:
+    marks = Marks()
+    pytest.main(["--collect-only", "-qq", "-p", "no:terminal", str(HERE)], plugins=[marks])
+    return marks.found
+
+
+def table(found: Counter[tuple[str, str]]) -> str:
+    methods: dict[str, list[str]] = {path.stem: [] for path in sorted((HERE.parent / "conf/encoding").glob("*.yaml"))}
+    for (method, kind), count in sorted(found.items()):
+        methods[method].append(f"{kind} ({count})")
+    return HEAD + "".join(f"| {method} | {'; '.join(kinds)} |\n" for method, kinds in methods.items())
+
+
+if __name__ == "__main__":
+    text = table(collected())
+    if "--write" in sys.argv:
+        TABLE.write_text(text, encoding="utf-8")
+    print(text)
