@@ -7,7 +7,6 @@ when a run begins: help and mistakes in the configuration answer without them.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import traceback
@@ -15,12 +14,13 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posbench import resolvers
+from posbench.composing import sentence
 from posbench.errors import IllegalExtension, PosbenchError, Terminated
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -85,7 +85,7 @@ def main() -> None:
     except (HydraException, OmegaConfBaseException) as error:
         if verbose:
             raise
-        _say(_sentence(error))
+        _say(sentence(error))
         sys.exit(1)
     except ValueError as error:
         # Hydra raises these for a defaults list that cannot be: `encoding=null`, an override without a key.
@@ -96,25 +96,6 @@ def main() -> None:
     except KeyboardInterrupt:
         _say("stopped; the same command goes on from here.")
         sys.exit(128 + signal.SIGINT)
-
-
-def _sentence(error: Exception) -> str:
-    """Hydra's messages, one sentence each, with what can be done."""
-    text = str(error)
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
-        group, _, option = error.missing_cfg_file.rpartition("/")
-        return f"{group}={option} is unknown: choose one of {', '.join(sorted(error.options))}"
-    if unknown := re.search(r"Could not override '([^']+)'", text):
-        section, known = unknown[1].rpartition(".")[0], getattr(error.__cause__, "parent_node", None)
-        if section and isinstance(known, DictConfig):
-            return f"{unknown[1]} is not a setting: {section} has {', '.join(str(k) for k in known if k != '_target_')}"
-        return f"{unknown[1]} is not a setting: `python -m posbench --cfg job` prints all of them"
-    if "Ambiguous value for argument" in text:
-        argument = re.search(r"argument '([^']+)'", text)
-        return f"{argument[1] if argument else 'a setting'} lists several values: add -m to run one after the other"
-    if isinstance(error, OverrideParseException):
-        return f"cannot read {error.override!r}: write key=value, and quote what the shell or Hydra would interpret"
-    return " ".join(line.strip() for line in text.splitlines() if line.strip() and "HYDRA_FULL_ERROR" not in line)
 
 
 def _say(sentence: str) -> None:

@@ -26,6 +26,7 @@ from posbench.errors import ConfigError, Diverged
 from posbench.evaluation import Rows, evaluate, test_lengths
 from posbench.extension import Extension
 from posbench.identity import Identity
+from posbench.legality import supplying_tasks
 from posbench.streams import stream_seed
 from posbench.task import Task
 from posbench.training import Training, fit
@@ -94,7 +95,8 @@ class Experiment:
             "source": provenance.training_hash(self.nodes["task"], self.nodes["encoding"]),
         }
 
-    def _encodings(self) -> list[PositionEncoding]:
+    def encodings(self) -> list[PositionEncoding]:
+        """One encoding a layer, initialised, not yet tied."""
         layers = []
         for index in range(self.config.model.num_layers):
             specification = self.specifications[index % len(self.specifications)]
@@ -105,11 +107,11 @@ class Experiment:
 
     def model(self) -> Transformer:
         """The untrained model."""
-        model, stack = self.config.model, EncodingStack(self._encodings(), len(self.specifications))
+        model, stack = self.config.model, EncodingStack(self.encodings(), len(self.specifications))
         if stack.ids not in ("index", *self.task.ids):
             raise ConfigError(
-                f"the encoding asks the task for {stack.ids} position ids, and {type(self.task).__name__} supplies "
-                f"{' and '.join(sorted(self.task.ids)) or 'none'}: choose another task or another encoding"
+                f"the encoding asks the task for {stack.ids!r} position ids, which {type(self.task).__name__} does "
+                f"not supply: choose another encoding, or a task among {', '.join(supplying_tasks(stack.ids))}"
             )
         longest = stack.span(self.test_positions)
         if stack.max_positions is not None and stack.max_positions < longest:

@@ -16,7 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash
 
-GROUPS = ("protocol", "task", "method", "encoding", "extension")
+HOST = "encoding@encoding."
+"""How Hydra names the choice of a host inside a wrapper: `encoding@encoding.host=alibi`."""
 LENGTHS = ("min_length", "max_length", "steps")
 """Settings of training that belong to the task."""
 
@@ -59,12 +60,16 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
     named = _compose(f"task={group['task']}", f"protocol={group['protocol']}", f"method={group['method']}")
     parts, canonical = _parts(cfg), _parts(named)
 
-    label, base, named_pair = group["method"], group["encoding"], True
+    label, base, words = group["method"], group["encoding"], [f"method={group['method']}"]
     if parts["method"] != canonical["method"]:
-        plain = _compose(f"encoding={group['encoding']}", f"extension={group['extension']}")
+        pair = {name: group[name] for name in ("encoding", "extension")}
+        hosts = _hosts(pair, choices)
+        plain = _compose(*_overrides(pair | hosts))
         if _parts(plain)["method"] != canonical["method"]:  # another pair than that of the method's YAML
-            found = _method_of(base, group["extension"])
-            label, named_pair = found or _joined(base, group["extension"], plain), found is not None
+            found = _method_of(pair | hosts)
+            base = _hosted(base, hosts)
+            label = found or _joined(base, group["extension"], plain)
+            words = [f"method={found}"] if found else _overrides(pair | hosts)
         canonical["method"] = _parts(plain)["method"]
 
     method = _name(label, parts["method"], canonical["method"])
@@ -80,20 +85,40 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
             extension=group["extension"],
             base_label=_labelled(base, encoding_changes),
         ),
-        _command(label if named_pair else None, group, parts, canonical, cfg.seed),
+        _command(words, group, parts, canonical, cfg.seed),
     )
 
 
-def _method_of(encoding: str, extension: str) -> str | None:
-    """The method whose YAML composes this pair, so that `method=rope extension=yarn` is the row rope_yarn."""
+def _overrides(chosen: Mapping[str, str]) -> list[str]:
+    return [f"{group}={option}" for group, option in chosen.items()]
+
+
+def _hosts(pair: dict[str, str], choices: Mapping[str, Any]) -> dict[str, str]:
+    """The hosts inside wrappers that were chosen, where they are not those of the wrapper's own YAML."""
+    usual = hydra.compose("config", _overrides(pair), return_hydra_config=True).hydra.runtime.choices
+    return {key: choice for key, choice in choices.items() if key.startswith(HOST) and usual.get(key) != choice}
+
+
+def _hosted(encoding: str, hosts: Mapping[str, str]) -> str:
+    """The name of a wrapper around a host that is not its own: "ssmax-alibi"."""
+    return "-".join((encoding, *hosts.values()))
+
+
+def _method_of(chosen: Mapping[str, str]) -> str | None:
+    """The method whose YAML makes these choices, so that `method=rope extension=yarn` is the row rope_yarn."""
     loader = GlobalHydra.instance().config_loader()
     for name in sorted(loader.get_group_options("method")):
         # Read, not composed: a catalogue of a hundred methods would take seconds.
         found = loader.repository.load_config(f"method/{name}")  # type: ignore[attr-defined]
-        chosen = {default.group.strip("/"): default.value for default in found.defaults_list if default.override}
-        if chosen == {"encoding": encoding, "extension": extension}:
+        defaults = [default for default in found.defaults_list if default.override]
+        if chosen == {_key(default): default.value for default in defaults}:
             return str(name)
     return None
+
+
+def _key(default: Any) -> str:
+    """The choice that an entry of a defaults list makes: "encoding", or "encoding@encoding.host"."""
+    return default.group.strip("/") + (f"@{default.package}" if default.package else "")
 
 
 def _joined(encoding: str, extension: str, cfg: DictConfig) -> str:
@@ -148,18 +173,14 @@ def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _command(
-    method: str | None,
+    method: list[str],
     group: dict[str, str],
     parts: dict[str, dict[str, Any]],
     canonical: dict[str, dict[str, Any]],
     seed: int,
 ) -> str:
     """The command that repeats the run."""
-    words = [f"protocol={group['protocol']}", f"task={group['task']}"]
-    if method:
-        words.append(f"method={method}")
-    else:
-        words += [f"encoding={group['encoding']}", f"extension={group['extension']}"]
+    words = [f"protocol={group['protocol']}", f"task={group['task']}", *method]
     for part in parts:
         words += [_quoted(change) for change in _changes(parts[part], canonical[part])]
     return " ".join(["python -m posbench", *words, f"seed={seed}"])

@@ -1,4 +1,4 @@
-"""Which extension can extend which encoding, read off the declarations of both."""
+"""Which extension can extend which encoding, and which task supplies what it asks for, read off declarations."""
 
 from __future__ import annotations
 
@@ -19,14 +19,20 @@ def options(group: str) -> list[str]:
 def legal_encodings(extension: DictConfig) -> list[str]:
     """The encodings that offer what the extension needs. Needs an initialised Hydra."""
     needs = getattr(hydra.utils.get_class(extension["_target_"]), "needs", "")
-    found = []
-    for name in options("encoding"):
-        cfg = hydra.compose(config_name="config", overrides=[f"encoding={name}"])
-        node = OmegaConf.to_container(cfg.encoding, resolve=False)
-        classes = [hydra.utils.get_class(target) for target in _targets(node)]
-        if not needs or any(needs in getattr(cls, "handles", ()) for cls in classes):
-            found.append(name)
-    return found
+    offers = {name: [getattr(cls, "handles", ()) for cls in _classes("encoding", name)] for name in options("encoding")}
+    return [name for name, handles in offers.items() if not needs or any(needs in offered for offered in handles)]
+
+
+def supplying_tasks(kind: str) -> list[str]:
+    """The tasks that supply position ids of a kind. Needs an initialised Hydra."""
+    return [name for name in options("task") if kind in _classes("task", name)[0].ids]
+
+
+def _classes(group: str, name: str) -> list[Any]:
+    """The classes that an option of a group names, the outermost first."""
+    cfg = hydra.compose(config_name="config", overrides=[f"{group}={name}"])
+    node = OmegaConf.to_container(cfg[group], resolve=False)
+    return [hydra.utils.get_class(target) for target in _targets(node)]
 
 
 def _targets(node: Any) -> Iterator[str]:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"errors"},
     {"config", "streams", "provenance", "resolvers", "attention"},
-    {"frequencies", "task", "building"},
+    {"frequencies", "task", "building", "composing"},
     {"encoding"},
     {"encodings", "extension", "tasks"},
     {"extensions"},
@@ -25,7 +25,8 @@ LAYERS = [
     {"sections"},
     {"leaderboard", "loggers"},
     {"experiment"},
-    {"cli"},
+    {"conformance"},
+    {"cli", "check"},
     {"__main__"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
@@ -106,7 +107,8 @@ def test_every_yaml_names_a_class_that_exists() -> None:
     for group in ("encoding", "extension", "task"):
         for option in names(group):
             node = OmegaConf.to_container(composed(f"{group}={option}")[group], resolve=False)
-            assert hydra.utils.get_class(node["_target_"]).__module__.startswith(f"posbench.{group}s.")
+            for target in [part["_target_"] for part in node.get("layers", [node])]:
+                assert hydra.utils.get_class(target).__module__.startswith(f"posbench.{group}s.")
 
 
 def test_every_package_is_shipped() -> None:

@@ -81,7 +81,7 @@ def test_a_mistake_is_one_sentence_that_names_it_and_what_is_legal_without_torch
 @pytest.mark.parametrize(
     ("mistake", "named", "legal"),
     [
-        (("method=alibi", "extension=ntk"), ("ntk", "alibi"), "it can extend rope"),
+        (("method=alibi", "extension=ntk"), ("ntk", "alibi"), "rope, .*sinusoidal"),
         (("+encoding.foo=1",), ("'foo'",), "head_width, base, layout"),
         (("encoding.layout=other",), ("layout", "'other'"), "half, interleaved"),
         (("method=rope_ntk", "extension.scale=0.5"), ("scale", "0.5"), "at least 1"),

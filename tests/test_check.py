@@ -1,0 +1,189 @@
+"""A check that cannot fail proves nothing: each is shown an encoding that breaks the promise it is about."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from posbench import check, conformance
+from posbench.composing import composing
+
+BROKEN = """
+import numpy as np
+import torch
+from torch import nn
+
+from posbench.encoding import PositionEncoding
+
+
+class RowsForgotten(PositionEncoding):
+    def encode(self, a):
+        return a.plus(lambda rows: a.distance(slice(0, rows.stop - rows.start))[:, None].double() ** 2)
+
+
+class Rounded(PositionEncoding):
+    def encode(self, a):
+        return a.plus(lambda rows: 4 * (a.distance(rows)[:, None].to(a.q.dtype) * 0.7).sin())
+
+
+class BlockCounted(PositionEncoding):
+    def encode(self, a):
+        return a.plus(lambda rows: a.distance(rows)[:, None].double() * (rows.stop - rows.start) / 29)
+
+
+class Absolute(PositionEncoding):
+    def embed(self, x, pos):
+        return x + (pos[..., None] * torch.arange(x.shape[-1])).to(x.dtype).sin()
+
+
+class Prophet(PositionEncoding):
+    def embed(self, x, pos):
+        return x + x.mean(1, keepdim=True)
+
+
+class Truncating(PositionEncoding):
+    relative = float_positions = False
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(512, 64))
+
+    def embed(self, x, pos):
+        return x + self.table[pos.long() % 512, : x.shape[-1]]
+
+
+class Clamping(PositionEncoding):
+    relative = float_positions = False
+    max_positions = 512
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(512, 64))
+
+    def embed(self, x, pos):
+        return x + self.table[pos.clamp(max=511), : x.shape[-1]]
+
+
+class Logarithm(PositionEncoding):
+    def encode(self, a):
+        return a.plus(lambda rows: -(a.distance(rows)[:, None].double() + 1).log())
+
+
+class Boasting(PositionEncoding):
+    handles = PositionEncoding.handles | {"frequencies"}
+
+    def __init__(self):
+        super().__init__()
+        from posbench.frequencies import Frequencies
+
+        self.frequencies = Frequencies(8)
+
+
+class Idle(PositionEncoding):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(3))
+
+
+class Forgetful(PositionEncoding):
+    def __init__(self, num_heads):
+        super().__init__()
+        self.slopes = torch.rand(num_heads, 1, 1)
+
+    def encode(self, a):
+        return a.plus(lambda rows: -self.slopes.to(a.q) * a.distance(rows)[:, None].clamp(min=0))
+
+
+class Dicing(PositionEncoding):
+    def __init__(self, num_heads):
+        super().__init__()
+        self.slopes = nn.Parameter(torch.tensor(np.random.default_rng().random((num_heads, 1, 1))).float())
+
+    def encode(self, a):
+        return a.plus(lambda rows: -self.slopes.to(a.q) * a.distance(rows)[:, None].clamp(min=0))
+
+
+class Deaf(PositionEncoding):
+    def __init__(self, strength):
+        super().__init__()
+
+
+class Fine(PositionEncoding):
+    def __init__(self, strength):
+        super().__init__()
+        self.strength = strength
+
+    def encode(self, a):
+        return a.plus(lambda rows: -self.strength * a.distance(rows)[:, None].to(a.q.dtype).clamp(min=0))
+"""
+
+CASES = [
+    ("fused_path_equals_the_dense_reference", "RowsForgotten", "", "block of rows"),
+    ("fused_path_stays_within_tolerance_at_8x", "Rounded", "", "form angles, cumulative sums and biases in float32"),
+    ("any_block_size_gives_the_same", "BlockCounted", "", "use `rows` to index queries"),
+    ("relative_is_measured", "Absolute", "", "declare relative = False"),
+    ("no_output_depends_on_a_later_token", "Prophet", "", "lets a query see later keys"),
+    ("float_positions_are_accepted_iff_declared", "Truncating", "", "casting to integers hides a mistake"),
+    ("max_positions_is_measured", "Clamping", "", "position 512 gave no IndexError"),
+    ("finite_under_decreasing_positions", "Logarithm", "", "look for logarithms"),
+    ("handles_are_measured", "Boasting", "", "an offered handle must have an effect"),
+    ("every_parameter_gets_a_gradient", "Idle", "", "weight gets no gradient"),
+    ("state_dict_round_trips", "Forgetful", "num_heads: ${model.num_heads}", "neither a parameter nor a buffer"),
+    ("two_constructions_are_equal", "Dicing", "num_heads: ${model.num_heads}", "use torch's own generator"),
+    ("every_numeric_setting_changes_an_output", "Deaf", "strength: 2", "encoding.strength=2 can be doubled"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "broken_encodings.py").write_text(BROKEN)
+    (tmp_path / "encoding").mkdir()
+    for _, name, settings, _ in [*CASES, ("", "Fine", "strength: 0.1", "")]:
+        target = f"_target_: broken_encodings.{name}\n"
+        (tmp_path / "encoding" / f"{name.lower()}.yaml").write_text(target + textwrap.dedent(settings))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "encoding", "settings", "sentence"), CASES, ids=[case[0] for case in CASES])
+def test_each_check_fails_on_an_encoding_that_breaks_its_promise(
+    folder: Path, name: str, encoding: str, settings: str, sentence: str
+) -> None:
+    (checked,) = (function for function in conformance.CHECKS if function.__name__ == name)
+    with composing(folder), pytest.raises(conformance.Broken, match=sentence):
+        checked(conformance.Subject(f"encoding={encoding.lower()}"))
+
+
+def test_every_check_but_one_is_shown_something_broken() -> None:
+    """That the transformer's own weights start equal cannot be broken from inside an encoding."""
+    shown = {case[0] for case in CASES} | {"shared_modules_start_equal_across_encodings"}
+    assert shown == {function.__name__ for function in conformance.CHECKS}
+
+
+def test_the_command_checks_a_yaml_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main([str(folder / "encoding" / "fine.yaml")]) == 0
+    out = capsys.readouterr().out
+    assert out.count("  ok  ") == len(conformance.CHECKS)
+    assert out.endswith(f"{len(conformance.CHECKS)} of {len(conformance.CHECKS)} promises kept by encoding=fine.\n")
+
+
+def test_the_command_explains_what_is_broken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["--config-dir", str(folder), "encoding=idle"]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "FAILED" in line]
+    assert "every parameter gets a gradient" in line and "hidden by a clamp" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nothing.yaml"], "nothing.yaml is not a file"),
+        (["encoding=nothing"], "encoding=nothing is unknown: choose one of"),
+        (["--config-dir", "nowhere", "method=rope"], "nowhere is not a folder"),
+        (["encoding.base=x"], "encoding.base must be a number"),
+    ],
+)
+def test_a_mistake_is_one_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(words) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"posbench: {sentence}")
