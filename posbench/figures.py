@@ -46,10 +46,14 @@ def accuracy_by_length(curves: Sequence[Curve], ticks: Sequence[float], name: st
         legend = figure.legend(loc="outside right upper", frameon=False, handlelength=3.4, labelspacing=0.7)
         for text in legend.get_texts():
             text.set_parse_math(False)  # a label may hold an interpolation, ${...}
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    svg = out.getvalue()
-    return svg[svg.index("<svg") :]
+        return svg_text(figure)
+
+
+def svg_text(figure: Figure) -> str:
+    """The figure as an `<svg>` element; the same figure gives the same text."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()[out.getvalue().index("<svg") :]
 
 
 def _draw(axes: Axes, curve: Curve, gid: str) -> None:

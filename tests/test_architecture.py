@@ -22,11 +22,12 @@ LAYERS = [
     {"results", "identity", "legality"},
     {"summaries", "console"},
     {"figures", "remarks"},
+    {"portraits"},
     {"sections"},
     {"leaderboard", "loggers"},
     {"experiment"},
     {"conformance"},
-    {"cli", "check"},
+    {"cli", "check", "catalogue"},
     {"__main__"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -1,0 +1,257 @@
+"""`python -m posbench.catalogue`: one page with every method, its formula, its picture and what it declares.
+
+    python -m posbench.catalogue                              all methods, into results/catalogue
+    python -m posbench.catalogue alibi fire --output folder   some of them
+    python -m posbench.catalogue --config-dir mine            those of a folder like conf/ as well
+
+Everything on it is read off the classes and measured on untrained models; nothing is written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+import jinja2
+import numpy as np
+import torch
+from hydra.errors import HydraException
+from latex2mathml.converter import convert
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from posbench import portraits
+from posbench.attention import Attention
+from posbench.composing import composing, sentence
+from posbench.conformance import Subject, composed
+from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
+from posbench.errors import ConfigError, PosbenchError
+from posbench.extension import Extension
+from posbench.legality import options
+from posbench.portraits import Portrait
+
+HEADS, WIDTH, DRAWS = 4, 32, 16
+SIZES = ("protocol=cpu", f"model.num_heads={HEADS}", f"model.width={HEADS * WIDTH}")
+MAP = 48  # tokens in the maps
+STRETCH = 4  # pictures of an extension show it at this multiple of the training length
+BASES = (100, 1_000, 10_000, 100_000)
+
+
+@dataclass(frozen=True)
+class Description:
+    """Of one class: its docstring, and where it comes from."""
+
+    name: str
+    text: str  # HTML
+    sources: tuple[str, ...]  # arXiv ids
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the catalogue."""
+
+    method: str
+    settings: str
+    descriptions: tuple[Description, ...]
+    properties: dict[str, str]
+    picture: str  # SVG
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(source for each in self.descriptions for source in each.sources))
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def describe(cls: type) -> Description:
+    """The docstring as HTML, its formulas as MathML."""
+    text = inspect.cleandoc(cls.__doc__ or "")
+    paragraphs = [f"<p>{_inline(' '.join(part.split()))}</p>" for part in text.split("\n\n") if part.strip()]
+    return Description(cls.__name__, "\n".join(paragraphs), tuple(dict.fromkeys(re.findall(r"\d{4}\.\d{5}", text))))
+
+
+def _inline(text: str) -> str:
+    def formula(match: re.Match[str]) -> str:
+        return convert(match[1] or match[2], display="block" if match[1] else "inline")
+
+    # Formulas first: what stands between dollars is not prose.
+    parts = re.split(r"(\$\$.+?\$\$|\$.+?\$)", text)
+    parts[1::2] = [re.sub(r"\$\$(.+?)\$\$|\$(.+?)\$", formula, part) for part in parts[1::2]]
+    parts[::2] = [re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(part, quote=False)) for part in parts[::2]]
+    return "".join(parts)
+
+
+def parts_of(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
+    """The encoding, and the hosts inside it."""
+    yield encoding
+    if isinstance(encoding, Wrapper):
+        yield from parts_of(encoding.host)
+
+
+def entry(method: str) -> Entry:
+    run = Subject(f"method={method}").made(*SIZES)
+    base = run.model().encodings
+    length = base.span(run.train_positions)
+    stack = run.extension.extend(base, length, STRETCH * length) if run.extension.changes else base
+    distinct = [layer for index in stack.firsts for layer in parts_of(stack.layers[index])]  # type: ignore[arg-type]
+    classes = [type(part) for part in distinct] + ([type(run.extension)] if run.extension.changes else [])
+    picture = portrait(method, stack, run.train_positions)
+    return Entry(
+        method,
+        _settings(method),
+        tuple(describe(cls) for cls in dict.fromkeys(classes)),
+        properties(base, run.extension, method, run.train_positions),
+        portraits.draw(picture),
+    )
+
+
+def _settings(method: str) -> str:
+    """All but sizes of the model, which are not the method's own."""
+    cfg = composed(f"method={method}")
+    plain = [OmegaConf.to_container(cfg[group], resolve=False) for group in ("encoding", "extension")]
+    return ", ".join(word for node in plain for word in _flat(node) if "=${model." not in word)
+
+
+def _flat(node: Any, prefix: str = "") -> Iterator[str]:
+    items = enumerate(node) if isinstance(node, list) else node.items()
+    for key, value in items:
+        if isinstance(value, dict | list):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif key != "_target_":
+            yield f"{prefix}{key}={value}"
+
+
+def properties(stack: EncodingStack, extension: Extension, method: str, train_positions: int) -> dict[str, str]:
+    """The declarations, and what can be read off the plan."""
+    layers: list[PositionEncoding] = [stack.layers[index] for index in stack.firsts]  # type: ignore[misc]
+    limit = stack.max_positions
+    legal = [name for name in options("extension") if _needs(name) in ("", *stack.handles)]
+    parameters = sum(p.numel() for p in stack.parameters())
+    paths = dict.fromkeys(layer.encode(_call(16, 1)).path for layer in layers)  # type: ignore[attr-defined]
+    beyond = extension.method_class if stack.method_class == "zero-shot" else stack.method_class
+    return {
+        "class": beyond,
+        "path": ", ".join(paths),
+        "relative": "yes" if all(layer.relative for layer in layers) else "no",
+        "fractional positions": "yes" if all(layer.float_positions for layer in layers) else "no",
+        "positions": "no limit" if limit is None else f"{limit}",
+        "ids asked of the task": stack.ids,
+        "parameters": f"{parameters:,}" if parameters else "none",
+        "tied over layers": ", ".join(sorted({name for layer in layers for name in layer.shared})) or "nothing",
+        "handles": ", ".join(sorted(stack.handles)),
+        "extensions": ", ".join(legal),
+    }
+
+
+def _needs(extension: str) -> str:
+    cls: Any = hydra.utils.get_class(composed(f"extension={extension}").extension["_target_"])
+    return cls.needs
+
+
+# -- measuring ---------------------------------------------------------------------------------------------
+
+
+def _call(n: int, batch: int) -> Attention:
+    """All tokens ask for and offer the same; what a content-dependent encoding reads beside that is random."""
+    x = torch.randn(batch, n, HEADS * WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    same = torch.ones(batch, HEADS, n, WIDTH, dtype=torch.float64)
+    pos = torch.arange(n)[None]
+    segments = torch.zeros(1, n, dtype=torch.long)
+    return Attention(same, same, same, x, pos, pos, scale=WIDTH**-0.5, segments=segments)
+
+
+@torch.no_grad()
+def measured(layer: PositionEncoding, n: int) -> tuple[str, np.ndarray, np.ndarray]:
+    """What is shown, its values [heads, n, n] and the attention weights [heads, n, n]."""
+    a, rows = _call(n, DRAWS), slice(0, n)
+    plan = layer.encode(a)
+    logits, hidden = plan.logits(rows), ~plan.allowed(rows)
+    weights = plan.weights(logits, rows).mean(0)
+    embedded = layer.embed(torch.zeros_like(a.x[:1]), a.q_pos)[0]
+    if not embedded.any():
+        embedded = layer.embed(torch.ones_like(a.x[:1]), a.q_pos)[0] - 1  # one that multiplies
+    if embedded.any():
+        products = (embedded @ embedded.T / embedded.shape[-1])[None]
+        return "product of the encodings", products.expand(HEADS, n, n).numpy(), weights.numpy()
+    scores = logits.masked_fill(hidden, torch.nan).mean(0)
+    return "score", scores.expand(HEADS, n, n).numpy(), weights.numpy()
+
+
+def portrait(method: str, stack: EncodingStack, train_positions: int) -> Portrait:
+    stack = stack.double()
+    limit = min(2 * train_positions, stack.max_positions or 2 * train_positions)
+    layer: PositionEncoding = stack.layers[0]  # type: ignore[assignment]
+    quantity, values, _ = measured(layer, limit)
+    _, square, weights = measured(layer, MAP)
+    hidden = np.triu(np.ones((MAP, MAP), bool), 1)
+    return Portrait(
+        quantity,
+        _last_row(values),
+        dict(_at_other_bases(method, limit)),
+        np.where(hidden, np.nan, square[0]),
+        np.where(hidden, np.nan, weights[0]) * np.arange(1, MAP + 1)[:, None],
+        train_positions,
+    )
+
+
+def _last_row(values: np.ndarray) -> np.ndarray:
+    """The value at distance d, seen from the last token."""
+    return values[:, -1, ::-1]
+
+
+def _at_other_bases(method: str, n: int) -> Iterator[tuple[str, np.ndarray]]:
+    """The first head's curve at other bases, where the encoding has that setting."""
+    if "base" not in composed(f"method={method}").encoding:
+        return
+    for base in BASES:
+        run = Subject(f"method={method}").made(*SIZES, f"encoding.base={base}")
+        layer = run.model().encodings.double().layers[0]
+        yield f"base {base:,}", _last_row(measured(layer, n)[1])[0]  # type: ignore[arg-type]
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+def page(entries: list[Entry]) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("posbench", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("catalogue.html.j2").render(entries=entries, stretch=STRETCH)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m posbench.catalogue", description=__doc__.split("\n\n")[0])
+    parser.add_argument("methods", nargs="*", help="default: all")
+    parser.add_argument("--config-dir", type=Path, action="append", default=[], help="a folder like conf/ of your own")
+    parser.add_argument("--output", type=Path, default=Path("results/catalogue"), help="default: %(default)s")
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    try:
+        with composing(*chosen.config_dir):
+            known = options("method")
+            if unknown := [name for name in chosen.methods if name not in known]:
+                raise ConfigError(f"method {unknown[0]} is unknown: choose among {', '.join(known)}")
+            entries = [entry(name) for name in chosen.methods or known]
+            chosen.output.mkdir(parents=True, exist_ok=True)
+            (chosen.output / "catalogue.html").write_text(page(entries), encoding="utf-8")
+            for each in entries:
+                (chosen.output / f"{each.method}.svg").write_text(each.picture, encoding="utf-8")
+    except (HydraException, OmegaConfBaseException, PosbenchError, OSError) as error:
+        shown = sentence(error) if isinstance(error, HydraException | OmegaConfBaseException) else str(error)
+        print(f"posbench: {shown}", file=sys.stderr)
+        return 1
+    print(f"{len(entries)} methods: {chosen.output / 'catalogue.html'}, and an SVG for each beside it.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""The catalogue has a row for every method, with formulas that are formulas and declarations that are the classes'."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import names
+
+from posbench import catalogue
+from posbench.conformance import Subject
+from posbench.portraits import Portrait
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("catalogue")
+    assert catalogue.main(["rope", "rope_ntk", "alibi", "learned", "t5", "--output", str(folder)]) == 0
+    return folder
+
+
+def test_the_page_holds_all_it_shows(folder: Path) -> None:
+    page = (folder / "catalogue.html").read_text()
+    assert page.count("<section") == page.count("<svg") == 5
+    assert not re.search(r'(src|href)="(?!#|data:|https://arxiv\.org/abs/)', page), "nothing is fetched from elsewhere"
+    assert sorted(path.stem for path in folder.glob("*.svg")) == ["alibi", "learned", "rope", "rope_ntk", "t5"]
+
+
+def test_no_formula_is_left_as_source(folder: Path) -> None:
+    page = (folder / "catalogue.html").read_text()
+    prose = re.sub(r"<math.*?</math>|<svg.*?</svg>|<code>.*?</code>|\$\{.*?\}", "", page, flags=re.S)
+    assert "$" not in prose and "\\" not in prose
+
+
+@pytest.mark.parametrize("name", names("method"))
+def test_every_method_is_described_with_formula_and_source(name: str) -> None:
+    run = Subject(f"method={name}").made()
+    parts = [part for layer in run.model().encodings for part in catalogue.parts_of(layer)]
+    texts = [catalogue.describe(type(part)) for part in parts]
+    assert all(text.text for text in texts)
+    assert any("<math" in text.text for text in texts) or name == "nope"
+    assert any(text.sources for text in texts), f"{name} names no arXiv id"
+
+
+def portrait(name: str) -> Portrait:
+    run = Subject(f"method={name}").made(*catalogue.SIZES)
+    return catalogue.portrait(name, run.model().encodings, run.train_positions)
+
+
+def test_the_curves_are_the_formula() -> None:
+    alibi, rope = portrait("alibi"), portrait("rope")
+    d, content = np.arange(alibi.curves.shape[1]), catalogue.WIDTH**0.5
+    np.testing.assert_allclose(alibi.curves, [content - 2.0 ** (-2 * (h + 1)) * d for h in range(4)], atol=1e-9)
+    theta = 10_000.0 ** (-np.arange(16) / 16)
+    np.testing.assert_allclose(rope.curves[0], content * np.cos(d[:, None] * theta).mean(-1), atol=1e-9)
+    np.testing.assert_allclose(rope.variants["base 100"][5], content * np.cos(5 * theta**0.5).mean(), atol=1e-9)
+    assert np.isnan(alibi.map[3, 4]) and alibi.map[4, 3] == pytest.approx(content - 0.25)
+    np.testing.assert_allclose(np.nansum(rope.weights, -1), np.arange(1, catalogue.MAP + 1))
+
+
+def test_the_properties_are_those_of_the_classes() -> None:
+    run = Subject("method=t5").made(*catalogue.SIZES)
+    shown = catalogue.properties(run.model().encodings, run.extension, "t5", run.train_positions)
+    assert shown["path"] == "fused by rows" and shown["relative"] == "yes" and shown["tied over layers"] == "table"
+    assert shown["extensions"] == "direct" and shown["ids asked of the task"] == "index"
+
+
+def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert catalogue.main(["nothing"]) == 1
+    assert capsys.readouterr().err.startswith("posbench: method nothing is unknown: choose among abacus")
