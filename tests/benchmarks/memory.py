@@ -1,0 +1,114 @@
+"""What evaluating one long sequence costs with each encoding: peak memory of the process, and CPU seconds.
+
+    python tests/benchmarks/memory.py                      16,384 tokens, 4 heads, width 64, 2 layers, batch 1
+    python tests/benchmarks/memory.py --tokens 4096 fire   some encodings, another length
+    python tests/benchmarks/memory.py --write              and write tests/benchmarks/MEMORY.md
+
+Each encoding is measured in a process of its own, forked before the model is built; on a GPU the peak is that of
+the memory torch allocated. Prints a table; asserts nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import torch
+from conftest import names
+
+from posbench.composing import composing
+from posbench.conformance import Subject
+from posbench.encoding import Draw
+from posbench.experiment import Experiment
+
+MIB = 2**20
+
+
+def measure(run: Experiment, tokens: int) -> tuple[float, float, str]:
+    """MiB at the peak, CPU seconds (GPU: wall), and the path that attention took."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    clock = time.perf_counter if device.type == "cuda" else time.process_time
+    model = run.model().eval().to(device)
+    start = clock()
+    with torch.inference_mode():
+        generator = torch.Generator().manual_seed(0)
+        pos = model.encodings.positions(torch.arange(tokens)[None], Draw(1, generator)).to(device)
+        sequence = torch.randint(8, 20, (1, tokens), generator=generator).to(device)
+        segments = (torch.arange(tokens) >= tokens // 2).long()[None].to(device)
+        where = torch.zeros(1, tokens, dtype=torch.bool, device=device)
+        where[:, -1] = True
+        paths = []
+        for encoding in model.encodings:
+            original = encoding.encode
+            encoding.encode = lambda a, encode=original: paths.append(encode(a)) or paths[-1]  # type: ignore
+        assert bool(torch.isfinite(model(sequence, pos, segments, where)).all())
+    seconds = clock() - start
+    peak = (
+        torch.cuda.max_memory_allocated()
+        if device.type == "cuda"
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    )
+    return peak / MIB, seconds, ", ".join(dict.fromkeys(plan.path for plan in paths))
+
+
+def forked(run: Experiment, tokens: int) -> tuple[float, float, str]:
+    """`measure` in a child process, so that its peak is its own."""
+    if torch.cuda.is_available():  # CUDA does not survive a fork
+        torch.cuda.reset_peak_memory_stats()
+        return measure(run, tokens)
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            peak, seconds, path = measure(run, tokens)
+            os.write(write, f"{peak} {seconds} {path}".encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        words = pipe.read().split(maxsplit=2)
+    if os.waitpid(child, 0)[1] != 0:
+        return float("nan"), float("nan"), "failed"
+    return float(words[0]), float(words[1]), words[2]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("encodings", nargs="*", help="default: all")
+    parser.add_argument("--tokens", type=int, default=16_384)
+    parser.add_argument("--write", action="store_true")
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    with composing():
+        for name in chosen.encodings or names("encoding"):
+            words = ("protocol=cpu", "model.width=64", "model.num_heads=4", "trainer.accelerator=auto")
+            subject = Subject(f"encoding={name}")
+            shortest = subject.made("protocol=cpu").train_length
+            run = subject.made(*words, f"evaluation.further=[{chosen.tokens / shortest}]")
+            peak, seconds, path = forked(run, chosen.tokens)
+            rows.append(f"| {name} | {path} | {peak:,.0f} | {seconds:.1f} |")
+            print(rows[-1], flush=True)
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU, one thread"
+    kind = "allocated on the GPU" if torch.cuda.is_available() else "of the process, libraries included"
+    head = f"""# Memory at {chosen.tokens:,} tokens
+
+One forward pass, 2 layers, 4 heads, width 64, batch 1, float32, on {device}; peak {kind}. Written by
+`python tests/benchmarks/memory.py --write`. Seconds depend on the machine and on what else it does.
+
+| encoding | path | peak, MiB | seconds |
+| --- | --- | --- | --- |
+"""
+    if chosen.write and not chosen.encodings:
+        (Path(__file__).parent / "MEMORY.md").write_text(head + "\n".join(rows) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
