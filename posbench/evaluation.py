@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from posbench.config import EvaluationConfig
+from posbench.coverage import untrained
 from posbench.extension import Extension
-from posbench.scoring import inputs, score
+from posbench.scoring import inputs, position_ids, score
 from posbench.streams import stream_seed
 from posbench.task import Batch, Task
 from posbench.transformer import Transformer
@@ -47,12 +48,15 @@ def evaluate(
     """
     rows, cells = [], []
     model.eval()
+    longest = task.batch(train_length, 1, seed, "coverage")
     for n, multiple in test_lengths(settings, train_length).items():
         extended = model
         if extension is not None:
             spans = (model.encodings.span(count) for count in (train_positions, task.num_positions(n)))
             extended = model.with_encodings(extension.extend(model.encodings, *spans))
         batch = task.batch(n, settings.num_samples, seed, "test", n)
+        ids = position_ids(longest, model.encodings), position_ids(batch.part(slice(0, 1)), model.encodings)
+        heads, width = model.blocks[0].num_heads, model.embedding.embedding_dim
         correct, losses, sequences = _scores(extended, batch, seed, n)
         reach = _distances(batch) / task.max_distance(train_length)
         within, beyond = (reach >= 0) & (reach <= 1), reach > 1
@@ -69,6 +73,7 @@ def evaluate(
                 "token_accuracy_beyond_trained_distance": _mean(correct[beyond]),
                 "loss": float(losses.mean()),
                 "chance": task.chance(n),
+                "untrained": untrained(model.encodings, extended.encodings, ids, heads, width),
             }
         )
         for low, high in itertools.pairwise(DISTANCE_EDGES):

@@ -33,6 +33,10 @@ GUIDE = {
     "mean of the solved ones alone stands beside it.",
     "Effective": "the largest length with a mean accuracy of at least .95, all shorter ones included.",
     "Steps": "of training until the accuracy was .95 for the first time; a mean over the seeds that got there.",
+    "Class": "what a method was given. Zero-shot methods saw only training lengths; those trained on positions beyond "
+    "them, or given ids by the task, stand below, and are compared among themselves.",
+    "Untrained": "of the entries of the encoding's parameters (rows of a table, buckets, units) that the longest test "
+    "in the mean uses, the share that no training sequence reached.",
     "CPU s": "seconds of training. Methods that stretch the same trained weights share them, and their cost.",
 }
 
@@ -85,6 +89,7 @@ def csv(found: list[list[TaskBoard]]) -> str:
             "token_accuracy_within_trained_distance": cell.within,
             "token_accuracy_beyond_trained_distance": cell.beyond,
             "loss": cell.loss,
+            "untrained": cell.untrained,
             "mean": row.mean.mean,
             "mean_half_width_95": row.mean.half,
             "mean_solved_only": row.mean_of_solved,

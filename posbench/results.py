@@ -52,6 +52,7 @@ COLUMNS = {
     "token_accuracy_beyond_trained_distance": "float64",
     "loss": "float64",
     "chance": "float64",
+    "untrained": "float64",  # NaN where the encoding has no parameters
 }
 """Of the long table, with their types."""
 

@@ -38,10 +38,15 @@ def inputs(batch: Batch, encodings: EncodingStack, positions_seed: int, training
     """Input tokens are all but the last; the token at t + 1 is predicted at t."""
     tokens, segments = torch.from_numpy(batch.tokens), torch.from_numpy(batch.segments)
     where = torch.from_numpy(batch.answer)[:, 1:]
-    kinds = {"index": np.arange(tokens.shape[1])[None], **batch.ids}
     draw = Draw(len(tokens), torch.Generator().manual_seed(positions_seed), training)
-    pos = encodings.positions(torch.tensor(kinds[encodings.ids])[:, :-1], draw)
+    pos = encodings.positions(position_ids(batch, encodings), draw)
     return Inputs(tokens[:, :-1], pos, segments[:, :-1], where, tokens[:, 1:][where])
+
+
+def position_ids(batch: Batch, encodings: EncodingStack) -> Tensor:
+    """The ids of the input tokens that the encodings ask for, [batch|1, n]."""
+    kinds = {"index": np.arange(batch.tokens.shape[1])[None], **batch.ids}
+    return torch.tensor(kinds[encodings.ids])[:, :-1]
 
 
 def logits(model: Transformer, data: Inputs) -> Tensor:

@@ -50,7 +50,7 @@ DISTANCES_NOTE = (
     "forcing). Within: the query is no farther from its source than in training. Beyond: it is farther. "
     f"{NOTHING}: no such tokens at this length."
 )
-DETAILS = ("class", "steps", "parameters", "CPU s")
+DETAILS = ("class", "steps", "untrained", "parameters", "CPU s")
 """Columns that the terminal has no room for."""
 
 
@@ -111,9 +111,17 @@ def _task_columns(lengths: Sequence[Length]) -> Columns:
         "effective": lambda row: NOTHING if np.isnan(row.effective) else f"{row.effective:g}x",
         "steps": lambda row: number(row.solved_step, 0),
         "class": lambda row: row.method_class,
+        "untrained": lambda row: _untrained(row, lengths),
         "parameters": lambda row: f"{row.parameters:,}",
         "CPU s": lambda row: number(row.cpu_seconds, 0),
     }
+
+
+def _untrained(row: Summary, lengths: Sequence[Length]) -> str:
+    """At the longest test that counts."""
+    multiple = max(n.multiple for n in lengths if n.aggregated)
+    share = row.cells[multiple].untrained
+    return NOTHING if np.isnan(share) else f"{100 * share:.0f} %"
 
 
 def _overall_columns(lengths: Sequence[Length]) -> Columns:

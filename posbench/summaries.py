@@ -73,6 +73,7 @@ class Cell:
     within: float  # token accuracy where the source is no farther than in training; NaN where there is none
     beyond: float
     loss: float
+    untrained: float  # share of the encoding's parameters used here that training did not reach
 
     @classmethod
     def of(cls, runs: pd.DataFrame) -> Cell:
@@ -85,6 +86,7 @@ class Cell:
             float(runs["token_accuracy_within_trained_distance"].mean()),
             float(runs["token_accuracy_beyond_trained_distance"].mean()),
             float(runs["loss"].mean()),
+            float(runs["untrained"].mean()),
         )
 
 
@@ -289,11 +291,11 @@ def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> 
 
 
 def best_first(rows: Iterable[Any]) -> list[Any]:
-    """By mean, rows without one last, ties by name."""
+    """Zero-shot methods first, then the other classes; in each by mean, rows without one last, ties by name."""
 
-    def order(row: Any) -> tuple[bool, float, str, str]:
-        mean = row.mean.mean
-        return np.isnan(mean), -np.nan_to_num(mean), row.method, row.method_hash
+    def order(row: Any) -> tuple[bool, str, bool, float, str, str]:
+        mean, kind = row.mean.mean, row.method_class
+        return kind != "zero-shot", kind, np.isnan(mean), -np.nan_to_num(mean), row.method, row.method_hash
 
     return sorted(rows, key=order)
 

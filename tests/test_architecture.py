@@ -17,7 +17,7 @@ LAYERS = [
     {"extensions"},
     {"transformer"},
     {"scoring"},
-    {"training"},
+    {"training", "coverage"},
     {"evaluation"},
     {"results", "identity", "legality"},
     {"summaries", "console"},

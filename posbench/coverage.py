@@ -1,0 +1,72 @@
+"""What a test uses of an encoding that training never reached: rows of a table, buckets, units of a network.
+
+An entry of a parameter is reached if some output depends on it, that is, if its gradient is not zero. Measured on
+random tokens: where positions depend on content, it is an estimate.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from posbench.attention import Attention, dense
+from posbench.encoding import Draw, EncodingStack
+from posbench.streams import stream_seed
+
+DRAWS = 32
+"""Of an encoding that draws its positions: how often the training length is looked at."""
+
+
+def untrained(
+    base: EncodingStack, extended: EncodingStack, ids: tuple[Tensor, Tensor], num_heads: int, width: int
+) -> float | None:
+    """The share of the entries used at the test ids that no training sequence reaches, None without parameters.
+
+    `base` is the encoding as it was trained, `extended` as it is tested; `ids` are those of a training sequence of
+    the largest length and of a test sequence, [1, n].
+    """
+    if not list(base.parameters()):
+        return None
+    trained = reached(base, ids[0], num_heads, width, training=True)
+    tested = reached(extended, ids[1], num_heads, width, training=False)
+    used = sum(int(mask.sum()) for mask in tested)
+    new = sum(int((mask & ~before).sum()) for mask, before in zip(tested, trained, strict=True))
+    return new / used if used else None
+
+
+@torch.enable_grad()
+def reached(stack: EncodingStack, ids: Tensor, num_heads: int, width: int, training: bool) -> list[Tensor]:
+    """Which entries of each parameter some output depends on."""
+    parameters = list(stack.parameters())
+    device = parameters[0].device
+    masks = [torch.zeros_like(parameter, dtype=torch.bool) for parameter in parameters]
+    before = None
+    for index in range(DRAWS):
+        generator = torch.Generator().manual_seed(stream_seed("coverage", index))
+        pos = stack.positions(ids, Draw(1, generator, training)).to(device)
+        if before is not None and torch.equal(pos, before):
+            break  # nothing is drawn
+        before = pos
+        out = _outputs(stack, pos, num_heads, width, generator)
+        gradients = torch.autograd.grad(out, parameters, allow_unused=True)
+        for mask, gradient in zip(masks, gradients, strict=True):
+            if gradient is not None:
+                mask |= gradient != 0
+    return masks
+
+
+def _outputs(stack: EncodingStack, pos: Tensor, num_heads: int, width: int, generator: torch.Generator) -> Tensor:
+    """A random combination of all that the encodings put out."""
+    n = pos.shape[1]
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator).to(pos.device)
+
+    x = random(1, n, width)
+    total = (stack.embed(x, pos) * random(1, n, width)).sum()
+    for layer in stack:
+        q, k, v = (random(1, num_heads, n, width // num_heads) for _ in range(3))
+        call = Attention(q, k, v, x, pos, pos, scale=(width // num_heads) ** -0.5)
+        out = dense(layer.encode(call))
+        total = total + (out * random(*out.shape)).sum()
+    return total
