@@ -100,7 +100,7 @@ def parts_of(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
 def entry(method: str) -> Entry:
     run = Subject(f"method={method}").made(*SIZES)
     base = run.model().encodings
-    length = base.span(run.train_positions)
+    length = base.span(run.train_positions, training=True)
     stack = run.extension.extend(base, length, STRETCH * length) if run.extension.changes else base
     distinct = [layer for index in stack.firsts for layer in parts_of(stack.layers[index])]  # type: ignore[arg-type]
     classes = [type(part) for part in distinct] + ([type(run.extension)] if run.extension.changes else [])

@@ -269,24 +269,24 @@ def finite_under_decreasing_positions(subject: Subject) -> None:
 
 
 def handles_are_measured(subject: Subject) -> None:
-    """An extension that the encoding is open to changes it at 4 times the length, and any other refuses."""
+    """An extension that the encoding is open to changes it at the longest test, and any other refuses."""
     for name in options("extension"):
         run = subject.made(f"extension={name}")
         needs = run.extension.needs
         stack = subject.model().encodings
-        length, pos = run.train_positions, torch.arange(48)[None]
+        trained, longest = stack.span(run.train_positions, training=True), stack.span(run.test_positions)
+        pos = torch.arange(min(48, stack.max_positions or 48))[None]
         try:
-            extended = run.extension.extend(stack, stack.span(length), stack.span(4 * length))
+            extended = run.extension.extend(stack, trained, longest)
         except IllegalExtension:
             require(needs not in stack.handles, f"extension {name} refused, although {needs!r} is among the handles")
             continue
         change = max(difference(outputs(new, pos), outputs(old, pos)) for new, old in zip(extended, stack, strict=True))
         # A sampler of positions that fills its range in training has nothing left to extend.
-        grown = stack.span(4 * length) > stack.span(length)
         require(
-            (change > EXACT) == (run.extension.changes and grown),
+            (change > EXACT) == (run.extension.changes and longest > trained),
             f"extension {name} takes hold of {needs!r}, which the handles offer, and changes outputs by {change:.1e} "
-            "at 4 times the training length: an offered handle must have an effect; drop it from `handles` otherwise",
+            "at the longest test: an offered handle must have an effect; drop it from `handles` otherwise",
         )
 
 

@@ -54,8 +54,8 @@ class PositionEncoding(nn.Module):
         """
         return ids
 
-    def span(self, length: int) -> int:
-        """The largest position, plus one, that `positions` may give for ids below `length`."""
+    def span(self, length: int, training: bool = False) -> int:
+        """The largest position, plus one, that `positions` may give for ids below `length`, in training or a test."""
         return length
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
@@ -99,8 +99,8 @@ class Wrapper(PositionEncoding):
     def positions(self, ids: Tensor, draw: Draw) -> Tensor:
         return self.host.positions(ids, draw)
 
-    def span(self, length: int) -> int:
-        return self.host.span(length)
+    def span(self, length: int, training: bool = False) -> int:
+        return self.host.span(length, training)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         return self.host.embed(x, pos)
@@ -172,8 +172,8 @@ class EncodingStack(nn.Module):
     def positions(self, ids: Tensor, draw: Draw) -> Tensor:
         return next(iter(self)).positions(ids, draw)
 
-    def span(self, length: int) -> int:
-        return next(iter(self)).span(length)
+    def span(self, length: int, training: bool = False) -> int:
+        return next(iter(self)).span(length, training)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         for index in self.firsts:  # each specification once

@@ -52,11 +52,11 @@ def evaluate(
     for n, multiple in test_lengths(settings, train_length).items():
         extended = model
         if extension is not None:
-            spans = (model.encodings.span(count) for count in (train_positions, task.num_positions(n)))
-            extended = model.with_encodings(extension.extend(model.encodings, *spans))
+            stack = model.encodings
+            spans = stack.span(train_positions, training=True), stack.span(task.num_positions(n))
+            extended = model.with_encodings(extension.extend(stack, *spans))
         batch = task.batch(n, settings.num_samples, seed, "test", n)
         ids = position_ids(longest, model.encodings), position_ids(batch.part(slice(0, 1)), model.encodings)
-        heads, width = model.blocks[0].num_heads, model.embedding.embedding_dim
         correct, losses, sequences = _scores(extended, batch, seed, n)
         reach = _distances(batch) / task.max_distance(train_length)
         within, beyond = (reach >= 0) & (reach <= 1), reach > 1
@@ -73,7 +73,7 @@ def evaluate(
                 "token_accuracy_beyond_trained_distance": _mean(correct[beyond]),
                 "loss": float(losses.mean()),
                 "chance": task.chance(n),
-                "untrained": untrained(model.encodings, extended.encodings, ids, heads, width),
+                "untrained": untrained(model.encodings, extended.encodings, ids, model.num_heads, model.width),
             }
         )
         for low, high in itertools.pairwise(DISTANCE_EDGES):

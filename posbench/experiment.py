@@ -113,13 +113,13 @@ class Experiment:
                 f"the encoding asks the task for {stack.ids!r} position ids, which {type(self.task).__name__} does "
                 f"not supply: choose another encoding, or a task among {', '.join(supplying_tasks(stack.ids))}"
             )
-        longest = stack.span(self.test_positions)
-        if stack.max_positions is not None and stack.max_positions < longest:
+        trained, longest = stack.span(self.train_positions, training=True), stack.span(self.test_positions)
+        if stack.max_positions is not None and stack.max_positions < max(trained, longest):
             raise ConfigError(
-                f"the encoding has {stack.max_positions} positions, but the longest test needs "
-                f"{longest}: raise its setting or shorten evaluation.multiples and evaluation.further"
+                f"the encoding has {stack.max_positions} positions, but training and the longest test need "
+                f"{max(trained, longest)}: raise its setting or shorten evaluation.multiples and evaluation.further"
             )
-        self.extension.extend(stack, stack.span(self.train_positions), longest)  # refuse now, not after training
+        self.extension.extend(stack, trained, longest)  # refuse now, not after training
         return Transformer(
             self.task.vocab_size,
             model.width,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
+
+from posbench.building import build
+
+TRAIN_POSITIONS, TEST_POSITIONS = 64, 512
+"""Of the encodings that are built here to be asked: what they offer does not depend on lengths."""
 
 
 def options(group: str) -> list[str]:
@@ -19,28 +23,34 @@ def options(group: str) -> list[str]:
 def legal_encodings(extension: DictConfig) -> list[str]:
     """The encodings that offer what the extension needs. Needs an initialised Hydra."""
     needs = getattr(hydra.utils.get_class(extension["_target_"]), "needs", "")
-    offers = {name: [getattr(cls, "handles", ()) for cls in _classes("encoding", name)] for name in options("encoding")}
-    return [name for name, handles in offers.items() if not needs or any(needs in offered for offered in handles)]
+    return [name for name, handles in offers().items() if not needs or needs in handles]
+
+
+def offers() -> dict[str, frozenset[str]]:
+    """What each encoding lets an extension take hold of. Needs an initialised Hydra."""
+    cfg = hydra.compose("config")
+    cfg.train_positions, cfg.test_positions = TRAIN_POSITIONS, TEST_POSITIONS
+    cfg.model.head_width = cfg.model.width // cfg.model.num_heads
+    found = {}
+    for name in options("encoding"):
+        cfg.encoding = _node("encoding", name)
+        node: Any = OmegaConf.to_container(cfg, resolve=True)["encoding"]  # type: ignore[call-overload, index]
+        layers = [build(layer, "encoding") for layer in node.get("layers", [node])]
+        found[name] = frozenset().union(*(layer.handles for layer in layers))
+    return found
 
 
 def supplying_tasks(kind: str) -> list[str]:
     """The tasks that supply position ids of a kind. Needs an initialised Hydra."""
-    return [name for name in options("task") if kind in _classes("task", name)[0].ids]
+    classes: dict[str, Any] = {
+        name: hydra.utils.get_class(_node("task", name).task["_target_"]) for name in options("task")
+    }
+    return [name for name, cls in classes.items() if kind in cls.ids]
 
 
-def _classes(group: str, name: str) -> list[Any]:
-    """The classes that an option of a group names, the outermost first."""
-    cfg = hydra.compose(config_name="config", overrides=[f"{group}={name}"])
-    node = OmegaConf.to_container(cfg[group], resolve=False)
-    return [hydra.utils.get_class(target) for target in _targets(node)]
-
-
-def _targets(node: Any) -> Iterator[str]:
-    if isinstance(node, dict):
-        if "_target_" in node:
-            yield node["_target_"]
-        for value in node.values():
-            yield from _targets(value)
-    if isinstance(node, list):
-        for value in node:
-            yield from _targets(value)
+def _node(group: str, name: str) -> DictConfig:
+    """An option of a group, read where it stands alone: composing a hundred would take seconds."""
+    found = GlobalHydra.instance().config_loader().repository.load_config(f"{group}/{name}")  # type: ignore[attr-defined]
+    if all(default.is_self() for default in found.defaults_list):
+        return found.config
+    return hydra.compose("config", [f"{group}={name}"])[group]

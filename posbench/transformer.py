@@ -35,6 +35,7 @@ class Transformer(nn.Module):
         super().__init__()
         if len(encodings) != num_layers:
             raise ValueError(f"{num_layers} layers need {num_layers} encodings, got {len(encodings)}")
+        self.width, self.num_heads = width, num_heads
         self.embedding = nn.Embedding(vocab_size, width)
         self.blocks = nn.ModuleList(Block(width, num_heads) for _ in range(num_layers))
         self.norm = nn.LayerNorm(width)

@@ -6,6 +6,8 @@ python tests/oracles.py --write    write tests/ORACLES.md, which a test holds ag
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 from collections import Counter
 from pathlib import Path
@@ -39,7 +41,8 @@ class Marks:
 
 def collected() -> Counter[tuple[str, str]]:
     marks = Marks()
-    pytest.main(["--collect-only", "-qq", "-p", "no:terminal", str(HERE)], plugins=[marks])
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main(["--collect-only", str(HERE)], plugins=[marks])
     return marks.found
 
 

@@ -235,8 +235,8 @@ class RandomPositions(Wrapper):
         drawn = torch.randperm(self.largest, generator=draw.generator)[: ids.shape[1]].sort().values[None]
         return self.host.positions(drawn, draw)
 
-    def span(self, length: int) -> int:
-        return self.host.span(self.largest)
+    def span(self, length: int, training: bool = False) -> int:
+        return self.host.span(self.largest, training)
 
 
 TRIALS = {

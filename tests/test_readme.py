@@ -19,16 +19,16 @@ def test_the_recipe_for_an_encoding_of_ones_own_runs_as_printed(tmp_path: Path) 
         path = tmp_path / block[0]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block[1])
-    (command,) = re.findall(r"python -m posbench (--config-dir mine .*)", README)
-    done = subprocess.run(
-        [sys.executable, "-m", "posbench", *command.split(), "protocol=smoke"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    commands = re.findall(r"^python -m (posbench\S*) ([^#\n]*mine[^#\n]*)", README, re.M)
+    assert [module for module, _ in commands] == ["posbench.check", "posbench", "posbench.catalogue"]
+    for module, words in commands:
+        given = [*words.split(), *(["protocol=smoke"] if module == "posbench" else [])]
+        done = subprocess.run(
+            [sys.executable, "-m", module, *given], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
     assert list(tmp_path.glob("results/local/records/smoke/passkey/decay/seed=0.json"))
+    assert (tmp_path / "results/catalogue/catalogue.html").exists()
 
 
 @pytest.mark.parametrize("group", ["encoding", "extension", "task"])
