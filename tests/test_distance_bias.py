@@ -48,6 +48,7 @@ def network(mlp: nn.Sequential, activation: Callable[[float], float]) -> Callabl
 # -- KERPLE ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.oracle("kerple_log", "double loop")
 @everywhere
 def test_kerple_log_subtracts_r1_times_the_logarithm(positions: list[float]) -> None:
     """After the scale; a later key counts as distance 0."""
@@ -60,6 +61,7 @@ def test_kerple_log_subtracts_r1_times_the_logarithm(positions: list[float]) -> 
     same(scores(given(KerpleLog(HEADS), r1=r1, r2=r2), a), loop(a, bias))
 
 
+@pytest.mark.oracle("kerple_power", "double loop")
 @everywhere
 def test_kerple_power_subtracts_r1_times_the_power(positions: list[float]) -> None:
     r1, r2 = [0.3, 1.7, 0.02], [0.5, 0.05, 1.9]
@@ -71,6 +73,7 @@ def test_kerple_power_subtracts_r1_times_the_power(positions: list[float]) -> No
     same(scores(given(KerplePower(HEADS), r1=r1, r2=r2), a), loop(a, bias))
 
 
+@pytest.mark.oracle("kerple_power", "identity: exponent 1 is ALiBi")
 @pytest.mark.parametrize("positions", [POSITIONS["counted"], POSITIONS["with gaps"]], ids=["counted", "with gaps"])
 def test_kerple_power_with_exponent_one_is_alibi(positions: list[float]) -> None:
     """On every pair that causality shows; steepness 4, because 8 has slopes below KERPLE's bound of 0.01."""
@@ -80,6 +83,7 @@ def test_kerple_power_with_exponent_one_is_alibi(positions: list[float]) -> None
     same(attend(kerple.encode(a)), attend(ALiBi(HEADS, 4.0).encode(a)))
 
 
+@pytest.mark.oracle("kerple_log", "identity: weights fall as a power")
 def test_kerple_log_weights_fall_as_a_power_of_the_distance() -> None:
     """With no content a key at distance d weighs (1 + r2 d)^-r1, over the sum of all."""
     r1, r2, n = [0.5, 1.0, 3.0], [2.0, 0.7, 0.1], 20
@@ -136,6 +140,7 @@ def share(i: float, j: float, c: float, threshold: float) -> float:
     return math.log(abs(c) * max(i - j, 0) + 1) / (math.log(abs(c) * max(abs(threshold), i) + 1) + 1e-6)
 
 
+@pytest.mark.oracle("fire", "double loop")
 @everywhere
 @pytest.mark.parametrize(("c", "multiplier"), [(0.1, 1.0), (0.7, 1.9), (-0.4, -0.6)])
 def test_fire_is_a_network_of_the_share_of_the_distance(c: float, multiplier: float, positions: list[float]) -> None:
@@ -150,6 +155,7 @@ def test_fire_is_a_network_of_the_share_of_the_distance(c: float, multiplier: fl
     same(scores(encoding, a), loop(a, bias))
 
 
+@pytest.mark.oracle("fire", "identity: input 1 at the first key beyond the threshold")
 def test_fire_input_grows_to_the_threshold_and_is_rescaled_beyond_it() -> None:
     """Up to T a distance has one input whatever the query; beyond T the first key has input 1 for every query."""
     n, threshold = 40, 10.0
@@ -185,6 +191,7 @@ def silu(s: float) -> float:
     return s / (1 + math.exp(-s))
 
 
+@pytest.mark.oracle("dynamic_bias", "double loop")
 @everywhere
 @pytest.mark.parametrize(("depth", "model_width"), [(1, 20), (2, 20), (3, 9)])
 def test_dynamic_bias_is_a_network_of_the_signed_logarithm(
@@ -203,6 +210,7 @@ def test_dynamic_bias_is_a_network_of_the_signed_logarithm(
     same(scores(encoding, a), loop(a, bias))
 
 
+@pytest.mark.oracle("dynamic_bias", "identity: the network at 0 and ln 2")
 def test_dynamic_bias_at_distance_0_is_the_network_at_0() -> None:
     a = call(POSITIONS["with gaps"])
     encoding = shaken(DynamicBias(HEADS, 20))
@@ -221,6 +229,7 @@ def cosines(d: float, width: int, base: float) -> float:
     return sum(math.cos(d / base ** (2 * m / width)) for m in range(1, width // 2 + 1))
 
 
+@pytest.mark.oracle("sandwich", "double loop")
 @everywhere
 @pytest.mark.parametrize(
     ("heads", "width", "base", "compression"), [(3, 128, 10000.0, 8.0), (2, 2, 10000.0, 8.0), (4, 12, 50.0, 1.5)]
@@ -237,6 +246,7 @@ def test_sandwich_adds_the_sum_of_cosines_by_head(
     same(scores(Sandwich(heads, width, base, compression), a), loop(a, bias))
 
 
+@pytest.mark.oracle("sandwich", "identity: the constant of the paper changes nothing")
 def test_the_constant_of_the_paper_changes_no_output() -> None:
     """The paper subtracts W/2, which makes the bias 0 at distance 0."""
     a = call(POSITIONS["with gaps"])
