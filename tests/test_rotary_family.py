@@ -1,0 +1,752 @@
+"""Descendants of RoPE compute their published formulas: partial and p-RoPE, xPos, PoPE, LeRoPE, FoPE, selective and
+VO-RoPE, alone and with stretched frequencies.
+
+As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python's complex numbers, and scores are compared
+for all pairs, those hidden by the causal mask included.
+"""
+
+from __future__ import annotations
+
+import cmath
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from loops import HEADS, POSITIONS, WIDTH, N, by_pairs, call, everywhere, given, same, scores
+from torch import Tensor
+
+from posbench.attention import Attention, attend
+from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.encodings.fourier_rotary import FoPE
+from posbench.encodings.learned_rotary import LeRoPE
+from posbench.encodings.nope import NoPE
+from posbench.encodings.partial_rotary import PartialRoPE, PRoPE
+from posbench.encodings.polar import PoPE
+from posbench.encodings.rotary import RoPE
+from posbench.encodings.rotated_values import VORoPE
+from posbench.encodings.selective_rotary import SelectiveRoPE
+from posbench.encodings.xpos import XPos
+from posbench.errors import ConfigError
+from posbench.extensions.frequency import NTK, PI, YaRN
+
+PAIRS = WIDTH // 2
+MODEL = HEADS * WIDTH
+BASE = 100.0  # slower pairs of RoPE's own base hardly turn over a few positions
+FLOAT32 = 1e-4  # tables of libraries are float32
+
+Factor = Callable[[int, int, float, float], complex]
+"""(head, pair m, position of the query, position of the key) -> what multiplies q_m conj(k_m)"""
+
+
+def by_complex_pairs(a: Attention, factor: Factor) -> Tensor:
+    """The sum c Re sum_m q_m conj(k_m) factor, for pairs of channels m and m + d/2."""
+    q, k, i_pos, j_pos = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
+    half = a.q.shape[-1] // 2
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        total = 0j
+        for m in range(half):
+            one, other = complex(q[b][h][i][m], q[b][h][i][m + half]), complex(k[b][h][j][m], k[b][h][j][m + half])
+            total += one * other.conjugate() * factor(h, m, i_pos[b][i], j_pos[b][j])
+        return a.scale * total.real
+
+    return by_pairs(a, score)
+
+
+def grid(count: int, base: float, width: int | None = None) -> list[float]:
+    """b^(-m/K), of which K may be larger than the number asked for."""
+    return [base ** (-m / (width or count)) for m in range(count)]
+
+
+def apart(a: Attention) -> Attention:
+    """Queries and keys at positions of their own, as region methods have them."""
+    return a.at(a.q_pos + 5, a.k_pos * 2)
+
+
+def stretched(encoding: PositionEncoding, stretch: Sequence[float], magnitude: float = 1.0) -> PositionEncoding:
+    return encoding.variant(frequencies=encoding.frequencies.stretched(tuple(stretch), magnitude))
+
+
+def wave(*shape: int, start: float) -> Tensor:
+    return (0.7 * torch.arange(math.prod(shape), dtype=torch.float64) + start).sin().reshape(shape)
+
+
+def softplus(x: float) -> float:
+    return math.log(1 + math.exp(x))
+
+
+# -- partial RoPE ----------------------------------------------------------------------------------------
+
+
+def partial_score(a: Attention, theta: list[float], factor: float = 1.0) -> Tensor:
+    """The first 2 len(theta) channels turned, in pairs half of these apart; the rest multiplied as it is."""
+    q, k, i_pos, j_pos = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
+    count = len(theta)
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        total, d = 0.0, i_pos[b][i] - j_pos[b][j]
+        for m, t in enumerate(theta):
+            one, other = (complex(x[m], x[m + count]) for x in (q[b][h][i], k[b][h][j]))
+            total += factor * (one * other.conjugate() * cmath.exp(1j * d * t)).real
+        for c in range(2 * count, a.q.shape[-1]):
+            total += q[b][h][i][c] * k[b][h][j][c]
+        return a.scale * total
+
+    return by_pairs(a, score)
+
+
+@pytest.mark.oracle("partial_rope", "double loop")
+@everywhere
+@pytest.mark.parametrize(("share", "count"), [(0.25, 1), (0.5, 2), (0.99, 3), (1.0, 4)])
+def test_partial_rope_turns_the_first_channels_by_frequencies_of_their_own(
+    share: float, count: int, positions: list[float]
+) -> None:
+    for a in (call(positions), apart(call(positions))):
+        same(scores(PartialRoPE(WIDTH, share, BASE), a), partial_score(a, grid(count, BASE)))
+
+
+@pytest.mark.oracle("partial_rope", "double loop")
+def test_partial_rope_scales_only_what_turns() -> None:
+    a = call(POSITIONS["with gaps"])
+    encoding = stretched(PartialRoPE(WIDTH, 0.75, BASE), (1.0, 2.5, math.inf), 1.3)
+    one, two, _ = grid(3, BASE)
+    same(scores(encoding, a), partial_score(a, [one, two / 2.5, 0.0], 1.3**2))
+
+
+@pytest.mark.oracle("partial_rope", "identity: share 1 is RoPE")
+@pytest.mark.oracle("p_rope", "identity: share 1 is RoPE")
+def test_all_channels_turned_are_rope() -> None:
+    a = call(POSITIONS["with gaps"])
+    for encoding in (PartialRoPE(WIDTH, 1.0, BASE), PRoPE(WIDTH, 1.0, BASE)):
+        assert torch.equal(scores(encoding, a), scores(RoPE(WIDTH, BASE), a))
+
+
+@pytest.mark.oracle("partial_rope", "library: transformers GPT-NeoX")
+@pytest.mark.parametrize("kind", ["default", "linear", "yarn"])
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_partial_rope_is_gpt_neoxs(share: float, kind: str) -> None:
+    pytest.importorskip("transformers")
+    from transformers import GPTNeoXConfig
+    from transformers.models.gpt_neox import modeling_gpt_neox as neox
+
+    width, train = 32, 24
+    extra = {"default": {}, "linear": {"factor": 4.0}, "yarn": {"factor": 4.0, "beta_fast": 2.0}}[kind]
+    if kind == "yarn":
+        extra["original_max_position_embeddings"] = train
+    parameters = {"rope_type": kind, "rope_theta": BASE, "partial_rotary_factor": share, **extra}
+    config = GPTNeoXConfig(
+        hidden_size=width, num_attention_heads=1, rope_parameters=parameters, max_position_embeddings=4 * train
+    )
+    a = call(range(24), width=width)
+    q, k = neox.apply_rotary_pos_emb(a.q, a.k, *neox.GPTNeoXRotaryEmbedding(config)(a.q, a.q_pos))
+    ours: PositionEncoding = PartialRoPE(width, share, BASE)
+    if kind != "default":
+        ours = {"linear": PI(4.0), "yarn": YaRN(2.0, 1.0, 4.0)}[kind].apply(ours, train, train)
+    same(scores(ours, a), a.scale * q @ k.mT, FLOAT32)
+
+
+# -- p-RoPE ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.oracle("p_rope", "double loop")
+@everywhere
+@pytest.mark.parametrize(("share", "count"), [(0.25, 1), (0.5, 2), (0.75, 3), (0.99, 3)])
+def test_p_rope_keeps_the_fastest_frequencies_of_the_full_width(
+    share: float, count: int, positions: list[float]
+) -> None:
+    theta = [*grid(count, BASE, PAIRS), *[0.0] * (PAIRS - count)]
+    for a in (call(positions), apart(call(positions))):
+        expected = by_complex_pairs(a, lambda h, m, i, j: cmath.exp(1j * (i - j) * theta[m]))
+        same(scores(PRoPE(WIDTH, share, BASE), a), expected)
+
+
+@pytest.mark.oracle("p_rope", "identity: the rest at infinite stretch is RoPE")
+@pytest.mark.parametrize("magnitude", [1.0, 1.3])
+def test_p_rope_is_rope_with_the_slow_pairs_switched_off(magnitude: float) -> None:
+    """With a factor on cosine and sine too: the cosine of a pair that stands is 1."""
+    a = call(POSITIONS["with gaps"])
+    ours = stretched(PRoPE(WIDTH, 0.75, BASE), (1.0, 2.0, 5.0), magnitude)
+    same(scores(ours, a), scores(stretched(RoPE(WIDTH, BASE), (1.0, 2.0, 5.0, math.inf), magnitude), a))
+
+
+@pytest.mark.oracle("p_rope", "library: transformers proportional")
+@pytest.mark.parametrize(("width", "share"), [(16, 0.75), (64, 0.25), (20, 0.3)])
+def test_p_rope_is_proportional_rope_of_transformers(width: int, share: float) -> None:
+    pytest.importorskip("transformers")
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+    from transformers.models.llama import modeling_llama as llama
+
+    parameters = {"rope_type": "proportional", "rope_theta": BASE, "partial_rotary_factor": share}
+    config = LlamaConfig(hidden_size=width, num_attention_heads=1, head_dim=width, rope_parameters=parameters)
+    theta, _ = ROPE_INIT_FUNCTIONS["proportional"](config, device="cpu")
+    a = call(range(24), width=width)
+    angles = torch.cat((theta, theta)).double() * a.q_pos[..., None]
+    q, k = llama.apply_rotary_pos_emb(a.q, a.k, angles.cos(), angles.sin())
+    same(scores(PRoPE(width, share, BASE), a), a.scale * q @ k.mT, FLOAT32)
+
+
+def test_the_two_ways_of_turning_a_part_differ() -> None:
+    a = call()
+    assert not torch.allclose(scores(PRoPE(WIDTH, 0.5, BASE), a), scores(PartialRoPE(WIDTH, 0.5, BASE), a))
+
+
+# -- xPos ------------------------------------------------------------------------------------------------
+
+
+def zeta(m: int, width: int, gamma: float) -> float:
+    return (2 * m + gamma * width) / ((1 + gamma) * width)
+
+
+def close(actual: Tensor, expected: Tensor) -> None:
+    """Relative to the size of the score: that of a far later key, which is never shown, is huge."""
+    torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.oracle("xpos", "double loop")
+@everywhere
+@pytest.mark.parametrize(("scale_base", "gamma"), [(512.0, 0.4), (40.0, 0.4), (60.0, 1.7)])
+def test_xpos_multiplies_each_pair_by_a_power_of_its_zeta(
+    scale_base: float, gamma: float, positions: list[float]
+) -> None:
+    theta = grid(PAIRS, BASE)
+
+    def factor(h: int, m: int, i: float, j: float) -> complex:
+        return zeta(m, WIDTH, gamma) ** ((i - j) / scale_base) * cmath.exp(1j * (i - j) * theta[m])
+
+    for a in (call(positions), call(positions).at(call(positions).q_pos + 5, call(positions).k_pos)):
+        close(scores(XPos(WIDTH, scale_base, gamma, BASE), a), by_complex_pairs(a, factor))
+
+
+@pytest.mark.oracle("xpos", "double loop")
+def test_xpos_decays_as_slowly_as_it_turns_under_an_extension() -> None:
+    """Pair m sees positions divided by lambda_m, in its rotation and in its decay; infinity stops both."""
+    stretch, theta = (1.0, 2.0, 3.5, math.inf), grid(PAIRS, BASE)
+    a = call(POSITIONS["with gaps"])
+
+    def factor(h: int, m: int, i: float, j: float) -> complex:
+        d = (i - j) / stretch[m]
+        return 1.3**2 * zeta(m, WIDTH, 0.4) ** (d / 40) * cmath.exp(1j * d * theta[m])
+
+    close(scores(stretched(XPos(WIDTH, 40.0, base=BASE), stretch, 1.3), a), by_complex_pairs(a, factor))
+
+
+@pytest.mark.oracle("xpos", "identity: no decay over the sequence is RoPE")
+def test_xpos_with_a_huge_scale_base_is_rope() -> None:
+    a = call(POSITIONS["with gaps"])
+    same(scores(XPos(WIDTH, 1e14, base=BASE), a), scores(RoPE(WIDTH, BASE), a))
+
+
+@pytest.mark.oracle("xpos", "library: x-transformers RotaryEmbedding")
+@pytest.mark.parametrize("scale_base", [12, 512])
+def test_xpos_is_that_of_x_transformers(scale_base: int) -> None:
+    """Its pairs are neighbours, so its channels are put in that order; decay centred elsewhere, which cancels."""
+    library = pytest.importorskip("x_transformers.x_transformers")
+    width = 16
+    a = call(range(24), width=width)
+    order = torch.arange(width).reshape(2, -1).T.flatten()  # 0, 8, 1, 9, ...
+    angles, size = library.RotaryEmbedding(width, use_xpos=True, scale_base=scale_base)(torch.arange(24))
+    q = library.apply_rotary_pos_emb(a.q[..., order], angles, size)
+    k = library.apply_rotary_pos_emb(a.k[..., order], angles, size**-1)
+    torch.testing.assert_close(scores(XPos(width, scale_base), a), a.scale * q @ k.mT, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("start", [0, 1_000_000])
+def test_xpos_keeps_its_precision_wherever_the_positions_begin(start: int) -> None:
+    """In float32, over 16 scale bases: split about the middle, no power leaves the range."""
+    a = call(range(start, start + 320))
+    small = replace(a, q=a.q.float(), k=a.k.float(), v=a.v.float(), x=a.x.float())
+    exact, rounded = (attend(XPos(WIDTH, 20.0).encode(each)) for each in (a, small))
+    same(rounded.double(), exact, 1e-5)
+
+
+# -- PoPE ------------------------------------------------------------------------------------------------
+
+
+def polar_scores(a: Attention, theta: list[float], delta: list[list[float]], factor: float = 1.0) -> Tensor:
+    q, k, i_pos, j_pos = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        d = i_pos[b][i] - j_pos[b][j]
+        return a.scale * sum(
+            factor * softplus(x) * softplus(y) * math.cos(d * t - e)
+            for x, y, t, e in zip(q[b][h][i], k[b][h][j], theta, delta[h], strict=True)
+        )
+
+    return by_pairs(a, score)
+
+
+def deltas() -> list[list[float]]:
+    return [[-0.4 * (c + 1) - h / 3 for c in range(WIDTH)] for h in range(HEADS)]
+
+
+@pytest.mark.oracle("pope", "double loop")
+@everywhere
+def test_pope_multiplies_magnitudes_by_the_cosine_of_a_frequency_a_channel(positions: list[float]) -> None:
+    encoding = given(PoPE(HEADS, WIDTH, BASE), delta=deltas())
+    for a in (call(positions), apart(call(positions))):
+        same(scores(encoding, a), polar_scores(a, grid(WIDTH, BASE), deltas()))
+
+
+@pytest.mark.oracle("pope", "double loop")
+def test_pope_honours_stretches_and_their_factor() -> None:
+    a = call(POSITIONS["with gaps"])
+    stretch = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, math.inf)
+    theta = [t / s for t, s in zip(grid(WIDTH, BASE), stretch, strict=True)]
+    encoding = stretched(given(PoPE(HEADS, WIDTH, BASE), delta=deltas()), stretch, 1.3)
+    same(scores(encoding, a), polar_scores(a, theta, deltas(), 1.3**2))
+
+
+@pytest.mark.oracle("pope", "library: x-transformers PolarEmbedding")
+def test_pope_is_that_of_x_transformers() -> None:
+    """Beyond its bounds delta acts as the bound, there and here."""
+    library = pytest.importorskip("x_transformers.x_transformers")
+    width = 16
+    a = call(range(24), width=width)
+    values = 4 * wave(HEADS, 1, width, start=1.0) - 3
+    theirs, ours = library.PolarEmbedding(width, HEADS), given(PoPE(HEADS, width), delta=values[:, 0])
+    with torch.no_grad():
+        theirs.learned_bias.copy_(values)
+    assert values.max() > 0 and values.min() < -2 * math.pi
+    angles, delta = theirs(torch.arange(24))
+    q, k = library.apply_polar_pos_emb(a.q, angles), library.apply_polar_pos_emb(a.k, angles + delta)
+    same(scores(ours, a), a.scale * q @ k.mT, FLOAT32)
+
+
+def test_pope_angles_start_at_zero_and_keep_a_gradient_beyond_their_bounds() -> None:
+    a, encoding = call(), PoPE(HEADS, WIDTH, BASE).double()
+    assert not encoding.delta.any()
+    for value in (0.0, 0.7, -2 * math.pi, -9.0):
+        encoding.delta.grad = None
+        scores(given(encoding, delta=torch.full((HEADS, WIDTH), value)), a).square().sum().backward()
+        assert (encoding.delta.grad != 0).all()
+
+
+def test_pope_without_frequencies_matches_content_alone() -> None:
+    """Every pair off: the product of magnitudes, at any distance; none can be negative."""
+    a = call(POSITIONS["running back"])
+    still = stretched(PoPE(HEADS, WIDTH), [math.inf] * WIDTH)
+    magnitudes = [torch.nn.functional.softplus(t) for t in (a.q, a.k)]
+    same(scores(still.double(), a), a.scale * magnitudes[0] @ magnitudes[1].mT)
+    assert still.encode(a).q.shape[-1] == 2 * WIDTH and torch.equal(still.encode(a).v, a.v)
+
+
+# -- LeRoPE ----------------------------------------------------------------------------------------------
+
+ALPHA = [0.3, -0.5, 1.2, -2.0]
+
+
+@pytest.mark.oracle("lerope", "double loop")
+@everywhere
+def test_lerope_multiplies_frequencies_by_the_exponential(positions: list[float]) -> None:
+    theta = [t * math.exp(alpha) for t, alpha in zip(grid(PAIRS, BASE), ALPHA, strict=True)]
+    encoding = given(LeRoPE(WIDTH, BASE), alpha=ALPHA)
+    for a in (call(positions), apart(call(positions))):
+        same(scores(encoding, a), by_complex_pairs(a, lambda h, m, i, j: cmath.exp(1j * (i - j) * theta[m])), 1e-9)
+
+
+@pytest.mark.oracle("lerope", "double loop")
+def test_lerope_honours_stretches_and_their_factor() -> None:
+    """On top of what was learned."""
+    stretch, a = (1.0, 2.0, 3.5, math.inf), call(POSITIONS["with gaps"])
+    theta = [t * math.exp(e) / s for t, e, s in zip(grid(PAIRS, BASE), ALPHA, stretch, strict=True)]
+    encoding = stretched(given(LeRoPE(WIDTH, BASE), alpha=ALPHA), stretch, 1.3)
+    same(scores(encoding, a), by_complex_pairs(a, lambda h, m, i, j: 1.69 * cmath.exp(1j * (i - j) * theta[m])))
+
+
+@pytest.mark.oracle("lerope", "identity: alpha 0 is RoPE")
+@everywhere
+def test_lerope_starts_as_rope(positions: list[float]) -> None:
+    a = call(positions)
+    same(scores(LeRoPE(WIDTH, BASE), a), scores(RoPE(WIDTH, BASE), a))
+
+
+@pytest.mark.oracle("lerope", "library: transformers Mistral Large 4")
+def test_lerope_is_that_of_mistral_large_4() -> None:
+    pytest.importorskip("transformers")
+    mistral = pytest.importorskip("transformers.models.mistral_large4.modeling_mistral_large4")
+    from transformers import LlamaConfig
+    from transformers.models.llama import modeling_llama as llama
+
+    parameters = {"rope_type": "default", "rope_theta": BASE}
+    config = LlamaConfig(hidden_size=WIDTH, num_attention_heads=1, head_dim=WIDTH, rope_parameters=parameters)
+    theirs, a = mistral.MistralLarge4TextRotaryEmbedding(config), call(range(24))
+    theirs.alpha.copy_(torch.tensor(ALPHA))
+    q, k = llama.apply_rotary_pos_emb(a.q, a.k, *theirs(a.q, a.q_pos))
+    same(scores(given(LeRoPE(WIDTH, BASE), alpha=ALPHA), a), a.scale * q @ k.mT, FLOAT32)
+
+
+def test_lerope_gradient_is_the_slope_of_the_scores() -> None:
+    """Through float64 tables into a float32 parameter, by central differences."""
+    a = call()
+    weight = wave(*scores(LeRoPE(WIDTH), a).shape, start=2.0)
+    encoding = LeRoPE(WIDTH, BASE)
+    (scores(encoding, a) * weight).sum().backward()
+    assert encoding.alpha.grad is not None and encoding.alpha.grad.dtype == torch.float32
+    for m in range(PAIRS):
+        moved = [given(LeRoPE(WIDTH, BASE), alpha=torch.eye(PAIRS)[m] * step) for step in (1e-5, -1e-5)]
+        slope = [(scores(each, a) * weight).sum().item() for each in moved]
+        assert encoding.alpha.grad[m].item() == pytest.approx((slope[0] - slope[1]) / 2e-5, rel=1e-4)
+
+
+def test_layers_share_lerope_frequencies() -> None:
+    stack = EncodingStack([LeRoPE(WIDTH) for _ in range(3)])
+    assert len(list(stack.parameters())) == 1 and stack.layers[2].alpha is stack.layers[0].alpha
+
+
+# -- FoPE ------------------------------------------------------------------------------------------------
+
+
+def fope(train_positions: int = 12, sigma: float = 0.9) -> FoPE:
+    """With base 100 pairs turn at 1, 0.32, 0.1 and 0.03 radians a position."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return FoPE(HEADS, WIDTH, train_positions, BASE, sigma).double()
+
+
+def fourier_scores(a: Attention, encoding: FoPE, theta: list[float], factor: float = 1.0) -> Tensor:
+    """Equation 13, with the coefficients that were drawn; theta holds the frequencies kept."""
+    cos_mix, sin_mix = encoding.cos_mix.tolist(), encoding.sin_mix.tolist()
+
+    def series(h: int, m: int, p: float) -> complex:
+        if m >= len(theta):
+            return 1 + 0j
+        total = cmath.exp(1j * p * theta[m])
+        for n, t in enumerate(theta):
+            own = float(n == m)
+            total += (cos_mix[h][n][m] - own) * math.cos(p * t) + 1j * (sin_mix[h][n][m] - own) * math.sin(p * t)
+        return total
+
+    return by_complex_pairs(a, lambda h, m, i, j: factor * series(h, m, i) * series(h, m, j).conjugate())
+
+
+@pytest.mark.oracle("fope", "double loop")
+@everywhere
+@pytest.mark.parametrize(("train_positions", "kept"), [(7, 1), (19, 1), (20, 2), (62, 2), (63, 3), (1000, 4)])
+def test_fope_mixes_the_frequencies_that_complete_a_turn(
+    train_positions: int, kept: int, positions: list[float]
+) -> None:
+    """2 pi / 0.316 is 19.9, 2 pi / 0.1 is 62.8."""
+    encoding = fope(train_positions)
+    for a in (call(positions), apart(call(positions))):
+        same(scores(encoding, a), fourier_scores(a, encoding, grid(kept, BASE, PAIRS)))
+
+
+@pytest.mark.oracle("fope", "double loop")
+def test_fope_stretches_before_it_mixes() -> None:
+    a, encoding = call(POSITIONS["with gaps"]), fope(63)
+    theta = [t / s for t, s in zip(grid(3, BASE, PAIRS), (1.0, 2.0, 3.5), strict=True)]
+    same(scores(stretched(encoding, (1.0, 2.0, 3.5), 1.3), a), fourier_scores(a, encoding, theta, 1.3**2))
+
+
+@pytest.mark.oracle("fope", "identity: sigma 0 is p-RoPE")
+@pytest.mark.parametrize(("train_positions", "share"), [(7, 0.25), (20, 0.5), (63, 0.75), (1000, 1.0)])
+def test_fope_without_spread_is_p_rope(train_positions: int, share: float) -> None:
+    a = call(POSITIONS["with gaps"])
+    same(scores(fope(train_positions, 0.0), a), scores(PRoPE(WIDTH, share, BASE), a))
+
+
+def test_fope_draws_coefficients_of_its_own_for_cosine_sine_heads_and_layers() -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        one, other = (FoPE(40, 32, 10_000, BASE, 0.3) for _ in range(2))
+    noise = [mix - torch.eye(16) for each in (one, other) for mix in (each.cos_mix, each.sin_mix)]
+    for each in noise:
+        assert each.std().item() == pytest.approx(0.3 / 4, rel=0.05) and abs(each.mean().item()) < 0.005
+        assert not torch.equal(each[0], each[1])
+    assert all(not torch.equal(noise[i], noise[j]) for i in range(4) for j in range(i))
+    assert set(one.state_dict()) == {"cos_mix", "sin_mix"} and not list(one.parameters())
+    few = fope(20, 0.9)  # two of four pairs: nothing is mixed into or out of the rest
+    for mix in (few.cos_mix, few.sin_mix):
+        assert torch.equal(mix[:, 2:], torch.eye(PAIRS)[2:].double().expand(HEADS, -1, -1))
+        assert torch.equal(mix[:, :, 2:], torch.eye(PAIRS)[:, 2:].double().expand(HEADS, -1, -1))
+
+
+def test_fope_is_not_relative() -> None:
+    encoding = fope(63)
+    assert not encoding.relative
+    assert not torch.allclose(scores(encoding, call()), scores(encoding, call([p + 5 for p in range(N)])), atol=1e-3)
+
+
+# -- selective RoPE --------------------------------------------------------------------------------------
+
+RANK, KERNEL = 3, 4
+
+
+def selective(**values: object) -> SelectiveRoPE:
+    """Every parameter a wave, large enough that steps differ from token to token."""
+    encoding = SelectiveRoPE(HEADS, WIDTH, MODEL, RANK, KERNEL, BASE).double()
+    with torch.no_grad():
+        for start, parameter in enumerate(encoding.parameters()):
+            parameter.copy_(wave(*parameter.shape, start=start))
+        for name, value in values.items():
+            encoding.get_parameter(name).copy_(torch.as_tensor(value, dtype=torch.float64))
+    return encoding
+
+
+def phi(encoding: SelectiveRoPE, x: list[list[float]]) -> list[list[list[float]]]:
+    """[n][heads][pairs]: exp(beta) + conv(W2 W1 unit(x)), in sums over lists."""
+    down, up = encoding.down.weight.tolist(), encoding.up.weight.tolist()
+    conv, log_step = encoding.conv.weight.tolist(), encoding.log_step.tolist()
+    projected = []
+    for token in x:
+        unit: list[float] = []
+        for h in range(HEADS):
+            part = token[h * WIDTH : (h + 1) * WIDTH]
+            unit += [c / math.sqrt(sum(e * e for e in part)) for c in part]
+        inner = [sum(w * u for w, u in zip(row, unit, strict=True)) for row in down]
+        projected.append([sum(w * u for w, u in zip(row, inner, strict=True)) for row in up])
+    steps = []
+    for t in range(len(x)):
+        summed = [
+            sum(conv[c][0][KERNEL - 1 - back] * projected[t - back][c] for back in range(KERNEL) if t >= back)
+            for c in range(HEADS * PAIRS)
+        ]
+        steps.append([[math.exp(log_step[h][m]) + summed[h * PAIRS + m] for m in range(PAIRS)] for h in range(HEADS)])
+    return steps
+
+
+def selective_scores(a: Attention, encoding: SelectiveRoPE, theta: list[float], factor: float = 1.0) -> Tensor:
+    q, k, p = a.q.tolist(), a.k.tolist(), a.q_pos.tolist()
+    steps = [phi(encoding, x) for x in a.x.tolist()]
+
+    def between(b: int, h: int, m: int, i: int, j: int) -> float:
+        """Phi_i - Phi_j: the steps of the tokens after the earlier of the two."""
+        sign, low, high = (1, j, i) if j <= i else (-1, i, j)
+        return sign * sum(steps[b][s][h][m] * (p[b][s] - p[b][s - 1]) for s in range(low + 1, high + 1))
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        total = 0j
+        for m in range(PAIRS):
+            one, other = (complex(x[m], x[m + PAIRS]) for x in (q[b][h][i], k[b][h][j]))
+            total += one * other.conjugate() * cmath.exp(1j * theta[m] * between(b, h, m, i, j))
+        return factor * a.scale * total.real
+
+    return by_pairs(a, score)
+
+
+@pytest.mark.oracle("selective_rope", "double loop")
+@everywhere
+def test_selective_rope_adds_up_steps_read_from_the_tokens(positions: list[float]) -> None:
+    a, encoding = call(positions), selective()
+    same(scores(encoding, a), selective_scores(a, encoding, grid(PAIRS, BASE)), 1e-9)
+
+
+@pytest.mark.oracle("selective_rope", "double loop")
+def test_selective_rope_honours_stretches_and_their_factor() -> None:
+    stretch, a, encoding = (1.0, 2.0, 3.5, math.inf), call(POSITIONS["with gaps"]), selective()
+    theta = [t / s for t, s in zip(grid(PAIRS, BASE), stretch, strict=True)]
+    same(scores(stretched(encoding, stretch, 1.3), a), selective_scores(a, encoding, theta, 1.3**2), 1e-9)
+
+
+@pytest.mark.oracle("selective_rope", "identity: steps of 1 are RoPE")
+@everywhere
+def test_selective_rope_with_steps_of_one_is_rope(positions: list[float]) -> None:
+    encoding = selective(log_step=torch.zeros(HEADS, PAIRS), **{"up.weight": torch.zeros(HEADS * PAIRS, RANK)})
+    for a in (call(positions), call(positions).at(call(positions).q_pos + 5, call(positions).k_pos)):
+        same(scores(encoding, a), scores(RoPE(WIDTH, BASE), a))
+
+
+@pytest.mark.oracle("selective_rope", "published numbers")
+def test_selective_rope_gives_the_scores_of_the_published_code() -> None:
+    data: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "selective_rope.json").read_text())
+    heads, width, n, start = data["heads"], data["head_width"], data["n"], data["starts"]
+    pairs = heads * width // 2
+    encoding = SelectiveRoPE(heads, width, data["model_width"], data["rank"], data["kernel"], data["base"])
+    given(encoding, log_step=wave(heads, width // 2, start=start["bias"]))
+    with torch.no_grad():
+        encoding.down.weight.copy_(wave(data["rank"], data["model_width"], start=start["first projection"]))
+        encoding.up.weight.copy_(wave(pairs, data["rank"], start=start["second projection"]))
+        encoding.conv.weight.copy_(wave(pairs, 1, data["kernel"], start=start["convolution"]))
+    q, k = (wave(1, n, heads, width, start=start[name]).transpose(1, 2) for name in ("q", "k"))
+    pos = torch.arange(n)[None]
+    a = Attention(q, k, q, wave(1, n, data["model_width"], start=start["x"]), pos, pos, scale=1.0)
+    expected = torch.tensor([data["scores"]], dtype=torch.float64)
+    same(encoding.encode(a).logits(slice(0, n)), expected, 1e-5)  # they add 1e-6 under the root of the length
+
+
+def test_selective_rope_starts_near_rope_and_all_its_parameters_learn() -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        encoding = SelectiveRoPE(HEADS, WIDTH, MODEL).double()
+    a = call()
+    steps = encoding.steps(a.x)
+    assert steps.shape == (2, HEADS, N, PAIRS) and (steps - 1).abs().max() < 0.5 and steps.std() > 0.01
+    scores(encoding, a).square().sum().backward()
+    for name, parameter in encoding.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
+
+
+def test_selective_rope_sums_in_full_precision_whatever_the_precision_of_training() -> None:
+    a = call(range(400))
+    encoding = SelectiveRoPE(HEADS, WIDTH, MODEL)
+    half = replace(a, q=a.q.bfloat16(), k=a.k.bfloat16(), v=a.v.bfloat16(), x=a.x.bfloat16())
+    with torch.autocast("cpu", torch.bfloat16):
+        steps, rounded = encoding.steps(half.x), scores(encoding, half)
+    assert steps.dtype == torch.float32 and rounded.dtype == torch.bfloat16
+    whole = replace(a, q=half.q.double(), k=half.k.double(), x=half.x.double())
+    exact = scores(encoding.double(), whole)
+    assert (rounded.double() - exact).abs().max() < 0.05  # that of q and k alone; sums in bfloat16 are off by radians
+
+
+# -- VO-RoPE ---------------------------------------------------------------------------------------------
+
+
+def turned_values(a: Attention, weights: Tensor, theta: list[float]) -> Tensor:
+    """sum_j w_ij v_jm e^{i (j - i) theta_m}, over the keys up to the query."""
+    v, w, i_pos, j_pos = a.v.tolist(), weights.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
+    expected = torch.zeros_like(a.v)
+    for b in range(a.v.shape[0]):
+        for h in range(a.num_heads):
+            for i in range(a.num_queries):
+                for m, t in enumerate(theta):
+                    total = 0j
+                    for j in range(i + 1):
+                        value = complex(v[b][h][j][m], v[b][h][j][m + PAIRS])
+                        total += w[b][h][i][j] * value * cmath.exp(1j * (j_pos[b][j] - i_pos[b][i]) * t)
+                    expected[b, h, i, m], expected[b, h, i, m + PAIRS] = total.real, total.imag
+    return expected
+
+
+def causal(z: Tensor) -> Tensor:
+    return z.masked_fill(torch.ones_like(z).triu(1).bool(), -torch.inf).softmax(-1)
+
+
+@pytest.mark.oracle("vo_rope", "double loop")
+@everywhere
+def test_vo_rope_turns_values_by_the_distance(positions: list[float]) -> None:
+    for a in (call(positions), apart(call(positions))):
+        encoding = VORoPE(WIDTH, BASE)
+        same(scores(encoding, a), scores(RoPE(WIDTH, BASE), a))
+        expected = turned_values(a, causal(scores(RoPE(WIDTH, BASE), a)), grid(PAIRS, BASE))
+        for block in (1, 3, N):
+            same(attend(encoding.encode(a), block), expected)
+
+
+@pytest.mark.oracle("vo_rope", "double loop")
+def test_vo_rope_keeps_the_length_of_values_under_a_factor() -> None:
+    """A factor on cosine and sine is a temperature of the scores."""
+    stretch, a = (1.0, 2.0, 3.5, math.inf), call(POSITIONS["with gaps"])
+    theta = [t / s for t, s in zip(grid(PAIRS, BASE), stretch, strict=True)]
+    host = stretched(RoPE(WIDTH, BASE), stretch, 1.3)
+    expected = turned_values(a, causal(scores(host, a)), theta)
+    same(attend(stretched(VORoPE(WIDTH, BASE), stretch, 1.3).encode(a)), expected)
+
+
+@pytest.mark.oracle("vo_rope", "identity: at one position values stay")
+def test_vo_rope_at_distance_zero_leaves_values_alone() -> None:
+    a = call([3] * N)
+    same(attend(VORoPE(WIDTH, BASE).encode(a)), attend(NoPE().encode(a)))
+
+
+def test_vo_rope_offers_no_distance() -> None:
+    """Keys with several positions at once have no one rotation to undo."""
+    assert VORoPE(WIDTH).handles == RoPE(WIDTH).handles - {"distance"}
+
+
+# -- all of them -----------------------------------------------------------------------------------------
+
+MADE: dict[str, Callable[[], PositionEncoding]] = {
+    "partial_rope": lambda: PartialRoPE(WIDTH, 0.75, BASE),
+    "p_rope": lambda: PRoPE(WIDTH, 0.75, BASE),
+    "xpos": lambda: XPos(WIDTH, 60.0, base=BASE),
+    "pope": lambda: given(PoPE(HEADS, WIDTH, BASE), delta=deltas()),
+    "lerope": lambda: given(LeRoPE(WIDTH, BASE), alpha=ALPHA),
+    "fope": lambda: fope(63),
+    "selective_rope": lambda: selective(),
+    "vo_rope": lambda: VORoPE(WIDTH, BASE),
+}
+each_method = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.oracle(name, "identity: interpolated is at interpolated positions"))
+        for name in MADE
+    ],
+)
+
+
+@each_method
+def test_interpolation_is_interpolation_of_positions(name: str) -> None:
+    """PI by 4 gives what positions divided by 4 give."""
+    encoding, a = MADE[name](), call(POSITIONS["with gaps"])
+    extended, quartered = PI(4.0).apply(encoding, 42, 42), a.at(a.q_pos / 4, a.k_pos / 4)
+    close(scores(extended, a), scores(encoding, quartered))
+    same(attend(extended.encode(a)), attend(encoding.encode(quartered)), 1e-9)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_ntk_keeps_the_fastest_and_stretches_the_slowest_of_the_methods_own_grid(name: str) -> None:
+    encoding = MADE[name]()
+    ratio = encoding.frequencies.theta() / NTK(8.0).apply(encoding, 42, 42).frequencies.theta()
+    assert ratio[0] == 1 and ratio[-1].item() == pytest.approx(8, rel=1e-12)
+    assert len(ratio) == {"partial_rope": 3, "p_rope": 3, "fope": 3, "pope": WIDTH}.get(name, PAIRS)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_yarn_is_a_stretch_and_a_factor(name: str) -> None:
+    encoding, a = MADE[name](), call(POSITIONS["with gaps"])
+    yarn = YaRN(2.0, 0.2, 4.0)
+    by_hand = stretched(encoding, yarn.stretch(encoding.frequencies, 42, 4.0), 0.1 * math.log(4) + 1)
+    close(scores(yarn.apply(encoding, 42, 42), a), scores(by_hand, a))
+    assert not torch.allclose(scores(by_hand, a), scores(encoding, a))
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_no_score_matrix_is_built(name: str) -> None:
+    plan = MADE[name]().encode(call())
+    assert isinstance(plan, Attention) and plan.path == "fused" and not plan.terms
+
+
+@pytest.mark.parametrize("name", [name for name in MADE if name != "fope"])
+def test_a_shift_of_all_positions_changes_nothing(name: str) -> None:
+    encoding = MADE[name]()
+    for n in (call(), call(POSITIONS["with gaps"])):
+        same(scores(encoding, n.at(n.q_pos + 1001, n.k_pos + 1001)), scores(encoding, n), 1e-8)
+
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: PartialRoPE(7), r"head_width must be even, got 7"),
+    (lambda: PartialRoPE(8, 0.0), r"share is .* above 0 and at most 1, got 0\.0"),
+    (lambda: PartialRoPE(8, 1.5), r"share is .* above 0 and at most 1, got 1\.5"),
+    (lambda: PartialRoPE(8, 0.2), r"share=0\.2 of head_width=8 leaves no pair to turn: raise either"),
+    (lambda: PartialRoPE(8, 0.5, 1.0), r"base .* must exceed 1.*got 1\.0"),
+    (lambda: PRoPE(9), r"head_width must be even, got 9"),
+    (lambda: PRoPE(8, -0.1), r"share is .* got -0\.1"),
+    (lambda: PRoPE(8, 0.1), r"share=0\.1 of head_width=8 leaves no pair"),
+    (lambda: PRoPE(8, 0.5, -2.0), r"base .* must exceed 1.*got -2\.0"),
+    (lambda: XPos(7, 20.0), r"head_width must be even, got 7"),
+    (lambda: XPos(8, 0.0), r"scale_base is a number of positions and must exceed 0, got 0\.0"),
+    (lambda: XPos(8, 20.0, 0.0), r"gamma must exceed 0, .*got 0\.0"),
+    (lambda: XPos(8, 20.0, base=0.5), r"base .* must exceed 1.*got 0\.5"),
+    (lambda: PoPE(0, 8), r"at least one head, got 0"),
+    (lambda: PoPE(2, 0), r"at least one frequency, got 0"),
+    (lambda: LeRoPE(5), r"head_width must be even, got 5"),
+    (lambda: LeRoPE(0), r"at least one frequency, got 0"),
+    (lambda: FoPE(0, 8, 20), r"at least one head, got 0"),
+    (lambda: FoPE(2, 7, 20), r"head_width must be even, got 7"),
+    (lambda: FoPE(2, 8, 20, sigma=-0.1), r"sigma is a standard deviation and must not be negative, got -0\.1"),
+    (lambda: FoPE(2, 8, 6), r"train_positions=6 must be 7 or more"),
+    (lambda: SelectiveRoPE(3, 8, 25), r"multiple of num_heads, got 25 and 3"),
+    (lambda: SelectiveRoPE(0, 8, 24), r"multiple of num_heads, got 24 and 0"),
+    (lambda: SelectiveRoPE(3, 7, 24), r"head_width must be even, got 7"),
+    (lambda: SelectiveRoPE(3, 8, 24, rank=0), r"rank and kernel are counts of at least 1, got 0 and 4"),
+    (lambda: SelectiveRoPE(3, 8, 24, kernel=0), r"rank and kernel are counts of at least 1, got 16 and 0"),
+    (lambda: VORoPE(7), r"head_width must be even, got 7"),
+]
+
+
+@pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_smallest_settings_that_work_are_accepted() -> None:
+    PartialRoPE(2, 1.0), PRoPE(8, 0.25), XPos(2, 0.5, 0.1), PoPE(1, 1), LeRoPE(2), FoPE(1, 2, 7, sigma=0.0)
+    SelectiveRoPE(1, 2, 2, 1, 1), VORoPE(2)
