@@ -26,6 +26,8 @@ Normaliser = Callable[[Tensor, Tensor], Tensor]
 """(logits, allowed) -> weights, all [batch, heads, rows, keys]; a query's own key is its last allowed one."""
 ValueTerm = Callable[[Tensor, slice], Tensor]
 """(weights, rows) -> [batch, heads, rows, width], linear in the weights."""
+Change = Callable[["Attention", slice], "Attention"]
+"""(call, its heads among all heads) -> call"""
 Finish = Callable[[Tensor, slice], Tensor]
 """(output, rows) -> output, [batch, heads, rows, width]; row by row, so every path can apply it."""
 
@@ -49,6 +51,7 @@ class Plan(Protocol):
     def weights(self, logits: Tensor, rows: slice) -> Tensor: ...
     def output(self, weights: Tensor, rows: slice) -> Tensor: ...
     def run(self, block: int) -> Tensor: ...
+    def each(self, change: Change, first: int = 0) -> Plan: ...
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,12 @@ class Attention:
             terms=cut_terms(self.terms),
             masks=cut_terms(self.masks),
         )
+
+    def each(self, change: Change, first: int = 0) -> Attention:
+        """The plan with `change` applied to every call in it, whatever a host has made of them. Its heads are counted
+        from `first`.
+        """
+        return change(self, slice(first, first + self.num_heads))
 
     def distance(self, rows: slice) -> Tensor:
         """D = i - j as positions, [batch|1, rows, keys]; negative only where ids decrease along the sequence."""
@@ -281,6 +290,13 @@ class Heads:
     def run(self, block: int) -> Tensor:
         return torch.cat([part.run(block) for part in self.parts], 1)
 
+    def each(self, change: Change, first: int = 0) -> Heads:
+        parts = []
+        for part in self.parts:
+            parts.append(part.each(change, first))
+            first += part.num_heads
+        return replace(self, parts=tuple(parts))
+
 
 @dataclass(frozen=True)
 class Regions:
@@ -330,6 +346,9 @@ class Regions:
 
     def run(self, block: int) -> Tensor:
         return dense(self, block)
+
+    def each(self, change: Change, first: int = 0) -> Regions:
+        return replace(self, parts=tuple(part.each(change, first) for part in self.parts))
 
 
 def attend(plan: Plan, block: int | None = None) -> Tensor:

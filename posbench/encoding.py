@@ -108,6 +108,12 @@ class Wrapper(PositionEncoding):
     def encode(self, a: Attention) -> Plan:
         return self.host.encode(a)
 
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        # torch asks first whether the name is taken, and the host may have a parameter of that name.
+        host = self._modules.pop("host")
+        super().register_parameter(name, param)
+        self._modules["host"] = host
+
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)

@@ -72,6 +72,7 @@ def published(base: float, channels: int) -> list[float]:
 # -- NoPE ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.oracle("nope", "double loop")
 @everywhere
 def test_nope_is_the_scaled_product_whatever_the_positions(positions: list[float]) -> None:
     a = call(positions)
@@ -82,6 +83,7 @@ def test_nope_is_the_scaled_product_whatever_the_positions(positions: list[float
 # -- RoPE ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.oracle("rope", "double loop")
 @everywhere
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_rope_is_the_complex_form_in_i_minus_j(layout: str, positions: list[float]) -> None:
@@ -90,6 +92,7 @@ def test_rope_is_the_complex_form_in_i_minus_j(layout: str, positions: list[floa
     same(scores(RoPE(WIDTH, layout=layout), a), by_pairs(a, turned(a, published(10000.0, WIDTH), layout)))
 
 
+@pytest.mark.oracle("rope", "double loop")
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 @pytest.mark.parametrize(("base", "width"), [(10.0, 2), (500_000.0, 6), (123.4, 16), (10000.0, 12)])
 def test_rope_follows_its_base_and_width(base: float, width: int, layout: str) -> None:
@@ -97,6 +100,7 @@ def test_rope_follows_its_base_and_width(base: float, width: int, layout: str) -
     same(scores(RoPE(width, base, layout), a), by_pairs(a, turned(a, published(base, width), layout)))
 
 
+@pytest.mark.oracle("rope", "double loop")
 def test_rope_turns_queries_and_keys_by_their_own_positions() -> None:
     """Region methods move only one of the two."""
     a = call()
@@ -117,6 +121,7 @@ def test_rope_turns_queries_and_keys_by_their_own_positions() -> None:
     same(scores(RoPE(WIDTH), a), by_pairs(a, score))
 
 
+@pytest.mark.oracle("rope", "identity: the layouts are one permutation apart")
 def test_the_two_layouts_are_one_permutation_apart() -> None:
     a = call()
     order = [0, 4, 1, 5, 2, 6, 3, 7]  # channel 2m is the m-th of the first half, 2m + 1 the m-th of the second
@@ -126,6 +131,7 @@ def test_the_two_layouts_are_one_permutation_apart() -> None:
     assert not torch.allclose(scores(interleaved, a), scores(half, a))
 
 
+@pytest.mark.oracle("rope", "identity: values stay")
 def test_rope_leaves_values_alone() -> None:
     a = call()
     assert torch.equal(RoPE(WIDTH).encode(a).v, a.v)
@@ -153,6 +159,7 @@ def slopes(heads: int, steepness: float) -> list[float]:
     return found
 
 
+@pytest.mark.oracle("alibi", "double loop")
 @everywhere
 @pytest.mark.parametrize(
     ("heads", "steepness"), [(1, 8.0), (2, 8.0), (3, 8.0), (4, 8.0), (6, 4.0), (8, 1.5), (12, 8.0)]
@@ -170,11 +177,22 @@ def test_alibi_subtracts_slope_times_distance_after_the_scale(
     same(scores(ALiBi(heads, steepness), a), by_pairs(a, score))
 
 
+@pytest.mark.oracle("alibi", "double loop")
+def test_alibi_counts_from_the_position_of_the_query_to_that_of_the_key() -> None:
+    """Region methods move only one of the two."""
+    a = call()
+    a = a.at(a.q_pos + 5, a.k_pos * 2)
+    content, m, pi, pj = product(a), slopes(HEADS, 8.0), a.q_pos.tolist(), a.k_pos.tolist()
+    expected = by_pairs(a, lambda b, h, i, j: content(b, h, i, j) - m[h] * (pi[b][i] - pj[b][j]))
+    same(scores(ALiBi(HEADS), a), expected)
+
+
 @pytest.mark.parametrize("heads", range(1, 65))
 def test_alibi_slopes_follow_the_published_rule(heads: int) -> None:
     assert alibi_slopes(heads) == pytest.approx(slopes(heads, 8.0), rel=1e-12)
 
 
+@pytest.mark.oracle("alibi", "published numbers")
 def test_alibi_slopes_of_eight_heads_are_the_papers() -> None:
     assert alibi_slopes(8) == (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256)
 
@@ -194,6 +212,7 @@ def bucket(distance: float, num_buckets: int, max_distance: int) -> int:
     return exact + max(r for r in range(far) if distance**far * exact**r >= max_distance**r * exact**far)
 
 
+@pytest.mark.oracle("t5", "double loop")
 @pytest.mark.parametrize(("num_buckets", "max_distance"), [(6, 11), (4, 40), (12, 100), (2, 9), (7, 50), (32, 331)])
 @everywhere
 def test_t5_adds_the_entry_of_the_bucket_of_i_minus_j(
@@ -241,6 +260,7 @@ def test_t5_starts_with_the_standard_deviation_of_the_paper() -> None:
 # -- learned rows ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.oracle("learned", "double loop")
 def test_learned_adds_row_p_to_the_token_at_position_p() -> None:
     a = call([0, 3, 4, 9, 1, 1, 29])
     encoding = Learned(HEADS * WIDTH, 32).double()
@@ -292,6 +312,7 @@ def rows(width: int, positions: Sequence[float], base: float = 10000.0) -> Tenso
     return Sinusoidal(width, base).embed(torch.zeros(1, len(positions), width, dtype=torch.float64), pos)[0]
 
 
+@pytest.mark.oracle("sinusoidal", "double loop")
 @everywhere
 @pytest.mark.parametrize(("base", "scale"), [(10000.0, 1.0), (50.0, 1.0), (10000.0, 0.3)])
 def test_sinusoidal_adds_sine_and_cosine_in_turns(base: float, scale: float, positions: list[float]) -> None:
@@ -307,6 +328,7 @@ def test_sinusoidal_adds_sine_and_cosine_in_turns(base: float, scale: float, pos
     same(scores(encoding, a), by_pairs(a, product(a)))
 
 
+@pytest.mark.oracle("sinusoidal", "identity: row t + k is row t turned by k theta")
 @pytest.mark.parametrize("shift", [1, 17, -4, 0.5])
 def test_sinusoidal_row_t_plus_k_is_row_t_turned_by_k_theta(shift: float) -> None:
     """sin(t+k) = sin t cos k + cos t sin k, cos(t+k) = cos t cos k - sin t sin k: one matrix for every t."""
@@ -322,6 +344,7 @@ def test_sinusoidal_row_t_plus_k_is_row_t_turned_by_k_theta(shift: float) -> Non
             )
 
 
+@pytest.mark.oracle("sinusoidal", "identity: products depend on the distance")
 @pytest.mark.parametrize("k", [0, 1, 13, 500])
 @pytest.mark.parametrize("t", [500, 1234])
 def test_product_of_sinusoidal_rows_is_even_in_their_distance(t: int, k: int) -> None:
@@ -575,6 +598,7 @@ def test_two_halves_of_pi_are_one_whole() -> None:
     same(scores(twice, a), scores(PI(4.0).apply(RoPE(WIDTH), 42, 42), a), 1e-12)
 
 
+@pytest.mark.oracle("rope", "double loop")
 def test_an_infinite_stretch_switches_a_pair_off() -> None:
     """With lambda = inf: that pair contributes Re q conj(k), at any distance."""
     a = call(POSITIONS["with gaps"])

@@ -419,6 +419,40 @@ def test_a_wrapper_offers_its_hosts_handles_less_what_it_consumes() -> None:
     assert changed.host.frequencies != rerope.host.frequencies == RoPE(W).frequencies
 
 
+def test_a_wrapper_may_have_a_parameter_of_the_name_of_its_hosts() -> None:
+    class Twice(Wrapper):
+        shared = ("table",)
+
+        def __init__(self, host: PositionEncoding) -> None:
+            super().__init__(host)
+            self.table = nn.Parameter(torch.zeros(3))
+
+    twice = Twice(Learned(D, 20))
+    assert sorted(name for name, _ in twice.named_parameters()) == ["host.table", "table"]
+    stack = EncodingStack([Twice(Learned(D, 20)) for _ in range(2)])
+    assert stack.layers[1].table is stack.layers[0].table is not stack.layers[0].host.table
+    assert stack.layers[1].host.table is stack.layers[0].host.table
+
+
+def test_a_change_reaches_every_call_of_a_plan_with_its_own_heads(a: Attention) -> None:
+    seen = []
+
+    def noted(part: Attention, heads: slice) -> Attention:
+        seen.append((part.num_heads, heads.start, heads.stop))
+        return part.heated(torch.full((1, 1, 1, 1), 2.0).double())
+
+    quarters = [slice(0, 1), slice(1, 2)]
+    plan = Heads(
+        [
+            Heads([a.heads(quarters[0])]),
+            Regions(lambda rows: a.offset(rows)[None, None] // 3 % 2, [a.heads(quarters[1])] * 2),
+        ]
+    )
+    hot = plan.each(noted)
+    assert seen == [(1, 0, 1), (1, 1, 2), (1, 1, 2)]
+    torch.testing.assert_close(hot.logits(slice(0, N)), 2 * plan.logits(slice(0, N)), rtol=0, atol=1e-12)
+
+
 def test_an_extension_of_layer_lists_applies_where_it_can_and_refuses_where_nowhere() -> None:
     hybrid = EncodingStack([RoPE(W), NoPE(), RoPE(W), NoPE()], num_specifications=2)
     extended = NTK(scale=4.0).extend(hybrid, N, N)

@@ -65,6 +65,7 @@ def llama_config(d: int, **settings: Any) -> LlamaConfig:
 # -- RoPE ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.oracle("rope", "library: transformers Llama")
 @pytest.mark.parametrize("d", [2, 16, 64])
 def test_half_layout_scores_are_llamas_on_the_same_tables(d: int) -> None:
     a = call(d)
@@ -74,6 +75,7 @@ def test_half_layout_scores_are_llamas_on_the_same_tables(d: int) -> None:
     same(scores(RoPE(d), a), a.scale * q @ k.mT, 1e-12)
 
 
+@pytest.mark.oracle("rope", "library: transformers Llama")
 @pytest.mark.parametrize(("d", "base"), [(16, 10000.0), (64, 10000.0), (128, 500_000.0)])
 def test_half_layout_scores_are_those_of_llamas_own_tables(d: int, base: float) -> None:
     a = call(d)
@@ -86,6 +88,7 @@ def test_half_layout_scores_are_those_of_llamas_own_tables(d: int, base: float) 
         same(torch.cat((table, table), -1), theirs, FLOAT32)
 
 
+@pytest.mark.oracle("rope", "library: transformers GPT-J")
 @pytest.mark.parametrize("d", [16, 64])
 def test_interleaved_layout_scores_are_gptjs(d: int) -> None:
     a = call(d)
@@ -95,6 +98,7 @@ def test_interleaved_layout_scores_are_gptjs(d: int) -> None:
     assert not torch.allclose(scores(RoPE(d, layout="half"), a), a.scale * q @ k.mT, atol=0.1)
 
 
+@pytest.mark.oracle("rope", "library: transformers GPT-J")
 def test_a_gptj_attention_layer_gives_the_same_output() -> None:
     d, width = 16, 64
     config = GPTJConfig(n_embd=width, n_head=HEADS, rotary_dim=d, n_positions=N, attn_pdrop=0.0, resid_pdrop=0.0)
@@ -178,6 +182,7 @@ def test_yarn_defaults_are_theirs() -> None:
     agree(ours_extended(YaRN(), 64, 10000.0, 2048, 16384), theirs_extended("yarn", 64, 10000.0, 2048, 8.0))
 
 
+@pytest.mark.oracle("rope", "library: transformers Llama")
 @pytest.mark.parametrize("kind", ROTARY_TYPES)
 def test_a_llama_attention_layer_gives_the_same_output(kind: str) -> None:
     """Weights copied, four times the training length, causal mask and output projection included."""
@@ -214,6 +219,7 @@ def test_a_llama_attention_layer_gives_the_same_output(kind: str) -> None:
 # -- T5 --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.oracle("t5", "library: transformers T5")
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize(
     ("num_buckets", "max_distance"),
@@ -226,6 +232,7 @@ def test_t5_buckets_are_t5s(num_buckets: int, max_distance: int, bidirectional: 
     assert torch.equal(t5_bucket(-memory_minus_query, num_buckets, max_distance, bidirectional), theirs)
 
 
+@pytest.mark.oracle("t5", "published numbers")
 @pytest.mark.parametrize("direction", ["causal", "bidirectional"])
 def test_t5_buckets_are_those_of_the_printed_tables(direction: str) -> None:
     """Rows are queries, columns keys: 16 x 16 with 16 buckets up to 128."""
@@ -236,6 +243,7 @@ def test_t5_buckets_are_those_of_the_printed_tables(direction: str) -> None:
     assert found.tolist() == printed[direction]
 
 
+@pytest.mark.oracle("t5", "library: transformers T5")
 def test_t5_adds_the_bias_that_a_t5_decoder_adds() -> None:
     config = T5Config(
         d_model=32, d_kv=8, num_heads=HEADS, relative_attention_num_buckets=16, relative_attention_max_distance=20
@@ -260,6 +268,7 @@ def bias_of(heads: int, steepness: float = 8.0) -> Tensor:
     return scores(ALiBi(heads, steepness), Attention(zero, zero, zero, torch.zeros(1, N, 2), pos, pos, 1.0))[0]
 
 
+@pytest.mark.oracle("alibi", "library: transformers BLOOM")
 @pytest.mark.parametrize("heads", range(1, 65))
 def test_alibi_is_blooms(heads: int) -> None:
     """Theirs is m j, the same for all queries: it differs from -m (i - j) by a constant in each row, which the
@@ -271,6 +280,7 @@ def test_alibi_is_blooms(heads: int) -> None:
     torch.testing.assert_close(torch.tensor(alibi_slopes(heads)), theirs[:, 0, 1].float(), rtol=1e-5, atol=0)
 
 
+@pytest.mark.oracle("alibi", "library: transformers MPT")
 @pytest.mark.parametrize("steepness", [8, 4, 16])
 def test_alibi_is_mpts(steepness: int) -> None:
     """Theirs is the bias of the last query, for any number of heads; `alibi_bias_max` is our steepness."""
@@ -279,6 +289,7 @@ def test_alibi_is_mpts(steepness: int) -> None:
         torch.testing.assert_close(bias_of(heads, steepness)[:, -1], theirs, rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.oracle("alibi", "library: transformers BLOOM")
 @pytest.mark.parametrize("heads", [4, 6])
 def test_a_bloom_attention_layer_gives_the_same_output(heads: int) -> None:
     width = 8 * heads
@@ -301,6 +312,7 @@ def test_a_bloom_attention_layer_gives_the_same_output(heads: int) -> None:
 # -- sinusoids -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.oracle("sinusoidal", "library: transformers DistilBERT")
 @pytest.mark.parametrize("width", [2, 24, 64, 512])
 def test_sinusoidal_rows_are_distilberts(width: int) -> None:
     theirs = nn.Parameter(torch.empty(200, width), requires_grad=False)

@@ -31,7 +31,13 @@ def test_the_recipe_for_an_encoding_of_ones_own_runs_as_printed(tmp_path: Path) 
     assert (tmp_path / "results/catalogue/catalogue.html").exists()
 
 
-@pytest.mark.parametrize("group", ["encoding", "extension", "task"])
+def test_the_families_list_every_encoding_once() -> None:
+    (table,) = re.findall(r"^\| family \| encodings \|\n(.*?)\n\n", README, re.M | re.S)
+    listed = [name for row in re.findall(r"`([^`]+)` \|$", table, re.M) for name in row.split()]
+    assert sorted(listed) == names("encoding")
+
+
+@pytest.mark.parametrize("group", ["extension", "task"])
 def test_the_table_of_words_lists_what_there_is(group: str) -> None:
     (row,) = re.findall(rf"^\| {group} \|.*`([^`]+)` \|$", README, re.M)
     assert sorted(row.split()) == names(group)

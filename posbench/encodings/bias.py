@@ -77,10 +77,29 @@ class T5(PositionEncoding):
 
     def encode(self, a: Attention) -> Attention:
         def term(rows: slice) -> Tensor:
-            buckets = t5_bucket(a.distance(rows), self.num_buckets, self.max_distance)
-            return self.table[buckets].movedim(-1, 1)  # [batch|1, heads, rows, keys]
+            return self.table[self.bucket(a.distance(rows))].movedim(-1, 1)  # [batch|1, heads, rows, keys]
 
         return a.plus(term)
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        return t5_bucket(distance, self.num_buckets, self.max_distance)
+
+
+class BidirectionalT5(T5):
+    r"""`T5` with buckets of their own for later keys, as in T5's encoder (arXiv 1910.10683):
+    $B_{ij} = E[\text{bucket}(|i - j|) + N\,[i < j], h]$.
+
+    Attention stays causal: what is later here is a key seen already whose position lies beyond the query's, as ids
+    supplied by a task may have it. Where positions count up, the second half of the table is never used and the rest
+    is `T5`. `num_buckets` N counts those of one direction (T5's own 32 count both). Beyond the training length as T5.
+    """
+
+    def __init__(self, num_heads: int, model_width: int, num_buckets: int, max_distance: int) -> None:
+        super().__init__(num_heads, model_width, num_buckets, max_distance)
+        self.table = nn.Parameter(model_width**-0.5 * torch.randn(2 * num_buckets, num_heads))
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        return t5_bucket(distance, 2 * self.num_buckets, self.max_distance, bidirectional=True)
 
 
 def t5_bucket(distance: Tensor, num_buckets: int, max_distance: int, bidirectional: bool = False) -> Tensor:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from posbench.attention import Attention, Plan
 from posbench.encoding import PositionEncoding, Wrapper
-from posbench.encodings.parts import each
 from posbench.errors import ConfigError
 
 
@@ -34,7 +33,7 @@ class ScaleInvariant(Wrapper):
         self.handles = host.handles | {"distance", "positions"}
 
     def encode(self, a: Attention) -> Plan:
-        return each(self.host.encode(a), lambda part, _: self._spread(part))
+        return self.host.encode(a).each(lambda part, _: self._spread(part))
 
     def _spread(self, a: Attention) -> Attention:
         dtype = torch.promote_types(a.q.dtype, torch.float32)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from posbench.attention import Attention, Normaliser, Plan, softmax
 from posbench.encoding import PositionEncoding, Wrapper
-from posbench.encodings.parts import each
 from posbench.errors import ConfigError
 
 
@@ -30,7 +29,7 @@ class Sink(Wrapper):
         self.logits = nn.Parameter(torch.zeros(num_heads))
 
     def encode(self, a: Attention) -> Plan:
-        return each(self.host.encode(a), lambda part, heads: normalised(part, with_sink(self.logits[heads])))
+        return self.host.encode(a).each(lambda part, heads: normalised(part, with_sink(self.logits[heads])))
 
 
 class OffByOne(Wrapper):
@@ -40,7 +39,7 @@ class OffByOne(Wrapper):
 
     def encode(self, a: Attention) -> Plan:
         zero = torch.zeros(1, device=a.q.device)
-        return each(self.host.encode(a), lambda part, _: normalised(part, with_sink(zero)))
+        return self.host.encode(a).each(lambda part, _: normalised(part, with_sink(zero)))
 
 
 def normalised(a: Attention, normalise: Normaliser) -> Attention:

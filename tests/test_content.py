@@ -1,0 +1,890 @@
+"""Encodings whose positions are made of content: CoPE, forget gates, stick-breaking, PaTH, DAPE, GRAPE-A.
+
+As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python floats, projections included, and scores
+are compared for all pairs, those hidden by the causal mask too. Token positions must not matter, except to a host.
+Numbers in tests/data come from the authors' code, run once; each file names it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from loops import (
+    BATCH,
+    HEADS,
+    POSITIONS,
+    SCALE,
+    WIDTH,
+    N,
+    Score,
+    by_pairs,
+    call,
+    everywhere,
+    given,
+    product,
+    same,
+    scores,
+    shaken,
+)
+from torch import Tensor, nn
+
+from posbench.attention import Attention, attend, dense
+from posbench.encoding import PositionEncoding
+from posbench.encodings import path
+from posbench.encodings.bias import T5, ALiBi, alibi_slopes
+from posbench.encodings.contextual import CoPE
+from posbench.encodings.dape import DAPE, ROWS
+from posbench.encodings.forget import Cable, FoX, PerRowForgetting
+from posbench.encodings.grape import GRAPEA
+from posbench.encodings.head_split import NAPE
+from posbench.encodings.kerple import KerpleLog
+from posbench.encodings.nope import NoPE
+from posbench.encodings.path import PaTH, PaTHFoX, reflected
+from posbench.encodings.rotary import RoPE
+from posbench.encodings.stick_breaking import StickBreaking, break_stick
+from posbench.errors import ConfigError
+
+oracle = pytest.mark.oracle
+MODEL = HEADS * WIDTH
+FLOAT32 = 2e-5  # numbers of the authors' code, which runs in float32
+
+
+def published(name: str) -> dict[str, Any]:
+    return json.loads((Path(__file__).parent / "data" / f"{name}.json").read_text())
+
+
+def tensor(values: list[Any]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def published_call(data: dict[str, Any], scale: float, x: Tensor | None = None) -> Attention:
+    q, k, v = (tensor(data[name]) for name in "qkv")
+    pos = torch.arange(q.shape[-2])[None]
+    x = torch.zeros(q.shape[0], q.shape[2], MODEL, dtype=torch.float64) if x is None else x
+    return Attention(q, k, v, x, pos, pos, scale=scale)
+
+
+def sigmoid(u: float) -> float:
+    return 1 / (1 + math.exp(-u))
+
+
+def dot(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def linear(layer: nn.Linear, x: Tensor) -> list[list[list[float]]]:
+    """[batch][token][output], sum by sum."""
+    weight, bias = layer.weight.tolist(), [0.0] * layer.out_features if layer.bias is None else layer.bias.tolist()
+    return [
+        [[dot(row, token) + b for row, b in zip(weight, bias, strict=True)] for token in tokens]
+        for tokens in x.tolist()
+    ]
+
+
+def plus(a: Attention, bias: Score) -> Tensor:
+    """The scores c <q_i, k_j> + B_ij."""
+    content = product(a)
+    return by_pairs(a, lambda b, h, i, j: content(b, h, i, j) + bias(b, h, i, j))
+
+
+def weighted(a: Attention, weights: Score) -> Tensor:
+    """Outputs from given weights, channel by channel."""
+    v, n = a.v.tolist(), a.num_queries
+    return torch.tensor(
+        [
+            [
+                [
+                    [sum(weights(b, h, i, j) * v[b][h][j][c] for j in range(i + 1)) for c in range(a.v.shape[-1])]
+                    for i in range(n)
+                ]
+                for h in range(a.num_heads)
+            ]
+            for b in range(a.v.shape[0])
+        ],
+        dtype=torch.float64,
+    )
+
+
+def bias_of(encoding: PositionEncoding, a: Attention) -> Tensor:
+    """What is added to the scaled product, [batch, heads, n, n]."""
+    return scores(encoding, a) - scores(NoPE(), a)
+
+
+# -- CoPE ------------------------------------------------------------------------------------------------
+
+
+def contextual(encoding: CoPE, a: Attention, factor: float, seen: Callable[[int, int], bool]) -> Score:
+    """The bias of CoPE from its formula; `seen` says which keys s <= i a query i counts."""
+    content, table, q, largest = product(a), encoding.table.tolist(), a.q.tolist(), encoding.largest
+
+    def bias(b: int, h: int, i: int, j: int) -> float:
+        count = min(sum(sigmoid(content(b, h, i, s)) for s in range(j, i + 1) if seen(i, s)), largest)
+        below, above = (dot(q[b][h][i], table[round(p)]) for p in (math.floor(count), math.ceil(count)))
+        part = count - math.floor(count)
+        return factor * ((1 - part) * below + part * above)
+
+    return bias
+
+
+@oracle("cope", "double loop")
+@pytest.mark.parametrize("largest", [1, 2, 9])  # counts reach 4 or so: clamped, in part, never
+@pytest.mark.parametrize(("scale_pos", "factor"), [("attention", SCALE), ("one", 1.0)])
+@everywhere
+def test_cope_reads_the_table_at_the_sum_of_gates(
+    positions: list[float], scale_pos: str, factor: float, largest: int
+) -> None:
+    a, encoding = call(positions), shaken(CoPE(WIDTH, largest, scale_pos))
+    same(scores(encoding, a), plus(a, contextual(encoding, a, factor, lambda i, s: True)))
+
+
+@oracle("cope", "double loop: masked keys are not counted")
+def test_cope_does_not_count_keys_that_are_masked() -> None:
+    a = call(range(N)).where(lambda rows: (call(range(N)).offset(rows) < 3)[None, None])
+    encoding = shaken(CoPE(WIDTH, 5))
+    bias = contextual(encoding, a, SCALE, lambda i, s: i - s < 3)
+    same(scores(encoding, a), plus(a, bias))
+
+
+@oracle("cope", "identity: zero table is NoPE")
+def test_cope_starts_as_nope() -> None:
+    a = call(POSITIONS["with gaps"])
+    same(scores(CoPE(WIDTH, 5).double(), a), scores(NoPE(), a), 0.0)
+
+
+@oracle("cope", "identity: open gates are clipped relative keys")
+def test_cope_with_open_gates_counts_every_key() -> None:
+    a = call(range(N))
+    q, k = a.q.clone(), a.k.clone()
+    q[..., 0], k[..., 0] = 1.0, 1000.0
+    a, encoding = replace(a, q=q, k=k), shaken(CoPE(WIDTH, 4))
+    steps = (a.offset(slice(0, N)) + 1).clamp(0, 4)
+    expected = SCALE * torch.einsum("bhid,ijd->bhij", q, encoding.table[steps])
+    same(bias_of(encoding, a), expected, 1e-9)
+
+
+@oracle("cope", "library: x-transformers CoPE")
+def test_cope_is_x_transformers() -> None:
+    """They add it unscaled and count rows, so `max_pos` is one more than the largest count."""
+    theirs = pytest.importorskip("x_transformers.x_transformers").CoPE(WIDTH, HEADS, max_pos=4).double()
+    a, ours = call(range(N)), shaken(CoPE(WIDTH, 3, "one"))
+    with torch.no_grad():
+        theirs.pos_emb.copy_(ours.table)
+    z = scores(NoPE(), a)
+    hidden = torch.ones(N, N).triu(1).bool()
+    same(bias_of(ours, a), theirs(a.q, z.masked_fill(hidden, -1e300)))
+
+
+@oracle("cope", "published numbers")
+@pytest.mark.parametrize("scale_pos", ["attention", "one"])
+def test_cope_gives_the_authors_numbers(scale_pos: str) -> None:
+    data = published("cope")
+    a = published_call({name: [[rows] for rows in data[name]] for name in "qkv"}, 0.5)
+    encoding = given(CoPE(4, 3, scale_pos), table=data["table"])
+    same(attend(encoding.encode(a))[:, 0], tensor(data[scale_pos]), FLOAT32)
+
+
+def test_the_gates_of_cope_do_not_feel_a_temperature() -> None:
+    a, encoding = call(range(N)), shaken(CoPE(WIDTH, 5))
+    hot = a.heated(torch.full((1, 1, 1, 1), 3.0, dtype=torch.float64))
+    same(scores(encoding, hot) - scores(NoPE(), hot), bias_of(encoding, a))
+
+
+def test_cope_is_trained_through_its_counts() -> None:
+    a, encoding = call(range(N)), shaken(CoPE(WIDTH, 3))
+
+    def bias(q: Tensor, k: Tensor) -> Tensor:
+        return encoding.encode(replace(a, q=q, k=k)).terms[0](slice(0, N))
+
+    assert torch.autograd.gradcheck(bias, (a.q.requires_grad_(), a.k.requires_grad_()), atol=1e-6)
+    bias(a.q, a.k).sum().backward()
+    assert (encoding.table.grad.abs().sum(1) > 0).all()
+
+
+# -- forget gates ----------------------------------------------------------------------------------------
+
+
+def between(log_gates: list[list[list[float]]]) -> Score:
+    """The sum of the logarithms of gates [batch][token][head] after j up to i; its negative for a later key."""
+
+    def bias(b: int, h: int, i: int, j: int) -> float:
+        total = sum(log_gates[b][s][h] for s in range(min(i, j) + 1, max(i, j) + 1))
+        return total if j <= i else -total
+
+    return bias
+
+
+def apply(function: Callable[[float], float], values: list[list[list[float]]]) -> list[list[list[float]]]:
+    return [[[function(value) for value in row] for row in rows] for rows in values]
+
+
+@oracle("fox", "double loop")
+@everywhere
+def test_fox_adds_the_logarithms_of_the_gates_in_between(positions: list[float]) -> None:
+    a, encoding = call(positions), shaken(FoX(MODEL, HEADS))
+    gates = apply(lambda u: math.log(sigmoid(u)), linear(encoding.gate, a.x))
+    same(scores(encoding, a), plus(a, between(gates)))
+
+
+@oracle("fox", "library: x-transformers DataDependentAlibi")
+@pytest.mark.parametrize("bias_init", [5.0, -1.0])
+def test_fox_is_x_transformers(bias_init: float) -> None:
+    library = pytest.importorskip("x_transformers.x_transformers")
+    theirs = library.DataDependentAlibi(MODEL, HEADS, bias_init=bias_init).double()
+    a, ours = call(range(N)), FoX(MODEL, HEADS, bias_init).double()
+    ours.gate.load_state_dict({**theirs.to_forget_gates[0].state_dict(), "bias": ours.gate.bias})
+    same(bias_of(ours, a), theirs(a.x))
+
+
+def constant(encoding: FoX, logits: list[float]) -> FoX:
+    """Gates that do not look at the content."""
+    encoding = encoding.double()
+    with torch.no_grad():
+        encoding.gate.weight.zero_()
+        encoding.gate.bias.copy_(tensor(logits))
+    return encoding
+
+
+@oracle("fox", "identity: constant gates are ALiBi")
+def test_fox_with_constant_gates_is_alibi() -> None:
+    a, alibi = call(range(N)), ALiBi(HEADS)
+    fox = constant(FoX(MODEL, HEADS), [-math.log(math.exp(slope) - 1) for slope in alibi.slopes])
+    same(scores(fox, a), scores(alibi, a))
+
+
+@oracle("fox", "identity: open gates are NoPE")
+def test_fox_with_open_gates_is_nope() -> None:
+    a = call(range(N))
+    same(scores(constant(FoX(MODEL, HEADS), [800.0] * HEADS), a), scores(NoPE(), a))
+
+
+@pytest.mark.parametrize("make", [FoX, Cable])
+def test_forget_gates_run_fused_in_two_channels(make: type[FoX]) -> None:
+    plan = shaken(make(MODEL, HEADS)).encode(call(range(N)))
+    assert plan.path == "fused" and plan.bias_q is not None and plan.bias_q.shape[-1] == 2
+    same(attend(plan), dense(plan))
+
+
+def test_fox_starts_with_a_memory_of_150_tokens() -> None:
+    gate = FoX(MODEL, HEADS).gate.bias.sigmoid()
+    assert (-1 / gate.log()).tolist() == pytest.approx([149] * HEADS, rel=0.01)
+    assert FoX(MODEL, HEADS, -2.0).gate.bias.tolist() == [-2.0] * HEADS
+
+
+@oracle("cable", "double loop")
+@everywhere
+def test_cable_subtracts_the_softplus_of_the_tokens_in_between(positions: list[float]) -> None:
+    a, encoding = call(positions), shaken(Cable(MODEL, HEADS))
+    gates = apply(lambda u: -math.log(1 + math.exp(u)), linear(encoding.gate, a.x))
+    same(scores(encoding, a), plus(a, between(gates)))
+
+
+@oracle("cable", "identity: FoX with the gate's input negated")
+def test_cable_is_fox_with_the_opposite_gate() -> None:
+    a, cable, fox = call(range(N)), shaken(Cable(MODEL, HEADS)), FoX(MODEL, HEADS).double()
+    with torch.no_grad():
+        for ours, theirs in zip(cable.gate.parameters(), fox.gate.parameters(), strict=True):
+            theirs.copy_(-ours)
+    same(scores(cable, a), scores(fox, a))
+
+
+@oracle("cable", "published numbers")
+def test_cable_gives_the_authors_numbers() -> None:
+    data = published("cable")
+    a = published_call(data, 1.0, tensor(data["x"]))
+    encoding = Cable(4, 2).double()
+    encoding.gate.load_state_dict({name: tensor(data[name]) for name in ("weight", "bias")})
+    same(attend(encoding.encode(a)), tensor(data["output"]), FLOAT32)
+
+
+def test_cable_starts_near_alibi_with_slope_ln_2() -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        gate = Cable(100, 50).gate
+    assert (gate.bias == 0).all() and gate.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    alibi = -math.log(2) * call(range(N)).offset(slice(0, N)).double().expand(BATCH, HEADS, N, N)
+    same(bias_of(constant(Cable(MODEL, HEADS), [0.0] * HEADS), call(range(N))), alibi)
+
+
+GATE = 5  # channels of the gates in these tests
+
+
+@oracle("per_row_dda", "double loop")
+@everywhere
+def test_per_row_gates_are_made_by_query_and_key(positions: list[float]) -> None:
+    """Key included, query not; a later key has the empty sum."""
+    a, encoding = call(positions), shaken(PerRowForgetting(MODEL, HEADS, GATE))
+    both = linear(encoding.gates, a.x)
+
+    def part(which: int, b: int, h: int, i: int) -> list[float]:
+        start = (which * HEADS + h) * GATE
+        return both[b][i][start : start + GATE]
+
+    def bias(b: int, h: int, i: int, j: int) -> float:
+        logits = [dot(part(0, b, h, i), part(1, b, h, s)) / math.sqrt(GATE) for s in range(j, i)]
+        return sum(-math.log(1 + math.exp(-u)) for u in logits)
+
+    same(scores(encoding, a), plus(a, bias))
+
+
+@oracle("per_row_dda", "library: x-transformers PerRowDataDependentAlibi")
+def test_per_row_gates_are_x_transformers() -> None:
+    library = pytest.importorskip("x_transformers.x_transformers")
+    theirs = library.PerRowDataDependentAlibi(MODEL, HEADS, dim_head=GATE).double()
+    a, ours = call(range(N)), PerRowForgetting(MODEL, HEADS, GATE).double()
+    ours.gates.load_state_dict(theirs.to_forget_gates[0].state_dict())
+    same(bias_of(ours, a), theirs(a.x))
+
+
+@oracle("per_row_dda", "identity: half-open gates are ALiBi with slope ln 2")
+def test_half_open_per_row_gates_are_alibi() -> None:
+    a, encoding = call(range(N)), PerRowForgetting(MODEL, HEADS, GATE).double()
+    with torch.no_grad():
+        encoding.gates.weight.zero_()
+    expected = -math.log(2) * a.offset(slice(0, N)).clamp(min=0).double()
+    same(bias_of(encoding, a), expected.expand(BATCH, HEADS, N, N))
+
+
+# -- stick-breaking --------------------------------------------------------------------------------------
+
+
+def broken(z: list[Any], seen: Callable[[int, int], bool] = lambda i, s: True) -> Score:
+    """Weights from scores z [batch][head][i][j] as a product over the keys in between."""
+
+    def weight(b: int, h: int, i: int, j: int) -> float:
+        left = math.prod(1 - sigmoid(z[b][h][i][s]) for s in range(j + 1 if j < i else 0, i) if seen(i, s))
+        return (sigmoid(z[b][h][i][j]) if j < i else 1.0) * left if seen(i, j) else 0.0
+
+    return weight
+
+
+@oracle("stick_breaking", "double loop")
+@everywhere
+def test_stick_breaking_takes_shares_of_what_is_left(positions: list[float]) -> None:
+    """Weights by product and outputs, the remainder on the query's own value."""
+    a = call(positions)
+    weight, plan = broken(scores(NoPE(), a).tolist()), StickBreaking().encode(a)
+    expected = by_pairs(a, lambda b, h, i, j: weight(b, h, i, j) if j <= i else 0.0)
+    found = [plan.weights(plan.logits(rows), rows) for rows in (slice(0, 3), slice(3, N))]
+    same(torch.cat(found, -2), expected)
+    same(attend(plan, 3), weighted(a, weight))
+
+
+@oracle("stick_breaking", "double loop: inside a window")
+def test_stick_breaking_inside_a_window_breaks_among_its_keys() -> None:
+    a = call(range(N))
+    windowed = a.where(lambda rows: (a.offset(rows) < 3)[None, None])
+    weight = broken(scores(NoPE(), a).tolist(), lambda i, s: i - s < 3)
+    same(attend(StickBreaking().encode(windowed)), weighted(a, weight))
+
+
+@oracle("stick_breaking", "identity: zero scores halve at every key")
+def test_stick_breaking_with_zero_scores_halves_at_every_key() -> None:
+    a = call(range(N))
+    a = replace(a, q=torch.zeros_like(a.q))
+    same(attend(StickBreaking().encode(a)), weighted(a, lambda b, h, i, j: 0.5 ** (i - j if j < i else i)))
+
+
+@oracle("stick_breaking", "published numbers")
+def test_stick_breaking_gives_the_authors_numbers() -> None:
+    data = published("stick_breaking")
+    same(attend(StickBreaking().encode(published_call(data, 0.5))), tensor(data["output"]), FLOAT32)
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0, 1e4])
+def test_stick_breaking_weights_sum_to_one_and_keep_gradients_finite(size: float) -> None:
+    z = size * call(range(40)).q @ call(range(40)).k.mT
+    z.requires_grad_()
+    weights = break_stick(z, torch.ones(40, 40).tril().bool()[None, None])
+    same(weights.sum(-1), torch.ones(weights.shape[:-1], dtype=torch.float64))
+    assert (weights >= 0).all() and (weights.triu(1) == 0).all()
+    (weights * torch.arange(40)).sum().backward()
+    assert torch.isfinite(z.grad).all() and (z.grad.diagonal(dim1=-2, dim2=-1) == 0).all()
+    assert z.grad.tril(-1).abs().max() > 0
+
+
+def test_stick_breaking_does_not_round_to_bfloat16() -> None:
+    z = (call(range(40)).q @ call(range(40)).k.mT).bfloat16()
+    allowed = torch.ones(40, 40).tril().bool()[None, None]
+    weights = break_stick(z, allowed)
+    assert weights.dtype == torch.float32
+    torch.testing.assert_close(weights.double(), break_stick(z.double(), allowed), rtol=1e-4, atol=1e-6)
+
+
+# -- PaTH ------------------------------------------------------------------------------------------------
+
+RANK, KERNEL = 5, 3
+Vectors = list[list[list[list[float]]]]  # [batch][head][token][channel]
+
+
+def running(q: list[float], k: list[list[float]], w: list[list[float]], beta: list[float], i: int) -> list[float]:
+    """<q, k_j> for all j: the query is reflected by every token it passes on its way back from i."""
+    found = [dot(q, key) for key in k]  # a later key: nothing lies in between
+    for s in range(i, -1, -1):
+        found[s] = dot(q, k[s])
+        share = beta[s] * dot(q, w[s])
+        q = [x - share * y for x, y in zip(q, w[s], strict=True)]
+    return found
+
+
+def reflections(encoding: PaTH, a: Attention) -> tuple[Vectors, list[list[list[float]]]]:
+    """W and beta of every token, from the projections."""
+    low = torch.tensor(linear(encoding.down, a.x), dtype=torch.float64)
+    high, taps = linear(encoding.up, low), encoding.conv.weight[:, 0].tolist()
+    kernel = len(taps[0])
+
+    def one(b: int, h: int, s: int) -> list[float]:
+        values = []
+        for c in range(h * WIDTH, (h + 1) * WIDTH):
+            u = sum(taps[c][t] * high[b][s - kernel + 1 + t][c] for t in range(kernel) if s - kernel + 1 + t >= 0)
+            values.append(u * sigmoid(u))
+        length = math.sqrt(dot(values, values))
+        return [value / length for value in values]
+
+    tokens, batch = range(a.num_queries), range(len(high))
+    strength = apply(lambda u: 2 * sigmoid(u), linear(encoding.strength, a.x))
+    w = [[[one(b, h, s) for s in tokens] for h in range(HEADS)] for b in batch]
+    return w, [[[strength[b][s][h] for s in tokens] for h in range(HEADS)] for b in batch]
+
+
+def accumulated(a: Attention, w: Vectors, beta: list[list[list[float]]]) -> Score:
+    """The scores of PaTH by one running query for each (batch, head, i)."""
+    q, k = a.q.tolist(), a.k.tolist()
+    rows = {
+        (b, h, i): running(q[b][h][i], k[b][h], w[b][h], beta[b][h], i)
+        for b in range(len(q))
+        for h in range(len(q[b]))
+        for i in range(len(q[b][h]))
+    }
+    return lambda b, h, i, j: a.scale * rows[b, h, i][j]
+
+
+@oracle("path", "double loop")
+@pytest.mark.parametrize("chunk", [1, 2, 4, 64])
+@everywhere
+def test_path_reflects_the_query_by_every_token_it_passes(
+    positions: list[float], chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Projections, convolution and all; 7 tokens in chunks of several sizes."""
+    monkeypatch.setattr(path, "CHUNK", chunk)
+    a, encoding = call(positions), shaken(PaTH(MODEL, HEADS, WIDTH, RANK, KERNEL))
+    same(scores(encoding, a), by_pairs(a, accumulated(a, *reflections(encoding, a))))
+
+
+@pytest.mark.parametrize(("rank", "kernel"), [(1, 1), (2, 9)])
+def test_path_takes_any_rank_and_kernel(rank: int, kernel: int) -> None:
+    a, encoding = call(range(N)), shaken(PaTH(MODEL, HEADS, WIDTH, rank, kernel))
+    same(scores(encoding, a), by_pairs(a, accumulated(a, *reflections(encoding, a))))
+
+
+def drawn(n: int, largest: float = 2.0) -> tuple[Attention, Tensor, Tensor]:
+    """A call of n tokens with w and beta drawn at random."""
+    a, generator = call(range(n)), torch.Generator().manual_seed(5)
+    w = torch.randn(a.q.shape, generator=generator, dtype=torch.float64)
+    beta = largest * torch.rand(a.q.shape[:-1], generator=generator, dtype=torch.float64)
+    return a, nn.functional.normalize(w, dim=-1), beta
+
+
+@oracle("path", "running query over 16 chunks")
+@pytest.mark.parametrize(
+    "rows", [slice(0, 1), slice(999, 1000), slice(60, 70), slice(128, 192), slice(500, 777)], ids=str
+)
+def test_path_by_chunks_is_the_running_query(rows: slice) -> None:
+    """Rows that begin and end inside chunks, for every key: those before, beside and after."""
+    a, w, beta = drawn(1000)
+    found = reflected(a.q, a.k, w, beta)(rows)
+    for i in range(rows.start, rows.stop, 31):
+        q, expected = a.q[:, :, i], a.q[:, :, i, None] @ a.k.mT
+        for s in range(i, -1, -1):
+            expected[:, :, 0, s] = (q * a.k[:, :, s]).sum(-1)
+            q = q - (beta[..., s] * (q * w[:, :, s]).sum(-1))[..., None] * w[:, :, s]
+        same(found[:, :, i - rows.start, None], expected)
+
+
+@oracle("path", "identity: beta = 0 is NoPE")
+def test_path_without_strength_is_nope() -> None:
+    a, encoding = call(range(N)), PaTH(MODEL, HEADS, WIDTH, RANK, KERNEL).double()
+    with torch.no_grad():
+        encoding.strength.bias.fill_(-1000)
+    same(scores(encoding, a), scores(NoPE(), a), 0.0)
+
+
+@oracle("path", "identity: one mirror for all tokens")
+def test_path_with_one_mirror_alternates() -> None:
+    """Beta = 2 and the same w everywhere: two mirrors undo each other; beta = 1: the direction is erased for good."""
+    a, w, beta = drawn(150)
+    w = w[:, :, :1].expand_as(w)
+    inside = SCALE * (a.q * w).sum(-1)[..., None] * (a.k * w).sum(-1)[..., None, :]
+    plain, d = scores(NoPE(), a), a.offset(slice(0, 150))
+    for strength, lost in ((2.0, 2.0 * (d % 2)), (1.0, 1.0)):
+        found = SCALE * reflected(a.q, a.k, w, torch.full_like(beta, strength))(slice(0, 150))
+        same(found, torch.where(d > 0, plain - lost * inside, plain))
+
+
+def test_path_lengthens_no_vector_and_mirrors_shorten_none() -> None:
+    """With no reflection among the first tokens, whose keys are the unit vectors, their scores are the query itself."""
+    a, w, beta = drawn(400)
+    k = torch.cat((torch.eye(WIDTH, dtype=torch.float64).expand(BATCH, HEADS, -1, -1), a.k[:, :, WIDTH:]), 2)
+    beta[..., :WIDTH] = 0
+    length = a.q[:, :, -1].norm(dim=-1)
+    left = reflected(a.q, k, w, beta)(slice(399, 400))[:, :, 0, :WIDTH].norm(dim=-1)
+    assert (left < length).all()
+    mirrors = torch.where(beta > 0, 2.0, 0.0)
+    same(reflected(a.q, k, w, mirrors)(slice(399, 400))[:, :, 0, :WIDTH].norm(dim=-1), length)
+
+
+@oracle("path", "published numbers")
+@pytest.mark.parametrize("chunk", [3, 4, 64])
+def test_path_gives_the_authors_numbers(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path, "CHUNK", chunk)
+    data = published("path")
+    a, encoding = published_call(data, data["scale"]), PaTH(MODEL, 2, 4, RANK, KERNEL).double()
+    monkeypatch.setattr(encoding, "directions", lambda x: (tensor(data["w"]), tensor(data["beta"])))
+    same(attend(encoding.encode(a)), tensor(data["path"]), FLOAT32)
+
+
+def test_path_is_differentiable_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path, "CHUNK", 3)
+    leaves = [torch.randn(1, 1, 7, 2, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    beta = torch.rand(1, 1, 7, dtype=torch.float64, requires_grad=True)
+
+    def blocks(q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> Tensor:
+        product = reflected(q, k, nn.functional.normalize(w, dim=-1), beta)
+        return torch.cat([product(slice(0, 5)), product(slice(5, 7))], -2)
+
+    assert torch.autograd.gradcheck(blocks, (*leaves, beta))
+
+
+@oracle("path_fox", "double loop")
+@everywhere
+def test_path_fox_adds_the_gates_of_fox_after_the_scale(positions: list[float]) -> None:
+    a, encoding = call(positions), shaken(PaTHFoX(MODEL, HEADS, WIDTH, RANK, KERNEL))
+    content = accumulated(a, *reflections(encoding.path, a))
+    gates = between(apply(lambda u: math.log(sigmoid(u)), linear(encoding.fox.gate, a.x)))
+    same(scores(encoding, a), by_pairs(a, lambda b, h, i, j: content(b, h, i, j) + gates(b, h, i, j)))
+
+
+@oracle("path_fox", "identity: beta = 0 is FoX, open gates are PaTH")
+def test_path_fox_is_fox_without_strength_and_path_without_forgetting() -> None:
+    a, encoding = call(range(N)), shaken(PaTHFoX(MODEL, HEADS, WIDTH, RANK, KERNEL))
+    both = scores(encoding, a)
+    constant(encoding.fox, [800.0] * HEADS)
+    same(scores(encoding, a), scores(encoding.path, a))
+    assert not torch.allclose(both, scores(encoding, a))
+    encoding = shaken(PaTHFoX(MODEL, HEADS, WIDTH, RANK, KERNEL))
+    with torch.no_grad():
+        encoding.path.strength.bias.fill_(-1000)
+    same(scores(encoding, a), scores(encoding.fox, a))
+
+
+@oracle("path_fox", "published numbers")
+def test_path_fox_gives_the_authors_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their gates are multiplied by the scale, ours are not."""
+    data = published("path")
+    a, encoding = published_call(data, data["scale"]), PaTHFoX(MODEL, 2, 4, RANK, KERNEL).double()
+    monkeypatch.setattr(encoding.path, "directions", lambda x: (tensor(data["w"]), tensor(data["beta"])))
+    monkeypatch.setattr(encoding.fox, "log_gate", lambda logits: data["scale"] * tensor(data["log_gates"]).mT)
+    same(attend(encoding.encode(a)), tensor(data["path_fox"]), FLOAT32)
+
+
+def test_path_fox_starts_with_the_gates_of_fox() -> None:
+    assert PaTHFoX(MODEL, HEADS, WIDTH, RANK, KERNEL).fox.gate.bias.tolist() == [5.0] * HEADS
+    assert PaTHFoX(MODEL, HEADS, WIDTH, RANK, KERNEL, -1.0).fox.gate.bias.tolist() == [-1.0] * HEADS
+
+
+# -- DAPE ------------------------------------------------------------------------------------------------
+
+
+def network(mlp: nn.Sequential, values: list[float]) -> list[float]:
+    first, second = ((m.weight.tolist(), m.bias.tolist()) for m in mlp if isinstance(m, nn.Linear))
+    hidden = [dot(row, values) + b for row, b in zip(*first, strict=True)]
+    hidden = [u if u > 0 else 0.01 * u for u in hidden]
+    return [dot(row, hidden) + b for row, b in zip(*second, strict=True)]
+
+
+def adapted(encoding: DAPE, a: Attention, content: Tensor, bias: Tensor) -> Tensor:
+    """S + b + f(s, b), pair by pair."""
+    s, b = content.tolist(), bias.expand_as(content).tolist()
+
+    def score(batch: int, h: int, i: int, j: int) -> float:
+        values = [part[batch][head][i][j] for part in (s, b) for head in range(a.num_heads)]
+        return s[batch][h][i][j] + b[batch][h][i][j] + network(encoding.mlp, values)[h]
+
+    return by_pairs(a, score)
+
+
+HOSTS: dict[str, Callable[[], PositionEncoding]] = {
+    "kerple_log": lambda: KerpleLog(HEADS),
+    "alibi": lambda: ALiBi(HEADS),
+    "t5": lambda: T5(HEADS, MODEL, 4, 8),
+    "nope": NoPE,
+}
+
+
+@oracle("dape", "double loop")
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("positions", [POSITIONS["counted"], POSITIONS["with gaps"], POSITIONS["running back"]])
+def test_dape_adds_a_network_of_scores_and_biases(positions: list[float], host: str) -> None:
+    a, encoding = call(positions), shaken(DAPE(HOSTS[host](), HEADS, 6), 0.3)
+    content = scores(NoPE(), a)
+    same(scores(encoding, a), adapted(encoding, a, content, bias_of(encoding.host, a)))
+
+
+@oracle("dape", "double loop: around RoPE and PaTH")
+@pytest.mark.parametrize(
+    "make", [lambda: RoPE(WIDTH), lambda: PaTH(MODEL, HEADS, WIDTH, RANK, KERNEL)], ids=["rope", "path"]
+)
+def test_dape_reads_the_scores_that_its_host_makes(make: Callable[[], PositionEncoding]) -> None:
+    a, encoding = call(POSITIONS["with gaps"]), shaken(DAPE(make(), HEADS, 6), 0.3)
+    content = scores(encoding.host, a)
+    same(scores(encoding, a), adapted(encoding, a, content, torch.zeros_like(content)))
+
+
+@oracle("dape", "identity: zero network is the host")
+@pytest.mark.parametrize("host", HOSTS)
+def test_dape_with_a_zero_network_is_its_host(host: str) -> None:
+    a, encoding = call(POSITIONS["with gaps"]), DAPE(HOSTS[host](), HEADS, 6).double()
+    with torch.no_grad():
+        for parameter in encoding.mlp[2].parameters():
+            parameter.zero_()
+    same(scores(encoding, a), scores(encoding.host, a))
+
+
+@oracle("dape", "published numbers")
+@pytest.mark.parametrize("host", ["alibi", "kerple_log"])
+def test_dape_gives_the_authors_numbers(host: str) -> None:
+    """Given scores, as the product with unit keys."""
+    data = published("dape")
+    q = tensor(data["scores"])
+    batch, heads, n, _ = q.shape
+    k, pos = torch.eye(n, dtype=torch.float64).expand_as(q), torch.arange(n)[None]
+    a = Attention(q, k, k, torch.zeros(batch, n, 4, dtype=torch.float64), pos, pos, scale=1.0)
+    inner = ALiBi(heads) if host == "alibi" else given(KerpleLog(heads), r1=data["r1"], r2=data["r2"])
+    encoding = DAPE(inner, heads, 5).double()
+    encoding.mlp.load_state_dict({name: tensor(values) for name, values in data[f"{host}_network"].items()})
+    same(scores(encoding, a).tril(), tensor(data[host]).tril(), FLOAT32)
+
+
+def test_dape_works_through_any_number_of_rows() -> None:
+    n = 2 * ROWS + 5
+    a, encoding = call(range(n)), shaken(DAPE(ALiBi(HEADS), HEADS, 6), 0.3)
+    term = encoding.encode(a).terms[-1]
+    whole = torch.cat([encoding.adapted(encoding.host.encode(a), slice(i, i + 1)) for i in range(n)], -2)
+    for rows in (slice(0, n), slice(3, ROWS + 3), slice(n - 1, n), slice(1, n - 1)):
+        same(term(rows), whole[:, :, rows])
+
+
+def test_dape_reads_scores_before_the_temperature() -> None:
+    a, encoding = call(range(N)), shaken(DAPE(ALiBi(HEADS), HEADS, 6), 0.3)
+    hot = a.heated(torch.full((1, 1, 1, 1), 3.0, dtype=torch.float64))
+    same(scores(encoding, hot) - scores(NoPE(), hot), bias_of(encoding, a))
+
+
+def test_dape_refuses_a_host_that_splits_heads() -> None:
+    encoding = DAPE(NAPE(4), 4, 6).double()
+    with pytest.raises(ConfigError, match=r"scores of all heads at once, and this host splits them") as caught:
+        encoding.encode(call(range(N), heads=4))
+    assert "\n" not in str(caught.value)
+
+
+def test_dape_declares_what_its_host_does() -> None:
+    assert DAPE(ALiBi(2), 2, 6).handles == ALiBi(2).handles and DAPE(ALiBi(2), 2, 6).relative
+
+
+# -- GRAPE-A ---------------------------------------------------------------------------------------------
+
+GATES = ["key", "query", "both"]
+
+
+def softplus(u: float) -> float:
+    return math.log(1 + math.exp(u))
+
+
+@oracle("grape_a", "double loop")
+@pytest.mark.parametrize("gate", GATES)
+@everywhere
+def test_grape_a_is_alibi_with_slopes_of_the_content(positions: list[float], gate: str) -> None:
+    a, encoding = call(positions), shaken(GRAPEA(HEADS, WIDTH, gate, steepness=5.0))
+    directions = {side: (d / d.norm(dim=1, keepdim=True)).tolist() for side, d in encoding.directions.items()}
+    assert set(directions) == {"key": {"key"}, "query": {"query"}, "both": {"query", "key"}}[gate]
+    q, k, i_pos, j_pos = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
+    slopes = [m * softplus(o) for m, o in zip(alibi_slopes(HEADS, 5.0), encoding.omega.tolist(), strict=True)]
+
+    def bias(b: int, h: int, i: int, j: int) -> float:
+        seen = {"query": q[b][h][i], "key": k[b][h][j]}
+        rate = sum(softplus(dot(d[h], seen[side]) / math.sqrt(WIDTH)) for side, d in directions.items())
+        return -slopes[h] * rate * (i_pos[b][i] - j_pos[b][j])
+
+    same(scores(encoding, a), plus(a, bias))
+
+
+@oracle("grape_a", "identity: constant gate is ALiBi")
+@pytest.mark.parametrize(("gate", "factor"), [("key", 1), ("query", 1), ("both", 2)])
+def test_grape_a_without_content_is_alibi_times_ln_2(gate: str, factor: int) -> None:
+    """As it starts, for queries and keys that are zero."""
+    a = call(POSITIONS["with gaps"])
+    a = replace(a, q=torch.zeros_like(a.q), k=torch.zeros_like(a.k))
+    expected = factor * math.log(2) * scores(ALiBi(HEADS), a)
+    same(scores(GRAPEA(HEADS, WIDTH, gate).double(), a), expected, 1e-5)  # its 1 starts in float32
+
+
+@oracle("grape_a", "published numbers")
+@pytest.mark.parametrize("gate", GATES)
+def test_grape_a_gives_the_authors_numbers(gate: str) -> None:
+    data = published("grape_a")
+    a = published_call({**data, "v": data["k"]}, 0.5)
+    encoding = given(GRAPEA(3, 4, gate), omega=data["omega"])
+    with torch.no_grad():
+        for side, direction in encoding.directions.items():
+            direction.copy_(tensor(data["u" if side == "key" else "v"]))
+    same(bias_of(encoding, a).tril(), tensor(data[gate]), FLOAT32)
+
+
+@pytest.mark.parametrize(("gate", "channels"), [("key", 2), ("query", 2), ("both", 4)])
+def test_grape_a_runs_fused_in_two_channels_a_gate(gate: str, channels: int) -> None:
+    plan = shaken(GRAPEA(HEADS, WIDTH, gate)).encode(call(POSITIONS["with gaps"]))
+    assert plan.path == "fused" and plan.bias_q is not None and plan.bias_q.shape[-1] == channels
+    same(attend(plan), dense(plan))
+
+
+def test_grape_a_moves_with_queries_and_keys_apart() -> None:
+    encoding, a = shaken(GRAPEA(HEADS, WIDTH, "both")), call(POSITIONS["with gaps"])
+    moved, still = bias_of(encoding, a.at(a.q_pos + 5, a.k_pos)), bias_of(encoding, a)
+    rate = still / -a.distance(slice(0, N))[:, None]
+    off = ~torch.eye(N, dtype=torch.bool)
+    same((moved - still)[..., off], (-5 * rate)[..., off], 1e-9)
+
+
+# -- all of them -----------------------------------------------------------------------------------------
+
+MADE: dict[str, Callable[[], PositionEncoding]] = {
+    "cope": lambda: CoPE(WIDTH, 4),
+    "fox": lambda: FoX(MODEL, HEADS),
+    "cable": lambda: Cable(MODEL, HEADS),
+    "per_row_dda": lambda: PerRowForgetting(MODEL, HEADS, GATE),
+    "path": lambda: PaTH(MODEL, HEADS, WIDTH, RANK, KERNEL),
+    "path_fox": lambda: PaTHFoX(MODEL, HEADS, WIDTH, RANK, KERNEL),
+    "dape": lambda: DAPE(KerpleLog(HEADS), HEADS, 6),
+    "grape_a": lambda: GRAPEA(HEADS, WIDTH, "both"),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_accumulates_is_not_rounded_under_mixed_precision(name: str) -> None:
+    """Of 300 tokens: what is added to the scores, or replaces them, is bitwise that of full precision."""
+    torch.manual_seed(0)
+    encoding, a = MADE[name](), call(range(300))
+    a = replace(a, **{field: getattr(a, field).float() for field in ("q", "k", "v", "x")})
+
+    def parts() -> list[Tensor]:
+        plan, rows = encoding.encode(a), slice(280, 300)
+        found = [term(rows) for term in plan.terms] + [t for t in (plan.bias_q, plan.bias_k) if t is not None]
+        return found + ([] if plan.content is None else [plan.content(rows)])
+
+    exact = parts()
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = parts()
+    assert len(exact) > 0
+    for ours, full in zip(mixed, exact, strict=True):
+        assert ours.dtype == torch.float32 and torch.equal(ours, full)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_inputs_in_bfloat16_are_widened_before_they_are_summed(name: str) -> None:
+    torch.manual_seed(0)
+    encoding, a = MADE[name](), call(range(300))
+    narrow = replace(a, **{field: getattr(a, field).bfloat16() for field in ("q", "k", "v", "x")})
+    wide = replace(a, **{field: getattr(narrow, field).double() for field in ("q", "k", "v", "x")})
+
+    def added(encoding: PositionEncoding, a: Attention) -> Tensor:
+        plan = encoding.encode(a)
+        bias = plan.bias(slice(280, 300))
+        return (plan.content(slice(280, 300)) if bias is None else bias).double()
+
+    torch.testing.assert_close(added(encoding, narrow), added(encoding.double(), wide), rtol=1e-4, atol=1e-4)
+
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: CoPE(8, 0), r"largest is the highest count .* at least 1, got 0"),
+    (lambda: CoPE(8, 4, "none"), r"scale_pos must be one of attention, one, got 'none'"),
+    (lambda: FoX(8, 0), r"at least one, got 0"),
+    (lambda: Cable(8, -1), r"at least one, got -1"),
+    (lambda: PerRowForgetting(8, 0, 4), r"at least one head and one channel, got 0 and 4"),
+    (lambda: PerRowForgetting(8, 2, 0), r"at least one head and one channel, got 2 and 0"),
+    (lambda: PaTH(8, 2, 4, 0, 3), r"rank .* at least 1, got 0"),
+    (lambda: PaTH(8, 2, 4, 4, 0), r"kernel counts the tokens .*at least 1, got 0"),
+    (lambda: PaTHFoX(8, 2, 4, -2, 3), r"rank .* at least 1, got -2"),
+    (lambda: GRAPEA(0, 8), r"at least one head, got 0"),
+    (lambda: GRAPEA(2, 8, "keys"), r"gate must be one of key, query, both, got 'keys'"),
+    (lambda: DAPE(NoPE(), 0, 32), r"at least one head and one hidden unit, got 0 and 32"),
+    (lambda: DAPE(NoPE(), 2, 0), r"at least one head and one hidden unit, got 2 and 0"),
+]
+
+
+@pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+MEMORY = """
+import resource, sys, torch
+from posbench.attention import Attention
+from posbench.encodings.contextual import CoPE
+from posbench.encodings.dape import DAPE
+from posbench.encodings.forget import PerRowForgetting
+from posbench.encodings.kerple import KerpleLog
+from posbench.encodings.path import PaTHFoX
+from posbench.encodings.stick_breaking import StickBreaking
+torch.set_num_threads(1)
+n = 16384
+
+def call(n):
+    q, k, v = (torch.randn(1, 4, n, 16) for _ in range(3))
+    pos = torch.arange(n)[None]
+    return Attention(q, k, v, torch.randn(1, n, 64), pos, pos, 0.25)
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+encoding = {made}
+with torch.no_grad():
+    a, last = call(n), slice(n - 64, n)
+    encoding.encode(call(64)).logits(slice(0, 64))
+    before = peak()
+    plan = encoding.encode(a)
+    out = plan.output(plan.weights(plan.logits(last), last), last)
+    assert torch.isfinite(out).all()
+    print((peak() - before) / 2**20)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CoPE(16, 32)",
+        "PerRowForgetting(64, 4, 8)",
+        "StickBreaking()",
+        "PaTHFoX(64, 4, 16, 32, 3)",
+        "DAPE(KerpleLog(4), 4, 32)",
+    ],
+)
+def test_a_block_of_rows_stays_small_at_16384_tokens(made: str) -> None:
+    """In MiB; one block of scores takes 16, all of them 4096."""
+    pytest.importorskip("resource")
+    script = MEMORY.format(made=made)
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout) < 300

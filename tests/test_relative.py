@@ -1,0 +1,886 @@
+"""Relative tables and sinusoids compute their published formulas: Shaw, Transformer-XL, XLNet, TENER, DeBERTa,
+TUPE, projected logits; and so do the absolute encodings besides learned rows and the paper's sinusoids, and T5 in both
+directions.
+
+As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python floats, and scores are compared for
+all pairs, those hidden by the causal mask included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from loops import (
+    BATCH,
+    HEADS,
+    POSITIONS,
+    WIDTH,
+    N,
+    by_pairs,
+    call,
+    everywhere,
+    given,
+    loop,
+    product,
+    same,
+    scores,
+    shaken,
+)
+from torch import Tensor, nn
+
+from posbench.attention import Attention, attend, dense
+from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.encodings.absolute import Learned, Multiplicative, ScaledSinusoidal, Sinusoidal
+from posbench.encodings.bias import T5, BidirectionalT5
+from posbench.encodings.deberta import DeBERTa
+from posbench.encodings.nope import NoPE
+from posbench.encodings.relative_projection import ProjectedLogits
+from posbench.encodings.shaw import Shaw
+from posbench.encodings.transformer_xl import TENER, TransformerXL, XLNet
+from posbench.encodings.tupe import TUPE
+from posbench.errors import ConfigError
+from posbench.extensions.frequency import NTK, PI, YaRN
+
+D = HEADS * WIDTH
+FLOAT32 = 1e-5  # of libraries that keep their tables in float32
+DOUBLE_LOOP = "double loop"
+
+whole = pytest.mark.parametrize(
+    "positions",
+    [p for name, p in POSITIONS.items() if name != "fractional"],
+    ids=[n for n in POSITIONS if n != "fractional"],
+)
+moved = pytest.mark.parametrize("ahead", [0, 5], ids=["together", "queries ahead"])
+"""Region methods move queries or keys alone: distances are taken between the two."""
+
+
+def placed(positions: Sequence[float], ahead: int) -> Attention:
+    a = call(positions)
+    return a.at(a.q_pos + ahead, a.k_pos)
+
+
+def dot(x: Sequence[float], y: Sequence[float]) -> float:
+    return sum(u * v for u, v in zip(x, y, strict=True))
+
+
+def plus(x: Sequence[float], y: Sequence[float]) -> list[float]:
+    return [u + v for u, v in zip(x, y, strict=True)]
+
+
+def applied(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[float]:
+    return [dot(row, vector) for row in matrix]
+
+
+def clip(x: int, low: int, high: int) -> int:
+    return low if x < low else high if x > high else x
+
+
+def causal(n: int) -> Tensor:
+    return torch.ones(n, n, dtype=torch.bool).tril()
+
+
+# -- Shaw ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.oracle("shaw", DOUBLE_LOOP)
+@pytest.mark.parametrize("k", [1, 3, 50])
+@moved
+@whole
+def test_shaw_adds_the_product_with_the_key_of_the_clipped_distance(positions: list[int], ahead: int, k: int) -> None:
+    """Scaled with the score; j - i counts from -k, row 0, to k, row 2k."""
+    a = placed(positions, ahead)
+    encoding = shaken(Shaw(WIDTH, k))
+    content, q, table = product(a), a.q.tolist(), encoding.keys.tolist()
+    pi, pj = a.q_pos.tolist(), a.k_pos.tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        return content(b, h, i, j) + a.scale * dot(q[b][h][i], table[clip(pj[b][j] - pi[b][i], -k, k) + k])
+
+    assert encoding.keys.shape == encoding.values.shape == (2 * k + 1, WIDTH)
+    same(scores(encoding, a), by_pairs(a, score))
+
+
+@pytest.mark.oracle("shaw", DOUBLE_LOOP)
+@pytest.mark.parametrize("k", [1, 3, 50])
+@moved
+@whole
+def test_shaw_adds_the_value_of_the_clipped_distance(positions: list[int], ahead: int, k: int) -> None:
+    """o_i = sum over j <= i of w_ij (v_j + a_r), with the softmax by hand."""
+    a = placed(positions, ahead)
+    encoding = shaken(Shaw(WIDTH, k))
+    z, v, table = scores(encoding, a).tolist(), a.v.tolist(), encoding.values.tolist()
+    pi, pj = a.q_pos.tolist(), a.k_pos.tolist()
+    expected = torch.zeros_like(a.v)
+    for b in range(BATCH):
+        for h in range(HEADS):
+            for i in range(N):
+                total = sum(math.exp(z[b][h][i][j]) for j in range(i + 1))
+                out = [0.0] * WIDTH
+                for j in range(i + 1):
+                    w = math.exp(z[b][h][i][j]) / total
+                    row = table[clip(pj[b][j] - pi[b][i], -k, k) + k]
+                    out = [o + w * (x + y) for o, x, y in zip(out, v[b][h][j], row, strict=True)]
+                expected[b, h, i] = torch.tensor(out, dtype=torch.float64)
+    for block in (1, 3, N):
+        same(attend(encoding.encode(a), block), expected)
+
+
+@pytest.mark.oracle("shaw", "identity: zero tables are NoPE")
+def test_shaw_with_zero_tables_is_nope() -> None:
+    a = call(POSITIONS["with gaps"])
+    encoding = given(Shaw(WIDTH, 3), keys=torch.zeros(7, WIDTH), values=torch.zeros(7, WIDTH))
+    same(scores(encoding, a), scores(NoPE(), a))
+    same(attend(encoding.encode(a)), attend(a))
+
+
+@pytest.mark.oracle("shaw", "identity: one value for all distances is added once")
+def test_one_value_for_all_distances_is_added_once() -> None:
+    """Weights sum to 1."""
+    a, vector = call(POSITIONS["with gaps"]), torch.arange(WIDTH, dtype=torch.float64)
+    encoding = given(Shaw(WIDTH, 3), keys=torch.zeros(7, WIDTH), values=vector.expand(7, -1))
+    same(attend(encoding.encode(a)), attend(a) + vector)
+
+
+@pytest.mark.oracle("shaw", "library: transformers Wav2Vec2-BERT relative_key")
+@pytest.mark.parametrize("k", [1, 4, 40])
+def test_shaw_keys_are_those_of_wav2vec2_bert(k: int) -> None:
+    modeling = pytest.importorskip("transformers.models.wav2vec2_bert.modeling_wav2vec2_bert")
+    a, encoding = call(range(24)), shaken(Shaw(WIDTH, k))
+    module = SimpleNamespace(
+        left_max_position_embeddings=k,
+        right_max_position_embeddings=k,
+        distance_embedding=nn.Embedding.from_pretrained(encoding.keys.detach()),
+        scaling=a.scale,
+    )
+    _, theirs = modeling._apply_relative_key_position_encoding(module, a.q, a.k)
+    same(scores(encoding, a) - a.scale * a.q @ a.k.mT, theirs, 1e-12)
+
+
+@pytest.mark.oracle("shaw", "the naive [n, n, width] product")
+def test_shaw_is_the_naive_product_over_pairs() -> None:
+    n, k = 70, 6
+    a, encoding = call(range(n)), shaken(Shaw(WIDTH, k))
+    index = torch.tensor([[clip(j - i, -k, k) + k for j in range(n)] for i in range(n)])
+    z = a.scale * (a.q @ a.k.mT + torch.einsum("bhid,ijd->bhij", a.q, encoding.keys[index]))
+    w = z.masked_fill(~causal(n), -torch.inf).softmax(-1)
+    out = w @ a.v + torch.einsum("bhij,ijd->bhid", w, encoding.values[index])
+    same(attend(encoding.encode(a), 16), out)
+
+
+def test_shaw_sums_weights_in_float32() -> None:
+    """2,000 weights of one row of the table sum to 1 in bfloat16 too."""
+    n = 2000
+    zero = torch.zeros(1, 1, n, WIDTH, dtype=torch.bfloat16)
+    pos = torch.arange(n)[None]
+    a = Attention(zero, zero, zero, torch.zeros(1, n, WIDTH), pos, pos, 1.0)
+    encoding = Shaw(WIDTH, 1)
+    with torch.no_grad():
+        encoding.values.fill_(1.0)
+        out = dense(encoding.encode(a), 500)
+    assert out.dtype == torch.bfloat16
+    assert (out[0, 0, -500:].float() - 1).abs().max() < 0.01
+
+
+# -- Transformer-XL --------------------------------------------------------------------------------------
+
+
+def wave(t: float, width: int, base: float) -> list[float]:
+    """All sines, then all cosines, of t b^(-2m/width)."""
+    angles = [t / base ** (2 * m / width) for m in range(width // 2)]
+    return [math.sin(x) for x in angles] + [math.cos(x) for x in angles]
+
+
+def xl(a: Attention, encoding: TransformerXL, base: float) -> Callable[[int, int, int, int], float]:
+    """The score c (<q + u, k> + <q + v, W R>)."""
+    q, k, pi, pj = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
+    u, v, w = encoding.u.tolist(), encoding.v.tolist(), encoding.w.tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        r = applied(w[h], wave(pi[b][i] - pj[b][j], len(w[h][0]), base))
+        return a.scale * (dot(plus(q[b][h][i], u[h]), k[b][h][j]) + dot(plus(q[b][h][i], v[h]), r))
+
+    return score
+
+
+@pytest.mark.oracle("transformer_xl", DOUBLE_LOOP)
+@pytest.mark.parametrize(("width", "base"), [(D, 10000.0), (2, 10000.0), (10, 77.0)])
+@moved
+@everywhere
+def test_transformer_xl_is_the_product_with_projected_sinusoids(
+    positions: list[float], ahead: int, width: int, base: float
+) -> None:
+    a = placed(positions, ahead)
+    encoding = shaken(TransformerXL(HEADS, WIDTH, width, base))
+    same(scores(encoding, a), by_pairs(a, xl(a, encoding, base)), 1e-9)
+
+
+@pytest.mark.oracle("transformer_xl", "identity: the relative shift")
+def test_transformer_xl_is_the_relative_shift_of_published_code() -> None:
+    """Rows of R from distance n - 1 down to 0; each row of products is moved left by n - 1 - i."""
+    n = 13
+    a, encoding = call(range(n)), shaken(TransformerXL(HEADS, WIDTH, D))
+    r = torch.tensor([wave(t, D, 10000.0) for t in range(n - 1, -1, -1)], dtype=torch.float64)
+    products = torch.einsum("bhid,hdw,tw->bhit", a.q + encoding.v[:, None], encoding.w, r)
+    padded = nn.functional.pad(products, (1, 0)).reshape(BATCH, HEADS, n + 1, n)
+    shifted = padded[:, :, 1:].reshape(BATCH, HEADS, n, n)
+    expected = a.scale * ((a.q + encoding.u[:, None]) @ a.k.mT + shifted)
+    same(scores(encoding, a).masked_fill(~causal(n), 0), expected.masked_fill(~causal(n), 0))
+
+
+@pytest.mark.oracle("transformer_xl", "identity: zero u, v and W are NoPE")
+def test_transformer_xl_without_its_parameters_is_nope() -> None:
+    a, encoding = call(POSITIONS["with gaps"]), TransformerXL(HEADS, WIDTH, D).double()
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.zero_()
+    same(scores(encoding, a), scores(NoPE(), a))
+
+
+def xlnet_attention(width: int, encoding: TransformerXL) -> nn.Module:
+    """The library's relative attention with our parameters."""
+    modeling = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
+    from transformers import XLNetConfig
+
+    layer = modeling.XLNetRelativeAttention(XLNetConfig(d_model=width, n_head=HEADS, dropout=0.0)).double().eval()
+    with torch.no_grad():
+        layer.r_w_bias.copy_(encoding.u)
+        layer.r_r_bias.copy_(encoding.v)
+        layer.r.copy_(encoding.w.permute(2, 0, 1))
+        if isinstance(encoding, XLNet):
+            layer.r_s_bias.copy_(encoding.r)
+            layer.seg_embed.copy_(encoding.segments)
+    return layer
+
+
+def theirs(layer: nn.Module, a: Attention, segments: Tensor | None = None) -> Tensor:
+    """The output of the library's attention, causal, with R from distance n down to 1 - n."""
+    n = a.num_queries
+    r = torch.tensor([wave(t, D, 10000.0) for t in range(n, -n, -1)], dtype=torch.float64)
+    r = torch.einsum("td,dnh->tnh", r, layer.r)[:, None].expand(-1, BATCH, -1, -1)
+    hidden = (~causal(n)).double()[:, :, None, None]
+    differ = None
+    if segments is not None:
+        apart = segments.T[:, None] != segments.T[None, :]
+        differ = torch.stack((~apart, apart), -1).double()
+    q, k, v = (t.permute(2, 0, 1, 3) for t in (a.q, a.k, a.v))
+    return layer.rel_attn_core(q, k, v, r, seg_mat=differ, attn_mask=hidden).permute(1, 2, 0, 3)
+
+
+def as_they_scale(n: int) -> Attention:
+    return replace(call(range(n)), scale=WIDTH**-0.5)
+
+
+@pytest.mark.oracle("transformer_xl", "library: transformers XLNet without segments")
+def test_transformer_xl_is_xlnets_attention_without_segments() -> None:
+    a, encoding = as_they_scale(15), shaken(TransformerXL(HEADS, WIDTH, D))
+    same(attend(encoding.encode(a)), theirs(xlnet_attention(D, encoding), a))
+
+
+@pytest.mark.oracle("transformer_xl", "identity: PI divides positions")
+@pytest.mark.oracle("tener", "identity: PI divides positions")
+@pytest.mark.parametrize(
+    "make", [lambda: TransformerXL(HEADS, WIDTH, D), lambda: TENER(HEADS, WIDTH)], ids=["xl", "tener"]
+)
+def test_pi_is_dividing_positions(make: Callable[[], PositionEncoding]) -> None:
+    a, encoding = call(POSITIONS["with gaps"]), shaken(make())
+    divided = a.at(a.q_pos / 4, a.k_pos / 4)
+    same(scores(PI(4.0).apply(encoding, 42, 42), a), scores(encoding, divided))
+
+
+# -- XLNet -----------------------------------------------------------------------------------------------
+
+SEGMENTS = torch.tensor([[0, 0, 3, 3, 1, 0, 1], [1, 1, 1, 0, 0, 0, 0]])
+
+
+@pytest.mark.oracle("xlnet", DOUBLE_LOOP)
+@pytest.mark.parametrize("segments", [SEGMENTS, SEGMENTS[:1], None], ids=["each its own", "the same for all", "none"])
+@moved
+@everywhere
+def test_xlnet_adds_the_product_with_the_vector_of_same_or_other(
+    positions: list[float], ahead: int, segments: Tensor | None
+) -> None:
+    a = replace(placed(positions, ahead), segments=segments)
+    encoding = shaken(XLNet(HEADS, WIDTH, D))
+    content, q, r, vectors = xl(a, encoding, 10000.0), a.q.tolist(), encoding.r.tolist(), encoding.segments.tolist()
+    parts = (torch.zeros(BATCH, N) if segments is None else segments.expand(BATCH, -1)).tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        vector = vectors[0 if parts[b][i] == parts[b][j] else 1][h]
+        return content(b, h, i, j) + a.scale * dot(plus(q[b][h][i], r[h]), vector)
+
+    same(scores(encoding, a), by_pairs(a, score), 1e-9)
+
+
+@pytest.mark.oracle("xlnet", "library: transformers XLNet")
+@pytest.mark.parametrize("bounds", [(0, 15), (4, 15), (4, 9)])
+def test_xlnet_is_xlnets_attention(bounds: tuple[int, int]) -> None:
+    """From `bounds` on another segment; before the first and after the second the same one."""
+    n = 15
+    a, encoding = as_they_scale(n), shaken(XLNet(HEADS, WIDTH, D))
+    segments = torch.tensor([[int(bounds[0] <= i < bounds[1]) for i in range(n)], [0] * 7 + [1] * 8])
+    out = attend(encoding.encode(replace(a, segments=segments)))
+    same(out, theirs(xlnet_attention(D, encoding), a, segments))
+
+
+@pytest.mark.oracle("xlnet", "identity: one segment is Transformer-XL")
+def test_xlnet_in_one_segment_is_transformer_xl() -> None:
+    """The term is then the same for all keys of a query."""
+    a, encoding = call(POSITIONS["counted"]), shaken(XLNet(HEADS, WIDTH, D))
+    plain = given(TransformerXL(HEADS, WIDTH, D), u=encoding.u, v=encoding.v, w=encoding.w)
+    same(attend(encoding.encode(a)), attend(plain.encode(a)))
+    same(attend(encoding.encode(replace(a, segments=torch.full((1, N), 9)))), attend(plain.encode(a)))
+    apart = attend(encoding.encode(replace(a, segments=SEGMENTS)))
+    assert not torch.allclose(apart, attend(plain.encode(a)), atol=1e-3)
+
+
+def test_layers_share_what_the_papers_share() -> None:
+    """Transformer-XL shares u and v, XLNet and TENER nothing, DeBERTa its table, Shaw nothing."""
+    for make, shared in (
+        (lambda: TransformerXL(HEADS, WIDTH, D), {"u", "v"}),
+        (lambda: XLNet(HEADS, WIDTH, D), set()),
+        (lambda: TENER(HEADS, WIDTH), set()),
+        (lambda: DeBERTa(HEADS, WIDTH, D, 4), {"table"}),
+        (lambda: Shaw(WIDTH, 4), set()),
+        (lambda: ProjectedLogits(HEADS, D, 4, 4), set()),
+        (lambda: ScaledSinusoidal(D), {"scale"}),
+        (
+            lambda: TUPE(T5(HEADS, D, 4, 9), HEADS, WIDTH, D, 9),
+            {"rows", "rows_norm.weight", "rows_norm.bias", "rows_to_q", "rows_to_k", "host.table"},
+        ),
+        (lambda: Multiplicative(D, 9), {"table"}),
+        (lambda: BidirectionalT5(HEADS, D, 4, 9), {"table"}),
+    ):
+        first, second = EncodingStack([make() for _ in range(2)])  # type: ignore[operator]
+        tied = {name for name, parameter in first.named_parameters() if parameter is second.get_parameter(name)}
+        assert tied == shared, type(first).__name__
+
+
+# -- TENER -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.oracle("tener", DOUBLE_LOOP)
+@pytest.mark.parametrize(("base", "scale"), [(10000.0, 1.0), (40.0, 0.3)])
+@moved
+@everywhere
+def test_tener_is_the_unscaled_product_with_sinusoids_of_the_distance(
+    positions: list[float], ahead: int, base: float, scale: float
+) -> None:
+    """Sine and cosine in turns; the scale of attention does not enter."""
+    a = placed(positions, ahead)
+    encoding = shaken(TENER(HEADS, WIDTH, base, scale))
+    q, k, pi, pj = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
+    u, v = encoding.u.tolist(), encoding.v.tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        r = []
+        for m in range(WIDTH // 2):
+            angle = (pi[b][i] - pj[b][j]) * base ** (-2 * m / WIDTH)
+            r += [math.sin(angle), math.cos(angle)]
+        return scale * (dot(plus(q[b][h][i], u[h]), k[b][h][j]) + dot(plus(q[b][h][i], v[h]), r))
+
+    same(scores(encoding, a), by_pairs(a, score))
+
+
+@pytest.mark.oracle("tener", "identity: Transformer-XL whose projection orders channels")
+def test_tener_is_transformer_xl_whose_projection_orders_channels() -> None:
+    """R of a head's width, row 2m of W picking sine m and row 2m + 1 cosine m."""
+    a, encoding = call(POSITIONS["with gaps"]), shaken(TENER(HEADS, WIDTH, scale=0.37))
+    order = torch.zeros(WIDTH, WIDTH, dtype=torch.float64)
+    for m in range(WIDTH // 2):
+        order[2 * m, m] = order[2 * m + 1, m + WIDTH // 2] = 1
+    larger = given(TransformerXL(HEADS, WIDTH, WIDTH), u=encoding.u, v=encoding.v, w=order.expand(HEADS, -1, -1))
+    same(scores(encoding, a), scores(larger, a))
+
+
+def test_sines_tell_direction() -> None:
+    """A head that looks for a sine prefers keys of one side; one that looks for cosines cannot."""
+    zero = torch.zeros(1, 1, 3, 4, dtype=torch.float64)
+    pos = torch.tensor([[0, 1, 2]])
+    a = Attention(zero, zero, zero, torch.zeros(1, 3, 4), pos, pos, 1.0)
+    for channel, direction in ((0, True), (1, False)):
+        vector = torch.zeros(1, 4)
+        vector[0, channel] = 1.0
+        earlier, _, later = scores(given(TENER(1, 4), u=torch.zeros(1, 4), v=vector), a)[0, 0, 1].tolist()
+        assert (earlier > later + 1) == direction and (abs(earlier - later) < 1e-12) == (not direction)
+
+
+# -- DeBERTa ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.oracle("deberta", DOUBLE_LOOP)
+@pytest.mark.parametrize("index", ["paper", "published"])
+@pytest.mark.parametrize("k", [1, 3, 60])
+@moved
+@whole
+def test_deberta_is_the_sum_of_three_products(positions: list[int], ahead: int, k: int, index: str) -> None:
+    """All three scaled by c / sqrt 3; the key looks at delta(j, i), or as published at delta(i, j)."""
+    a = placed(positions, ahead)
+    encoding = shaken(DeBERTa(HEADS, WIDTH, D, k, index))
+    table, w_k, w_q = encoding.table.tolist(), encoding.w_k.tolist(), encoding.w_q.tolist()
+    keys, queries = ([[applied(w[h], row) for row in table] for h in range(HEADS)] for w in (w_k, w_q))
+    q, key, pi, pj = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
+
+    def delta(x: int, y: int) -> int:
+        return clip(x - y + k, 0, 2 * k - 1)
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        x, y = pi[b][i], pj[b][j]
+        back = delta(y, x) if index == "paper" else delta(x, y)
+        total = dot(q[b][h][i], key[b][h][j])
+        total += dot(q[b][h][i], keys[h][delta(x, y)]) + dot(key[b][h][j], queries[h][back])
+        return a.scale * total / math.sqrt(3)
+
+    assert encoding.table.shape == (2 * k, D)
+    same(scores(encoding, a), by_pairs(a, score), 1e-9)
+
+
+@pytest.mark.oracle("deberta", "library: transformers DeBERTa-v2")
+@pytest.mark.parametrize("k", [2, 5, 30])
+def test_deberta_as_published_is_debertas_attention(k: int) -> None:
+    """Weights copied; scores of all pairs, and the output of a causal layer."""
+    modeling = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
+    from transformers import DebertaV2Config
+
+    n = 17
+    config = DebertaV2Config(
+        hidden_size=D,
+        num_attention_heads=HEADS,
+        relative_attention=True,
+        pos_att_type=["c2p", "p2c"],
+        max_relative_positions=k,
+        position_buckets=-1,
+        share_att_key=False,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    layer, encoding = (
+        modeling.DisentangledSelfAttention(config).double().eval(),
+        shaken(DeBERTa(HEADS, WIDTH, D, k, "published")),
+    )
+    with torch.no_grad():
+        layer.pos_key_proj.weight.copy_(encoding.w_k.flatten(0, 1))
+        layer.pos_query_proj.weight.copy_(encoding.w_q.flatten(0, 1))
+        layer.pos_key_proj.bias.zero_()
+        layer.pos_query_proj.bias.zero_()
+    a = replace(call(range(n)), scale=WIDTH**-0.5)
+    x = a.x
+    q, k_, v = (
+        p(x).unflatten(-1, (HEADS, WIDTH)).transpose(1, 2) for p in (layer.query_proj, layer.key_proj, layer.value_proj)
+    )
+    a = replace(a, q=q, k=k_, v=v)
+    bias = layer.disentangled_attention_bias(q.flatten(0, 1), k_.flatten(0, 1), None, encoding.table, 3)
+    content = a.scale / math.sqrt(3) * q @ k_.mT
+    same(scores(encoding, a) - content, bias.unflatten(0, (BATCH, HEADS)), FLOAT32)
+    out = layer(x, causal(n).expand(BATCH, 1, n, n), rel_embeddings=encoding.table)[0]
+    same(attend(encoding.encode(a)).transpose(1, 2).flatten(-2), out, FLOAT32)
+    paper = shaken(DeBERTa(HEADS, WIDTH, D, k))
+    assert not torch.allclose(scores(paper, a), scores(encoding, a), atol=1e-3)
+
+
+@pytest.mark.oracle("deberta", "identity: a zero table is NoPE at a scale of c over the root of 3")
+def test_deberta_with_a_zero_table_is_nope_at_its_scale() -> None:
+    a = call(POSITIONS["with gaps"])
+    encoding = given(DeBERTa(HEADS, WIDTH, D, 3), table=torch.zeros(6, D))
+    same(scores(encoding, a), scores(NoPE(), a) / math.sqrt(3))
+
+
+@pytest.mark.oracle("deberta", "identity: a mirrored table exchanges the two indices")
+def test_the_two_indices_of_deberta_are_mirrors() -> None:
+    """Row r of the one is row 2k - r of the other, as long as no distance is clipped."""
+    k, a = 9, call(POSITIONS["counted"])
+    paper = shaken(DeBERTa(HEADS, WIDTH, D, k, "paper"))
+    rows = [min(2 * k - r, 2 * k - 1) for r in range(2 * k)]
+
+    def key_part(index: str, table: Tensor) -> Tensor:
+        encoding = given(DeBERTa(HEADS, WIDTH, D, k, index), table=table, w_k=0 * paper.w_k, w_q=paper.w_q)
+        return scores(encoding, a)
+
+    same(key_part("published", paper.table[rows]), key_part("paper", paper.table))
+
+
+# -- TUPE ------------------------------------------------------------------------------------------------
+
+
+def normed(row: Sequence[float], norm: nn.LayerNorm) -> list[float]:
+    mean = sum(row) / len(row)
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in row) / len(row) + norm.eps)
+    gain, offset = norm.weight.tolist(), norm.bias.tolist()
+    return [g * (x - mean) / deviation + o for x, g, o in zip(row, gain, offset, strict=True)]
+
+
+@pytest.mark.oracle("tupe", DOUBLE_LOOP)
+@pytest.mark.parametrize("make_host", [NoPE, lambda: T5(HEADS, D, 4, 9)], ids=["A", "R"])
+@moved
+@pytest.mark.parametrize("positions", [list(range(N)), [0, 3, 4, 9, 20, 21, 30], [12, 11, 7, 7, 5, 2, 0]])
+def test_tupe_adds_the_product_of_projected_rows(
+    positions: list[int], ahead: int, make_host: Callable[[], PositionEncoding]
+) -> None:
+    """Both products scaled by c / sqrt 2, the host's bias after that."""
+    a, host = placed(positions, ahead), make_host()
+    encoding = shaken(TUPE(host, HEADS, WIDTH, D, 40))
+    content, u, w = product(a), encoding.rows_to_q.tolist(), encoding.rows_to_k.tolist()
+    rows = [normed(row, encoding.rows_norm) for row in encoding.rows.tolist()]
+    queries, keys = ([[applied(m[h], row) for row in rows] for h in range(HEADS)] for m in (u, w))
+    pi, pj = a.q_pos.tolist(), a.k_pos.tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        x, y = pi[b][i], pj[b][j]
+        bias = host.table.tolist()[bucket(max(x - y, 0), 4, 9)][h] if isinstance(host, T5) else 0.0
+        return (content(b, h, i, j) + a.scale * dot(queries[h][x], keys[h][y])) / math.sqrt(2) + bias
+
+    same(scores(encoding, a), by_pairs(a, score), 1e-9)
+
+
+@pytest.mark.oracle("tupe", "identity: without a projection it is the host at a scale of c over the root of 2")
+def test_tupe_without_a_projection_is_its_host_at_its_scale() -> None:
+    a, host = call(POSITIONS["counted"]), T5(HEADS, D, 4, 9).double()
+    encoding = given(TUPE(host, HEADS, WIDTH, D, 9), rows_to_q=torch.zeros(HEADS, WIDTH, D))
+    same(attend(encoding.encode(a)), attend(host.encode(replace(a, scale=a.scale / math.sqrt(2)))))
+
+
+def test_tupe_has_the_limits_of_its_rows_and_of_its_host() -> None:
+    assert TUPE(NoPE(), HEADS, WIDTH, D, 40).max_positions == 40
+    assert TUPE(Learned(D, 30), HEADS, WIDTH, D, 40).max_positions == 30
+    assert TUPE(Learned(D, 50), HEADS, WIDTH, D, 40).max_positions == 40
+    assert TUPE(T5(HEADS, D, 4, 9), HEADS, WIDTH, D, 40).handles == {"mask", "temperature"}
+
+
+# -- projected logits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.oracle("projected_logits", DOUBLE_LOOP)
+@pytest.mark.parametrize(("curves", "extent"), [(4, 5), (1, 1), (3, 400)])
+@moved
+@whole
+def test_projected_logits_mix_curves_by_the_input_of_the_query(
+    positions: list[int], ahead: int, curves: int, extent: int
+) -> None:
+    """After the scale; nothing from the extent on, and nothing for later keys."""
+    a = placed(positions, ahead)
+    encoding = shaken(ProjectedLogits(HEADS, D, curves, extent))
+    content, x, w, bank = product(a), a.x.tolist(), encoding.w.tolist(), encoding.bank.tolist()
+    pi, pj = a.q_pos.tolist(), a.k_pos.tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        d = pi[b][i] - pj[b][j]
+        bias = dot(applied(w[h], x[b][i]), [curve[d] for curve in bank]) if 0 <= d < extent else 0.0
+        return content(b, h, i, j) + bias
+
+    same(scores(encoding, a), by_pairs(a, score))
+
+
+@pytest.mark.oracle("projected_logits", "library: x-transformers RelativeProjPositionalBias")
+@pytest.mark.parametrize("extent", [3, 16, 50])
+def test_projected_logits_are_x_transformers(extent: int) -> None:
+    library = pytest.importorskip("x_transformers.x_transformers")
+    a, encoding = call(range(16)), shaken(ProjectedLogits(HEADS, D, 5, extent))
+    module = library.RelativeProjPositionalBias(D, HEADS, num_distance_basis=5, max_dist=extent).double()
+    with torch.no_grad():
+        module.to_distance_weights[0].weight.copy_(encoding.w.flatten(0, 1))
+        module.to_distance_weights[0].bias.zero_()
+        module.distance_bank.copy_(encoding.bank)
+    same(scores(encoding, a) - a.scale * a.q @ a.k.mT, module(a.x))
+
+
+@pytest.mark.oracle("projected_logits", "library: transformers Inkling")
+@pytest.mark.parametrize("extent", [3, 16, 50])
+def test_projected_logits_are_inklings(extent: int) -> None:
+    modeling = pytest.importorskip("transformers.models.inkling.modeling_inkling")
+    a, encoding = call(range(16)), shaken(ProjectedLogits(HEADS, D, 5, extent))
+    module = modeling.InklingRelativeLogits(5, extent).double()
+    with torch.no_grad():
+        module.proj.copy_(encoding.bank)
+    states = torch.einsum("bnd,hcd->bnhc", a.x, encoding.w)
+    same(scores(encoding, a) - a.scale * a.q @ a.k.mT, module(states, torch.arange(16), torch.arange(16)))
+
+
+# -- absolute --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.oracle("multiplicative", DOUBLE_LOOP)
+def test_multiplicative_multiplies_each_channel_by_one_plus_the_entry_of_its_row() -> None:
+    a = call([0, 3, 4, 9, 1, 1, 29])
+    encoding = Multiplicative(D, 32).double()
+    x, table, p = a.x.tolist(), encoding.table.tolist(), a.q_pos.tolist()
+    expected = [[[x[b][i][c] * (1 + table[p[b][i]][c]) for c in range(D)] for i in range(N)] for b in range(BATCH)]
+    same(encoding.embed(a.x, a.q_pos), torch.tensor(expected, dtype=torch.float64), 1e-14)
+    same(scores(encoding, a), by_pairs(a, product(a)))
+
+
+@pytest.mark.oracle("multiplicative", "identity: zero rows are NoPE")
+def test_multiplicative_with_zero_rows_leaves_tokens_as_they_are() -> None:
+    a = call()
+    assert torch.equal(given(Multiplicative(D, 9), table=torch.zeros(9, D)).embed(a.x, a.q_pos), a.x)
+
+
+@pytest.mark.oracle("multiplicative", "identity: on tokens of ones it is learned rows")
+def test_multiplicative_on_ones_is_learned_rows() -> None:
+    ones, pos = torch.ones(1, 9, D, dtype=torch.float64), torch.arange(9)[None]
+    encoding = Multiplicative(D, 9, init_std=0.3).double()
+    same(encoding.embed(ones, pos), given(Learned(D, 9), table=encoding.table).embed(ones, pos))
+    with pytest.raises(IndexError):
+        encoding.embed(ones[:, :1], torch.tensor([[9]]))
+
+
+def sinusoid(width: int, position: float, base: float, layout: str, spacing: str) -> list[float]:
+    """Channel by channel; the last frequency of tensor2tensor is exactly 1 / base."""
+    pairs = width // 2
+    row = [0.0] * width
+    for m in range(pairs):
+        angle = position / base ** (m / pairs if spacing == "paper" else m / (pairs - 1))
+        sine, cosine = (2 * m, 2 * m + 1) if layout == "interleaved" else (m, m + pairs)
+        row[sine], row[cosine] = math.sin(angle), math.cos(angle)
+    return row
+
+
+VARIANTS = [(layout, spacing) for layout in ("interleaved", "half") for spacing in ("paper", "tensor2tensor")]
+every_variant = pytest.mark.parametrize(("layout", "spacing"), VARIANTS)
+
+
+@pytest.mark.oracle("sinusoidal", DOUBLE_LOOP)
+@pytest.mark.oracle("scaled_sinusoidal", DOUBLE_LOOP)
+@every_variant
+@pytest.mark.parametrize(("base", "scale"), [(10000.0, 1.0), (50.0, 0.3)])
+@everywhere
+def test_sinusoidal_variants_add_their_rows(
+    positions: list[float], base: float, scale: float, layout: str, spacing: str
+) -> None:
+    a = call(positions)
+    x, p = a.x.tolist(), a.q_pos.tolist()
+    expected = [
+        [plus(x[b][i], [scale * s for s in sinusoid(D, p[b][i], base, layout, spacing)]) for i in range(N)]
+        for b in range(BATCH)
+    ]
+    learned = given(ScaledSinusoidal(D, base, 5.0, layout, spacing), scale=scale)
+    for encoding in (Sinusoidal(D, base, scale, layout, spacing), learned):
+        same(encoding.embed(a.x, a.q_pos), torch.tensor(expected, dtype=torch.float64))
+        same(scores(encoding, a), scores(NoPE(), a))
+
+
+def table(encoding: PositionEncoding, n: int, width: int) -> Tensor:
+    return encoding.embed(torch.zeros(1, n, width, dtype=torch.float64), torch.arange(n)[None])[0].detach()
+
+
+@pytest.mark.oracle("sinusoidal", "library: transformers M2M-100")
+@pytest.mark.parametrize("width", [4, 24, 64, 512])
+def test_tensor2tensor_sinusoids_in_halves_are_m2m100s(width: int) -> None:
+    modeling = pytest.importorskip("transformers.models.m2m_100.modeling_m2m_100")
+    rows = modeling.M2M100SinusoidalPositionalEmbedding.get_embedding(60, width).double()
+    same(table(Sinusoidal(width, layout="half", spacing="tensor2tensor"), 60, width), rows, 2 * FLOAT32)
+
+
+@pytest.mark.oracle("sinusoidal", "library: transformers Marian")
+@pytest.mark.parametrize("width", [4, 24, 64, 512])
+def test_paper_sinusoids_in_halves_are_marians(width: int) -> None:
+    modeling = pytest.importorskip("transformers.models.marian.modeling_marian")
+    rows = modeling.MarianSinusoidalPositionalEmbedding(60, width).create_weight().double()
+    same(table(Sinusoidal(width, layout="half"), 60, width), rows, FLOAT32)
+
+
+@pytest.mark.oracle("scaled_sinusoidal", "library: x-transformers ScaledSinusoidalEmbedding")
+@pytest.mark.parametrize("width", [4, 24, 64])
+def test_scaled_sinusoidal_is_x_transformers(width: int) -> None:
+    library = pytest.importorskip("x_transformers.x_transformers")
+    rows = library.ScaledSinusoidalEmbedding(width)(torch.zeros(1, 60, width)).reshape(60, width)
+    same(
+        table(ScaledSinusoidal(width, init_scale=width**-0.5, layout="half").double(), 60, width),
+        rows.double(),
+        FLOAT32,
+    )
+
+
+@pytest.mark.oracle("scaled_sinusoidal", "identity: at its start it is sinusoidal")
+def test_scaled_sinusoidal_starts_as_sinusoidal_and_learns_one_number() -> None:
+    encoding = ScaledSinusoidal(D, init_scale=0.4)
+    assert [(name, p.shape, p.item()) for name, p in encoding.named_parameters()] == [("scale", (), pytest.approx(0.4))]
+    same(table(encoding.double(), 30, D), table(Sinusoidal(D, scale=encoding.scale.item()), 30, D))
+    out = encoding.embed(torch.zeros(1, 5, D, dtype=torch.float64), torch.arange(5)[None])
+    out.sum().backward()
+    expected = sum(sum(sinusoid(D, p, 10000.0, "interleaved", "paper")) for p in range(5))
+    assert encoding.scale.grad.item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.oracle("learned", "library: x-transformers AbsolutePositionalEmbedding")
+def test_learned_rows_are_x_transformers_but_for_their_scale() -> None:
+    """Theirs multiplies rows by 1 / sqrt(width) when they are looked up."""
+    library = pytest.importorskip("x_transformers.x_transformers")
+    module = library.AbsolutePositionalEmbedding(D, 30).double()
+    encoding = given(Learned(D, 30), table=module.emb.weight * D**-0.5)
+    a = call(range(12))
+    same(encoding.embed(a.x, a.q_pos[:1]), a.x + module(a.x))
+
+
+@every_variant
+@pytest.mark.parametrize("s", [1.0, 4.0])
+def test_frequency_extensions_act_on_either_spacing(s: float, layout: str, spacing: str) -> None:
+    """PI divides positions. NTK divides the slowest by s and leaves the fastest; on tensor2tensor's grid that is the
+    base b s.
+    """
+    encoding, n = Sinusoidal(D, layout=layout, spacing=spacing), 20
+    stretched = PI(s).apply(encoding, 42, 42).embed(torch.zeros(1, n, D).double(), torch.arange(n)[None])
+    divided = encoding.embed(torch.zeros(1, n, D).double(), torch.arange(n)[None] / s)
+    same(stretched, divided)
+    pairs = D // 2
+    theta = NTK(s).apply(encoding, 42, 42).frequencies.theta().tolist()
+    last = pairs - 1 if spacing == "tensor2tensor" else pairs
+    assert theta == pytest.approx([10000.0 ** (-m / last) * s ** (-m / (pairs - 1)) for m in range(pairs)], rel=1e-12)
+    if spacing == "tensor2tensor":
+        assert theta == pytest.approx([(10000.0 * s) ** (-m / (pairs - 1)) for m in range(pairs)], rel=1e-12)
+
+
+def test_yarn_counts_turns_on_the_spacing_in_use() -> None:
+    """Pairs that turn more than twice in training are kept, those that turn less than half a time interpolated."""
+    train, s, width = 500, 4.0, 128
+    encoding = Sinusoidal(width, spacing="tensor2tensor")
+    before = encoding.frequencies.theta().tolist()
+    after = YaRN(2.0, 0.5, s).apply(encoding, train, train).frequencies.theta().tolist()
+    kept = [m for m, t in enumerate(before) if train * t / (2 * math.pi) > 2]
+    slow = [m for m, t in enumerate(before) if train * t / (2 * math.pi) < 0.5]
+    stretch = [b / a for b, a in zip(before, after, strict=True)]
+    assert [m for m, x in enumerate(stretch) if abs(x - 1) < 1e-9] == kept
+    assert [m for m, x in enumerate(stretch) if abs(x - s) < 1e-9] == slow
+    assert 0 < len(kept) < len(before) - len(slow) < len(before)
+
+
+# -- T5 in both directions -------------------------------------------------------------------------------
+
+
+def bucket(distance: float, num_buckets: int, max_distance: int) -> int:
+    """As in `test_closed_forms`: by counting the edges passed, without a logarithm."""
+    exact = num_buckets // 2
+    if distance < exact:
+        return int(distance)
+    far = num_buckets - exact
+    return exact + max(r for r in range(far) if distance**far * exact**r >= max_distance**r * exact**far)
+
+
+@pytest.mark.oracle("t5_bidirectional", DOUBLE_LOOP)
+@pytest.mark.parametrize(("num_buckets", "max_distance"), [(6, 11), (2, 9), (7, 50)])
+@moved
+@everywhere
+def test_t5_in_both_directions_has_buckets_of_their_own_for_later_keys(
+    positions: list[float], ahead: int, num_buckets: int, max_distance: int
+) -> None:
+    a = placed(positions, ahead)
+    encoding = BidirectionalT5(HEADS, 16, num_buckets, max_distance).double()
+    entries = encoding.table.tolist()
+
+    def bias(h: int, i: float, j: float) -> float:
+        later = num_buckets if j > i else 0
+        return entries[later + bucket(abs(i - j), num_buckets, max_distance)][h]
+
+    assert len(entries) == 2 * num_buckets
+    same(scores(encoding, a), loop(a, bias))
+
+
+@pytest.mark.oracle("t5_bidirectional", "library: transformers T5 encoder")
+def test_t5_in_both_directions_adds_the_bias_that_a_t5_encoder_adds() -> None:
+    modeling = pytest.importorskip("transformers.models.t5.modeling_t5")
+    from transformers import T5Config
+
+    config = T5Config(
+        d_model=32, d_kv=8, num_heads=HEADS, relative_attention_num_buckets=16, relative_attention_max_distance=20
+    )
+    module = modeling.T5Attention(config, has_relative_attention_bias=True, layer_idx=0).double()
+    a, encoding = call(range(24)), shaken(BidirectionalT5(HEADS, 32, 8, 20))
+    with torch.no_grad():
+        module.relative_attention_bias.weight.copy_(encoding.table)
+    bias = scores(encoding, a) - a.scale * a.q @ a.k.mT
+    same(bias, module.compute_bias(24, 24).expand_as(bias))
+
+
+@pytest.mark.oracle("t5_bidirectional", "identity: where positions count up it is T5")
+def test_t5_in_both_directions_is_t5_where_positions_count_up() -> None:
+    a, encoding = call(POSITIONS["with gaps"]), shaken(BidirectionalT5(HEADS, 16, 6, 11))
+    one_way = given(T5(HEADS, 16, 6, 11), table=encoding.table[:6])
+    same(attend(encoding.encode(a)), attend(one_way.encode(a)))
+    back = call(POSITIONS["running back"])
+    assert not torch.allclose(attend(encoding.encode(back)), attend(one_way.encode(back)), atol=1e-3)
+
+
+# -- all of them -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "path"),
+    [
+        (lambda: TransformerXL(HEADS, WIDTH, D), "fused"),
+        (lambda: TENER(HEADS, WIDTH), "fused"),
+        (lambda: XLNet(HEADS, WIDTH, D), "fused by rows"),
+        (lambda: DeBERTa(HEADS, WIDTH, D, 3), "fused by rows"),
+        (lambda: ProjectedLogits(HEADS, D, 3, 3), "fused by rows"),
+        (lambda: TUPE(NoPE(), HEADS, WIDTH, D, 9), "fused"),
+        (lambda: TUPE(T5(HEADS, D, 4, 9), HEADS, WIDTH, D, 9), "fused by rows"),
+        (lambda: Shaw(WIDTH, 3), "dense"),
+    ],
+)
+def test_the_path_is_the_cheapest_there_is(make: Callable[[], PositionEncoding], path: str) -> None:
+    plan = make().double().encode(call())
+    assert plan.path == path  # type: ignore[attr-defined]
+
+
+STARTS: list[tuple[Callable[[], PositionEncoding], dict[str, float]]] = [
+    (lambda: Shaw(64, 500, 0.7), {"keys": 0.7, "values": 0.7}),
+    (lambda: TransformerXL(32, 32, 64), {"u": 0.02, "v": 0.02, "w": 1 / 8}),
+    (lambda: XLNet(32, 64, 16), {"u": 0.02, "v": 0.02, "w": 1 / 4, "r": 0.02, "segments": 0.02}),
+    (lambda: TENER(32, 64), {"u": 0.02, "v": 0.02}),
+    (lambda: DeBERTa(8, 16, 64, 50, init_std=0.3), {"table": 0.3, "w_k": 1 / 8, "w_q": 1 / 8}),
+    (lambda: ProjectedLogits(8, 64, 16, 100), {"w": 1 / 8, "bank": 0.02}),
+    (lambda: TUPE(NoPE(), 8, 16, 64, 50), {"rows": 1.0, "rows_to_q": 1 / 8, "rows_to_k": 1 / 8}),
+    (lambda: Multiplicative(64, 50, 0.4), {"table": 0.4}),
+    (lambda: BidirectionalT5(64, 256, 32, 512), {"table": 1 / 16}),
+]
+
+
+@pytest.mark.parametrize(("make", "deviations"), STARTS, ids=[", ".join(d) for _, d in STARTS])
+def test_parameters_start_with_the_standard_deviation_stated(
+    make: Callable[[], PositionEncoding], deviations: dict[str, float]
+) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        found = {name: parameter.std().item() for name, parameter in make().named_parameters() if "norm" not in name}
+    assert found == pytest.approx(deviations, rel=0.08)
+
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: Shaw(8, 0), r"clip is the largest distance with vectors of its own, at least 1, got 0"),
+    (lambda: TransformerXL(0, 8, 16), r"at least one head, got 0"),
+    (lambda: TransformerXL(2, 8, 15), r"model width must be even, got 15"),
+    (lambda: XLNet(2, 8, 15), r"model width must be even, got 15"),
+    (lambda: XLNet(2, 8, 16, base=1.0), r"base .* must exceed 1.*got 1\.0"),
+    (lambda: TENER(2, 7), r"head_width must be even, got 7"),
+    (lambda: TENER(0, 8), r"at least one head, got 0"),
+    (lambda: TENER(2, 8, scale=0.0), r"scale multiplies all scores and must exceed 0, got 0\.0"),
+    (lambda: DeBERTa(0, 8, 16, 4), r"at least one head, got 0"),
+    (lambda: DeBERTa(2, 8, 16, 0), r"clip is the distance from which rows are shared, at least 1, got 0"),
+    (lambda: DeBERTa(2, 8, 16, 4, "hf"), r"index must be one of paper, published, got 'hf'"),
+    (lambda: ProjectedLogits(0, 16, 4, 4), r"at least one head and one curve, got 0 and 4"),
+    (lambda: ProjectedLogits(2, 16, 0, 4), r"at least one head and one curve, got 2 and 0"),
+    (lambda: ProjectedLogits(2, 16, 4, 0), r"extent is the number of distances with a bias, at least 1, got 0"),
+    (lambda: TUPE(NoPE(), 0, 8, 16, 4), r"at least one head, got 0"),
+    (lambda: TUPE(NoPE(), 2, 8, 16, 0), r"num_rows is the number of positions that have a row, at least 1, got 0"),
+    (lambda: Multiplicative(16, 0), r"at least 1, got 0"),
+    (lambda: Sinusoidal(16, layout="halves"), r"layout must be one of interleaved, half, got 'halves'"),
+    (lambda: Sinusoidal(16, spacing="t2t"), r"spacing must be one of paper, tensor2tensor, got 't2t'"),
+    (lambda: Sinusoidal(2, spacing="tensor2tensor"), r"needs 2 frequencies: use a model width of 4 or more"),
+    (lambda: Sinusoidal(16, -1.0, spacing="tensor2tensor"), r"base .* must exceed 1.*got -1\.0"),
+    (lambda: ScaledSinusoidal(15), r"even model width, got 15"),
+    (lambda: BidirectionalT5(2, 16, 1, 42), r"at least 2 buckets, got num_buckets=1"),
+]
+
+
+@pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_smallest_settings_that_work_are_accepted() -> None:
+    Shaw(1, 1), TransformerXL(1, 1, 2), XLNet(1, 1, 2), TENER(1, 2), DeBERTa(1, 1, 1, 1), ProjectedLogits(1, 1, 1, 1)
+    Sinusoidal(4, spacing="tensor2tensor"), ScaledSinusoidal(2, init_scale=0.0), Multiplicative(1, 1)
