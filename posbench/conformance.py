@@ -338,7 +338,7 @@ def two_constructions_are_equal(subject: Subject) -> None:
 
 
 def every_numeric_setting_changes_an_output(subject: Subject) -> None:
-    """Doubled (or halved, where double is illegal) at the lengths and sizes of the cpu protocol, both objects
+    """Doubled (zero: one; halved, where double is illegal) at the lengths and sizes of the cpu protocol, both objects
     alive at once, so that a cache shared between them would show.
     """
     sizes = ("protocol=cpu", f"model.width={2 * CPU_HEAD}", "model.num_heads=2")
@@ -353,7 +353,7 @@ def every_numeric_setting_changes_an_output(subject: Subject) -> None:
     for key, value in subject.settings():
         before = changed()
         try:
-            after = changed(f"encoding.{key}={2 * value}")
+            after = changed(f"encoding.{key}={2 * value or 1}")
         except ConfigError:
             after = changed(f"encoding.{key}={value // 2 if isinstance(value, int) else value / 2}")
         require(

@@ -41,7 +41,8 @@ def test_every_method_is_described_with_formula_and_source(name: str) -> None:
     texts = [catalogue.describe(type(part)) for part in parts]
     assert all(text.text for text in texts)
     assert any("<math" in text.text for text in texts) or name == "nope"
-    assert any(text.sources or "kexue.fm" in text.text for text in texts), f"{name} names no source"
+    said = ("kexue.fm", "no paper")  # a blog, a library's own invention
+    assert any(text.sources or any(words in text.text for words in said) for text in texts), f"{name} names no source"
 
 
 def portrait(name: str) -> Portrait:

@@ -49,7 +49,7 @@ class DAPE(Wrapper):
         return plan.plus(term)
 
     def adapted(self, host: Attention, rows: slice) -> Tensor:
-        """F of the rows, [batch, heads, rows, keys]; not in bfloat16, whatever the precision of training."""
+        """What the network says of the rows, [batch, heads, rows, keys]; in float32 or better in any training."""
         dtype = next(self.mlp.parameters()).dtype
         with torch.autocast(host.q.device.type, enabled=False):
             if host.content is not None:

@@ -55,7 +55,7 @@ class PaTH(PositionEncoding):
         return replace(a, content=lambda rows: a.scale * product(rows))
 
     def directions(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """W [batch, heads, n, head width] of length 1, and beta [batch, heads, n]."""
+        """The directions w [batch, heads, n, head width], of length 1, and beta [batch, heads, n]."""
         channels = F.pad(self.up(self.down(x)).mT, (self.kernel - 1, 0))
         w = F.silu(self.conv(channels)).unflatten(1, self.heads_and_width).mT
         return F.normalize(w, dim=-1), 2 * self.strength(x).sigmoid().mT
@@ -82,7 +82,7 @@ class PaTHFoX(PositionEncoding):
 
 
 def reflected(q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> Callable[[slice], Tensor]:
-    r"""Rows -> $q_i^\top H_i \cdots H_{j+1} k_j$ for those i and all j, [batch, heads, rows, keys].
+    r"""A function: rows -> $q_i^\top H_i \cdots H_{j+1} k_j$ for those i and all j, [batch, heads, rows, keys].
 
     q, k, w: [batch, heads, n, width], beta: [batch, heads, n].
 
