@@ -22,7 +22,8 @@ from posbench.building import build
 from posbench.encoding import PositionEncoding
 from posbench.errors import ConfigError, IllegalExtension, PosbenchError
 from posbench.experiment import Experiment
-from posbench.legality import options, supplying_tasks
+from posbench.extension import Extension
+from posbench.legality import node, options, supplying_tasks
 from posbench.scoring import inputs, loss
 from posbench.streams import stream_seed
 from posbench.transformer import Transformer
@@ -78,6 +79,13 @@ class Subject:
         """The encodings as the configuration builds them, one for each specification, in float64."""
         stack = self.model(*overrides).encodings
         return iter([stack.layers[index] for index in stack.firsts])  # type: ignore[misc]
+
+    def extension(self, name: str) -> Extension:
+        """An extension at the lengths of this subject, without composing all else again."""
+        run = self.made()
+        cfg = OmegaConf.create({key: run.nodes[key] for key in ("model", "train_positions", "test_positions")})
+        cfg.extension = node("extension", name)
+        return build(OmegaConf.to_container(cfg, resolve=True)["extension"], "extension")  # type: ignore
 
     def settings(self) -> list[tuple[str, float]]:
         """Numeric settings of the encoding, those interpolated from elsewhere (sizes of the model) left out."""
@@ -270,21 +278,22 @@ def finite_under_decreasing_positions(subject: Subject) -> None:
 
 def handles_are_measured(subject: Subject) -> None:
     """An extension that the encoding is open to changes it at the longest test, and any other refuses."""
+    run, stack = subject.made(), subject.model().encodings
+    trained, longest = stack.span(run.train_positions, training=True), stack.span(run.test_positions)
+    pos = torch.arange(min(48, stack.max_positions or 48))[None]
+    before = [outputs(layer, pos) for layer in stack]
     for name in options("extension"):
-        run = subject.made(f"extension={name}")
-        needs = run.extension.needs
-        stack = subject.model().encodings
-        trained, longest = stack.span(run.train_positions, training=True), stack.span(run.test_positions)
-        pos = torch.arange(min(48, stack.max_positions or 48))[None]
+        extension = subject.extension(name)
+        needs = extension.needs
         try:
-            extended = run.extension.extend(stack, trained, longest)
+            extended = extension.extend(stack, trained, longest)
         except IllegalExtension:
             require(needs not in stack.handles, f"extension {name} refused, although {needs!r} is among the handles")
             continue
-        change = max(difference(outputs(new, pos), outputs(old, pos)) for new, old in zip(extended, stack, strict=True))
+        change = max(difference(outputs(new, pos), old) for new, old in zip(extended, before, strict=True))
         # A sampler of positions that fills its range in training has nothing left to extend.
         require(
-            (change > EXACT) == (run.extension.changes and longest > trained),
+            (change > EXACT) == (extension.changes and longest > trained),
             f"extension {name} takes hold of {needs!r}, which the handles offer, and changes outputs by {change:.1e} "
             "at the longest test: an offered handle must have an effect; drop it from `handles` otherwise",
         )

@@ -33,9 +33,9 @@ def offers() -> dict[str, frozenset[str]]:
     cfg.model.head_width = cfg.model.width // cfg.model.num_heads
     found = {}
     for name in options("encoding"):
-        cfg.encoding = _node("encoding", name)
-        node: Any = OmegaConf.to_container(cfg, resolve=True)["encoding"]  # type: ignore[call-overload, index]
-        layers = [build(layer, "encoding") for layer in node.get("layers", [node])]
+        cfg.encoding = node("encoding", name)
+        plain: Any = OmegaConf.to_container(cfg, resolve=True)["encoding"]  # type: ignore[call-overload, index]
+        layers = [build(layer, "encoding") for layer in plain.get("layers", [plain])]
         found[name] = frozenset().union(*(layer.handles for layer in layers))
     return found
 
@@ -43,13 +43,13 @@ def offers() -> dict[str, frozenset[str]]:
 def supplying_tasks(kind: str) -> list[str]:
     """The tasks that supply position ids of a kind. Needs an initialised Hydra."""
     classes: dict[str, Any] = {
-        name: hydra.utils.get_class(_node("task", name).task["_target_"]) for name in options("task")
+        name: hydra.utils.get_class(node("task", name).task["_target_"]) for name in options("task")
     }
     return [name for name, cls in classes.items() if kind in cls.ids]
 
 
-def _node(group: str, name: str) -> DictConfig:
-    """An option of a group, read where it stands alone: composing a hundred would take seconds."""
+def node(group: str, name: str) -> DictConfig:
+    """The content of an option of a group, read where it stands alone: composing a hundred would take seconds."""
     found = GlobalHydra.instance().config_loader().repository.load_config(f"{group}/{name}")  # type: ignore[attr-defined]
     if all(default.is_self() for default in found.defaults_list):
         return found.config
