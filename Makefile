@@ -35,11 +35,13 @@ lint: $(VENV)/.installed ## style
 types: $(VENV)/.installed ## static types
 	$(BIN)/mypy
 
-check: $(VENV)/.installed ## is the published board what its records say?
+check: $(VENV)/.installed ## are the published boards what their records say?
 	$(BIN)/python -m posbench.leaderboard results/published --check
+	$(BIN)/python -m posbench.leaderboard results/encodings --check
 
-board: $(VENV)/.installed ## bring the published board up to date
+board: $(VENV)/.installed ## bring the published boards up to date
 	$(BIN)/python -m posbench.leaderboard results/published
+	$(BIN)/python -m posbench.leaderboard results/encodings
 
 clean: ## remove the environment and caches; results stay
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -293,7 +293,7 @@ def handles_are_measured(subject: Subject) -> None:
         change = max(difference(outputs(new, pos), old) for new, old in zip(extended, before, strict=True))
         # A sampler of positions that fills its range in training has nothing left to extend.
         require(
-            (change > EXACT) == (extension.changes and longest > trained),
+            (change > EXACT) == (extension.changes and (longest > trained or not extension.is_identity)),
             f"extension {name} takes hold of {needs!r}, which the handles offer, and changes outputs by {change:.1e} "
             "at the longest test: an offered handle must have an effect; drop it from `handles` otherwise",
         )

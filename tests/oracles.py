@@ -16,14 +16,11 @@ import pytest
 
 HERE = Path(__file__).parent
 TABLE = HERE / "ORACLES.md"
-HEAD = """# What each encoding is compared with
+HEAD = """# What each encoding and extension is compared with
 
 Written by `python tests/oracles.py --write` from the marks `oracle(method, kind)` of the tests;
 the number counts test cases.
-The conformance suite runs on every encoding besides.
-
-| encoding | oracle |
-| --- | --- |
+The conformance suite runs on every encoding besides, and on every pair of an encoding and an extension.
 """
 
 
@@ -47,10 +44,15 @@ def collected() -> Counter[tuple[str, str]]:
 
 
 def table(found: Counter[tuple[str, str]]) -> str:
-    methods: dict[str, list[str]] = {path.stem: [] for path in sorted((HERE.parent / "conf/encoding").glob("*.yaml"))}
-    for (method, kind), count in sorted(found.items()):
-        methods[method].append(f"{kind} ({count})")
-    return HEAD + "".join(f"| {method} | {'; '.join(kinds)} |\n" for method, kinds in methods.items())
+    parts = [HEAD]
+    for group in ("encoding", "extension"):
+        methods: dict[str, list[str]] = {path.stem: [] for path in sorted((HERE.parent / "conf" / group).glob("*.yaml"))}
+        for (method, kind), count in sorted(found.items()):
+            if method in methods:
+                methods[method].append(f"{kind} ({count})")
+        rows = "".join(f"| {method} | {'; '.join(kinds)} |\n" for method, kinds in methods.items())
+        parts.append(f"\n| {group} | oracle |\n| --- | --- |\n{rows}")
+    return "".join(parts)
 
 
 if __name__ == "__main__":

@@ -392,11 +392,13 @@ def yarn_stretch(d: int, base: float, train: int, s: float, fast: float, slow: f
 SCALES = [1.0, 1.5, 4.0, 8.0, 32.0]
 
 
+@pytest.mark.oracle("pi", "double loop")
 @pytest.mark.parametrize("s", SCALES)
 def test_pi_stretches_every_pair_by_s(s: float) -> None:
     assert stretches(PI(s), 16, 42, 42) == pytest.approx([s] * 8, rel=1e-12)
 
 
+@pytest.mark.oracle("pi", "identity: positions over s")
 @pytest.mark.parametrize("s", SCALES)
 def test_pi_is_dividing_positions_by_s(s: float) -> None:
     a = call(POSITIONS["with gaps"])
@@ -404,6 +406,7 @@ def test_pi_is_dividing_positions_by_s(s: float) -> None:
     same(scores(PI(s).apply(RoPE(WIDTH), 42, 42), a), scores(RoPE(WIDTH), divided), 1e-12)
 
 
+@pytest.mark.oracle("ntk", "double loop")
 @pytest.mark.parametrize("s", SCALES)
 @pytest.mark.parametrize("d", [4, 16, 64, 128])
 def test_ntk_stretches_pair_m_by_s_to_the_m_over_last(d: int, s: float) -> None:
@@ -411,6 +414,7 @@ def test_ntk_stretches_pair_m_by_s_to_the_m_over_last(d: int, s: float) -> None:
     assert stretches(NTK(s), d, 42, 42) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.oracle("ntk", "identity: a change of base")
 @pytest.mark.parametrize("s", SCALES)
 @pytest.mark.parametrize(("d", "base"), [(4, 10000.0), (64, 10000.0), (128, 500_000.0)])
 def test_ntk_is_the_larger_base(d: int, base: float, s: float) -> None:
@@ -419,6 +423,7 @@ def test_ntk_is_the_larger_base(d: int, base: float, s: float) -> None:
     assert theta == pytest.approx(published(base * s ** (d / (d - 2)), d), rel=1e-12)
 
 
+@pytest.mark.oracle("ntk", "identity: the derivation")
 @pytest.mark.parametrize("s", SCALES)
 @pytest.mark.parametrize("d", [4, 64])
 def test_ntk_multiplies_the_ratio_of_neighbours_by_s_to_the_2_over_d_minus_2(d: int, s: float) -> None:
@@ -446,6 +451,7 @@ YARN = [  # head width, base, L, beta_fast, beta_slow
 ]
 
 
+@pytest.mark.oracle("yarn", "double loop")
 @pytest.mark.parametrize("s", SCALES)
 @pytest.mark.parametrize(("d", "base", "train", "fast", "slow"), YARN)
 def test_yarn_interpolates_by_parts(d: int, base: float, train: int, fast: float, slow: float, s: float) -> None:
@@ -469,6 +475,7 @@ def test_no_pair_turns_32_times_below_201_positions() -> None:
     assert stretches(YaRN(32.0, 1.0, 4.0), 16, 201, 201)[1] > 1.01
 
 
+@pytest.mark.oracle("yarn", "double loop")
 @pytest.mark.parametrize("s", SCALES)
 def test_yarn_scales_logits_by_the_square_of_its_attention_factor(s: float) -> None:
     a = call(POSITIONS["with gaps"])
@@ -485,6 +492,7 @@ def test_pi_and_ntk_leave_the_size_of_logits_alone(extension: Extension) -> None
     assert extension.apply(RoPE(WIDTH), 42, 336).frequencies.magnitude == 1.0
 
 
+@pytest.mark.oracle("ntk", "double loop")
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_extended_rope_is_the_complex_form_with_divided_angles(layout: str) -> None:
     a = call(POSITIONS["shifted"])
@@ -492,6 +500,7 @@ def test_extended_rope_is_the_complex_form_with_divided_angles(layout: str) -> N
     same(scores(NTK().apply(RoPE(WIDTH, layout=layout), 42, 168), a), by_pairs(a, turned(a, theta, layout)))
 
 
+@pytest.mark.oracle("yarn", "double loop")
 def test_yarn_scales_sinusoidal_rows_once() -> None:
     s, width = 4.0, 24
     factor, stretch = 0.1 * math.log(s) + 1, yarn_stretch(width, 10000.0, 42, s, 2.0, 1.0)

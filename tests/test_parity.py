@@ -148,12 +148,14 @@ def agree(ours: tuple[Tensor, float], theirs: tuple[Tensor, float]) -> None:
 SIZES = [(16, 10000.0), (32, 10000.0), (64, 10000.0), (128, 10000.0), (128, 500_000.0)]
 
 
+@pytest.mark.oracle("pi", "library: transformers linear")
 @pytest.mark.parametrize("factor", [1.0, 2.0, 3.5, 8.0, 32.0])
 @pytest.mark.parametrize(("d", "base"), SIZES)
 def test_pi_is_linear_scaling(d: int, base: float, factor: float) -> None:
     agree(ours_extended(PI(factor), d, base, 42, 42), theirs_extended("linear", d, base, 42, factor))
 
 
+@pytest.mark.oracle("ntk", "library: transformers dynamic")
 @pytest.mark.parametrize("ratio", [1, 2, 3, 8, 32])
 @pytest.mark.parametrize("train", [42, 2048])
 @pytest.mark.parametrize(("d", "base"), SIZES)
@@ -165,10 +167,12 @@ def test_ntk_at_one_length_is_dynamic_scaling_with_factor_one(d: int, base: floa
     agree(ours_extended(NTK(float(ratio)), d, base, train, 1), theirs)
 
 
+@pytest.mark.oracle("ntk", "library: transformers dynamic")
 def test_ntk_below_the_training_length_is_dynamic_scaling_too() -> None:
     agree(ours_extended(NTK(), 64, 10000.0, 2048, 100), theirs_extended("dynamic", 64, 10000.0, 2048, 1.0, 100))
 
 
+@pytest.mark.oracle("yarn", "library: transformers yarn")
 @pytest.mark.parametrize("factor", [1.0, 2.0, 5.5, 8.0, 32.0])
 @pytest.mark.parametrize(("fast", "slow"), [(32.0, 1.0), (2.0, 1.0), (8.0, 0.5), (4.0, 3.9), (8.0, 1e-6)])
 @pytest.mark.parametrize("train", [42, 128, 2048, 4096])
@@ -178,6 +182,7 @@ def test_yarn_is_yarn_with_its_attention_factor(train: int, fast: float, slow: f
         agree(ours, theirs_extended("yarn", d, base, train, factor, beta_fast=fast, beta_slow=slow))
 
 
+@pytest.mark.oracle("yarn", "library: transformers yarn")
 def test_yarn_defaults_are_theirs() -> None:
     agree(ours_extended(YaRN(), 64, 10000.0, 2048, 16384), theirs_extended("yarn", 64, 10000.0, 2048, 8.0))
 

@@ -1,0 +1,26 @@
+r"""Extensions whose $\lambda_m$ do not depend on how far the model is extended: they change every length alike."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from posbench.extension import FrequencyExtension
+from posbench.frequencies import Frequencies
+
+
+class Unscaled(FrequencyExtension):
+    """A frequency extension without a scale: the model is changed at the training length as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    @property
+    def is_identity(self) -> bool:
+        return False
+
+    @abstractmethod
+    def unscaled(self, frequencies: Frequencies, train_positions: int) -> tuple[float, ...]:
+        r"""$\lambda_m$ for m = 0..K-1."""
+
+    def stretch(self, frequencies: Frequencies, train_positions: int, scale: float) -> tuple[float, ...]:
+        return self.unscaled(frequencies, train_positions)
