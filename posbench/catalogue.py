@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hydra
 import jinja2
 import numpy as np
 import torch
@@ -35,7 +34,7 @@ from posbench.conformance import Subject, composed
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError, PosbenchError
 from posbench.extension import Extension
-from posbench.legality import options
+from posbench.legality import legal, options
 from posbench.portraits import Portrait
 
 HEADS, WIDTH, DRAWS = 4, 32, 16
@@ -98,18 +97,21 @@ def parts_of(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
 
 
 def entry(method: str) -> Entry:
-    run = Subject(f"method={method}").made(*SIZES)
+    subject = Subject(f"method={method}")
+    run = subject.made(*SIZES)
     base = run.model().encodings
     length = base.span(run.train_positions, training=True)
     stack = run.extension.extend(base, length, STRETCH * length) if run.extension.changes else base
-    distinct = [layer for index in stack.firsts for layer in parts_of(stack.layers[index])]  # type: ignore[arg-type]
-    classes = [type(part) for part in distinct] + ([type(run.extension)] if run.extension.changes else [])
+    distinct = [layer for index in base.firsts for layer in parts_of(base.layers[index])]  # type: ignore[arg-type]
+    # The encoding as it was trained, and what is done to it: wrappers that an extension makes are its own matter.
+    parts = getattr(run.extension, "parts", (run.extension,)) if run.extension.changes else ()
+    classes = [type(part) for part in (*distinct, *parts)]
     picture = portrait(method, stack, run.train_positions)
     return Entry(
         method,
         _settings(method),
         tuple(describe(cls) for cls in dict.fromkeys(classes)),
-        properties(base, run.extension, method, run.train_positions),
+        properties(subject, base, run.extension),
         portraits.draw(picture),
     )
 
@@ -130,11 +132,11 @@ def _flat(node: Any, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}={value}"
 
 
-def properties(stack: EncodingStack, extension: Extension, method: str, train_positions: int) -> dict[str, str]:
+def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> dict[str, str]:
     """The declarations, and what can be read off the plan."""
     layers: list[PositionEncoding] = [stack.layers[index] for index in stack.firsts]  # type: ignore[misc]
     limit = stack.max_positions
-    legal = [name for name in options("extension") if _needs(name) in ("", *stack.handles)]
+    allowed = [name for name in options("extension") if legal(subject.extension(name), stack)]
     parameters = sum(p.numel() for p in stack.parameters())
     paths = dict.fromkeys(layer.encode(_call(16, 1)).path for layer in layers)  # type: ignore[attr-defined]
     beyond = extension.method_class if stack.method_class == "zero-shot" else stack.method_class
@@ -148,13 +150,8 @@ def properties(stack: EncodingStack, extension: Extension, method: str, train_po
         "parameters": f"{parameters:,}" if parameters else "none",
         "tied over layers": ", ".join(sorted({name for layer in layers for name in layer.shared})) or "nothing",
         "handles": ", ".join(sorted(stack.handles)),
-        "extensions": ", ".join(legal),
+        "extensions": ", ".join(allowed),
     }
-
-
-def _needs(extension: str) -> str:
-    cls: Any = hydra.utils.get_class(composed(f"extension={extension}").extension["_target_"])
-    return cls.needs
 
 
 # -- measuring ---------------------------------------------------------------------------------------------

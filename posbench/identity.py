@@ -16,8 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash
 
-HOST = "encoding@encoding."
-"""How Hydra names the choice of a host inside a wrapper: `encoding@encoding.host=alibi`."""
+HOST, PART = "encoding@encoding.", "extension@extension."
+"""How Hydra names the choice of a host inside a wrapper, `encoding@encoding.host=alibi`, and a part of a sequence."""
 LENGTHS = ("min_length", "max_length", "steps")
 """Settings of training that belong to the task."""
 
@@ -68,7 +68,7 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
         if _parts(plain)["method"] != canonical["method"]:  # another pair than that of the method's YAML
             found = _method_of(pair | hosts)
             base = _hosted(base, hosts)
-            label = found or _joined(base, group["extension"], plain)
+            label = found or _joined(base, _parted(group["extension"], choices), plain)
             words = [f"method={found}"] if found else _overrides(pair | hosts)
         canonical["method"] = _parts(plain)["method"]
 
@@ -94,14 +94,22 @@ def _overrides(chosen: Mapping[str, str]) -> list[str]:
 
 
 def _hosts(pair: dict[str, str], choices: Mapping[str, Any]) -> dict[str, str]:
-    """The hosts inside wrappers that were chosen, where they are not those of the wrapper's own YAML."""
+    """The hosts and parts inside that were chosen, where they are not those of the outer one's own YAML."""
     usual = hydra.compose("config", _overrides(pair), return_hydra_config=True).hydra.runtime.choices
-    return {key: choice for key, choice in choices.items() if key.startswith(HOST) and usual.get(key) != choice}
+    inside = {key: choice for key, choice in choices.items() if key.startswith((HOST, PART))}
+    return {key: choice for key, choice in inside.items() if usual.get(key) != choice}
 
 
 def _hosted(encoding: str, hosts: Mapping[str, str]) -> str:
     """The name of a wrapper around a host that is not its own: "ssmax-alibi"."""
-    return "-".join((encoding, *hosts.values()))
+    return "-".join((encoding, *(choice for key, choice in hosts.items() if key.startswith(HOST))))
+
+
+def _parted(extension: str, choices: Mapping[str, Any]) -> str:
+    """The name of a sequence by its parts in their order, "yarn+sliding_window"; of any other its own."""
+    parts = {key: choice for key, choice in choices.items() if key.startswith(PART)}
+    leaves = [key for key in sorted(parts) if not any(other.startswith(f"{key}.") for other in parts)]
+    return "+".join(parts[key] for key in leaves) or extension
 
 
 def _method_of(chosen: Mapping[str, str]) -> str | None:

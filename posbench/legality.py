@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from posbench.building import build
+from posbench.errors import IllegalExtension
+
+if TYPE_CHECKING:
+    from posbench.encoding import EncodingStack
+    from posbench.extension import Extension
 
 TRAIN_POSITIONS, TEST_POSITIONS = 64, 512
-"""Of the encodings that are built here to be asked: what they offer does not depend on lengths."""
+"""Of what is built here to be asked: whether a pair is legal does not depend on lengths."""
 
 
 def options(group: str) -> list[str]:
@@ -21,23 +26,38 @@ def options(group: str) -> list[str]:
 
 
 def legal_encodings(extension: DictConfig) -> list[str]:
-    """The encodings that offer what the extension needs. Needs an initialised Hydra."""
-    needs = getattr(hydra.utils.get_class(extension["_target_"]), "needs", "")
-    return [name for name, handles in offers().items() if not needs or needs in handles]
+    """The encodings that an extension does not refuse. Needs an initialised Hydra."""
+    from posbench.encoding import EncodingStack  # and with it torch, which has been imported wherever this is asked
+
+    root = _root()
+    root.extension = extension
+    plain: Any = OmegaConf.to_container(root, resolve=True)
+    made = build(plain["extension"], "extension")
+    found = []
+    for name in options("encoding"):
+        root.encoding = node("encoding", name)
+        plain = OmegaConf.to_container(root, resolve=True)
+        layers = [build(layer, "encoding") for layer in plain["encoding"].get("layers", [plain["encoding"]])]
+        if legal(made, EncodingStack(layers, len(layers))):
+            found.append(name)
+    return found
 
 
-def offers() -> dict[str, frozenset[str]]:
-    """What each encoding lets an extension take hold of. Needs an initialised Hydra."""
+def legal(extension: Extension, stack: EncodingStack) -> bool:
+    """Whether the extension can extend these encodings: it refuses by itself where it cannot."""
+    try:
+        extension.extend(stack, TRAIN_POSITIONS, TEST_POSITIONS)
+    except IllegalExtension:
+        return False
+    return True
+
+
+def _root() -> DictConfig:
+    """A configuration with lengths, for building what asks for them."""
     cfg = hydra.compose("config")
     cfg.train_positions, cfg.test_positions = TRAIN_POSITIONS, TEST_POSITIONS
     cfg.model.head_width = cfg.model.width // cfg.model.num_heads
-    found = {}
-    for name in options("encoding"):
-        cfg.encoding = node("encoding", name)
-        plain: Any = OmegaConf.to_container(cfg, resolve=True)["encoding"]  # type: ignore[call-overload, index]
-        layers = [build(layer, "encoding") for layer in plain.get("layers", [plain])]
-        found[name] = frozenset().union(*(layer.handles for layer in layers))
-    return found
+    return cfg
 
 
 def supplying_tasks(kind: str) -> list[str]:

@@ -46,7 +46,9 @@ def collected() -> Counter[tuple[str, str]]:
 def table(found: Counter[tuple[str, str]]) -> str:
     parts = [HEAD]
     for group in ("encoding", "extension"):
-        methods: dict[str, list[str]] = {path.stem: [] for path in sorted((HERE.parent / "conf" / group).glob("*.yaml"))}
+        methods: dict[str, list[str]] = {
+            path.stem: [] for path in sorted((HERE.parent / "conf" / group).glob("*.yaml"))
+        }
         for (method, kind), count in sorted(found.items()):
             if method in methods:
                 methods[method].append(f"{kind} ({count})")

@@ -13,6 +13,7 @@ LAYERS = [
     {"config", "streams", "provenance", "resolvers", "attention"},
     {"frequencies", "task", "building", "composing"},
     {"encoding"},
+    {"masks"},
     {"encodings", "extension", "tasks"},
     {"extensions"},
     {"transformer"},

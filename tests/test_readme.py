@@ -37,7 +37,13 @@ def test_the_families_list_every_encoding_once() -> None:
     assert sorted(listed) == names("encoding")
 
 
-@pytest.mark.parametrize("group", ["extension", "task"])
+def test_the_kinds_list_every_extension_once() -> None:
+    (table,) = re.findall(r"^\| extensions of \| \|\n(.*?)\n\n", README, re.M | re.S)
+    listed = [name for row in re.findall(r"`([^`]+)` \|$", table, re.M) for name in row.split()]
+    assert sorted(listed) == names("extension")
+
+
+@pytest.mark.parametrize("group", ["task"])
 def test_the_table_of_words_lists_what_there_is(group: str) -> None:
     (row,) = re.findall(rf"^\| {group} \|.*`([^`]+)` \|$", README, re.M)
     assert sorted(row.split()) == names(group)
