@@ -2,7 +2,7 @@
 
     python -m tests.mutants                 all of tests/mutants/*.yaml, as a table
     python -m tests.mutants fire shaw       those of some methods
-    python -m tests.mutants --write         and write tests/mutants/RESULTS.md
+    python -m tests.mutants --write         and write tests/mutants/RESULTS.md; with names, their rows in it
 
 A mutant names `method`, `path`, `old` and `new` text (old must occur exactly once), and `tests`, the files (or
 pytest arguments) that should catch it. One that cannot be caught, because it computes the same, carries
@@ -12,6 +12,7 @@ pytest arguments) that should catch it. One that cannot be caught, because it co
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from pathlib import Path
 import yaml
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "RESULTS.md"
 ROOT = HERE.parent.parent
 COPIED = ("posbench", "conf", "tasks", "tests", "pyproject.toml", "README.md", "CHANGELOG.md")
 
@@ -44,7 +46,7 @@ def survives(mutant: dict[str, str], scratch: Path) -> bool:
         os.dup2(null, 2)
         import pytest
 
-        arguments = ["-x", "-p", "no:cacheprovider", "-m", "not slow", *mutant["tests"].split()]
+        arguments = ["-x", "-p", "no:cacheprovider", "-m", "not slow", *shlex.split(mutant["tests"])]
         os._exit(int(pytest.main(arguments)))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     path.write_text(text, "utf-8")
@@ -75,18 +77,37 @@ def main() -> None:
             alive, equivalent = survives(mutant, scratch), mutant.get("equivalent", "")
             verdict = ("equivalent: " + equivalent if equivalent else "SURVIVED") if alive else "caught"
             change = " -> ".join(f"`{' '.join(mutant[key].split())}`" for key in ("old", "new"))
-            rows.append((mutant["method"], change, verdict))
+            rows.append((mutant["method"], change.replace("|", "&#124;"), verdict))
             print(" | ".join(rows[-1]), flush=True)
+    survived = sum(verdict == "SURVIVED" for *_, verdict in rows)
+    print(summary(rows))
+    if "--write" in sys.argv:
+        known = {mutant["method"] for mutant in mutants()}
+        kept = [row for row in results() if chosen and row[0] in known - chosen]
+        write(sorted([*kept, *rows], key=lambda row: row[0]))
+    raise SystemExit(survived > 0)
+
+
+def summary(rows: list[tuple[str, ...]]) -> str:
     caught = sum(verdict == "caught" for *_, verdict in rows)
     survived = sum(verdict == "SURVIVED" for *_, verdict in rows)
-    summary = f"{len(rows)} mutants: {caught} caught, {len(rows) - caught - survived} equivalent, {survived} survived."
-    print(summary)
-    if "--write" in sys.argv and not chosen:
-        lines = [f"| {method} | {change.replace('|', '&#124;')} | {verdict} |\n" for method, change, verdict in rows]
-        head = "# Changes of a formula, and whether a test noticed\n\nWritten by `python -m tests.mutants --write`. "
-        table = "\n\n| method | change | verdict |\n| --- | --- | --- |\n" + "".join(lines)
-        (HERE / "RESULTS.md").write_text(head + summary + table, "utf-8")
-    raise SystemExit(survived > 0)
+    equivalent = len(rows) - caught - survived
+    methods = len({method for method, *_ in rows})
+    return f"{len(rows)} mutants of {methods} methods: {caught} caught, {equivalent} equivalent, {survived} survived."
+
+
+def results() -> list[tuple[str, ...]]:
+    """The rows of the table as it stands."""
+    text = RESULTS.read_text("utf-8") if RESULTS.exists() else ""
+    rows = [tuple(line.strip("| \n").split(" | ")) for line in text.splitlines() if line.startswith("| ")]
+    return [row for row in rows[2:] if len(row) == 3]
+
+
+def write(rows: list[tuple[str, ...]]) -> None:
+    head = "# Changes of a formula, and whether a test noticed\n\nWritten by `python -m tests.mutants --write`. "
+    table = "\n\n| method | change | verdict |\n| --- | --- | --- |\n"
+    table += "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    RESULTS.write_text(head + summary(rows) + table, "utf-8")
 
 
 if __name__ == "__main__":
