@@ -53,7 +53,7 @@ class Cable(FoX):
     Because $-\ln(1 + e^u) = \ln \sigma(-u)$, this is `FoX` with the sign of the gate's input turned, and only the
     start differs: $w_h$ from N(0, 0.02) and $b_h = 0$, which makes it near ALiBi with slope ln 2 in every head: none
     sees further than some ten tokens at first, and what has to be fetched from further away is learned late or not at
-    all in a short training (from $b_h = -5$ it is learned as fast as by `FoX`). The published code does not scale
+    all in a short training (from $b_h = -5$, where `FoX` starts, it is learned). The published code does not scale
     $\langle q, k \rangle$ at all; here it is scaled as for every encoding. Beyond the training length as `FoX`.
     """
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from posbench.encoding import PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Extension
+from posbench.extensions.scaled import Scaled
 
 Rows = Callable[[Tensor], Tensor]
 """row numbers [batch|1, n] -> the tokens with these rows, [batch, n, width]"""
@@ -35,7 +36,7 @@ class Combined(Wrapper):
         return self.combination(lambda row: self.host.embed(x, row), pos)
 
 
-class TableInterpolation(Extension):
+class TableInterpolation(Scaled):
     r"""$P'_p = (1 - f)\,P_{\lfloor u \rfloor} + f\,P_{\lceil u \rceil}$ with $u = p\,\frac{L-1}{L'-1}$ and
     $f = u - \lfloor u \rfloor$: the trained rows, resampled linearly so that the first and the last stay the ends.
 
@@ -46,15 +47,6 @@ class TableInterpolation(Extension):
     """
 
     needs = "rows"
-
-    def __init__(self, scale: float | None = None) -> None:
-        if scale is not None and scale < 1:
-            raise ConfigError(f"scale is the factor of extension, at least 1 (or null for one a length), got {scale}")
-        self.scale = scale
-
-    @property
-    def is_identity(self) -> bool:
-        return self.scale is None or self.scale == 1
 
     def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
         if train_positions < 2:

@@ -18,6 +18,7 @@ from posbench.attention import Attention, Plan
 from posbench.encoding import PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Extension
+from posbench.extensions.scaled import Scaled
 
 Tau = Callable[[Attention], Tensor]
 """call -> the temperature of its queries, [batch|1, 1, n|1, 1]"""
@@ -142,7 +143,7 @@ class InklingTemperature(Growing):
         return 1 + self.beta * ((a.q_pos + 1).to(dtype) / length).clamp(min=1).log()
 
 
-class YarnTemperature(Extension):
+class YarnTemperature(Scaled):
     r"""$\tau = (0.1 \ln s + 1)^2$ for every query: the temperature of YaRN (arXiv 2309.00071) without its frequencies.
 
     YaRN multiplies cosine and sine by $0.1 \ln s + 1$ and so the scores of rotated channels by the square. Here the
@@ -155,15 +156,6 @@ class YarnTemperature(Extension):
     """
 
     needs = "temperature"
-
-    def __init__(self, scale: float | None = None) -> None:
-        if scale is not None and scale < 1:
-            raise ConfigError(f"scale is the factor of extension, at least 1 (or null for one a length), got {scale}")
-        self.scale = scale
-
-    @property
-    def is_identity(self) -> bool:
-        return self.scale is None or self.scale == 1
 
     def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
         scale = self.scale if self.scale is not None else max(1.0, test_positions / train_positions)
