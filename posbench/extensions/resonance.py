@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
-from posbench.extension import FrequencyExtension
 from posbench.extensions.unscaled import Unscaled
 from posbench.frequencies import Frequencies
 
@@ -15,25 +12,14 @@ class Resonance(Unscaled):
     r"""$\theta'_m = 2\pi/\mathrm{round}(2\pi/\theta_m)$: every wavelength a whole number of positions
     (Resonance RoPE, arXiv 2403.00071).
 
-    A pair that has turned once in training then meets the same angles again, and no others, at any length. `after`
-    is an extension applied first, whose wavelengths are rounded: after YaRN it is the paper's Resonance YaRN. The
+    A pair that has turned once in training then meets the same angles again, and no others, at any length. As the
+    second of a `Sequence` it rounds what the first has left: after YaRN it is the paper's Resonance YaRN. The
     wavelengths after an extension with a scale for each length are rounded for each length.
 
     The paper trains, or fine-tunes, with the rounded wavelengths. Here they are rounded after training, which
     moves the fastest pair from 6.28 to 6 positions: in 40 positions it is two radians ahead of what was learned.
     """
 
-    def __init__(self, after: FrequencyExtension | None = None) -> None:
-        super().__init__()
-        if after is not None and not isinstance(after, FrequencyExtension):
-            raise ConfigError(f"after must be an extension of frequencies (or null), got {type(after).__name__}")
-        self.after = after
-
     def unscaled(self, frequencies: Frequencies, train_positions: int) -> tuple[float, ...]:
         waves = [2 * math.pi / theta if theta else math.inf for theta in frequencies.theta().tolist()]
         return tuple(1.0 if math.isinf(wave) else round(wave) / wave for wave in waves)
-
-    def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
-        if self.after is not None:
-            encoding = self.after.apply(encoding, train_positions, test_positions)
-        return super().apply(encoding, train_positions, test_positions)
