@@ -17,18 +17,17 @@ DRAWS = 32
 """Of an encoding that draws its positions: how often the training length is looked at."""
 
 
-def untrained(
-    base: EncodingStack, extended: EncodingStack, ids: tuple[Tensor, Tensor], num_heads: int, width: int
+def share_untrained(
+    trained: list[Tensor], extended: EncodingStack, ids: Tensor, num_heads: int, width: int
 ) -> float | None:
-    """The share of the entries used at the test ids that no training sequence reaches, None without parameters.
+    """The share of the entries used at the test ids [1, n] that no training sequence reaches, None without parameters.
 
-    `base` is the encoding as it was trained, `extended` as it is tested; `ids` are those of a training sequence of
-    the largest length and of a test sequence, [1, n].
+    `trained` is what a training sequence of the largest length has reached, `extended` the encoding as it is tested:
+    with the parameters of the trained one, or with none.
     """
-    if not list(base.parameters()):
+    if not trained or not list(extended.parameters()):
         return None
-    trained = reached(base, ids[0], num_heads, width, training=True)
-    tested = reached(extended, ids[1], num_heads, width, training=False)
+    tested = reached(extended, ids, num_heads, width, training=False)
     used = sum(int(mask.sum()) for mask in tested)
     new = sum(int((mask & ~before).sum()) for mask, before in zip(tested, trained, strict=True))
     return new / used if used else None
@@ -38,6 +37,8 @@ def untrained(
 def reached(stack: EncodingStack, ids: Tensor, num_heads: int, width: int, training: bool) -> list[Tensor]:
     """Which entries of each parameter some output depends on."""
     parameters = list(stack.parameters())
+    if not parameters:
+        return []
     device = parameters[0].device
     masks = [torch.zeros_like(parameter, dtype=torch.bool) for parameter in parameters]
     before = None

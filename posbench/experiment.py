@@ -23,7 +23,7 @@ from posbench.config import Config, checked
 from posbench.console import Console
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError, Diverged
-from posbench.evaluation import Rows, evaluate, test_lengths
+from posbench.evaluation import Rows, Tests, test_lengths
 from posbench.extension import Extension
 from posbench.identity import Identity
 from posbench.legality import supplying_tasks
@@ -206,8 +206,8 @@ class Experiment:
     # -- extend many -------------------------------------------------------------------------------------
 
     def evaluated(self, model: Transformer, extension: Extension | None) -> tuple[Rows, Rows]:
-        arguments = (self.task, self.config.evaluation, self.train_length, self.train_positions, self.config.seed)
-        return evaluate(model.to(_device(self.config.trainer.accelerator)), extension, *arguments)
+        tests = Tests(self.task, self.config.evaluation, self.train_length, self.train_positions, self.config.seed)
+        return tests.rows(model.to(_device(self.config.trainer.accelerator)), extension)
 
     def explains(self, record: results.Record) -> bool:
         """Whether running again would give this record: the same settings, seed, versions and code."""

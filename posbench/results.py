@@ -47,6 +47,8 @@ COLUMNS = {
     "total_length": "int64",
     "num_samples": "int64",
     "sequence_accuracy": "float64",
+    "sequence_accuracy_without_end": "float64",
+    "correct_prefix": "float64",
     "token_accuracy": "float64",
     "token_accuracy_within_trained_distance": "float64",  # NaN where a test has no such tokens
     "token_accuracy_beyond_trained_distance": "float64",

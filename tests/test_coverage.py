@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posbench.conformance import experiment
-from posbench.coverage import reached, untrained
+from posbench.coverage import reached, share_untrained
 from posbench.encoding import EncodingStack
 from posbench.encodings.absolute import Learned
 from posbench.encodings.bias import T5
@@ -18,10 +18,14 @@ def ids(n: int) -> torch.Tensor:
     return torch.arange(n)[None]
 
 
+def share(base: EncodingStack, extended: EncodingStack, trained: int, tested: int) -> float | None:
+    return share_untrained(reached(base, ids(trained), 2, 8, training=True), extended, ids(tested), 2, 8)
+
+
 def test_rows_beyond_training_are_untrained() -> None:
     stack = EncodingStack([Learned(8, 40)])
-    assert untrained(stack, stack, (ids(10), ids(10)), 2, 8) == 0
-    assert untrained(stack, stack, (ids(10), ids(40)), 2, 8) == pytest.approx(30 / 40)
+    assert share(stack, stack, 10, 10) == 0
+    assert share(stack, stack, 10, 40) == pytest.approx(30 / 40)
     (mask,) = reached(stack, ids(10), 2, 8, training=True)
     assert mask[:10].all() and not mask[10:].any()
 
@@ -29,14 +33,14 @@ def test_rows_beyond_training_are_untrained() -> None:
 def test_a_bucket_that_begins_beyond_training_is_untrained() -> None:
     """8 buckets up to 32: distances 0 to 3, then from 4, 7, 12 and 20 on."""
     stack = EncodingStack([T5(2, 8, 8, 32)])
-    assert untrained(stack, stack, (ids(21), ids(60)), 2, 8) == 0
-    assert untrained(stack, stack, (ids(20), ids(60)), 2, 8) == pytest.approx(1 / 8)
-    assert untrained(stack, stack, (ids(5), ids(60)), 2, 8) == pytest.approx(3 / 8)
+    assert share(stack, stack, 21, 60) == 0
+    assert share(stack, stack, 20, 60) == pytest.approx(1 / 8)
+    assert share(stack, stack, 5, 60) == pytest.approx(3 / 8)
 
 
 def test_encodings_without_parameters_have_no_share() -> None:
     stack = EncodingStack([RoPE(4)])
-    assert untrained(stack, PI().extend(stack, 8, 16), (ids(8), ids(16)), 2, 8) is None
+    assert share(stack, PI().extend(stack, 8, 16), 8, 16) is None
 
 
 def test_a_record_holds_the_share_at_each_length() -> None:

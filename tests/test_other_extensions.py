@@ -323,7 +323,7 @@ def test_inklings_temperature_reaches_every_part_of_a_plan() -> None:
 def test_yarns_temperature_is_the_square_of_its_factor_on_cosine_and_sine(scale: float | None) -> None:
     a, s = call(), N / L if scale is None else scale
     base = RoPE(WIDTH)
-    yarn = base.variant(frequencies=base.frequencies.stretched((s,) * (WIDTH // 2), YaRN().magnitude(s)))
+    yarn = base.variant(frequencies=base.frequencies.stretched((s,) * (WIDTH // 2), YaRN().magnitude(42, s)))
     same(scores(extended(Sequence(PI(scale), YarnTemperature(scale)), base), a), scores(yarn, a))
 
 

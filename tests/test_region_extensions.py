@@ -658,7 +658,7 @@ def test_blocks_of_rows_give_the_same_and_the_future_nothing(name: str) -> None:
         (lambda: LMInfinite(4, 0), "window is a number"),
         (lambda: StreamingLLM(0), "sinks is a number"),
         (lambda: StreamingLLM(4, 0), "window is a number"),
-        (lambda: InterpolateDistance(0.5), "scale divides distances, at least 1"),
+        (lambda: InterpolateDistance(0.5), "scale is the factor of extension, at least 1"),
         (lambda: LeakyReRoPE(7).regions(8, 20), "window=7 leaves no trained distance"),
         (lambda: SelfExtend(8).regions(8, 20), "window=8 leaves no trained distance"),
         (lambda: Mesa(8).regions(8, 20), "chunk=8 leaves no trained distance"),

@@ -48,8 +48,9 @@ def rotate(real: Tensor, imaginary: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     products are formed: rounded to bfloat16 before, a rotation no longer keeps the length of what it turns.
     Scores do not depend on the order of channels, so both layouts come back in halves.
     """
-    cos, sin = cos[:, None], sin[:, None]
-    return torch.cat((real * cos - imaginary * sin, real * sin + imaginary * cos), -1).to(real.dtype)
+    # One complex product instead of four real ones: on a CPU the rotation is a quarter of evaluation otherwise.
+    turned = torch.complex(real.to(cos.dtype), imaginary.to(cos.dtype)) * torch.complex(cos, sin)[:, None]
+    return torch.cat((turned.real, turned.imag), -1).to(real.dtype)
 
 
 def halves(x: Tensor) -> tuple[Tensor, Tensor]:

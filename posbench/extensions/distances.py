@@ -10,12 +10,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from posbench.attention import Attention
 from posbench.errors import ConfigError
+from posbench.extension import Scaled
 from posbench.extensions.regions import Region, RegionExtension, at_least, from_the_first
 from posbench.masks import Visible
 
@@ -113,7 +115,21 @@ class Clamp(RegionExtension):
         return [Region(), capped(train_positions - 1 if self.largest is None else self.largest)]
 
 
-class LeakyReRoPE(RegionExtension):
+class Shrinking(RegionExtension):
+    """Regions with a factor of their own: left out (null), one for each test length."""
+
+    factor: Any  # a number, whole for some, or None
+
+    @property
+    def is_identity(self) -> bool:
+        return self.factor is None or self.factor == 1
+
+    @property
+    def scale_policy(self) -> str:  # type: ignore[override]
+        return "per test length" if self.factor is None else "fixed"
+
+
+class LeakyReRoPE(Shrinking):
     r"""$d' = d$ for $d < w$, else $w + (d - w)/k$ (Leaky ReRoPE, Su, kexue.fm/archives/9708, 2023).
 
     Beyond `window` w distances go on growing, `shrink` k times slower, and far keys keep their order. Published
@@ -129,17 +145,13 @@ class LeakyReRoPE(RegionExtension):
         if shrink is not None and shrink < 1:
             raise ConfigError(f"shrink divides far distances, at least 1 (or null for one a length), got {shrink}")
         self.window = window
-        self.shrink = shrink
-
-    @property
-    def is_identity(self) -> bool:
-        return self.shrink is None or self.shrink == 1
+        self.factor = shrink
 
     def regions(self, train_positions: int, test_positions: int) -> list[Region]:
         window = self.window
         shrink: float | Fraction
-        if self.shrink is not None:
-            shrink = self.shrink
+        if self.factor is not None:
+            shrink = self.factor
         else:
             below("window", window, train_positions - 1)
             shrink = max(Fraction(1), Fraction(test_positions - 1 - window, train_positions - 1 - window))
@@ -151,7 +163,7 @@ class LeakyReRoPE(RegionExtension):
         return [Region(), Region(places, at_least(window))]
 
 
-class SelfExtend(RegionExtension):
+class SelfExtend(Shrinking):
     r"""$d' = d$ for $d < W$, else $\lfloor i/G \rfloor - \lfloor j/G \rfloor + W - \lfloor W/G \rfloor$
     (SelfExtend, arXiv 2401.01325).
 
@@ -169,14 +181,10 @@ class SelfExtend(RegionExtension):
         counted("window", window)
         counted("group", group)
         self.window = window
-        self.group = group
-
-    @property
-    def is_identity(self) -> bool:
-        return self.group is None or self.group == 1
+        self.factor = group
 
     def regions(self, train_positions: int, test_positions: int) -> list[Region]:
-        window, group = self.window, self.group
+        window, group = self.window, self.factor
         if group is None:
             below("window", window, train_positions)
             group = smallest(lambda g: (test_positions - 1) // g + window - window // g, train_positions)
@@ -188,7 +196,7 @@ class SelfExtend(RegionExtension):
         return [Region(), Region(places, at_least(window))]
 
 
-class Mesa(RegionExtension):
+class Mesa(Shrinking):
     r"""$d' = d$ for keys of the query's own chunk, else $(i - b) + \lceil b/E \rceil - \lfloor j/E \rfloor$, where b is
     the position at which its chunk begins (Stair PE of Mesa-Extrapolation, arXiv 2410.15859).
 
@@ -207,14 +215,10 @@ class Mesa(RegionExtension):
         counted("chunk", chunk)
         counted("step", step)
         self.chunk = chunk
-        self.step = step
-
-    @property
-    def is_identity(self) -> bool:
-        return self.step is None or self.step == 1
+        self.factor = step
 
     def regions(self, train_positions: int, test_positions: int) -> list[Region]:
-        size, step = self.chunk, self.step
+        size, step = self.chunk, self.factor
         if step is None:
             below("chunk", size, train_positions)
             starts = range(0, test_positions, size)
@@ -377,7 +381,7 @@ class StreamingLLM(RegionExtension):
         return first_and_recent(self.sinks, self.recent(train_positions))
 
 
-class InterpolateDistance(RegionExtension):
+class InterpolateDistance(RegionExtension, Scaled):
     r"""$d' = d / s$: position interpolation for any host with a distance (of ALiBi's slopes, arXiv 2310.13017; of
     RoPE's angles, `PI`, arXiv 2306.15595).
 
@@ -387,15 +391,6 @@ class InterpolateDistance(RegionExtension):
     whole positions only is given $\lfloor i/s \rfloor$ and $\lfloor j/s \rfloor$, counted from the first token, which
     moves d' by less than 1 and tells some neighbours apart and others not.
     """
-
-    def __init__(self, scale: float | None = None) -> None:
-        if scale is not None and scale < 1:
-            raise ConfigError(f"scale divides distances, at least 1 (or null for one a length), got {scale}")
-        self.scale = scale
-
-    @property
-    def is_identity(self) -> bool:
-        return self.scale is None or self.scale == 1
 
     def regions(self, train_positions: int, test_positions: int) -> list[Region]:
         scale = self.scale if self.scale is not None else max(Fraction(1), Fraction(test_positions, train_positions))

@@ -70,5 +70,5 @@ class YaRN(FrequencyExtension):
         keep = (1 - min(max((m - low) / width, 0.0), 1.0) for m in range(count))
         return tuple(1 / (g + (1 - g) / scale) for g in keep)
 
-    def magnitude(self, scale: float) -> float:
+    def magnitude(self, train_positions: int, scale: float) -> float:
         return 0.1 * math.log(scale) + 1

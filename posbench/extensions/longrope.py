@@ -51,9 +51,12 @@ class LongRoPE(FrequencyExtension):
         critical = min((m for m, r in enumerate(found) if r < 1), default=len(found))
         return tuple(scale ** (min(m / critical, 1.0) if critical else 1.0) for m in range(len(found)))
 
+    def magnitude(self, train_positions: int, scale: float) -> float:
+        return math.sqrt(1 + math.log(scale) / math.log(train_positions))
+
     def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
         frequencies: Frequencies = encoding.frequencies  # type: ignore[assignment]  # promised by the handle
-        scale = self.scale if self.scale is not None else max(1.0, test_positions / train_positions)
+        scale = self.scale_at(train_positions, test_positions)
         if self.long_factors is None:
             factors = self.stretch(frequencies, train_positions, scale)
         elif test_positions > train_positions:
@@ -64,5 +67,4 @@ class LongRoPE(FrequencyExtension):
             raise ConfigError(
                 f"a list of LongRoPE has one factor for each frequency: give {frequencies.count}, got {len(factors)}"
             )
-        magnitude = math.sqrt(1 + math.log(scale) / math.log(train_positions))
-        return encoding.variant(frequencies=frequencies.stretched(factors, magnitude))
+        return encoding.variant(frequencies=frequencies.stretched(factors, self.magnitude(train_positions, scale)))

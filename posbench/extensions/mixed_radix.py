@@ -40,7 +40,7 @@ class MrRoPE(FrequencyExtension):
         n = max(high - low, 1)  # if not even the first pair turns beta_slow times, it alone is kept, as in YaRN
         return tuple(scale ** self.exponent(min(max(m - low, 0), n), n) for m in range(len(found)))
 
-    def magnitude(self, scale: float) -> float:
+    def magnitude(self, train_positions: int, scale: float) -> float:
         return 0.1 * math.log(scale) + 1
 
 

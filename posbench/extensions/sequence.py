@@ -17,6 +17,10 @@ class Sequence(Extension):
         self.parts = (first, second)
         self.needs = " and ".join(dict.fromkeys(part.needs for part in self.parts if part.needs))
         self.changes = any(part.changes for part in self.parts)
+        policies = dict.fromkeys(
+            part.scale_policy for part in self.parts if part.scale_policy != Extension.scale_policy
+        )
+        self.scale_policy = " and ".join(policies) or Extension.scale_policy
         classes = [part.method_class for part in self.parts if part.method_class != Extension.method_class]
         self.method_class = classes[0] if classes else Extension.method_class
 

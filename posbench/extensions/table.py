@@ -14,8 +14,7 @@ from torch import Tensor
 
 from posbench.encoding import PositionEncoding, Wrapper
 from posbench.errors import ConfigError
-from posbench.extension import Extension
-from posbench.extensions.scaled import Scaled
+from posbench.extension import Extension, Scaled
 
 Rows = Callable[[Tensor], Tensor]
 """row numbers [batch|1, n] -> the tokens with these rows, [batch, n, width]"""

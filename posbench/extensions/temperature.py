@@ -17,8 +17,7 @@ from torch import Tensor
 from posbench.attention import Attention, Plan
 from posbench.encoding import PositionEncoding, Wrapper
 from posbench.errors import ConfigError
-from posbench.extension import Extension
-from posbench.extensions.scaled import Scaled
+from posbench.extension import Extension, Scaled
 
 Tau = Callable[[Attention], Tensor]
 """call -> the temperature of its queries, [batch|1, 1, n|1, 1]"""
@@ -158,8 +157,7 @@ class YarnTemperature(Scaled):
     needs = "temperature"
 
     def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
-        scale = self.scale if self.scale is not None else max(1.0, test_positions / train_positions)
-        factor = (0.1 * math.log(scale) + 1) ** 2
+        factor = (0.1 * math.log(self.scale_at(train_positions, test_positions)) + 1) ** 2
 
         def tau(a: Attention) -> Tensor:
             dtype = torch.promote_types(a.q.dtype, torch.float32)

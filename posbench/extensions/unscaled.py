@@ -11,6 +11,8 @@ from posbench.frequencies import Frequencies
 class Unscaled(FrequencyExtension):
     """A frequency extension without a scale: the model is changed at the training length as well."""
 
+    scale_policy = "none"
+
     def __init__(self) -> None:
         super().__init__()
 
