@@ -54,6 +54,7 @@ class Console:
         identity: Identity,
         rows: list[dict[str, Any]],
         base: list[dict[str, Any]] | None,
+        base_remark: str,
         cpu_seconds: float,
         path: Path,
         results_dir: Path,
@@ -63,7 +64,7 @@ class Console:
         for heading in ("length", "n", "tokens", identity.method.label):
             table.add_column(heading, justify="right")
         if base is not None:
-            table.add_column(f"{identity.method.base_label} (same weights)", justify="right")
+            table.add_column(f"{identity.method.base_label} ({base_remark})", justify="right")
             table.add_column("gained", justify="right")
         for index, row in enumerate(rows):
             accuracy = row["sequence_accuracy"]

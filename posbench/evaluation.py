@@ -57,6 +57,10 @@ class Answers:
         return (self.right == self.asked).all(1)
 
     @property
+    def mean_loss(self) -> float:
+        return float(self.losses[self.asked].mean())
+
+    @property
     def without_end(self) -> np.ndarray:
         """[batch], every answer token right, whatever follows: the last token asked for ends the sequence."""
         last = self.asked & (self.asked[:, ::-1].cumsum(1)[:, ::-1] == 1)
@@ -124,7 +128,7 @@ class Tests:
         for n, multiple in self.lengths.items():
             extended, batch = self.extended(model, extension, n), self.batch(n)
             answers = self.answers(extended, model, batch, n)
-            correct, losses = answers.right[answers.asked], answers.losses[answers.asked]
+            correct = answers.right[answers.asked]
             reach = _distances(batch) / self.task.max_distance(self.train_length)
             within, beyond = (reach >= 0) & (reach <= 1), reach > 1
             ids = position_ids(batch.part(slice(0, 1)), model.encodings)
@@ -142,7 +146,7 @@ class Tests:
                     "token_accuracy": float(correct.mean()),
                     "token_accuracy_within_trained_distance": _mean(correct[within]),
                     "token_accuracy_beyond_trained_distance": _mean(correct[beyond]),
-                    "loss": float(losses.mean()),
+                    "loss": answers.mean_loss,
                     "chance": self.task.chance(n),
                     "untrained": share_untrained(trained, extended.encodings, ids, model.num_heads, model.width),
                 }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 
@@ -24,7 +25,7 @@ from posbench.console import Console
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError, Diverged
 from posbench.evaluation import Rows, Tests, test_lengths
-from posbench.extension import Extension
+from posbench.extension import Extension, FineTuning, Searched
 from posbench.identity import Identity
 from posbench.legality import supplying_tasks
 from posbench.streams import stream_seed
@@ -35,12 +36,28 @@ from posbench.transformer import Transformer
 SETTINGS = ("encoding", "extension", "task", "model", "training", "evaluation")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Trained:
     """A model and what its training left behind."""
 
+    folder: Path
     model: Transformer
     log: dict[str, Any]  # curve, seconds, device
+    base: Rows | None = None  # of the model without an extension, once somebody has asked
+
+
+_latest: list[Trained] = []
+"""The last model of this process, or none: the runs of a sweep that share weights load and measure them once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What is evaluated: a model with an extension, and what was spent on the pair beyond the shared training."""
+
+    model: Transformer
+    extension: Extension
+    search: dict[str, Any] | None = None
+    finetuning: dict[str, Any] | None = None
 
 
 class Experiment:
@@ -120,6 +137,8 @@ class Experiment:
                 f"{max(trained, longest)}: raise its setting or shorten evaluation.multiples and evaluation.further"
             )
         self.extension.extend(stack, trained, longest)  # refuse now, not after training
+        if isinstance(self.extension, Searched):
+            self.validation_length(self.extension)
         return Transformer(
             self.task.vocab_size,
             model.width,
@@ -133,13 +152,29 @@ class Experiment:
     # -- train once --------------------------------------------------------------------------------------
 
     def trained(self, model: Transformer, console: Console, loggers: list[Any]) -> Trained:
-        """The trained model: from the shared checkpoint where there is one, else trained here.
+        """The trained model: from the shared checkpoint where there is one, else trained here."""
+        content, config = self.training_content, self.config
+        folder = self._folder(content)
+        if _latest and _latest[0].folder == folder.resolve() and not config.force:
+            console.say(f"Trained before ({folder.name}): the weights are shared.")
+            return _latest[0]
+        training = Training(model, self.task, config.training, config.seed)
+        trained = Trained(folder.resolve(), model, self._once(content, training, model, console, loggers))
+        _latest[:] = [trained]
+        return trained
+
+    def _folder(self, content: dict[str, Any]) -> Path:
+        return Path(self.config.results_dir) / "checkpoints" / provenance.content_hash(content)
+
+    def _once(
+        self, content: dict[str, Any], training: Training, model: Transformer, console: Console, loggers: list[Any]
+    ) -> dict[str, Any]:
+        """Train, or load the weights into `model` if that training has been done; its log.
 
         The folder is named by the hash of all that the weights depend on, and locked while one process
         trains; a second process that wants the same weights waits for the first.
         """
-        content = self.training_content
-        folder = Path(self.config.results_dir) / "checkpoints" / provenance.content_hash(content)
+        folder = self._folder(content)
         folder.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(folder / "lock")
         try:
@@ -150,13 +185,13 @@ class Experiment:
         try:
             log = None if self.config.force else self._load(model, folder, console)
             if log is None:
-                log = self._train(model, folder, console, loggers)
+                log = self._train(training, model, folder, console, loggers)
                 _write_json(content, folder / "content.json")
             else:
                 console.say(f"Trained before ({folder.name}): the weights are shared.")
         finally:
             lock.release()
-        return Trained(model, log)
+        return log
 
     def _load(self, model: Transformer, folder: Path, console: Console) -> dict[str, Any] | None:
         weights, finished = folder / "weights.pt", folder / "training.json"
@@ -171,16 +206,17 @@ class Experiment:
             console.say(f"The checkpoint in {folder} cannot be read ({type(error).__name__}); training again.")
             return None
 
-    def _train(self, model: Transformer, folder: Path, console: Console, loggers: list[Any]) -> dict[str, Any]:
+    def _train(
+        self, training: Training, model: Transformer, folder: Path, console: Console, loggers: list[Any]
+    ) -> dict[str, Any]:
         config = self.config
         finished, last = folder / "training.json", folder / "last.ckpt"
         finished.unlink(missing_ok=True)
         for rest in folder.glob("*.tmp"):  # of a killed process; the lock is ours
             rest.unlink(missing_ok=True)
         _discard_damaged(last, console)
-        training = Training(model, self.task, config.training, config.seed)
         arguments = (_device(config.trainer.accelerator).type, config.trainer.checkpoint_every, loggers)
-        with console.progress(config.training.total_steps) as (report, callback):
+        with console.progress(training.settings.total_steps) as (report, callback):
             curve = fit(training, last, *arguments, [callback], report)
         return self._keep(model.cpu(), folder, curve.points, curve.cpu_seconds, curve.wall_seconds)
 
@@ -205,9 +241,66 @@ class Experiment:
 
     # -- extend many -------------------------------------------------------------------------------------
 
+    @property
+    def tests(self) -> Tests:
+        return Tests(self.task, self.config.evaluation, self.train_length, self.train_positions, self.config.seed)
+
     def evaluated(self, model: Transformer, extension: Extension | None) -> tuple[Rows, Rows]:
-        tests = Tests(self.task, self.config.evaluation, self.train_length, self.train_positions, self.config.seed)
-        return tests.rows(model.to(_device(self.config.trainer.accelerator)), extension)
+        return self.tests.rows(model.to(_device(self.config.trainer.accelerator)), extension)
+
+    def prepared(self, model: Transformer, console: Console) -> Prepared:
+        """The trained model and the extension, after whatever the extension needs before it can be tested."""
+        if isinstance(self.extension, Searched):
+            return self._searched(model, self.extension, console)
+        if self.extension.finetuning is not None:
+            return self._finetuned(model, self.extension.finetuning, console)
+        return Prepared(model, self.extension)
+
+    def _searched(self, model: Transformer, searched: Searched, console: Console) -> Prepared:
+        n, tests, seed = self.validation_length(searched), self.tests, self.config.seed
+        console.say(f"Trying up to {searched.budget} settings at n = {n}, which is no test length.")
+        model = model.to(_device(self.config.trainer.accelerator)).eval()
+        batch = self.task.batch(n, self.config.training.validation_samples, seed, "validation", n)
+
+        def loss(extension: Extension) -> float:
+            return tests.answers(tests.extended(model, extension, n), model, batch, n).mean_loss
+
+        rng = np.random.default_rng(stream_seed(seed, "search"))
+        trials = searched.trials(model.encodings, tests.spans(model, n)[0], rng, loss)
+        log = {
+            "length": n,
+            "num_samples": self.config.training.validation_samples,
+            "chosen": trials[0].settings,
+            "trials": [{"settings": trial.settings, "loss": trial.loss} for trial in trials],
+        }
+        return Prepared(model, trials[0].extension, search=log)
+
+    def validation_length(self, searched: Searched) -> int:
+        """The length on which settings are chosen: refused where it is one that the result is tested on."""
+        n = round(searched.multiple * self.train_length)
+        if n in self.lengths:
+            raise ConfigError(
+                f"extension.multiple={searched.multiple:g} chooses settings at n = {n}, which is a test length: choose "
+                f"another multiple than those of the tests, {', '.join(f'{m:g}' for m in self.lengths.values())}"
+            )
+        return n
+
+    def _finetuned(self, model: Transformer, finetuning: FineTuning, console: Console) -> Prepared:
+        settings, seed = finetuning.settings(self.config.training), stream_seed(self.config.seed, "fine-tuning")
+        content = {
+            "start": provenance.content_hash(self.training_content),
+            "extension": self.nodes["extension"],
+            "training": dataclasses.asdict(settings) | {"lengths": settings.lengths, "steps": settings.total_steps},
+            "source": provenance.evaluation_hash(self.nodes["extension"]),
+        }
+        console.say(f"Fine-tuning: {settings.total_steps} steps with n up to {settings.lengths[1]}.")
+        tuned = copy.deepcopy(model).cpu()  # the shared weights stay as they are
+        extended = self.tests.extended(tuned, self.extension, settings.lengths[1])
+        training = Training(extended.train(), self.task, settings, seed)
+        log = self._once(content, training, tuned, console, [])
+        kept = {key: log[key] for key in ("curve", "cpu_seconds", "wall_seconds", "device")}
+        kept |= {"hash": provenance.content_hash(content), "steps": settings.total_steps, "lengths": settings.lengths}
+        return Prepared(tuned, self.extension, finetuning=kept)
 
     def explains(self, record: results.Record) -> bool:
         """Whether running again would give this record: the same settings, seed, versions and code."""
@@ -224,7 +317,9 @@ class Experiment:
         """That of the encoding, unless it is zero-shot: then that of the extension."""
         return stack.method_class if stack.method_class != "zero-shot" else self.extension.method_class
 
-    def record(self, trained: Trained, rows: Rows, cells: Rows, timings: dict[str, float]) -> results.Record:
+    def record(
+        self, trained: Trained, prepared: Prepared, rows: Rows, cells: Rows, timings: dict[str, float]
+    ) -> results.Record:
         config, identity, curve = self.config, self.identity, trained.log["curve"]
         content = self.training_content
         gate = next(row["sequence_accuracy"] for row in rows if row["multiple"] == 1)
@@ -233,7 +328,8 @@ class Experiment:
             "schema": results.SCHEMA,
             "protocol": identity.protocol.as_dict(),
             "task": identity.task.as_dict() | {"version": self.task.version},
-            "method": identity.method.as_dict() | {"class": self._method_class(trained.model.encodings)},
+            "method": identity.method.as_dict()
+            | {"class": self._method_class(trained.model.encodings), "scale_policy": self.extension.scale_policy},
             "seed": config.seed,
             "training": {
                 "hash": provenance.content_hash(content),
@@ -245,6 +341,8 @@ class Experiment:
                 "solved_step": reached[0] if reached else None,
                 "curve": curve,
             },
+            "search": prepared.search,
+            "finetuning": prepared.finetuning,
             "rows": rows,
             "cells": cells,
             "config": self.settings,
@@ -293,8 +391,13 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         console.announce(identity, config.seed, device, path)
         trained = experiment.trained(model, console, loggers)
         started = time.process_time()
-        rows, cells = experiment.evaluated(trained.model, experiment.extension)
-        timings = {"evaluation_cpu_seconds": time.process_time() - started}
+        prepared = experiment.prepared(trained.model, console)
+        before = time.process_time()
+        rows, cells = experiment.evaluated(prepared.model, prepared.extension)
+        timings = {
+            "preparation_cpu_seconds": before - started,
+            "evaluation_cpu_seconds": time.process_time() - before,
+        }
         if not all(math.isfinite(row["loss"]) for row in rows):
             raise Diverged("the trained model gives a loss that is not a number on a test length: no record is written")
         if path.exists() and not config.force:
@@ -302,16 +405,19 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
             kept = path.with_suffix(f".{provenance.content_hash(results.read(path))[:8]}.json")
             os.replace(path, kept)
             console.say(f"Settings or code have changed since the record there was made; it is kept as {kept.name}.")
-        results.write(experiment.record(trained, rows, cells, timings), path)
+        results.write(experiment.record(trained, prepared, rows, cells, timings), path)
         _log_rows(loggers, rows)
     finally:
         for logger in loggers:
             getattr(logger, "close", lambda: None)()
 
-    base = None
-    if experiment.extension.changes:  # the same weights without the extension: what did it gain?
-        base, _ = experiment.evaluated(trained.model, None)
-    console.table(identity, rows, base, trained.log["cpu_seconds"], path, Path(config.results_dir))
+    if not experiment.extension.changes and prepared.finetuning is None:
+        trained.base = rows
+    elif trained.base is None:  # the same weights without the extension: what did it gain?
+        trained.base, _ = experiment.evaluated(trained.model, None)
+    base = None if trained.base is rows else trained.base
+    same = "same weights" if prepared.finetuning is None else "before fine-tuning"
+    console.table(identity, rows, base, same, trained.log["cpu_seconds"], path, Path(config.results_dir))
 
 
 def _device(accelerator: str) -> torch.device:

@@ -2,11 +2,46 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
+
+from posbench.config import TrainingConfig
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.frequencies import Frequencies
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """Further training that an extension asks for, measured by the training that went before."""
+
+    steps: float  # their number, as a share of that of the training
+    multiple: float  # of the longest task length in training: the longest here
+    learning_rate: float  # as a share of that of the training
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "multiple", "learning_rate"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ConfigError(
+                    f"{name} of the fine-tuning is a factor of that of the training and must be positive, "
+                    f"got {getattr(self, name)}"
+                )
+
+    def settings(self, training: TrainingConfig) -> TrainingConfig:
+        """Lengths from the shortest of the training to the new longest; warm-up over the first tenth."""
+        steps = max(1, round(self.steps * training.steps))
+        return replace(
+            training,
+            max_length=max(training.min_length, round(self.multiple * training.max_length)),
+            steps=steps,
+            learning_rate=self.learning_rate * training.learning_rate,
+            warmup_steps=round(0.1 * steps * training.steps_scale),
+        )
 
 
 class Extension(ABC):
@@ -23,12 +58,14 @@ class Extension(ABC):
                    measured by the conformance suite
     `scale_policy` how it follows the length of a test: "none" (not by a factor), "fixed" (one factor at every
                    length, also at the training length) or "per test length"
+    `finetuning`   the training that goes on with the new encoding before it is tested, None for none
     """
 
     needs: str = ""
     method_class: str = "zero-shot"
     changes: bool = True
     scale_policy: str = "none"
+    finetuning: FineTuning | None = None
 
     @property
     def is_identity(self) -> bool:
@@ -94,3 +131,69 @@ class FrequencyExtension(Scaled):
         scale = self.scale_at(train_positions, test_positions)
         stretch = self.stretch(frequencies, train_positions, scale)
         return encoding.variant(frequencies=frequencies.stretched(stretch, self.magnitude(train_positions, scale)))
+
+
+class Around(Extension):
+    """Another extension with something about it that is no change of the encoding: it declares what that one does."""
+
+    def __init__(self, extension: Extension) -> None:
+        self.extension = extension
+        self.needs, self.changes = extension.needs, extension.changes
+        self.method_class, self.scale_policy = extension.method_class, extension.scale_policy
+
+    @property
+    def is_identity(self) -> bool:
+        return self.extension.is_identity
+
+    def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
+        return self.extension.apply(encoding, train_positions, test_positions)
+
+    def extend(self, stack: EncodingStack, train_positions: int, test_positions: int) -> EncodingStack:
+        return self.extension.extend(stack, train_positions, test_positions)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate of a search, and what it lost on the validation length."""
+
+    settings: dict[str, Any]
+    extension: Extension
+    loss: float
+
+
+class Searched(Around):
+    """An extension whose settings are chosen on a validation length that is no test length.
+
+    `extension` is the one with its default settings, and the first candidate; `budget` counts candidates, and is the
+    same for all that are to be compared; `multiple` gives the validation length in multiples of the training's.
+    """
+
+    def __init__(self, extension: Extension, budget: int = 24, multiple: float = 3.0) -> None:
+        super().__init__(extension)
+        if budget < 1:
+            raise ConfigError(f"budget is the number of candidates, the default among them, at least 1, got {budget}")
+        if not multiple > 1:
+            raise ConfigError(f"multiple is that of the validation length and must exceed 1, got {multiple}")
+        self.method_class = "tuned"
+        self.budget = budget
+        self.multiple = multiple
+
+    @abstractmethod
+    def candidates(
+        self, stack: EncodingStack, train_positions: int, rng: np.random.Generator
+    ) -> Iterator[tuple[dict[str, Any], Extension]]:
+        """Settings and extension, without end or as many as there are; the default is not among them."""
+
+    def trials(
+        self,
+        stack: EncodingStack,
+        train_positions: int,
+        rng: np.random.Generator,
+        loss: Callable[[Extension], float],
+    ) -> list[Trial]:
+        """The default and random candidates, `budget` in all, the best first."""
+        others = itertools.islice(self.candidates(stack, train_positions, rng), self.budget - 1)
+        found = [
+            Trial(settings, each, loss(each)) for settings, each in itertools.chain([({}, self.extension)], others)
+        ]
+        return sorted(found, key=lambda trial: trial.loss if trial.loss == trial.loss else float("inf"))

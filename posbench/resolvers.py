@@ -1,7 +1,8 @@
-"""The function that YAML files may call."""
+"""The functions that YAML files may call."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -9,9 +10,17 @@ from omegaconf import OmegaConf
 
 def register() -> None:
     OmegaConf.register_new_resolver("positions", _positions, replace=True)
+    OmegaConf.register_new_resolver("base_for_turns", _base_for_turns, replace=True)
 
 
 def _positions(share: float, at_most: int | None = None, *, _root_: Any) -> int:
     """`${positions:0.5,32}`: half of the positions seen in training, at most 32."""
     count = max(1, round(share * _root_.train_positions))
     return count if at_most is None else min(count, at_most)
+
+
+def _base_for_turns(share: float, *, _root_: Any) -> float:
+    r"""`${base_for_turns:0.7}`: the base b with which that share of the frequencies $b^{-m/K}$ completes a turn in the
+    L positions of training: $L\,b^{-\text{share}} = 2\pi$. For L = 4,096 and b = 10,000 the share is 0.70.
+    """
+    return round((_root_.train_positions / (2 * math.pi)) ** (1 / share), 2)

@@ -24,7 +24,7 @@ LAYERS = [
     {"summaries", "console"},
     {"figures", "remarks"},
     {"portraits"},
-    {"sections"},
+    {"sections", "claims"},
     {"leaderboard", "loggers"},
     {"experiment"},
     {"conformance"},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.extension import Extension
+from posbench.errors import ConfigError
+from posbench.extension import Extension, Searched
 
 
 class Sequence(Extension):
@@ -15,6 +16,12 @@ class Sequence(Extension):
 
     def __init__(self, first: Extension, second: Extension) -> None:
         self.parts = (first, second)
+        for part in self.parts:
+            if part.finetuning is not None or isinstance(part, Searched):
+                raise ConfigError(
+                    f"{type(part).__name__} trains or searches for another extension and cannot be part of a "
+                    "sequence: give it the sequence as its extension"
+                )
         self.needs = " and ".join(dict.fromkeys(part.needs for part in self.parts if part.needs))
         self.changes = any(part.changes for part in self.parts)
         policies = dict.fromkeys(

@@ -1,0 +1,47 @@
+"""Settings chosen on a validation length."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from posbench.encoding import EncodingStack
+from posbench.errors import ConfigError
+from posbench.extension import Extension, Searched
+
+
+class Tuned(Searched):
+    """An extension with the settings that lose least on the validation length: random search over a grid.
+
+    `make` builds the extension from its settings, `knobs` lists what each setting may be. Of all combinations as many
+    as the budget allows are tried, in random order, the defaults first.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., Extension],
+        knobs: Mapping[str, Sequence[Any]],
+        budget: int = 24,
+        multiple: float = 3.0,
+    ) -> None:
+        super().__init__(make(), budget, multiple)
+        if not knobs or not all(knobs.values()):
+            raise ConfigError(f"knobs lists at least one setting, and for each at least one value, got {dict(knobs)}")
+        self.make = make
+        self.knobs = knobs
+
+    def candidates(
+        self, stack: EncodingStack, train_positions: int, rng: np.random.Generator
+    ) -> Iterator[tuple[dict[str, Any], Extension]]:
+        grid = list(itertools.product(*self.knobs.values()))
+        for index in rng.permutation(len(grid)):
+            settings = dict(zip(self.knobs, grid[index], strict=True))
+            try:
+                extension = self.make(**settings)
+                extension.extend(stack, train_positions, train_positions)
+            except ConfigError:  # settings that exclude each other, or that these lengths exclude
+                continue
+            yield settings, extension
