@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -62,6 +63,7 @@ def evaluation_hash(extension: dict[str, Any]) -> str:
     return source_hash("posbench.evaluation", *target_modules(extension))
 
 
+@functools.cache  # of the text, not of the file: a sweep asks for the same modules with every run
 def normalised(source: str) -> str:
     """Source without comments, docstrings and blank lines. Works on the text, because the output of `ast`
     differs between versions of Python.
@@ -83,6 +85,7 @@ def normalised(source: str) -> str:
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
+@functools.cache
 def _imports(source: str) -> list[str]:
     names: list[str] = []
     for node in ast.walk(ast.parse(source)):
