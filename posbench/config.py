@@ -148,6 +148,7 @@ class Config:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     seed: int = 0
     force: bool = False
+    audit: int = 0
     results_dir: str = "results/local"
     train_positions: int = 0  # filled in from the task: positions seen in training
     test_positions: int = 0  # filled in from the task: positions of the longest test
@@ -155,6 +156,7 @@ class Config:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise ConfigError(f"seed must not be negative, got {self.seed}")
+        _at_least("audit", self.audit, 0)
 
 
 def checked(cfg: DictConfig) -> Config:

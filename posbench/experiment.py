@@ -19,6 +19,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from posbench import provenance, results
+from posbench.audit import audited
 from posbench.building import build
 from posbench.config import Config, checked
 from posbench.console import Console
@@ -313,6 +314,21 @@ class Experiment:
             and known.get("evaluation_hash") == provenance.evaluation_hash(self.nodes["extension"])
         )
 
+    def audit(self, prepared: Prepared, path: Path) -> str:
+        """Decode token by token, keep what was found, and say it."""
+        config = self.config
+        model = prepared.model.to(_device(config.trainer.accelerator))
+        rows = audited(self.tests, model, prepared.extension, config.audit)
+        found = {
+            "method": self.identity.method.label,
+            "source_hash": self.training_content["source"],
+            "evaluation_hash": provenance.evaluation_hash(self.nodes["extension"]),
+            "rows": rows,
+        }
+        results.write(found, path)
+        count, wrong = (sum(row[key] for row in rows) for key in ("num_samples", "disagreements"))
+        return f"Audit: greedy decoding and teacher forcing disagree on {wrong} of {count} sequences. {path}"
+
     def _method_class(self, stack: EncodingStack) -> str:
         """That of the encoding, unless it is zero-shot: then that of the extension."""
         return stack.method_class if stack.method_class != "zero-shot" else self.extension.method_class
@@ -378,9 +394,11 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
     console = Console()
     device = _device_name(config.trainer.accelerator)
     experiment = Experiment(cfg, identity, task)
-    if path.exists() and not config.force and experiment.explains(results.read(path)):
+    complete = path.exists() and not config.force and experiment.explains(results.read(path))
+    if complete:
         console.say(f"Complete already: {path} (force=true repeats the run).")
-        return
+        if not config.audit:
+            return
     model = experiment.model()
     try:
         Path(config.results_dir).mkdir(parents=True, exist_ok=True)
@@ -392,6 +410,10 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         trained = experiment.trained(model, console, loggers)
         started = time.process_time()
         prepared = experiment.prepared(trained.model, console)
+        if config.audit:
+            console.say(experiment.audit(prepared, results.audit_path(path)))
+        if complete:
+            return
         before = time.process_time()
         rows, cells = experiment.evaluated(prepared.model, prepared.extension)
         timings = {

@@ -143,7 +143,7 @@ def generate(folder: Path) -> tuple[dict[str, str], list[Section], list[str]]:
             hint += f", or read the published board with `python -m posbench.leaderboard {results.PUBLISHED}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = results.table(found)
-    notes, summaries = remarks(found, table), boards(table)
+    notes, summaries = remarks(found, table, results.audits(folder)), boards(table)
     shown = sections(summaries)
     files = {
         "leaderboard.md": markdown(shown, notes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -11,7 +12,7 @@ from posbench import provenance, results
 from posbench.summaries import BOARD, METHOD, RUN, TASK, named
 
 
-def remarks(found: list[results.Record], table: pd.DataFrame) -> list[str]:
+def remarks(found: list[results.Record], table: pd.DataFrame, audits: Sequence[results.Record] = ()) -> list[str]:
     """A sentence each."""
     runs = named(table).drop_duplicates(RUN, keep="last")
     said = [
@@ -25,6 +26,7 @@ def remarks(found: list[results.Record], table: pd.DataFrame) -> list[str]:
         _outdated(found),
         _unknown_code(found),
         _repeats(len(found) - len(runs)),
+        _audits(audits),
     ]
     return [sentence for sentence in said if sentence]
 
@@ -114,6 +116,20 @@ def _repeats(count: int) -> str:
     return (
         f"{count} {'records repeat a run' if count > 1 else 'record repeats a run'} that is there already, with the "
         "same settings and seed: the last in the order of paths counts."
+    )
+
+
+def _audits(audits: Sequence[results.Record]) -> str:
+    if not audits:
+        return ""
+    rows = [row for audit in audits for row in audit["rows"]]
+    methods = len({audit["method"] for audit in audits})
+    count, wrong, prefixes = (
+        sum(row[key] for row in rows) for key in ("num_samples", "disagreements", "prefix_disagreements")
+    )
+    return (
+        f"Audit: {count:,} sequences of {methods} method{'s' if methods > 1 else ''} were also decoded token by token. Greedy decoding and teacher "
+        f"forcing disagree on {wrong} of them, and on the correct prefix of {prefixes}."
     )
 
 

@@ -63,6 +63,22 @@ def record_path(results_dir: str | Path, protocol: str, task: str, method: str, 
     return Path(results_dir) / "records" / protocol / task / method / f"seed={seed}.json"
 
 
+def audit_path(record: Path) -> Path:
+    """Where the audit of that run is kept."""
+    return Path(*("audits" if part == "records" else part for part in record.parts))
+
+
+def audits(results_dir: str | Path) -> list[Record]:
+    """The audits of a results folder that were made of its records as they are."""
+    found = []
+    for path in sorted(Path(results_dir).glob("records/**/seed=*.json")):
+        if (beside := audit_path(path)).exists():
+            audit, provenance = json.loads(beside.read_text(encoding="utf-8")), read(path)["provenance"]
+            if all(audit[key] == provenance.get(key) for key in ("source_hash", "evaluation_hash")):
+                found.append(audit)
+    return found
+
+
 def write(record: Record, path: Path) -> None:
     """Write atomically: a record is either complete or not there."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +148,7 @@ def publish(source: Path, target: Path, protocol: str, task: str, method: str) -
     found = sorted(source.glob(f"records/{protocol}/{task}/{method}/seed=*.json"))
     for path in found:
         read(path)  # refuse to publish what cannot be read
-    for path in found:
+    for path in [*found, *(audit for record in found if (audit := audit_path(record)).exists())]:
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)

@@ -20,7 +20,7 @@ LAYERS = [
     {"scoring"},
     {"training", "coverage"},
     {"evaluation"},
-    {"results", "identity", "legality"},
+    {"results", "identity", "legality", "audit"},
     {"summaries", "console"},
     {"figures", "remarks"},
     {"portraits"},
