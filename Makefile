@@ -38,10 +38,14 @@ types: $(VENV)/.installed ## static types
 check: $(VENV)/.installed ## are the published boards what their records say?
 	$(BIN)/python -m posbench.leaderboard results/published --check
 	$(BIN)/python -m posbench.leaderboard results/encodings --check
+	$(BIN)/python -m posbench.leaderboard results/extensions --check
+	$(BIN)/python -m posbench.claims results/extensions --check
 
 board: $(VENV)/.installed ## bring the published boards up to date
 	$(BIN)/python -m posbench.leaderboard results/published
 	$(BIN)/python -m posbench.leaderboard results/encodings
+	$(BIN)/python -m posbench.leaderboard results/extensions
+	$(BIN)/python -m posbench.claims results/extensions
 
 clean: ## remove the environment and caches; results stay
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -33,7 +33,7 @@ from posbench.composing import composing, sentence
 from posbench.conformance import Subject, composed
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError, PosbenchError
-from posbench.extension import Extension
+from posbench.extension import Around, Extension
 from posbench.legality import legal, options
 from posbench.portraits import Portrait
 
@@ -96,6 +96,15 @@ def parts_of(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
         yield from parts_of(encoding.host)
 
 
+def applied(extension: Extension) -> Iterator[Extension]:
+    """An extension and those inside it; of a sequence only these. What changes nothing needs no words."""
+    inside = [*getattr(extension, "parts", ()), *([extension.extension] if isinstance(extension, Around) else [])]
+    if (extension.changes or extension.finetuning is not None) and not hasattr(extension, "parts"):
+        yield extension
+    for part in inside:
+        yield from applied(part)
+
+
 def entry(method: str) -> Entry:
     subject = Subject(f"method={method}")
     run = subject.made(*SIZES)
@@ -104,8 +113,7 @@ def entry(method: str) -> Entry:
     stack = run.extension.extend(base, length, STRETCH * length) if run.extension.changes else base
     distinct = [layer for index in base.firsts for layer in parts_of(base.layers[index])]  # type: ignore[arg-type]
     # The encoding as it was trained, and what is done to it: wrappers that an extension makes are its own matter.
-    parts = getattr(run.extension, "parts", (run.extension,)) if run.extension.changes else ()
-    classes = [type(part) for part in (*distinct, *parts)]
+    classes = [type(part) for part in (*distinct, *applied(run.extension))]
     picture = portrait(method, stack, run.train_positions)
     return Entry(
         method,
@@ -126,9 +134,9 @@ def _settings(method: str) -> str:
 def _flat(node: Any, prefix: str = "") -> Iterator[str]:
     items = enumerate(node) if isinstance(node, list) else node.items()
     for key, value in items:
-        if isinstance(value, dict | list):
+        if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict) for each in value)):
             yield from _flat(value, f"{prefix}{key}.")
-        elif key != "_target_":
+        elif key not in ("_target_", "_partial_"):
             yield f"{prefix}{key}={value}"
 
 
@@ -142,6 +150,7 @@ def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> 
     beyond = extension.method_class if stack.method_class == "zero-shot" else stack.method_class
     return {
         "class": beyond,
+        "scale": extension.scale_policy,
         "path": ", ".join(paths),
         "relative": "yes" if all(layer.relative for layer in layers) else "no",
         "fractional positions": "yes" if all(layer.float_positions for layer in layers) else "no",
