@@ -136,11 +136,18 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
             "parameters": training["parameters"],
             "solved": training["solved"],
             "solved_step": training["solved_step"],
-            "train_cpu_seconds": record["timings"]["train_cpu_seconds"],
+            "train_cpu_seconds": cpu_seconds(record),
             "source_hash": record["provenance"]["source_hash"],
         }
         rows += [run | row for row in record["rows"]]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def cpu_seconds(record: Record) -> float:
+    """What was spent before the test: the shared training, and the fine-tuning or search of this row."""
+    timings, finetuning = record["timings"], record.get("finetuning")
+    further = timings["preparation_cpu_seconds"] if record.get("search") else 0.0
+    return float(timings["train_cpu_seconds"] + (finetuning["cpu_seconds"] if finetuning else further))
 
 
 def publish(source: Path, target: Path, protocol: str, task: str, method: str) -> int:

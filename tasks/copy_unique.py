@@ -1,0 +1,49 @@
+"""Copy without repeats: every symbol of the string occurs once (copy with unique tokens of arXiv 2310.16028)."""
+
+import math
+
+import numpy as np
+
+from posbench.errors import ConfigError
+from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+
+
+class CopyUnique(Task):
+    """The answer is the prompt, whose symbols are drawn without replacement from `num_symbols`.
+
+    Examples, n = 3 and n = 5:
+        BOS c a b SEP c a b EOS
+        BOS b e d a c SEP b e d a c EOS
+
+    To look a symbol up and to step on is enough at every length. The longest test needs as many symbols.
+    """
+
+    def __init__(self, num_symbols: int = 64) -> None:
+        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
+        self.num_symbols = num_symbols
+        self.vocab_size = FIRST_SYMBOL + num_symbols
+
+    def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
+        self._fits(n)
+        x = FIRST_SYMBOL + rng.random((batch_size, self.num_symbols)).argsort(1)[:, :n]
+        return assemble(x, x, np.ones_like(x, bool), np.broadcast_to(np.arange(n), x.shape))
+
+    def total_length(self, n: int) -> int:
+        self._fits(n)
+        return 2 * n + 3
+
+    def answer_length(self, n: int) -> int:
+        return n
+
+    def chance(self, n: int) -> float:
+        return 1 / math.perm(self.num_symbols, n)
+
+    def max_distance(self, n: int) -> int:
+        return n
+
+    def _fits(self, n: int) -> None:
+        if n > self.num_symbols:
+            raise ConfigError(
+                f"{n} symbols without a repeat cannot be drawn from task.num_symbols={self.num_symbols}: raise it to "
+                "the longest test, or shorten evaluation.multiples and evaluation.further"
+            )

@@ -1,0 +1,35 @@
+"""First: the first symbol of the prompt. A smoke test, which nearly everything solves at any length."""
+
+import numpy as np
+
+from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+
+
+class First(Task):
+    """The answer is the first of n + 1 symbols, drawn with replacement from `num_symbols`.
+
+    Examples, n = 2 and n = 4:
+        BOS c a b SEP c EOS
+        BOS b b d a c SEP b EOS
+    """
+
+    def __init__(self, num_symbols: int = 16) -> None:
+        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
+        self.num_symbols = num_symbols
+        self.vocab_size = FIRST_SYMBOL + num_symbols
+
+    def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
+        x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n + 1))
+        return assemble(x, x[:, :1], np.ones((batch_size, 1), bool), np.zeros((batch_size, 1), int))
+
+    def total_length(self, n: int) -> int:
+        return n + 5
+
+    def answer_length(self, n: int) -> int:
+        return 1
+
+    def chance(self, n: int) -> float:
+        return 1 / self.num_symbols
+
+    def max_distance(self, n: int) -> int:
+        return n + 1

@@ -1,0 +1,68 @@
+"""The k-th symbol from either end: position alone says which it is."""
+
+from abc import abstractmethod
+
+import numpy as np
+
+from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+
+
+class Kth(Task):
+    """What both share: k is a setting, never a token, since an index would be a new symbol at every new length."""
+
+    def __init__(self, k: int = 5, num_symbols: int = 16) -> None:
+        require(k >= 1, f"task.k counts symbols from 1 on; got {k}")
+        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
+        self.k = k
+        self.num_symbols = num_symbols
+        self.vocab_size = FIRST_SYMBOL + num_symbols
+
+    @abstractmethod
+    def place(self, n: int) -> int:
+        """Of the symbol asked for, in a prompt of n + k."""
+
+    def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
+        x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n + self.k))
+        place = np.full((batch_size, 1), self.place(n))
+        return assemble(x, np.take_along_axis(x, place, 1), np.ones((batch_size, 1), bool), place)
+
+    def total_length(self, n: int) -> int:
+        return n + self.k + 4
+
+    def answer_length(self, n: int) -> int:
+        return 1
+
+    def chance(self, n: int) -> float:
+        return 1 / self.num_symbols
+
+    def max_distance(self, n: int) -> int:
+        return n + self.k - self.place(n)
+
+
+class KthFromStart(Kth):
+    """The answer is the k-th symbol of the prompt, which has n + k. Symbols are drawn from `num_symbols`.
+
+    Examples, k = 2 with n = 1 and k = 3 with n = 2:
+        BOS c a b SEP a EOS
+        BOS b b d a c SEP d EOS
+
+    The source is at one place, further from the query the longer the prompt.
+    """
+
+    def place(self, n: int) -> int:
+        return self.k - 1
+
+
+class KthFromEnd(Kth):
+    """The answer is the k-th symbol of the prompt, counted from its end; the prompt has n + k, from `num_symbols`.
+
+    Examples, k = 2 with n = 1 and k = 3 with n = 2:
+        BOS c a b SEP a EOS
+        BOS b b d a c SEP d EOS
+
+    The source is k tokens before the query at every length: what is relative has nothing to extrapolate, what is
+    absolute has.
+    """
+
+    def place(self, n: int) -> int:
+        return n

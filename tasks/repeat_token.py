@@ -1,0 +1,37 @@
+"""Repeat a token: as often as the prompt does (variant 1 of copying in arXiv 2305.19466)."""
+
+import numpy as np
+
+from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+
+
+class RepeatToken(Task):
+    """The prompt is one symbol, drawn from `num_symbols`, n times; the answer is the prompt.
+
+    Examples, n = 3 and n = 5:
+        BOS b b b SEP b b b EOS
+        BOS a a a a a SEP a a a a a EOS
+
+    Nothing is to be found: the task is to count, and to stop.
+    """
+
+    def __init__(self, num_symbols: int = 16) -> None:
+        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
+        self.num_symbols = num_symbols
+        self.vocab_size = FIRST_SYMBOL + num_symbols
+
+    def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
+        x = np.repeat(rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, 1)), n, 1)
+        return assemble(x, x, np.ones_like(x, bool), np.broadcast_to(np.arange(n), x.shape))
+
+    def total_length(self, n: int) -> int:
+        return 2 * n + 3
+
+    def answer_length(self, n: int) -> int:
+        return n
+
+    def chance(self, n: int) -> float:
+        return 1 / self.num_symbols  # who knows the format repeats a guess
+
+    def max_distance(self, n: int) -> int:
+        return n

@@ -1,0 +1,55 @@
+"""Sort: repeat random symbols in their order (arXiv 2305.19466; Bucket Sort of arXiv 2207.02098)."""
+
+import functools
+import math
+
+import numpy as np
+
+from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+
+
+class Sort(Task):
+    """The answer is the prompt in the order of its symbols, which are drawn with replacement from `num_symbols`.
+
+    Examples, n = 3 and n = 5:
+        BOS c a b SEP a b c EOS
+        BOS b d a b c SEP a b b c d EOS
+
+    Where the symbols stand does not matter, but how often each occurs does.
+    """
+
+    def __init__(self, num_symbols: int = 16) -> None:
+        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
+        self.num_symbols = num_symbols
+        self.vocab_size = FIRST_SYMBOL + num_symbols
+
+    def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
+        x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n))
+        order = x.argsort(1, kind="stable")
+        return assemble(x, np.take_along_axis(x, order, 1), np.ones_like(x, bool), order)
+
+    def total_length(self, n: int) -> int:
+        return 2 * n + 3
+
+    def answer_length(self, n: int) -> int:
+        return n
+
+    def chance(self, n: int) -> float:
+        """Two draws of n symbols hold each symbol equally often."""
+        return agreement(n, self.num_symbols)
+
+    def max_distance(self, n: int) -> int:
+        return max(2 * n - 1, 1)
+
+
+@functools.cache
+def agreement(n: int, symbols: int) -> float:
+    """The probability that two draws of n from so many symbols are equal up to order."""
+    agree = np.ones(n + 1)  # of j draws from the first symbol alone
+    for size in range(2, symbols + 1):  # how often the symbol that is added was drawn, and that the others agree
+
+        def both(j: int, k: int, share: float = 1 / size) -> float:
+            return (math.comb(j, k) * share**k * (1 - share) ** (j - k)) ** 2
+
+        agree = np.array([sum(both(j, k) * agree[j - k] for k in range(j + 1)) for j in range(n + 1)])
+    return float(agree[n])
