@@ -65,8 +65,9 @@ class Subject:
     def __init__(self, *words: str) -> None:
         self.words = words
         kind = experiment(*words).encodings()[0].ids
-        if kind != "index":  # on the default task, or one that has the ids
-            self.words = (*words, f"task={supplying_tasks(kind)[0]}")
+        if kind != "index":  # on the default task, or of those that have the ids the one with most symbols
+            tasks = [f"task={name}" for name in supplying_tasks(kind)]
+            self.words = (*words, max(tasks, key=lambda word: experiment(*words, word).task.vocab_size))
         self.made = functools.cache(self._made)
 
     def _made(self, *overrides: str) -> Experiment:

@@ -68,7 +68,7 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
         if _parts(plain)["method"] != canonical["method"]:  # another pair than that of the method's YAML
             found = _method_of(pair | hosts)
             base = _hosted(base, hosts)
-            label = found or _joined(base, _parted(group["extension"], choices), plain)
+            label = found or _joined(base, _parted(group["extension"], choices, hosts), plain)
             words = [f"method={found}"] if found else _overrides(pair | hosts)
         canonical["method"] = _parts(plain)["method"]
 
@@ -105,11 +105,15 @@ def _hosted(encoding: str, hosts: Mapping[str, str]) -> str:
     return "-".join((encoding, *(choice for key, choice in hosts.items() if key.startswith(HOST))))
 
 
-def _parted(extension: str, choices: Mapping[str, Any]) -> str:
-    """The name of a sequence by its parts in their order, "yarn+sliding_window"; of any other its own."""
+def _parted(extension: str, choices: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
+    """The name of a sequence by its parts in their order, "yarn+sliding_window"; of any other its own, with the
+    extension inside it where that is not its own: "yarn_tuned-by_parts".
+    """
     parts = {key: choice for key, choice in choices.items() if key.startswith(PART)}
     leaves = [key for key in sorted(parts) if not any(other.startswith(f"{key}.") for other in parts)]
-    return "+".join(parts[key] for key in leaves) or extension
+    if len(leaves) > 1:
+        return "+".join(parts[key] for key in leaves)
+    return "-".join((extension, *(chosen[key] for key in leaves if key in chosen)))
 
 
 def _method_of(chosen: Mapping[str, str]) -> str | None:

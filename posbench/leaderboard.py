@@ -29,7 +29,8 @@ GUIDE = {
     "±": "half the width of the 95 % interval over seeds (Student's t). Intervals that overlap decide nothing "
     "either way: methods share seeds and test data, so compare them seed by seed.",
     "Solved": "seeds that learned the task at all, with an accuracy of at least .95 at 1x. A row in which none did is "
-    "marked “did not learn”: it says nothing about extrapolation. Unsolved seeds stay in every mean; the "
+    "marked “did not learn”: it says nothing about extrapolation. “Fails at 1x” marks a row whose training was solved, "
+    "and whose extension has lost the training length. Unsolved seeds stay in every mean; the "
     "mean of the solved ones alone stands beside it.",
     "Effective": "the largest length with a mean accuracy of at least .95, all shorter ones included.",
     "Steps": "of training until the accuracy was .95 for the first time; a mean over the seeds that got there.",

@@ -149,8 +149,15 @@ class Summary:
         return reached
 
     @property
+    def learned(self) -> bool:
+        """Some seed was solved at some time in training, whatever an extension has made of it since."""
+        return self.num_solved > 0 or not np.isnan(self.solved_step)
+
+    @property
     def mark(self) -> str:
-        return "" if self.num_solved else "did not learn"
+        if self.num_solved:
+            return ""
+        return "fails at 1x" if self.learned else "did not learn"
 
 
 @dataclass(frozen=True)
@@ -216,12 +223,15 @@ class Overall:
 
     @property
     def mark(self) -> str:
-        failed = [part.task for part in self.parts if not part.num_solved]
-        if not failed:
-            return ""
-        if len(failed) == len(self.parts):
-            return "did not learn"
-        return f"did not learn {' and '.join(failed) if len(failed) < 3 else f'{len(failed)} tasks'}"
+        said = []
+        for mark in ("did not learn", "fails at 1x"):
+            failed = [part.task for part in self.parts if part.mark == mark]
+            if failed and len(failed) == len(self.parts):
+                return mark
+            if failed:
+                tasks = " and ".join(failed) if len(failed) < 3 else f"{len(failed)} tasks"
+                said.append(f"{mark} {tasks}" if mark == "did not learn" else f"{mark} on {tasks}")
+        return ", ".join(said)
 
 
 @dataclass(frozen=True)

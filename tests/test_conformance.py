@@ -19,7 +19,7 @@ from posbench.building import build
 from posbench.conformance import EXACT, Outputs, Subject, difference, outputs
 from posbench.encoding import EncodingStack
 from posbench.errors import ConfigError
-from posbench.extension import Extension
+from posbench.extension import Around, Extension
 
 ENCODINGS, EXTENSIONS, METHODS = names("encoding"), names("extension"), names("method")
 
@@ -83,7 +83,7 @@ def test_what_each_extension_declares_of_the_training_length_is_measured(encodin
             pairs = zip(first(extended, pos), before, strict=True)
             changed = any(difference(new, old) > EXACT for new, old in pairs)
             assert not (changed and made.is_identity), f"{name} declares is_identity"
-            assert {p.data_ptr() for p in extended.parameters()} == weights, f"{name} has weights of its own"
+            assert {p.data_ptr() for p in extended.parameters()} <= weights, f"{name} has weights of its own"
     for new, old in zip(first(stack, pos), before, strict=True):
         assert difference(new, old) == 0, "an extension has changed its base"
 
@@ -92,7 +92,7 @@ def test_what_each_extension_declares_of_the_training_length_is_measured(encodin
 def test_an_extension_that_is_no_identity_changes_some_encoding_at_the_training_length(name: str) -> None:
     """Some, not all: a host may not tell apart the distances that are changed."""
     for made in [build_extension(name), *fixed(name)]:
-        if made.is_identity:
+        if made.is_identity or made.finetuning is not None:  # then it is the training that changes something
             continue
         for encoding in [encoding for encoding in ENCODINGS if legal(name, encoding)]:
             stack, run = subject(encoding).model().encodings, subject(encoding).made()
@@ -117,6 +117,9 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
     on_default = [encoding for encoding in ENCODINGS if len(subject(encoding).words) == 1]  # the default task will do
     host = next(encoding for encoding in on_default if legal(name, encoding))
     node, pos = OmegaConf.to_container(composed(f"extension={name}").extension), torch.arange(64)[None]
+
+    if isinstance(build_extension(name), Around):
+        pytest.skip("its settings steer a training or a search, and outputs only after that: tested where those are")
 
     def changed(*overrides: str) -> list[Outputs]:
         run = experiment("protocol=cpu", f"extension={name}", f"encoding={host}", *overrides)
