@@ -47,6 +47,21 @@ class Claim:
     encodings: list[str] = field(default_factory=lambda: ["rope"])
     remark: str = ""  # after the runs: what explains the verdict
 
+    def __post_init__(self) -> None:
+        def numbers(value: object) -> bool:
+            return isinstance(value, list) and value != [] and all(type(each) in (int, float) for each in value)
+
+        for name, value, expected, fits in (
+            ("of", self.of, "an extension", isinstance(self.of, str)),
+            ("over", self.over, "an extension or a number", type(self.over) in (str, int, float)),
+            ("by", self.by, "a number", type(self.by) in (int, float)),
+            ("at", self.at, "a list of multiples", numbers(self.at)),
+            ("over_at", self.over_at, "a list of multiples", self.over_at is None or numbers(self.over_at)),
+            ("encodings", self.encodings, "a list of encodings", isinstance(self.encodings, list)),
+        ):
+            if not fits:
+                raise TypeError(f"{name} must be {expected}, got {value!r}")
+
     def difference(self, runs: pd.DataFrame, encoding: str) -> Estimate:
         """Over the seeds that have both sides; `runs` are those of one task."""
         left = _accuracy(runs, encoding, self.of, self.at)
@@ -76,12 +91,15 @@ def table(folder: Path) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for record in results.records(folder):
         method = record["method"]
-        settings = method["label"].partition(" (")[2]
+        label, _, settings = method["label"].partition(" (")
+        encoding = method["base_label"].partition(" (")[0]  # "ssmax-alibi", where the host is not that of the YAML
+        joined = label.startswith(f"{encoding}+")  # "rope+yarn+sliding_window": parts that are not those of `both`
         run = {
             "protocol": record["protocol"]["label"],
             "task": record["task"]["label"],
-            "encoding": method["encoding"],
-            "side": method["extension"] + (f" ({settings}" if settings else ""),
+            "encoding": encoding,
+            "side": (label.removeprefix(f"{encoding}+") if joined else method["extension"])
+            + (f" ({settings}" if settings else ""),
             "seed": record["seed"],
         }
         rows += [run | {key: row[key] for key in ("multiple", "sequence_accuracy")} for row in record["rows"]]

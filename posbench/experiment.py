@@ -44,7 +44,8 @@ class Trained:
     folder: Path
     model: Transformer
     log: dict[str, Any]  # curve, seconds, device
-    base: Rows | None = None  # of the model without an extension, once somebody has asked
+    base: dict[str, Rows] = dataclasses.field(default_factory=dict)
+    """Of the model without an extension, once somebody has asked, by the hash of the settings of evaluation."""
 
 
 _latest: list[Trained] = []
@@ -59,6 +60,7 @@ class Prepared:
     extension: Extension
     search: dict[str, Any] | None = None
     finetuning: dict[str, Any] | None = None
+    cpu_seconds: float = 0.0  # of the fine-tuning, whichever run it took place in
 
 
 class Experiment:
@@ -132,14 +134,15 @@ class Experiment:
                 f"not supply: choose another encoding, or a task among {', '.join(supplying_tasks(stack.ids))}"
             )
         trained, longest = stack.span(self.train_positions, training=True), stack.span(self.test_positions)
-        if stack.max_positions is not None and stack.max_positions < max(trained, longest):
+        prepared = stack.span(self.task.num_positions(self.prepared_length))
+        if stack.max_positions is not None and stack.max_positions < max(trained, longest, prepared):
             raise ConfigError(
-                f"the encoding has {stack.max_positions} positions, but training and the longest test need "
-                f"{max(trained, longest)}: raise its setting or shorten evaluation.multiples and evaluation.further"
+                f"the encoding has {stack.max_positions} positions, but training, what follows it and the longest test "
+                f"need {max(trained, longest, prepared)}: raise its setting, or shorten extension.multiple or "
+                "evaluation.multiples and evaluation.further"
             )
-        self.extension.extend(stack, trained, longest)  # refuse now, not after training
-        if isinstance(self.extension, Searched):
-            self.validation_length(self.extension)
+        for positions in (longest, prepared):
+            self.extension.extend(stack, trained, positions)  # refuse now, not after training
         return Transformer(
             self.task.vocab_size,
             model.width,
@@ -272,9 +275,21 @@ class Experiment:
             "length": n,
             "num_samples": self.config.training.validation_samples,
             "chosen": trials[0].settings,
-            "trials": [{"settings": trial.settings, "loss": trial.loss} for trial in trials],
+            "trials": [  # null where the loss is not a number, which a record cannot hold
+                {"settings": trial.settings, "loss": trial.loss if math.isfinite(trial.loss) else None}
+                for trial in trials
+            ],
         }
         return Prepared(model, trials[0].extension, search=log)
+
+    @property
+    def prepared_length(self) -> int:
+        """The longest between training and the tests: of a fine-tuning, or of a search."""
+        if isinstance(self.extension, Searched):
+            return self.validation_length(self.extension)
+        if self.extension.finetuning is not None:
+            return self.extension.finetuning.settings(self.config.training).lengths[1]
+        return self.train_length
 
     def validation_length(self, searched: Searched) -> int:
         """The length on which settings are chosen: refused where it is one that the result is tested on."""
@@ -299,9 +314,9 @@ class Experiment:
         extended = self.tests.extended(tuned, self.extension, settings.lengths[1])
         training = Training(extended.train(), self.task, settings, seed)
         log = self._once(content, training, tuned, console, [])
-        kept = {key: log[key] for key in ("curve", "cpu_seconds", "wall_seconds", "device")}
+        kept = {key: log[key] for key in ("curve", "device")}
         kept |= {"hash": provenance.content_hash(content), "steps": settings.total_steps, "lengths": settings.lengths}
-        return Prepared(tuned, self.extension, finetuning=kept)
+        return Prepared(tuned, self.extension, finetuning=kept, cpu_seconds=log["cpu_seconds"])
 
     def explains(self, record: results.Record) -> bool:
         """Whether running again would give this record: the same settings, seed, versions and code."""
@@ -418,6 +433,7 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         rows, cells = experiment.evaluated(prepared.model, prepared.extension)
         timings = {
             "preparation_cpu_seconds": before - started,
+            "finetuning_cpu_seconds": prepared.cpu_seconds,
             "evaluation_cpu_seconds": time.process_time() - before,
         }
         if not all(math.isfinite(row["loss"]) for row in rows):
@@ -433,11 +449,12 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         for logger in loggers:
             getattr(logger, "close", lambda: None)()
 
+    asked = provenance.content_hash(experiment.nodes["evaluation"])
     if not experiment.extension.changes and prepared.finetuning is None:
-        trained.base = rows
-    elif trained.base is None:  # the same weights without the extension: what did it gain?
-        trained.base, _ = experiment.evaluated(trained.model, None)
-    base = None if trained.base is rows else trained.base
+        trained.base[asked] = rows
+    elif asked not in trained.base:  # the same weights without the extension: what did it gain?
+        trained.base[asked], _ = experiment.evaluated(trained.model, None)
+    base = None if trained.base[asked] is rows else trained.base[asked]
     same = "same weights" if prepared.finetuning is None else "before fine-tuning"
     console.table(identity, rows, base, same, trained.log["cpu_seconds"], path, Path(config.results_dir))
 

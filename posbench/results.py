@@ -145,9 +145,9 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
 
 def cpu_seconds(record: Record) -> float:
     """What was spent before the test: the shared training, and the fine-tuning or search of this row."""
-    timings, finetuning = record["timings"], record.get("finetuning")
-    further = timings["preparation_cpu_seconds"] if record.get("search") else 0.0
-    return float(timings["train_cpu_seconds"] + (finetuning["cpu_seconds"] if finetuning else further))
+    timings = record["timings"]
+    search = timings["preparation_cpu_seconds"] if record.get("search") else 0.0
+    return float(timings["train_cpu_seconds"] + timings.get("finetuning_cpu_seconds", 0.0) + search)
 
 
 def publish(source: Path, target: Path, protocol: str, task: str, method: str) -> int:

@@ -77,7 +77,7 @@ def test_no_module_names_a_concrete_encoding_extension_or_task(name: str, path: 
 
 
 @pytest.mark.parametrize(
-    "name", ["cli", "config", "identity", "legality", "building", "results", "leaderboard", "task"]
+    "name", ["cli", "config", "identity", "legality", "building", "results", "leaderboard", "claims", "task"]
 )
 def test_what_answers_at_once_does_not_import_torch(name: str) -> None:
     waiting, seen = [ROOT / "posbench" / f"{name}.py"], set()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from posbench.attention import Attention
-from posbench.encoding import Draw, PositionEncoding, Wrapper
+from posbench.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Around, Extension, FineTuning, Scaled, Searched
 from posbench.extensions.temperature import Heated
@@ -111,3 +111,9 @@ class SkipWise(Extension):
 
     def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
         return Skipping(encoding, round(self.multiple * train_positions))
+
+    def extend(self, stack: EncodingStack, train_positions: int, test_positions: int) -> EncodingStack:
+        """Around the first layer, which draws the positions of all, whether or not it makes use of them itself."""
+        super().extend(stack, train_positions, test_positions)  # refuses where no layer does
+        first, *others = stack
+        return stack.replaced([self.apply(first, train_positions, test_positions), *others])

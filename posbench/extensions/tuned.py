@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -28,6 +29,11 @@ class Tuned(Searched):
         multiple: float = 3.0,
     ) -> None:
         super().__init__(make(), budget, multiple)
+        if self.extension.finetuning is not None or isinstance(self.extension, Searched):
+            raise ConfigError(
+                f"{type(self.extension).__name__} trains or searches by itself: choose the settings of the extension "
+                "inside it"
+            )
         if not knobs or not all(knobs.values()):
             raise ConfigError(f"knobs lists at least one setting, and for each at least one value, got {dict(knobs)}")
         self.make = make
@@ -37,8 +43,11 @@ class Tuned(Searched):
         self, stack: EncodingStack, train_positions: int, rng: np.random.Generator
     ) -> Iterator[tuple[dict[str, Any], Extension]]:
         grid = list(itertools.product(*self.knobs.values()))
+        defaults = {name: parameter.default for name, parameter in inspect.signature(self.make).parameters.items()}
         for index in rng.permutation(len(grid)):
             settings = dict(zip(self.knobs, grid[index], strict=True))
+            if settings.items() <= defaults.items():
+                continue
             try:
                 extension = self.make(**settings)
                 extension.extend(stack, train_positions, train_positions)
