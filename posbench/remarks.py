@@ -127,8 +127,9 @@ def _audits(audits: Sequence[results.Record]) -> str:
     count, wrong, prefixes = (
         sum(row[key] for row in rows) for key in ("num_samples", "disagreements", "prefix_disagreements")
     )
+    noun = "method" if methods == 1 else "methods"
     return (
-        f"Audit: {count:,} sequences of {methods} method{'s' if methods > 1 else ''} were also decoded token by token. Greedy decoding and teacher "
+        f"Audit: {count:,} sequences of {methods} {noun} were also decoded token by token. Greedy decoding and teacher "
         f"forcing disagree on {wrong} of them, and on the correct prefix of {prefixes}."
     )
 

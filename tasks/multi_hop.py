@@ -36,8 +36,8 @@ class MultiHop(Task):
 
         # Which units are pairs, and whose: a random order in which each chain takes its turns one after the other.
         units = np.sort(rng.random((batch_size, n + names)).argsort(1)[:, :names], 1)
-        turns = rng.random((batch_size, names)).argsort(1).reshape(-1, chains, links)
-        turns = np.sort(turns, 2).reshape(batch_size, names)
+        shuffled = rng.random((batch_size, names)).argsort(1).reshape(-1, chains, links)
+        turns = np.sort(shuffled, 2).reshape(batch_size, names)
         places = np.take_along_axis(units + np.arange(names), turns, 1)
         prompt = FIRST_SYMBOL + symbols + rng.integers(0, symbols, (batch_size, n + 2 * names))
         np.put_along_axis(prompt, places, name.reshape(batch_size, names), 1)

@@ -407,5 +407,5 @@ def test_a_wrong_setting_gets_its_sentence(overrides: tuple[str, ...], sentence:
 
 
 def test_a_test_that_needs_more_symbols_than_there_are_is_refused_before_training() -> None:
-    with pytest.raises(ConfigError, match="16 symbols without a repeat .* task.num_symbols=12: raise it"):
+    with pytest.raises(ConfigError, match=r"16 symbols without a repeat .* task\.num_symbols=12: raise it"):
         experiment("protocol=cpu", "task=copy_unique", "task.num_symbols=12")

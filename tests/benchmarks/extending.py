@@ -25,10 +25,28 @@ from posbench.legality import node
 from posbench.scoring import loss
 from posbench.training import Training
 
-EXTENSIONS = (
-    "direct pi ntk ntk_fixed ntk_mixed dynamic_ntk by_parts yarn yarn_turns llama3 longrope mrrope_uni mrrope_pro abf "
-    "giraffe_power giraffe_truncated resonance resonance_yarn clipped_rope log_n"
-).split()
+EXTENSIONS = [
+    "direct",
+    "pi",
+    "ntk",
+    "ntk_fixed",
+    "ntk_mixed",
+    "dynamic_ntk",
+    "by_parts",
+    "yarn",
+    "yarn_turns",
+    "llama3",
+    "longrope",
+    "mrrope_uni",
+    "mrrope_pro",
+    "abf",
+    "giraffe_power",
+    "giraffe_truncated",
+    "resonance",
+    "resonance_yarn",
+    "clipped_rope",
+    "log_n",
+]
 LENGTHS = ("evaluation.multiples=[1,2,4,8]", "evaluation.further=[]", "evaluation.num_samples=512")
 
 
