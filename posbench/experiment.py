@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import logging
 import math
 import os
@@ -13,7 +12,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import filelock
 import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -21,8 +19,10 @@ from omegaconf import DictConfig, OmegaConf
 from posbench import provenance, results
 from posbench.audit import audited
 from posbench.building import build
+from posbench.checkpoints import Checkpoints
 from posbench.config import Config, checked
 from posbench.console import Console
+from posbench.devices import device, device_name
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError, Diverged
 from posbench.evaluation import Rows, Tests, test_lengths
@@ -31,7 +31,7 @@ from posbench.identity import Identity
 from posbench.legality import supplying_tasks
 from posbench.streams import stream_seed
 from posbench.task import Task
-from posbench.training import Training, fit
+from posbench.training import Training
 from posbench.transformer import Transformer
 
 SETTINGS = ("encoding", "extension", "task", "model", "training", "evaluation")
@@ -158,90 +158,18 @@ class Experiment:
     def trained(self, model: Transformer, console: Console, loggers: list[Any]) -> Trained:
         """The trained model: from the shared checkpoint where there is one, else trained here."""
         content, config = self.training_content, self.config
-        folder = self._folder(content)
+        checkpoints = self._checkpoints(console)
+        folder = checkpoints.folder(content)
         if _latest and _latest[0].folder == folder.resolve() and not config.force:
             console.say(f"Trained before ({folder.name}): the weights are shared.")
             return _latest[0]
         training = Training(model, self.task, config.training, config.seed)
-        trained = Trained(folder.resolve(), model, self._once(content, training, model, console, loggers))
+        trained = Trained(folder.resolve(), model, checkpoints.once(content, training, model, loggers))
         _latest[:] = [trained]
         return trained
 
-    def _folder(self, content: dict[str, Any]) -> Path:
-        return Path(self.config.results_dir) / "checkpoints" / provenance.content_hash(content)
-
-    def _once(
-        self, content: dict[str, Any], training: Training, model: Transformer, console: Console, loggers: list[Any]
-    ) -> dict[str, Any]:
-        """Train, or load the weights into `model` if that training has been done; its log.
-
-        The folder is named by the hash of all that the weights depend on, and locked while one process
-        trains; a second process that wants the same weights waits for the first.
-        """
-        folder = self._folder(content)
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / "lock")
-        try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            console.say("Another process is training this model; waiting for it.")
-            lock.acquire()
-        try:
-            log = None if self.config.force else self._load(model, folder, console)
-            if log is None:
-                log = self._train(training, model, folder, console, loggers)
-                _write_json(content, folder / "content.json")
-            else:
-                console.say(f"Trained before ({folder.name}): the weights are shared.")
-        finally:
-            lock.release()
-        return log
-
-    def _load(self, model: Transformer, folder: Path, console: Console) -> dict[str, Any] | None:
-        weights, finished = folder / "weights.pt", folder / "training.json"
-        if not finished.exists():
-            return None
-        try:
-            log = json.loads(finished.read_text(encoding="utf-8"))
-            # Last: a model that was changed before something else failed would not be trained from its start.
-            model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
-            return log
-        except Exception as error:  # whatever a damaged file makes torch raise
-            console.say(f"The checkpoint in {folder} cannot be read ({type(error).__name__}); training again.")
-            return None
-
-    def _train(
-        self, training: Training, model: Transformer, folder: Path, console: Console, loggers: list[Any]
-    ) -> dict[str, Any]:
-        config = self.config
-        finished, last = folder / "training.json", folder / "last.ckpt"
-        finished.unlink(missing_ok=True)
-        for rest in folder.glob("*.tmp"):  # of a killed process; the lock is ours
-            rest.unlink(missing_ok=True)
-        _discard_damaged(last, console)
-        arguments = (_device(config.trainer.accelerator).type, config.trainer.checkpoint_every, loggers)
-        with console.progress(training.settings.total_steps) as (report, callback):
-            curve = fit(training, last, *arguments, [callback], report)
-        return self._keep(model.cpu(), folder, curve.points, curve.cpu_seconds, curve.wall_seconds)
-
-    def _keep(
-        self, model: Transformer, folder: Path, curve: list[dict[str, float]], cpu_seconds: float, wall_seconds: float
-    ) -> dict[str, Any]:
-        """Write the weights and, last, the log whose presence says that the training is complete."""
-        log = {
-            "curve": curve,
-            "cpu_seconds": cpu_seconds,
-            "wall_seconds": wall_seconds,
-            "device": _device_name(self.config.trainer.accelerator),
-            "commit": provenance.commit(),
-            "versions": provenance.versions(),
-        }
-        beside = folder / f"weights.{os.getpid()}.tmp"
-        torch.save(model.state_dict(), beside)
-        os.replace(beside, folder / "weights.pt")
-        _write_json(log, folder / "training.json")
-        (folder / "last.ckpt").unlink(missing_ok=True)
-        return log
+    def _checkpoints(self, console: Console) -> Checkpoints:
+        return Checkpoints(self.config.results_dir, self.config.trainer, self.config.force, console)
 
     # -- extend many -------------------------------------------------------------------------------------
 
@@ -250,7 +178,7 @@ class Experiment:
         return Tests(self.task, self.config.evaluation, self.train_length, self.train_positions, self.config.seed)
 
     def evaluated(self, model: Transformer, extension: Extension | None) -> tuple[Rows, Rows]:
-        return self.tests.rows(model.to(_device(self.config.trainer.accelerator)), extension)
+        return self.tests.rows(model.to(device(self.config.trainer.accelerator)), extension)
 
     def prepared(self, model: Transformer, console: Console) -> Prepared:
         """The trained model and the extension, after whatever the extension needs before it can be tested."""
@@ -263,7 +191,7 @@ class Experiment:
     def _searched(self, model: Transformer, searched: Searched, console: Console) -> Prepared:
         n, tests, seed = self.validation_length(searched), self.tests, self.config.seed
         console.say(f"Trying up to {searched.budget} settings at n = {n}, which is no test length.")
-        model = model.to(_device(self.config.trainer.accelerator)).eval()
+        model = model.to(device(self.config.trainer.accelerator)).eval()
         batch = self.task.batch(n, self.config.training.validation_samples, seed, "validation", n)
 
         def loss(extension: Extension) -> float:
@@ -313,7 +241,7 @@ class Experiment:
         tuned = copy.deepcopy(model).cpu()  # the shared weights stay as they are
         extended = self.tests.extended(tuned, self.extension, settings.lengths[1])
         training = Training(extended.train(), self.task, settings, seed)
-        log = self._once(content, training, tuned, console, [])
+        log = self._checkpoints(console).once(content, training, tuned, [])
         kept = {key: log[key] for key in ("curve", "device")}
         kept |= {"hash": provenance.content_hash(content), "steps": settings.total_steps, "lengths": settings.lengths}
         return Prepared(tuned, self.extension, finetuning=kept, cpu_seconds=log["cpu_seconds"])
@@ -332,7 +260,7 @@ class Experiment:
     def audit(self, prepared: Prepared, path: Path) -> str:
         """Decode token by token, keep what was found, and say it."""
         config = self.config
-        model = prepared.model.to(_device(config.trainer.accelerator))
+        model = prepared.model.to(device(config.trainer.accelerator))
         rows = audited(self.tests, model, prepared.extension, config.audit)
         found = {
             "method": self.identity.method.label,
@@ -386,7 +314,7 @@ class Experiment:
                 "evaluated": {
                     "commit": provenance.commit(),
                     "versions": provenance.versions(),
-                    "device": _device_name(config.trainer.accelerator),
+                    "device": device_name(config.trainer.accelerator),
                 },
                 "command": identity.command,
             },
@@ -407,7 +335,7 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         config.results_dir, identity.protocol.slug, identity.task.slug, identity.method.slug, config.seed
     )
     console = Console()
-    device = _device_name(config.trainer.accelerator)
+    hardware = device_name(config.trainer.accelerator)
     experiment = Experiment(cfg, identity, task)
     complete = path.exists() and not config.force and experiment.explains(results.read(path))
     if complete:
@@ -421,7 +349,7 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         raise ConfigError(f"results_dir={config.results_dir} cannot be written to: {error}") from None
     loggers = [logger for logger in [_logger(experiment)] if logger is not None]
     try:
-        console.announce(identity, config.seed, device, path)
+        console.announce(identity, config.seed, hardware, path)
         trained = experiment.trained(model, console, loggers)
         started = time.process_time()
         prepared = experiment.prepared(trained.model, console)
@@ -459,26 +387,6 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
     console.table(identity, rows, base, same, trained.log["cpu_seconds"], path, Path(config.results_dir))
 
 
-def _device(accelerator: str) -> torch.device:
-    if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        raise ConfigError(
-            "the protocol asks for a GPU and torch sees none: use protocol=cpu, "
-            "or trainer.accelerator=cpu for the same run on the processor (slow)"
-        )
-    if accelerator == "mps":
-        if not torch.backends.mps.is_available():
-            raise ConfigError("trainer.accelerator=mps needs an Apple GPU and torch sees none: use cpu or auto")
-        return torch.device("mps")
-    return torch.device("cpu")
-
-
-def _device_name(accelerator: str) -> str:
-    device = _device(accelerator)
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
 def _logger(experiment: Experiment) -> Any:
     """The logger of the configuration, in a folder of this run; what each class calls that folder differs."""
     node = dict(experiment.nodes["logger"])
@@ -510,22 +418,3 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", module=r"(lightning|torch|hydra|omegaconf)(\..*)?")
     for name in ("lightning", "lightning.pytorch", "lightning.fabric", "torch"):
         logging.getLogger(name).setLevel(logging.ERROR)
-
-
-def _write_json(content: Any, path: Path) -> None:
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    beside.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    os.replace(beside, path)
-
-
-def _discard_damaged(path: Path, console: Console) -> None:
-    """The checkpoint of an interrupted training stays only if it can be read."""
-    if not path.exists():
-        return
-    try:
-        state = torch.load(path, weights_only=True, map_location="cpu")
-        _ = state["global_step"], state["state_dict"], state["callbacks"]
-        console.say("Going on from the last checkpoint of an interrupted training.")
-    except Exception as error:  # whatever a damaged file makes torch raise
-        console.say(f"The checkpoint {path} is damaged ({type(error).__name__}); starting from the beginning.")
-        path.unlink()

@@ -35,9 +35,9 @@ GUIDE = {
     "Effective": "the largest length with a mean accuracy of at least .95, all shorter ones included.",
     "Steps": "of training until the accuracy was .95 for the first time; a mean over the seeds that got there.",
     "Class": "what a method was given. Zero-shot methods saw only training lengths. Below stand, and are compared "
-    "among themselves, those whose settings were chosen on a validation length beyond training (tuned), those that went "
-    "on training (fine-tuned; their controls went on without an extension), those trained on positions beyond the "
-    "training length, and those given ids by the task.",
+    "among themselves, those whose settings were chosen on a validation length beyond training (tuned), those that "
+    "went on training (fine-tuned; their controls went on without an extension), those trained on positions beyond "
+    "the training length, and those given ids by the task.",
     "Untrained": "of the entries of the encoding's parameters (rows of a table, buckets, units) that the longest test "
     "in the mean uses, the share that no training sequence reached.",
     "CPU s": "seconds of training, and of fine-tuning or searching where a row has that. Methods that stretch the same "

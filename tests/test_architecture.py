@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"errors"},
-    {"config", "streams", "provenance", "resolvers", "attention"},
+    {"config", "streams", "provenance", "resolvers", "attention", "devices"},
     {"frequencies", "task", "building", "composing"},
     {"encoding"},
     {"masks"},
@@ -25,7 +25,7 @@ LAYERS = [
     {"figures", "remarks"},
     {"portraits"},
     {"sections", "claims"},
-    {"leaderboard", "loggers"},
+    {"leaderboard", "loggers", "checkpoints"},
     {"experiment"},
     {"conformance"},
     {"cli", "check", "catalogue"},

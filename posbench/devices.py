@@ -1,0 +1,28 @@
+"""Where the computing is done."""
+
+from __future__ import annotations
+
+import torch
+
+from posbench.errors import ConfigError
+
+
+def device(accelerator: str) -> torch.device:
+    """Of a setting such as "auto"; a sentence where there is none."""
+    if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        raise ConfigError(
+            "the protocol asks for a GPU and torch sees none: use protocol=cpu, "
+            "or trainer.accelerator=cpu for the same run on the processor (slow)"
+        )
+    if accelerator == "mps":
+        if not torch.backends.mps.is_available():
+            raise ConfigError("trainer.accelerator=mps needs an Apple GPU and torch sees none: use cpu or auto")
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def device_name(accelerator: str) -> str:
+    found = device(accelerator)
+    return torch.cuda.get_device_name(found) if found.type == "cuda" else found.type
