@@ -28,8 +28,9 @@ from omegaconf import OmegaConf
 from test_faults import checkpoint_folder, finished, record, started, succeeded, without_timings
 from torch import Tensor
 
-from posbench import checkpoints, results
+from posbench import checkpoints as keeping
 from posbench import experiment as experiments
+from posbench import results
 from posbench.building import build
 from posbench.config import TrainingConfig
 from posbench.conformance import Subject
@@ -504,7 +505,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
         seen.append(training)
         return fit(training, *arguments)
 
-    monkeypatch.setattr(checkpoints, "fit", noted)
+    monkeypatch.setattr(keeping, "fit", noted)
     return seen
 
 
@@ -832,7 +833,7 @@ def without_times(found: results.Record) -> results.Record:
 def test_runs_of_one_process_train_once_and_give_what_processes_of_their_own_give(
     tmp_path: Path, fits: list[Training], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(checkpoints.torch, "load", lambda path, **_: pytest.fail(f"read {path}"))
+    monkeypatch.setattr(keeping.torch, "load", lambda path, **_: pytest.fail(f"read {path}"))
     here = [ran(tmp_path / "one", f"method={name}") for name in ("rope", "rope_ntk")]
     assert len(fits) == 1
     assert capsys.readouterr().out.count("the weights are shared") == 1
