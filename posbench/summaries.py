@@ -311,8 +311,8 @@ def best_first(rows: Iterable[Any]) -> list[Any]:
 
 
 def number(value: float, decimals: int = 2) -> str:
-    """Without the leading zero, as accuracies are read: .93, 1.00."""
+    """Without the leading zero, as accuracies are read: .93, 1.00, -.07."""
     if np.isnan(value):
         return NOTHING
     text = f"{value:.{decimals}f}"
-    return text[1:] if text.startswith("0.") else text
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text

@@ -252,7 +252,7 @@ def test_the_page_states_each_claim_and_its_verdict_on_each_task_and_encoding(fo
     ]
     assert "\nBecause of the fast pairs.\n" in first
     assert "`ntk` at 1x, 2x above .90 by more than .25. Source: a post." in second
-    assert "`ntk` at 2x above `ntk` at 1x. Source: a post." in third and "| copy | rope | -0.20 ±.25 | open |" in third
+    assert "`ntk` at 2x above `ntk` at 1x. Source: a post." in third and "| copy | rope | -.20 ±.25 | open |" in third
     assert text.endswith("do not edit.\n")
 
 

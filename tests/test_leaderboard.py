@@ -305,6 +305,42 @@ def test_over_all_tasks_a_row_names_the_tasks_that_it_did_not_learn() -> None:
     }
 
 
+def spoilt(method: str, **more: str) -> results.Record:
+    """A run whose training was solved and whose extension has lost the training length."""
+    found = record(method, {1: 0.2, 2: 0.1}, **more)
+    found["training"]["solved_step"] = 150
+    return found
+
+
+def test_an_extension_that_loses_the_training_length_is_told_from_a_model_that_never_learned() -> None:
+    unsolved = record("unlearned", {1: 0.2, 2: 0.1})
+    unsolved["training"]["solved_step"] = None
+    shown = summarised(spoilt("spoilt"), unsolved, record("rope", {1: 1.0, 2: 0.1}))
+    assert {name: row.mark for name, row in shown.items()} == {
+        "spoilt": "fails at 1x",
+        "unlearned": "did not learn",
+        "rope": "",
+    }
+    lost = record("mixed", {1: 0.2, 2: 0.1}, task="passkey")
+    lost["training"]["solved_step"] = None
+    rows = overall(spoilt("both"), spoilt("both", task="passkey"), spoilt("mixed"), lost)
+    assert {name: row[0] for name, row in rows.items()} == {
+        "both": "fails at 1x",
+        "mixed": "did not learn passkey, fails at 1x on copy",
+    }
+
+
+def test_a_row_counts_what_it_has_spent_beyond_the_shared_training() -> None:
+    plain, searched, tuned = (record(name, {1: 1.0}) for name in ("plain", "searched", "tuned"))
+    for found in (plain, searched, tuned):
+        found["timings"] = {"train_cpu_seconds": 40.0, "preparation_cpu_seconds": 3.0, "finetuning_cpu_seconds": 0.0}
+    searched["search"] = {"chosen": {}}
+    tuned["finetuning"] = {"steps": 10}
+    tuned["timings"]["finetuning_cpu_seconds"] = 5.0
+    spent = results.table([plain, searched, tuned]).groupby("method")["train_cpu_seconds"].max()
+    assert spent.to_dict() == {"plain": 40.0, "searched": 43.0, "tuned": 45.0}
+
+
 def test_the_table_of_distances_shows_both_sides_and_where_there_are_no_tokens() -> None:
     [section] = sectioning.sections(boards(*seeds("rope", [{1: 1.0, 2: 0.5}, {1: 0.9, 2: 0.3}])))
     assert section.distances is not None
