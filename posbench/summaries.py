@@ -314,5 +314,5 @@ def number(value: float, decimals: int = 2) -> str:
     """Without the leading zero, as accuracies are read: .93, 1.00, -.07."""
     if np.isnan(value):
         return NOTHING
-    text = f"{value:.{decimals}f}"
+    text = f"{round(value, decimals) + 0.0:.{decimals}f}"  # + 0.0: no negative zero
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
