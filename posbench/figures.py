@@ -22,6 +22,8 @@ STYLE = {
 COLOURS = ("#1f77b4", "#d95f02", "#2a9d3a", "#c2263e", "#7a52b3", "#8c564b", "#e06db8", "#5f6b73", "#a6a11b", "#17aebf")
 DASHES = ("solid", (0, (5, 1.8)), (0, (1.2, 1.4)))
 MARKERS = "osD^vPX"
+MANY = 24
+"""Curves that can still be told apart by their looks, beside their intervals."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,20 @@ class Curve:
 
 
 def accuracy_by_length(curves: Sequence[Curve], ticks: Sequence[float], name: str) -> str:
-    """SVG with a legend in the order given. The group of curve i has the id `curve-{name}-{i}`."""
+    """SVG with a legend in the order given. The group of curve i has the id `curve-{name}-{i}`.
+
+    Of more than `MANY` curves only the lines are drawn: one is told from the others by pointing at its row.
+    """
+    crowded = len(curves) > MANY
     with style.context(["default", STYLE]):  # "default" first: a matplotlibrc of one's own changes nothing
-        figure = Figure(figsize=(9, max(3.9, 0.6 + 0.27 * len(curves))), layout="constrained")
+        height = 5.2 if crowded else max(3.9, 0.6 + 0.27 * len(curves))
+        figure = Figure(figsize=(9, height), layout="constrained")
         axes = figure.subplots()
         for index, curve in enumerate(curves):
-            _draw(axes, curve, f"curve-{name}-{index}")
+            _draw(axes, curve, f"curve-{name}-{index}", crowded)
         _dress(axes, ticks)
+        if crowded:
+            return svg_text(figure)
         legend = figure.legend(loc="outside right upper", frameon=False, handlelength=3.4, labelspacing=0.7)
         for text in legend.get_texts():
             text.set_parse_math(False)  # a label may hold an interpolation, ${...}
@@ -56,8 +65,11 @@ def svg_text(figure: Figure) -> str:
     return out.getvalue()[out.getvalue().index("<svg") :]
 
 
-def _draw(axes: Axes, curve: Curve, gid: str) -> None:
+def _draw(axes: Axes, curve: Curve, gid: str, crowded: bool) -> None:
     colour = COLOURS[curve.look % len(COLOURS)]
+    if crowded:
+        axes.plot(curve.multiples, curve.means, gid=gid, color=colour, linewidth=1.1, clip_on=False)
+        return
     means, halves = np.array(curve.means), np.array(curve.halves)
     low, high = np.clip([means - halves, means + halves], 0, 1)
     axes.fill_between(curve.multiples, low, high, color=colour, alpha=0.08, linewidth=0, gid=f"{gid}-band")

@@ -397,6 +397,13 @@ def test_the_drawing_is_wellformed_and_holds_every_name() -> None:
     assert figures.accuracy_by_length(curves(14), [1, 2, 4], "here") == drawing
 
 
+def test_a_crowd_of_curves_is_drawn_without_legend_and_bands_and_each_can_be_pointed_at() -> None:
+    drawing = figures.accuracy_by_length(curves(figures.MANY + 1), [1, 2, 4], "here")
+    assert "method 1" not in drawing and "-band" not in drawing
+    assert all(f'id="curve-here-{i}"' in drawing for i in range(figures.MANY + 1))
+    assert "method 1" in figures.accuracy_by_length(curves(figures.MANY), [1, 2, 4], "here")
+
+
 def test_a_curve_of_one_seed_has_no_band() -> None:
     root = ElementTree.fromstring(figures.accuracy_by_length(curves(1, np.nan), [1, 2, 4], "here"))
     drawn = {group.get("id"): len(list(group.iter())) - 1 for group in root.iter("{http://www.w3.org/2000/svg}g")}
