@@ -1,11 +1,12 @@
 """Duplicate: repeat a string of random symbols twice (Duplicate String of arXiv 2207.02098)."""
 
 import numpy as np
+from posbench.tasks.symbols import Symbols
 
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, Batch, assemble
 
 
-class Duplicate(Task):
+class Duplicate(Symbols):
     """The answer is the prompt, and the prompt again. Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 2 and n = 3:
@@ -17,9 +18,7 @@ class Duplicate(Task):
     """
 
     def __init__(self, num_symbols: int = 26) -> None:
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + num_symbols
+        super().__init__(num_symbols)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n))

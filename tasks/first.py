@@ -1,11 +1,12 @@
 """First: the first symbol of the prompt. A smoke test, which nearly everything solves at any length."""
 
 import numpy as np
+from posbench.tasks.symbols import OneSymbol
 
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, Batch, assemble
 
 
-class First(Task):
+class First(OneSymbol):
     """The answer is the first of n + 1 symbols, drawn with replacement from `num_symbols`.
 
     Examples, n = 2 and n = 4:
@@ -14,9 +15,7 @@ class First(Task):
     """
 
     def __init__(self, num_symbols: int = 16) -> None:
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + num_symbols
+        super().__init__(num_symbols)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n + 1))
@@ -24,12 +23,6 @@ class First(Task):
 
     def total_length(self, n: int) -> int:
         return n + 5
-
-    def answer_length(self, n: int) -> int:
-        return 1
-
-    def chance(self, n: int) -> float:
-        return 1 / self.num_symbols
 
     def max_distance(self, n: int) -> int:
         return n + 1

@@ -1,11 +1,12 @@
 """Induction: what followed the mark before? (arXiv 2312.00752, 2209.11895)."""
 
 import numpy as np
+from posbench.tasks.symbols import OneSymbol
 
-from posbench.task import FIRST_SYMBOL, MARK, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, MARK, Batch, assemble
 
 
-class Induction(Task):
+class Induction(OneSymbol):
     """MARK and a symbol after it stand at a random place among n symbols; MARK is given again and the answer is that
     symbol. All are drawn with replacement from the same `num_symbols`.
 
@@ -15,9 +16,7 @@ class Induction(Task):
     """
 
     def __init__(self, num_symbols: int = 16) -> None:
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + num_symbols
+        super().__init__(num_symbols)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         prompt = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n + 2))
@@ -29,12 +28,6 @@ class Induction(Task):
 
     def total_length(self, n: int) -> int:
         return n + 7
-
-    def answer_length(self, n: int) -> int:
-        return 1
-
-    def chance(self, n: int) -> float:
-        return 1 / self.num_symbols
 
     def max_distance(self, n: int) -> int:
         return n + 2

@@ -3,19 +3,18 @@
 from abc import abstractmethod
 
 import numpy as np
+from posbench.tasks.symbols import OneSymbol
 
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, Batch, assemble, require
 
 
-class Kth(Task):
+class Kth(OneSymbol):
     """What both share: k is a setting, never a token, since an index would be a new symbol at every new length."""
 
     def __init__(self, k: int = 5, num_symbols: int = 16) -> None:
+        super().__init__(num_symbols)
         require(k >= 1, f"task.k counts symbols from 1 on; got {k}")
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
         self.k = k
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + num_symbols
 
     @abstractmethod
     def place(self, n: int) -> int:
@@ -28,12 +27,6 @@ class Kth(Task):
 
     def total_length(self, n: int) -> int:
         return n + self.k + 4
-
-    def answer_length(self, n: int) -> int:
-        return 1
-
-    def chance(self, n: int) -> float:
-        return 1 / self.num_symbols
 
     def max_distance(self, n: int) -> int:
         return n + self.k - self.place(n)

@@ -1,11 +1,12 @@
 """Missing duplicate: the symbol that one of two copies lacks (arXiv 2207.02098, 2305.16843)."""
 
 import numpy as np
+from posbench.tasks.symbols import OneSymbol
 
-from posbench.task import FIRST_SYMBOL, MARK, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, MARK, Batch, assemble
 
 
-class MissingDuplicate(Task):
+class MissingDuplicate(OneSymbol):
     """The prompt is a string of n + 1 symbols twice, with MARK in the place of one symbol of either copy; the answer is
     that symbol. Symbols are drawn with replacement from `num_symbols`.
 
@@ -17,9 +18,7 @@ class MissingDuplicate(Task):
     """
 
     def __init__(self, num_symbols: int = 16) -> None:
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + num_symbols
+        super().__init__(num_symbols)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n + 1))
@@ -31,12 +30,6 @@ class MissingDuplicate(Task):
 
     def total_length(self, n: int) -> int:
         return 2 * n + 6
-
-    def answer_length(self, n: int) -> int:
-        return 1
-
-    def chance(self, n: int) -> float:
-        return 1 / self.num_symbols
 
     def max_distance(self, n: int) -> int:
         return 2 * (n + 1)

@@ -1,11 +1,12 @@
 """Multi-query associative recall: pairs first, and their keys again among filler (Zoology, arXiv 2312.04927)."""
 
 import numpy as np
+from posbench.tasks.pairs import Pairs
 
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, Batch, assemble
 
 
-class MQAR(Task):
+class MQAR(Pairs):
     """The prompt is `num_pairs` pairs of a key and its value. Then every key is given again, in random order, with n
     filler symbols scattered between, and the model is to give the value after each key. Keys, values and filler are
     drawn from three separate sets of `num_symbols`; keys do not repeat.
@@ -22,15 +23,7 @@ class MQAR(Task):
     POWER = 0.01
 
     def __init__(self, num_pairs: int = 4, num_symbols: int = 16) -> None:
-        require(num_pairs >= 1, f"task.num_pairs must be at least 1; got {num_pairs}")
-        require(
-            num_symbols >= max(num_pairs, 2),
-            f"task.num_symbols={num_symbols} gives too few different keys for {num_pairs} pairs: "
-            f"raise it to {max(num_pairs, 2)} or more, or lower task.num_pairs",
-        )
-        self.num_pairs = num_pairs
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + 3 * num_symbols
+        super().__init__(num_pairs, num_symbols)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         pairs, symbols = self.num_pairs, self.num_symbols
@@ -54,12 +47,6 @@ class MQAR(Task):
 
     def total_length(self, n: int) -> int:
         return n + 4 * self.num_pairs + 3
-
-    def answer_length(self, n: int) -> int:
-        return self.num_pairs
-
-    def chance(self, n: int) -> float:
-        return float(self.num_symbols) ** -self.num_pairs
 
     def max_distance(self, n: int) -> int:
         # From the last query, after all filler, to the value of the first pair.

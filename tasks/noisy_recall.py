@@ -1,11 +1,12 @@
 """Noisy recall: pairs among pairs that are never asked for (in-context recall with noise, MAD, arXiv 2403.17844)."""
 
 import numpy as np
+from posbench.tasks.pairs import Pairs
 
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, Batch, assemble
 
 
-class NoisyRecall(Task):
+class NoisyRecall(Pairs):
     """`num_pairs` pairs of a key and its value stand among n pairs that begin with a noise symbol and also end in a
     value. The answer part asks for every key, in random order, and the model is to give the value after each. Keys,
     values and noise are drawn from three separate sets of `num_symbols`; keys do not repeat.
@@ -18,15 +19,7 @@ class NoisyRecall(Task):
     """
 
     def __init__(self, num_pairs: int = 4, num_symbols: int = 16) -> None:
-        require(num_pairs >= 1, f"task.num_pairs must be at least 1; got {num_pairs}")
-        require(
-            num_symbols >= max(num_pairs, 2),
-            f"task.num_symbols={num_symbols} gives too few different keys for {num_pairs} pairs: "
-            f"raise it to {max(num_pairs, 2)} or more, or lower task.num_pairs",
-        )
-        self.num_pairs = num_pairs
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + 3 * num_symbols
+        super().__init__(num_pairs, num_symbols)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         pairs, symbols = self.num_pairs, self.num_symbols
@@ -45,12 +38,6 @@ class NoisyRecall(Task):
 
     def total_length(self, n: int) -> int:
         return 2 * n + 4 * self.num_pairs + 3
-
-    def answer_length(self, n: int) -> int:
-        return self.num_pairs
-
-    def chance(self, n: int) -> float:
-        return float(self.num_symbols) ** -self.num_pairs
 
     def max_distance(self, n: int) -> int:
         return 2 * n + 4 * self.num_pairs - 2

@@ -1,11 +1,12 @@
 """Repeat a token: as often as the prompt does (variant 1 of copying in arXiv 2305.19466)."""
 
 import numpy as np
+from posbench.tasks.symbols import Rearranged
 
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, Batch, assemble
 
 
-class RepeatToken(Task):
+class RepeatToken(Rearranged):
     """The prompt is one symbol, drawn from `num_symbols`, n times; the answer is the prompt.
 
     Examples, n = 3 and n = 5:
@@ -16,19 +17,11 @@ class RepeatToken(Task):
     """
 
     def __init__(self, num_symbols: int = 16) -> None:
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + num_symbols
+        super().__init__(num_symbols)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         x = np.repeat(rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, 1)), n, 1)
         return assemble(x, x, np.ones_like(x, bool), np.broadcast_to(np.arange(n), x.shape))
-
-    def total_length(self, n: int) -> int:
-        return 2 * n + 3
-
-    def answer_length(self, n: int) -> int:
-        return n
 
     def chance(self, n: int) -> float:
         return 1 / self.num_symbols  # who knows the format repeats a guess

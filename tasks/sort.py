@@ -4,11 +4,12 @@ import functools
 import math
 
 import numpy as np
+from posbench.tasks.symbols import Rearranged
 
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, Batch, assemble
 
 
-class Sort(Task):
+class Sort(Rearranged):
     """The answer is the prompt in the order of its symbols, which are drawn with replacement from `num_symbols`.
 
     Examples, n = 3 and n = 5:
@@ -19,20 +20,12 @@ class Sort(Task):
     """
 
     def __init__(self, num_symbols: int = 16) -> None:
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + num_symbols
+        super().__init__(num_symbols)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n))
         order = x.argsort(1, kind="stable")
         return assemble(x, np.take_along_axis(x, order, 1), np.ones_like(x, bool), order)
-
-    def total_length(self, n: int) -> int:
-        return 2 * n + 3
-
-    def answer_length(self, n: int) -> int:
-        return n
 
     def chance(self, n: int) -> float:
         """Two draws of n symbols hold each symbol equally often."""
