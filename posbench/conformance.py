@@ -49,6 +49,11 @@ def composed(*overrides: str) -> DictConfig:
     return copy.deepcopy(_composed(*overrides))
 
 
+@functools.cache
+def _extension(name: str) -> DictConfig:
+    return node("extension", name)
+
+
 def experiment(*overrides: str) -> Experiment:
     """The experiment of a command line, at the smoke protocol unless told otherwise."""
     cfg = composed(*([] if any(word.startswith("protocol=") for word in overrides) else ["protocol=smoke"]), *overrides)
@@ -85,7 +90,7 @@ class Subject:
         """An extension at the lengths of this subject, without composing all else again."""
         run = self.made()
         cfg = OmegaConf.create({key: run.nodes[key] for key in ("model", "train_positions", "test_positions")})
-        cfg.extension = node("extension", name)
+        cfg.extension = copy.deepcopy(_extension(name))
         return build(OmegaConf.to_container(cfg, resolve=True)["extension"], "extension")  # type: ignore
 
     def settings(self) -> list[tuple[str, float]]:
