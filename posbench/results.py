@@ -64,8 +64,9 @@ def record_path(results_dir: str | Path, protocol: str, task: str, method: str, 
 
 
 def audit_path(record: Path) -> Path:
-    """Where the audit of that run is kept."""
-    return Path(*("audits" if part == "records" else part for part in record.parts))
+    """Where the audit of the run with that record is kept: like `record_path`, under audits/."""
+    records = record.parents[3]
+    return records.parent / "audits" / record.relative_to(records)
 
 
 def audits(results_dir: str | Path) -> list[Record]:

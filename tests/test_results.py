@@ -192,6 +192,17 @@ def test_publishing_copies_the_chosen_records_only_and_says_so(
     )
 
 
+def test_publishing_takes_the_audit_of_a_record_along(tmp_path: Path) -> None:
+    source = tmp_path / "records" / "own"  # a name that a path may also have elsewhere
+    first, second = save(source, record("rope"), record("alibi"))
+    results.write({"rows": []}, results.audit_path(first))
+    assert results.main(["publish", "--from", str(source), "--to", str(tmp_path / "all")]) == 0
+    copied = {path.relative_to(tmp_path / "all").as_posix() for path in (tmp_path / "all").rglob("*.json")}
+    audit = results.audit_path(first).relative_to(source).as_posix()
+    assert audit.startswith("audits/cpu/")
+    assert copied == {audit, *(path.relative_to(source).as_posix() for path in (first, second))}
+
+
 def test_publishing_refuses_an_unreadable_record_before_it_copies_any(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
