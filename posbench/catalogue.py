@@ -98,9 +98,13 @@ def parts_of(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
 
 def applied(extension: Extension) -> Iterator[Extension]:
     """An extension and those inside it; of a sequence only these. What changes nothing needs no words."""
-    inside = [*getattr(extension, "parts", ()), *([extension.extension] if isinstance(extension, Around) else [])]
-    if (extension.changes or extension.finetuning is not None) and not hasattr(extension, "parts"):
-        yield extension
+    parts = getattr(extension, "parts", None)
+    if isinstance(parts, tuple):
+        inside = parts
+    else:
+        inside = (extension.extension,) if isinstance(extension, Around) else ()
+        if extension.changes or extension.finetuning is not None:
+            yield extension
     for part in inside:
         yield from applied(part)
 

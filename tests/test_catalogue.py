@@ -72,3 +72,21 @@ def test_the_properties_are_those_of_the_classes() -> None:
 def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert catalogue.main(["nothing"]) == 1
     assert capsys.readouterr().err.startswith("posbench: method nothing is unknown: choose among abacus")
+
+
+@pytest.mark.parametrize("name", names("extension"))
+def test_every_extension_is_described_and_so_is_what_is_inside_it(name: str) -> None:
+    """Not by its name: an attribute of one's own may be called like those of a sequence."""
+    made = Subject("method=rope").extension(name)
+    found = [type(each).__name__ for each in catalogue.applied(made)]
+    assert all(catalogue.describe(type(each)) for each in catalogue.applied(made))
+    known = {
+        "direct": [],
+        "both": ["YaRN", "LogN"],
+        "by_parts": ["ByParts"],
+        "yarn_tuned": ["Tuned", "YaRN"],
+        "direct_continued": ["FineTuned"],
+        "pose": ["FineTuned", "PI", "SkipWise"],
+        "drope": ["FineTuned", "Dropped"],
+    }
+    assert found == known.get(name, found) and (found or name == "direct")
