@@ -34,6 +34,9 @@ Finish = Callable[[Tensor, slice], Tensor]
 BLOCK_ELEMENTS = 2**21
 """Elements of one block of the score matrix (8 MiB in float32): what bounds memory at any length."""
 
+ROWS_AT_ONCE = 64
+"""Queries of a layer whose attention weights are held at once where only the last queries are wanted."""
+
 
 def softmax(logits: Tensor, allowed: Tensor) -> Tensor:
     return logits.masked_fill(~allowed, -torch.inf).softmax(-1)
@@ -354,6 +357,18 @@ class Regions:
 def attend(plan: Plan, block: int | None = None) -> Tensor:
     """Execute a plan: [batch, heads, n, head_width]. `block` is the number of query rows worked on at once."""
     return plan.run(block or _block_rows(plan))
+
+
+def attend_from(plan: Plan, start: int) -> Tensor:
+    """`attend` for the queries from `start` on, [batch, heads, n - start, head_width]."""
+    if 2 * start < plan.num_queries:  # most of them: then a fused kernel for all is faster than explicit weights
+        return attend(plan)[..., start:, :]
+
+    def outputs(rows: slice) -> Tensor:
+        rows = slice(start + rows.start, start + rows.stop)
+        return plan.output(plan.weights(plan.logits(rows), rows), rows)
+
+    return by_rows(outputs, plan.num_queries - start, ROWS_AT_ONCE)
 
 
 def dense(plan: Plan, block: int | None = None) -> Tensor:

@@ -103,7 +103,7 @@ def applied(extension: Extension) -> Iterator[Extension]:
         inside = parts
     else:
         inside = (extension.extension,) if isinstance(extension, Around) else ()
-        if extension.changes or extension.finetuning is not None:
+        if extension.changes or extension.trains:
             yield extension
     for part in inside:
         yield from applied(part)

@@ -82,7 +82,7 @@ def _accuracy(runs: pd.DataFrame, encoding: str, side: str, multiples: list[floa
     """Mean over the multiples, by seed: NaN where one of them is lacking."""
     own, _, extension = side.rpartition("/")
     mine = runs[(runs["encoding"] == (own or encoding)) & (runs["side"] == extension)]
-    table = mine.pivot(index="seed", columns="multiple", values="sequence_accuracy").reindex(columns=multiples)
+    table = mine.pivot(index="seed", columns="multiple", values="score").reindex(columns=multiples)
     return table.mean(axis=1, skipna=False)
 
 
@@ -102,7 +102,7 @@ def table(folder: Path) -> pd.DataFrame:
             + (f" ({settings}" if settings else ""),
             "seed": record["seed"],
         }
-        rows += [run | {key: row[key] for key in ("multiple", "sequence_accuracy")} for row in record["rows"]]
+        rows += [run | {key: row[key] for key in ("multiple", "score")} for row in record["rows"]]
     if not rows:
         raise PosbenchError(f"no records in {folder}: run what its claims are about first")
     frame = pd.DataFrame(rows)

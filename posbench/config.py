@@ -7,7 +7,7 @@ constructor is their schema.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -31,12 +31,18 @@ class ModelConfig:
     width: int = 64
     num_layers: int = 2
     num_heads: int = 2
+    mlp_ratio: int = 4  # width of the MLP in widths of the model; 0: no MLP
+    dropout: float = 0.0  # of the embeddings and of what each layer adds
+    rotary_share: float = 0.25  # of a head's channels, for encodings that rotate a part of them
     embedding_std: float = 1.0
     head_width: int = 0  # filled in: width / num_heads
 
     def __post_init__(self) -> None:
         for name in ("width", "num_layers", "num_heads"):
             _at_least(f"model.{name}", getattr(self, name), 1)
+        _at_least("model.mlp_ratio", self.mlp_ratio, 0)
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"model.dropout must be at least 0 and below 1, got {self.dropout}")
         if self.embedding_std <= 0:
             raise ConfigError(f"model.embedding_std must be positive, got {self.embedding_std}")
         if self.width % self.num_heads:
@@ -52,6 +58,24 @@ class ModelConfig:
         self.head_width = self.width // self.num_heads
 
 
+CHOICES = {
+    "loss_on": ("answer", "all"),
+    "decay": ("linear", "cosine"),
+    "precision": ("32-true", "bf16-mixed", "16-mixed"),  # weights stay float32, so that every evaluation is
+}
+
+
+def _rates(value: Any) -> float | list[float]:
+    """One learning rate, or those to choose from."""
+    rates = value if isinstance(value, list) else [value]
+    for rate in rates:
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
+            raise ConfigError(f"training.learning_rate must be positive and finite, or a list of such, got {value}")
+    if not rates or len(set(rates)) < len(rates):
+        raise ConfigError(f"training.learning_rate lists rates to choose from, each once and one at least, got {value}")
+    return [float(rate) for rate in rates] if isinstance(value, list) else float(value)
+
+
 @dataclass
 class TrainingConfig:
     min_length: int = 1
@@ -60,8 +84,14 @@ class TrainingConfig:
     steps: int = 1
     steps_scale: float = 1.0  # multiplies the steps of every task
     batch_size: int = 64
-    learning_rate: float = 3e-3
+    num_examples: int = 0  # how many there are, to be seen again and again; 0: every step has new ones
+    packing: int = 0  # tokens of context that sequences one after another fill; 0: each sequence by itself
+    random_offset: int = 0  # largest number added to all positions of a training sequence
+    loss_on: str = "answer"  # or "all": every token after the first
+    stop_at: float | None = None  # validation score at which training ends early; null: all steps
+    learning_rate: Any = 3e-3  # or a list, of which the one with the lowest in-distribution loss is kept
     warmup_steps: int = 100
+    decay: str = "linear"  # or "cosine"
     decay_fraction: float = 0.3
     weight_decay: float = 0.01
     beta1: float = 0.9
@@ -72,19 +102,30 @@ class TrainingConfig:
     validation_samples: int = 128
 
     def __post_init__(self) -> None:
-        for name in ("length_scale", "steps_scale", "learning_rate", "gradient_clip"):
+        self.learning_rate = _rates(self.learning_rate)
+        for name in ("length_scale", "steps_scale", "gradient_clip"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"training.{name} must be positive and finite, got {getattr(self, name)}")
         for name in ("steps", "batch_size", "validate_every", "validation_samples"):
             _at_least(f"training.{name}", getattr(self, name), 1)
-        _at_least("training.warmup_steps", self.warmup_steps, 0)
+        for name in ("warmup_steps", "num_examples", "packing", "random_offset"):
+            _at_least(f"training.{name}", getattr(self, name), 0)
+        if 0 < self.num_examples < self.batch_size:
+            raise ConfigError(
+                f"training.num_examples={self.num_examples} does not fill one batch: give training.batch_size="
+                f"{self.batch_size} or more, or 0 for new examples at every step"
+            )
         _at_least("training.min_length", self.min_length, 0)
         _at_least("training.weight_decay", self.weight_decay, 0)
         for name in ("decay_fraction", "beta1", "beta2"):
             _share(f"training.{name}", getattr(self, name))
-        known = ("32-true", "bf16-mixed", "16-mixed")  # weights stay float32, so that every evaluation is
-        if self.precision not in known:
-            raise ConfigError(f"training.precision={self.precision} is unknown: use one of {', '.join(known)}")
+        if self.stop_at is not None:
+            _share("training.stop_at", self.stop_at)
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ConfigError(
+                    f"training.{name}={getattr(self, name)} is unknown: use one of {', '.join(known)}"
+                )
         if self.max_length < max(self.min_length, 1):
             raise ConfigError(
                 f"training.max_length={self.max_length} must be at least 1 and no less than "
@@ -98,6 +139,12 @@ class TrainingConfig:
         return low, max(high, 1)
 
     @property
+    def candidates(self) -> list[TrainingConfig]:
+        """These settings with each of the learning rates to choose from."""
+        rates = self.learning_rate if isinstance(self.learning_rate, list) else [self.learning_rate]
+        return [replace(self, learning_rate=rate) for rate in rates]
+
+    @property
     def total_steps(self) -> int:
         return max(round(self.steps * self.steps_scale), 1)
 
@@ -107,11 +154,15 @@ class EvaluationConfig:
     multiples: list[float] = field(default_factory=lambda: [1.0])
     further: list[float] = field(default_factory=list)  # measured and shown, not part of any mean
     num_samples: int = 512
+    decoding: str = "teacher_forced"  # or "greedy", token by token: slower, and the same accuracy of sequences
     solved: float = 0.95
 
     def __post_init__(self) -> None:
         _at_least("evaluation.num_samples", self.num_samples, 1)
         _share("evaluation.solved", self.solved)
+        known = ("teacher_forced", "greedy")
+        if self.decoding not in known:
+            raise ConfigError(f"evaluation.decoding={self.decoding} is unknown: use one of {', '.join(known)}")
         if 1.0 not in self.multiples:
             raise ConfigError(
                 f"evaluation.multiples={self.multiples} must contain 1: without the training length "

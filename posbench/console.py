@@ -33,7 +33,7 @@ class Console:
 
     @contextmanager
     def progress(self, steps: int) -> Iterator[tuple[Callable[[dict[str, float]], None], L.Callback]]:
-        """A bar with loss, in-distribution accuracy and time left; in a log file, a line every tenth."""
+        """A bar with loss, in-distribution score and time left; in a log file, a line every tenth."""
         if not self.terminal.is_terminal:
             lines = Lines(self, steps)
             yield lines.report, lines
@@ -42,7 +42,7 @@ class Console:
             TextColumn("training"),
             BarColumn(),
             TextColumn("{task.completed}/{task.total}"),
-            TextColumn("loss {task.fields[loss]}  in-distribution accuracy {task.fields[accuracy]}"),
+            TextColumn("loss {task.fields[loss]}  in-distribution score {task.fields[score]}"),
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=self.terminal, refresh_per_second=4) as progress:
@@ -52,6 +52,7 @@ class Console:
     def table(
         self,
         identity: Identity,
+        measure: str,
         rows: list[dict[str, Any]],
         base: list[dict[str, Any]] | None,
         base_remark: str,
@@ -59,18 +60,19 @@ class Console:
         path: Path,
         results_dir: Path,
     ) -> None:
-        """Accuracy by test length, beside the same weights without the extension."""
-        table = Table(title=f"sequence accuracy on {identity.task.label}", title_justify="left")
+        """Score by test length, beside the same weights without the extension."""
+        table = Table(title=f"{measure} on {identity.task.label}", title_justify="left")
         for heading in ("length", "n", "tokens", identity.method.label):
             table.add_column(heading, justify="right")
         if base is not None:
             table.add_column(f"{identity.method.base_label} ({base_remark})", justify="right")
             table.add_column("gained", justify="right")
-        for index, row in enumerate(rows):
-            accuracy = row["sequence_accuracy"]
+        without = {each["test_length"]: each["score"] for each in base or []}
+        for row in rows:
+            accuracy = row["score"]
             cells = [f"{row['multiple']:g}x", str(row["test_length"]), str(row["total_length"]), f"{accuracy:.3f}"]
             if base is not None:
-                before = base[index]["sequence_accuracy"]
+                before = without[row["test_length"]]
                 cells += [f"{before:.3f}", f"{accuracy - before:+.3f}"]
             table.add_row(*cells)
         self.terminal.print(table)
@@ -82,13 +84,13 @@ class Console:
 class Bar(L.Callback):
     def __init__(self, progress: Progress, steps: int) -> None:
         self.progress = progress
-        self.bar = progress.add_task("training", total=steps, loss="  -  ", accuracy="  -  ")
+        self.bar = progress.add_task("training", total=steps, loss="  -  ", score="  -  ")
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         self.progress.update(self.bar, completed=trainer.global_step)
 
     def report(self, point: dict[str, float]) -> None:
-        self.progress.update(self.bar, loss=f"{point['loss']:.3f}", accuracy=f"{point['sequence_accuracy']:.2f}")
+        self.progress.update(self.bar, loss=f"{point['loss']:.3f}", score=f"{point['score']:.2f}")
 
 
 class Lines(L.Callback):
@@ -109,5 +111,5 @@ class Lines(L.Callback):
         left = (time.perf_counter() - self.start) / (step - self.first) * (self.steps - step)
         self.console.say(
             f"  step {step}/{self.steps}  loss {point['loss']:.3f}  "
-            f"in-distribution accuracy {point['sequence_accuracy']:.2f}  {left:.0f} s left"
+            f"in-distribution score {point['score']:.2f}  {left:.0f} s left"
         )

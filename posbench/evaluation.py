@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posbench.attention import Attention, Plan, attend, by_rows
-from posbench.config import EvaluationConfig
+from posbench.batches import packed
+from posbench.config import EvaluationConfig, TrainingConfig
 from posbench.coverage import reached, share_untrained
 from posbench.extension import Extension
-from posbench.scoring import Inputs, inputs, position_ids
+from posbench.scoring import Inputs, inputs, logits, position_ids
 from posbench.streams import stream_seed
-from posbench.task import Batch, Task
-from posbench.transformer import Block, Transformer
+from posbench.task import EOS, Batch, Task
+from posbench.transformer import Transformer
 
 Rows = list[dict[str, Any]]
 
@@ -28,11 +27,12 @@ TOKENS_PER_PASS = {"cpu": 2**12}
 TOKENS_PER_PASS_ELSEWHERE = 2**17
 """On accelerators, which want larger pieces; bounds memory."""
 
-ROWS_AT_ONCE = 64
-"""Queries of the last layer whose attention weights are held at once."""
+REACH_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0, np.inf)
+"""Bins of the distance between a query and its source, in multiples of the largest trained distance, and of the place
+of a query, in multiples of the positions of training."""
 
-DISTANCE_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0, np.inf)
-"""Bins of the distance between a query and its source, in multiples of the largest trained distance."""
+DEPTH_EDGES = tuple(tenth / 10 for tenth in range(11))
+"""Bins of where the source stands in its prompt: 0 at the start, 1 at the end."""
 
 
 def test_lengths(settings: EvaluationConfig, train_length: int) -> dict[int, float]:
@@ -50,6 +50,7 @@ class Answers:
     asked: np.ndarray  # bool
     right: np.ndarray  # bool, False where nothing is asked
     losses: np.ndarray  # float32, nats, 0 where nothing is asked
+    ends: np.ndarray  # bool, the end of a sequence, where it is asked for
 
     @property
     def sequences(self) -> np.ndarray:
@@ -62,9 +63,8 @@ class Answers:
 
     @property
     def without_end(self) -> np.ndarray:
-        """[batch], every answer token right, whatever follows: the last token asked for ends the sequence."""
-        last = self.asked & (self.asked[:, ::-1].cumsum(1)[:, ::-1] == 1)
-        return (self.right | last | ~self.asked).all(1)
+        """[batch], every answer token right, wherever the model would have stopped."""
+        return (self.right | self.ends | ~self.asked).all(1)
 
     @property
     def correct_prefix(self) -> np.ndarray:
@@ -79,11 +79,11 @@ class Tests:
     __test__ = False  # for pytest, which would collect it by its name
 
     def __init__(
-        self, task: Task, settings: EvaluationConfig, train_length: int, train_positions: int, seed: int
+        self, task: Task, settings: EvaluationConfig, training: TrainingConfig, train_positions: int, seed: int
     ) -> None:
-        self.task, self.settings, self.seed = task, settings, seed
-        self.train_length, self.train_positions = train_length, train_positions
-        self.lengths = test_lengths(settings, train_length)
+        self.task, self.settings, self.training, self.seed = task, settings, training, seed
+        self.train_length, self.train_positions = training.lengths[1], train_positions
+        self.lengths = test_lengths(settings, self.train_length)
 
     def batch(self, n: int, num_samples: int | None = None) -> Batch:
         return self.task.batch(n, num_samples or self.settings.num_samples, self.seed, "test", n)
@@ -114,24 +114,33 @@ class Tests:
         for start in range(0, len(batch.tokens), size):
             rows = slice(start, start + size)
             data = self.inputs(batch.part(rows), base, n).to(device)
-            predicted = answer_logits(model, data).float()
+            with torch.inference_mode():
+                predicted = logits(model, data).float()
             asked = data.where.cpu().numpy()
             right[rows][asked] = (predicted.argmax(-1) == data.labels).cpu().numpy()
             losses[rows][asked] = F.cross_entropy(predicted, data.labels, reduction="none").cpu().numpy()
-        return Answers(batch.answer[:, 1:], right, losses)
+        return Answers(batch.answer[:, 1:], right, losses, _ends(batch))
+
+    def decoded(self, model: Transformer, base: Transformer, batch: Batch, n: int) -> Answers:
+        """The same of greedy decoding, which has no losses."""
+        data = self.inputs(batch, base, n).to(next(model.parameters()).device)
+        right = greedy(model, data)
+        return Answers(batch.answer[:, 1:], right, np.zeros(right.shape, np.float32), _ends(batch))
 
     def rows(self, model: Transformer, extension: Extension | None) -> tuple[Rows, Rows]:
-        """One row a test length, and one cell a test length and bin of distances."""
+        """One row a test length, and its views: accuracy by distance and depth of the source, or by position."""
         rows, cells = [], []
         model.eval()
         trained = self._trained_entries(model)
         for n, multiple in self.lengths.items():
             extended, batch = self.extended(model, extension, n), self.batch(n)
-            answers = self.answers(extended, model, batch, n)
-            correct = answers.right[answers.asked]
+            forced = self.answers(extended, model, batch, n)
+            # What is asked for the sequence as a whole may be decoded; what is said of tokens is of teacher forcing.
+            answers = forced if self.settings.decoding == "teacher_forced" else self.decoded(extended, model, batch, n)
+            correct, loss = forced.right[forced.asked], forced.mean_loss
             reach = _distances(batch) / self.task.max_distance(self.train_length)
-            within, beyond = (reach >= 0) & (reach <= 1), reach > 1
             ids = position_ids(batch.part(slice(0, 1)), model.encodings)
+            accuracy = float(answers.sequences.mean())
             rows.append(
                 {
                     "test_length": n,
@@ -140,69 +149,96 @@ class Tests:
                     "total_length": self.task.total_length(n),
                     "test_positions": self.spans(model, n)[1],
                     "num_samples": self.settings.num_samples,
-                    "sequence_accuracy": float(answers.sequences.mean()),
+                    "score": self.task.score(n, accuracy, loss),
+                    "sequence_accuracy": accuracy,
                     "sequence_accuracy_without_end": float(answers.without_end.mean()),
                     "correct_prefix": float(answers.correct_prefix.mean()),
-                    "token_accuracy": float(correct.mean()),
-                    "token_accuracy_within_trained_distance": _mean(correct[within]),
-                    "token_accuracy_beyond_trained_distance": _mean(correct[beyond]),
-                    "loss": answers.mean_loss,
+                    "token_accuracy_teacher_forced": float(correct.mean()),
+                    "token_accuracy_within_trained_distance": _mean(correct[(reach >= 0) & (reach <= 1)]),
+                    "token_accuracy_beyond_trained_distance": _mean(correct[reach > 1]),
+                    "loss": loss,
                     "chance": self.task.chance(n),
                     "untrained": share_untrained(trained, extended.encodings, ids, model.num_heads, model.width),
                 }
             )
-            for low, high in itertools.pairwise(DISTANCE_EDGES):
-                here = (reach > low) & (reach <= high)
-                if here.any():
-                    cells.append(
-                        {
-                            "test_length": n,
-                            "distance_above": low,
-                            "distance_up_to": high if np.isfinite(high) else None,
-                            "num_tokens": int(here.sum()),
-                            "token_accuracy": float(correct[here].mean()),
-                        }
-                    )
+            cells += [{"test_length": n, **view} for view in self._views(batch, correct, forced.losses[forced.asked])]
         return rows, cells
 
+    def _views(self, batch: Batch, correct: np.ndarray, losses: np.ndarray) -> Rows:
+        """What is right and what is lost, by where a token's source is; of tasks without any, by a token's own place."""
+        sourced = batch.source[:, 1:][batch.answer[:, 1:]] >= 0
+        place = np.broadcast_to(np.arange(batch.tokens.shape[1] - 1), batch.tokens[:, 1:].shape)[batch.answer[:, 1:]]
+        of = {
+            "distance": (_distances(batch) / self.task.max_distance(self.train_length), REACH_EDGES, sourced),
+            "depth": (_depths(batch), DEPTH_EDGES, sourced),
+            "position": ((place + 1) / self.train_positions, REACH_EDGES, ~sourced & (not sourced.any())),
+        }
+        return [
+            view
+            for by, (values, edges, shown) in of.items()
+            if (view := binned(by, values[shown], edges, correct[shown], losses[shown]))
+        ]
+
     def _trained_entries(self, model: Transformer) -> list[Tensor]:
-        longest = self.task.batch(self.train_length, 1, self.seed, "coverage")
-        ids = position_ids(longest, model.encodings)
-        return reached(model.encodings, ids, model.num_heads, model.width, training=True)
+        """What a training sequence of the largest length reaches, at any of its offsets."""
+        if self.training.packing:
+            longest = packed(self.task, replace(self.training, batch_size=1), self.seed, 0)
+        else:
+            longest = self.task.batch(self.train_length, 1, self.seed, "coverage")
+        ids, stack = position_ids(longest, model.encodings), model.encodings
+        last = self.training.random_offset if stack.ids == "index" else 0
+        starts = {*range(0, last, ids.shape[1]), last}
+        each = [reached(stack, ids + start, model.num_heads, model.width, training=True) for start in starts]
+        return [torch.stack(masks).any(0) for masks in zip(*each, strict=True)]
 
 
 @torch.inference_mode()
-def answer_logits(model: Transformer, data: Inputs) -> Tensor:
-    """Of the tokens to be predicted, [number of places, vocab]: `scoring.logits`, at a lower price.
+def greedy(model: Transformer, data: Inputs) -> np.ndarray:
+    """Which tokens of the answers are right, [batch, n], where each is predicted from the prompt and those before it.
 
-    What the last layer puts out is wanted from the first asked place on, and nowhere before it: most of a long prompt
-    needs no attention and no MLP there. What it takes in is still every token.
+    The model is given prefixes, as if it were generating: the tokens it has chosen, and nothing of what comes after.
     """
-    x = model.encodings.embed(model.embedding(data.tokens), data.pos)
-    *early, last = zip(model.blocks, model.encodings, strict=True)
-    for layer, encoding in early:
-        x = layer(x, data.pos, data.segments, encoding)
-    start = int(data.where.any(0).nonzero()[0])
-    block: Block = last[0]  # type: ignore[assignment]
-    normed = block.attention_norm(x)
-    q, k, v = block.qkv(normed).unflatten(-1, (3, block.num_heads, -1)).permute(2, 0, 3, 1, 4)
-    call = Attention(q, k, v, normed, data.pos, data.pos, scale=1 / math.sqrt(q.shape[-1]), segments=data.segments)
-    attended = _last_rows(last[1].encode(call), start)
-    x = x[:, start:] + block.out(attended.transpose(1, 2).flatten(-2))
-    x = x + block.mlp_out(F.gelu(block.mlp_in(block.mlp_norm(x))))
-    return model.head(model.norm(x)[data.where[:, start:]])
+    tokens, right = data.tokens.clone(), torch.zeros_like(data.where)
+    labels = torch.zeros_like(data.tokens)
+    labels[data.where] = data.labels
+    for column in data.where.any(0).nonzero()[:, 0].tolist():
+        asked, seen = data.where[:, column], slice(0, column + 1)
+        last = torch.zeros_like(data.where[:, seen])
+        last[:, -1] = asked
+        chosen = model(tokens[:, seen], data.pos[:, seen], data.segments[:, seen], last).argmax(-1)
+        right[asked, column] = chosen == labels[asked, column]
+        if column + 1 < tokens.shape[1]:
+            tokens[asked, column + 1] = chosen
+    return right.cpu().numpy()
 
 
-def _last_rows(plan: Plan, start: int) -> Tensor:
-    """What attention puts out for the queries from `start` on."""
-    if 2 * start < plan.num_queries:  # most of them: then a fused kernel for all is faster than explicit weights
-        return attend(plan)[..., start:, :]
+def binned(
+    by: str, values: np.ndarray, edges: Sequence[float], correct: np.ndarray, losses: np.ndarray
+) -> dict[str, Any] | None:
+    """Means over bins (low, high], those that hold no token left out; None where no bin does."""
+    bins = np.clip(np.searchsorted(edges, values, side="left") - 1, 0, len(edges) - 2)  # an edge 0 is in the first bin
+    used, index, counts = np.unique(bins, return_inverse=True, return_counts=True)
+    if not len(used):
+        return None
+    shares, lost = (np.bincount(index, weights=each) / counts for each in (correct, losses))
+    return {
+        "by": by,
+        "above": [float(edges[b]) for b in used],
+        "up_to": [float(edges[b + 1]) if np.isfinite(edges[b + 1]) else None for b in used],
+        "num_tokens": counts.tolist(),
+        "token_accuracy_teacher_forced": [round(float(share), 6) for share in shares],
+        "loss": [round(float(loss), 6) for loss in lost],
+    }
 
-    def outputs(rows: slice) -> Tensor:
-        rows = slice(start + rows.start, start + rows.stop)
-        return plan.output(plan.weights(plan.logits(rows), rows), rows)
 
-    return by_rows(outputs, plan.num_queries - start, ROWS_AT_ONCE)
+def _ends(batch: Batch) -> np.ndarray:
+    return (batch.answer & (batch.tokens == EOS))[:, 1:]
+
+
+def _depths(batch: Batch) -> np.ndarray:
+    """Where in its prompt a token's source stands, from 0 to 1: each prompt ends before its own first answer token."""
+    length = np.maximum((batch.segments == 0).sum(1, keepdims=True) - 3, 1)  # without BOS and SEP, from 0 on
+    return ((batch.source - 1) / length)[:, 1:][batch.answer[:, 1:]]
 
 
 def _distances(batch: Batch) -> np.ndarray:

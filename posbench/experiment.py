@@ -20,7 +20,7 @@ from posbench import provenance, results
 from posbench.audit import audited
 from posbench.building import build
 from posbench.checkpoints import Checkpoints
-from posbench.config import Config, checked
+from posbench.config import Config, TrainingConfig, checked
 from posbench.console import Console
 from posbench.devices import device, device_name
 from posbench.encoding import EncodingStack, PositionEncoding
@@ -31,10 +31,12 @@ from posbench.identity import Identity
 from posbench.legality import supplying_tasks
 from posbench.streams import stream_seed
 from posbench.task import Task
-from posbench.training import Training
+from posbench.training import Training, log_point
 from posbench.transformer import Transformer
 
 SETTINGS = ("encoding", "extension", "task", "model", "training", "evaluation")
+LOGGED = ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")
+"""Of each row of a record, for dashboards."""
 
 
 @dataclasses.dataclass
@@ -42,8 +44,10 @@ class Trained:
     """A model and what its training left behind."""
 
     folder: Path
+    settings: TrainingConfig  # of the learning rate that was kept, where there were several to choose from
     model: Transformer
     log: dict[str, Any]  # curve, seconds, device
+    grid: list[dict[str, float | None]] | None = None  # the learning rates tried, and what each lost in distribution
     base: dict[str, Rows] = dataclasses.field(default_factory=dict)
     """Of the model without an extension, once somebody has asked, by the hash of the settings of evaluation."""
 
@@ -60,7 +64,8 @@ class Prepared:
     extension: Extension
     search: dict[str, Any] | None = None
     finetuning: dict[str, Any] | None = None
-    cpu_seconds: float = 0.0  # of the fine-tuning, whichever run it took place in
+    ceiling: dict[int, Trained] | None = None  # the model of each test length, where each has its own
+    cpu_seconds: float = 0.0  # of further training, whichever run it took place in
 
 
 class Experiment:
@@ -71,14 +76,16 @@ class Experiment:
     """
 
     def __init__(self, cfg: DictConfig, identity: Identity, task: Task) -> None:
-        cfg = copy.deepcopy(cfg)
+        self.composed = cfg = copy.deepcopy(cfg)
         self.config: Config = checked(cfg)
         self.identity = identity
         self.task = task
         self.train_length = self.config.training.lengths[1]
         self.lengths = test_lengths(self.config.evaluation, self.train_length)
-        self.train_positions = task.num_positions(self.train_length)
+        training = self.config.training
+        self.train_positions = max(task.num_positions(self.train_length), training.packing) + training.random_offset
         self.test_positions = max(task.num_positions(n) for n in self.lengths)
+        cfg = copy.deepcopy(cfg)
         cfg.train_positions, cfg.test_positions = self.train_positions, self.test_positions
         cfg.model.head_width = self.config.model.head_width
         self.nodes: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
@@ -104,13 +111,16 @@ class Experiment:
     @property
     def training_content(self) -> dict[str, Any]:
         """All that the trained weights depend on; the extension is not among it."""
+        return self._content(self.config.training)
+
+    def _content(self, training: TrainingConfig) -> dict[str, Any]:
         config = self.config
         return {
             "encoding": self.nodes["encoding"],
             "task": [self.nodes["task"], self.task.version],
             "model": dataclasses.asdict(config.model),
-            "training": dataclasses.asdict(config.training)
-            | {"lengths": config.training.lengths, "total_steps": config.training.total_steps},
+            "training": dataclasses.asdict(training)
+            | {"lengths": training.lengths, "total_steps": training.total_steps},
             "seed": config.seed,
             "source": provenance.training_hash(self.nodes["task"], self.nodes["encoding"]),
         }
@@ -151,20 +161,47 @@ class Experiment:
             stack,
             model.embedding_std,
             self.config.seed,
+            model.mlp_ratio,
+            model.dropout,
         )
 
     # -- train once --------------------------------------------------------------------------------------
 
-    def trained(self, model: Transformer, console: Console, loggers: list[Any]) -> Trained:
-        """The trained model: from the shared checkpoint where there is one, else trained here."""
-        content, config = self.training_content, self.config
+    def trained(self, console: Console, loggers: list[Any]) -> Trained:
+        """The trained model; of several learning rates that with the lowest loss in distribution, never on a test."""
+        candidates = self.config.training.candidates
+        if len(candidates) == 1:
+            return self._trained(candidates[0], console, loggers)
+        found: dict[float, Trained] = {}
+        for settings in candidates:
+            console.say(f"Learning rate {settings.learning_rate:g}, one of {len(candidates)}:")
+            try:
+                found[settings.learning_rate] = self._trained(settings, console, [])
+            except Diverged as error:
+                console.say(f"Left out: {error}")
+        if not found:
+            raise Diverged(f"training diverged at every learning rate of {self.config.training.learning_rate}: lower them")
+        lost = {rate: trained.log["curve"][-1]["validation_loss"] for rate, trained in found.items()}
+        best = min(found, key=lambda rate: lost[rate])
+        for logger in loggers:
+            for point in found[best].log["curve"]:
+                log_point(logger, point)
+        console.say(f"Kept: learning rate {best:g}, by its loss in distribution.")
+        grid = [{"learning_rate": each.learning_rate, "loss": lost.get(each.learning_rate)} for each in candidates]
+        spent = {key: sum(trained.log[key] for trained in found.values()) for key in ("cpu_seconds", "wall_seconds")}
+        return dataclasses.replace(found[best], grid=grid, log=found[best].log | spent)
+
+    def _trained(self, settings: TrainingConfig, console: Console, loggers: list[Any]) -> Trained:
+        """From the shared checkpoint where there is one, else trained here."""
+        content, config = self._content(settings), self.config
         checkpoints = self._checkpoints(console)
         folder = checkpoints.folder(content)
         if _latest and _latest[0].folder == folder.resolve() and not config.force:
             console.say(f"Trained before ({folder.name}): the weights are shared.")
             return _latest[0]
-        training = Training(model, self.task, config.training, config.seed)
-        trained = Trained(folder.resolve(), model, checkpoints.once(content, training, model, loggers))
+        model = self.model()
+        training = Training(model, self.task, settings, config.seed)
+        trained = Trained(folder.resolve(), settings, model, checkpoints.once(content, training, model, loggers))
         _latest[:] = [trained]
         return trained
 
@@ -175,18 +212,52 @@ class Experiment:
 
     @property
     def tests(self) -> Tests:
-        return Tests(self.task, self.config.evaluation, self.train_length, self.train_positions, self.config.seed)
+        config = self.config
+        return Tests(self.task, config.evaluation, config.training, self.train_positions, config.seed)
 
     def evaluated(self, model: Transformer, extension: Extension | None) -> tuple[Rows, Rows]:
         return self.tests.rows(model.to(device(self.config.trainer.accelerator)), extension)
 
-    def prepared(self, model: Transformer, console: Console) -> Prepared:
+    def measured(self, prepared: Prepared) -> tuple[Rows, Rows]:
+        """Rows and views of what was prepared."""
+        if prepared.ceiling is None:
+            return self.evaluated(prepared.model, prepared.extension)
+        rows, views = [], []
+        for n, trained in prepared.ceiling.items():
+            row, view = self.at(n).evaluated(trained.model, None)
+            rows += [each | {"multiple": self.lengths[n]} for each in row]
+            views += view
+        return rows, views
+
+    def prepared(self, trained: Trained, console: Console) -> Prepared:
         """The trained model and the extension, after whatever the extension needs before it can be tested."""
         if isinstance(self.extension, Searched):
-            return self._searched(model, self.extension, console)
+            return self._searched(trained.model, self.extension, console)
         if self.extension.finetuning is not None:
-            return self._finetuned(model, self.extension.finetuning, console)
-        return Prepared(model, self.extension)
+            return self._finetuned(trained, self.extension.finetuning, console)
+        if self.extension.retrained:
+            return self._retrained(trained, console)
+        return Prepared(trained.model, self.extension)
+
+    def at(self, n: int) -> Experiment:
+        """The same experiment with n for its training length, and tested there alone."""
+        cfg = copy.deepcopy(self.composed)
+        low = min(self.config.training.lengths[0], n)
+        cfg.training.min_length, cfg.training.max_length, cfg.training.length_scale = low, n, 1.0
+        cfg.evaluation.multiples, cfg.evaluation.further = [1.0], []
+        return Experiment(cfg, self.identity, self.task)
+
+    def _retrained(self, trained: Trained, console: Console) -> Prepared:
+        """A model for each test length that enters the mean; that of the training length is there."""
+        models = {}
+        for n, multiple in self.lengths.items():
+            if multiple == 1:
+                models[n] = trained
+            elif multiple in self.config.evaluation.multiples:
+                console.say(f"Training at {multiple:g}x, with n up to {n}.")
+                models[n] = self.at(n).trained(console, [])
+        spent = sum(each.log["cpu_seconds"] for each in models.values() if each is not trained)
+        return Prepared(trained.model, self.extension, ceiling=models, cpu_seconds=spent)
 
     def _searched(self, model: Transformer, searched: Searched, console: Console) -> Prepared:
         n, tests, seed = self.validation_length(searched), self.tests, self.config.seed
@@ -229,16 +300,16 @@ class Experiment:
             )
         return n
 
-    def _finetuned(self, model: Transformer, finetuning: FineTuning, console: Console) -> Prepared:
-        settings, seed = finetuning.settings(self.config.training), stream_seed(self.config.seed, "fine-tuning")
+    def _finetuned(self, trained: Trained, finetuning: FineTuning, console: Console) -> Prepared:
+        settings, seed = finetuning.settings(trained.settings), stream_seed(self.config.seed, "fine-tuning")
         content = {
-            "start": provenance.content_hash(self.training_content),
+            "start": provenance.content_hash(self._content(trained.settings)),
             "extension": self.nodes["extension"],
             "training": dataclasses.asdict(settings) | {"lengths": settings.lengths, "steps": settings.total_steps},
             "source": provenance.evaluation_hash(self.nodes["extension"]),
         }
         console.say(f"Fine-tuning: {settings.total_steps} steps with n up to {settings.lengths[1]}.")
-        tuned = copy.deepcopy(model).cpu()  # the shared weights stay as they are
+        tuned = copy.deepcopy(trained.model).cpu()  # the shared weights stay as they are
         extended = self.tests.extended(tuned, self.extension, settings.lengths[1])
         training = Training(extended.train(), self.task, settings, seed)
         log = self._checkpoints(console).once(content, training, tuned, [])
@@ -281,20 +352,22 @@ class Experiment:
     ) -> results.Record:
         config, identity, curve = self.config, self.identity, trained.log["curve"]
         content = self.training_content
-        gate = next(row["sequence_accuracy"] for row in rows if row["multiple"] == 1)
-        reached = [p["step"] for p in curve if p["sequence_accuracy"] >= config.evaluation.solved]
+        gate = next(row["score"] for row in rows if row["multiple"] == 1)
+        reached = [p["step"] for p in curve if p["score"] >= config.evaluation.solved]
         return {
             "schema": results.SCHEMA,
             "protocol": identity.protocol.as_dict(),
-            "task": identity.task.as_dict() | {"version": self.task.version},
+            "task": identity.task.as_dict() | {"version": self.task.version, "measure": self.task.measure},
             "method": identity.method.as_dict()
             | {"class": self._method_class(trained.model.encodings), "scale_policy": self.extension.scale_policy},
             "seed": config.seed,
             "training": {
-                "hash": provenance.content_hash(content),
+                "hash": provenance.content_hash(self._content(trained.settings)),
                 "train_length": self.train_length,
                 "train_positions": self.train_positions,
-                "steps": config.training.total_steps,
+                "learning_rate": trained.settings.learning_rate,
+                "learning_rates": trained.grid,
+                "steps": curve[-1]["step"],  # fewer than were allowed where it stopped early
                 "parameters": sum(p.numel() for p in trained.model.parameters()),
                 "solved": gate >= config.evaluation.solved,
                 "solved_step": reached[0] if reached else None,
@@ -302,6 +375,7 @@ class Experiment:
             },
             "search": prepared.search,
             "finetuning": prepared.finetuning,
+            "ceiling": None if prepared.ceiling is None else self._ceiling_log(prepared.ceiling),
             "rows": rows,
             "cells": cells,
             "config": self.settings,
@@ -321,9 +395,21 @@ class Experiment:
             "timings": {
                 "train_cpu_seconds": trained.log["cpu_seconds"],
                 "train_wall_seconds": trained.log["wall_seconds"],
+                "train_gpu_seconds": 0.0 if trained.log["device"] == "cpu" else trained.log["wall_seconds"],
                 **timings,
             },
         }
+
+    def _ceiling_log(self, models: dict[int, Trained]) -> list[dict[str, Any]]:
+        return [
+            {
+                "test_length": n,
+                "checkpoint": trained.folder.name,
+                "steps": trained.log["curve"][-1]["step"],
+                "cpu_seconds": trained.log["cpu_seconds"],
+            }
+            for n, trained in models.items()
+        ]
 
 
 def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
@@ -342,7 +428,7 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         console.say(f"Complete already: {path} (force=true repeats the run).")
         if not config.audit:
             return
-    model = experiment.model()
+    experiment.model()  # refuses what cannot be built before anything is written
     try:
         Path(config.results_dir).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -350,18 +436,18 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
     loggers = [logger for logger in [_logger(experiment)] if logger is not None]
     try:
         console.announce(identity, config.seed, hardware, path)
-        trained = experiment.trained(model, console, loggers)
+        trained = experiment.trained(console, loggers)
         started = time.process_time()
-        prepared = experiment.prepared(trained.model, console)
+        prepared = experiment.prepared(trained, console)
         if config.audit:
             console.say(experiment.audit(prepared, results.audit_path(path)))
         if complete:
             return
         before = time.process_time()
-        rows, cells = experiment.evaluated(prepared.model, prepared.extension)
+        rows, cells = experiment.measured(prepared)
         timings = {
             "preparation_cpu_seconds": before - started,
-            "finetuning_cpu_seconds": prepared.cpu_seconds,
+            "further_training_cpu_seconds": prepared.cpu_seconds,
             "evaluation_cpu_seconds": time.process_time() - before,
         }
         if not all(math.isfinite(row["loss"]) for row in rows):
@@ -378,13 +464,13 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
             getattr(logger, "close", lambda: None)()
 
     asked = provenance.content_hash(experiment.nodes["evaluation"])
-    if not experiment.extension.changes and prepared.finetuning is None:
+    if not experiment.extension.changes and not experiment.extension.trains:
         trained.base[asked] = rows
     elif asked not in trained.base:  # the same weights without the extension: what did it gain?
         trained.base[asked], _ = experiment.evaluated(trained.model, None)
     base = None if trained.base[asked] is rows else trained.base[asked]
-    same = "same weights" if prepared.finetuning is None else "before fine-tuning"
-    console.table(identity, rows, base, same, trained.log["cpu_seconds"], path, Path(config.results_dir))
+    same = "before further training" if experiment.extension.trains else "same weights"
+    console.table(identity, task.measure, rows, base, same, trained.log["cpu_seconds"], path, Path(config.results_dir))
 
 
 def _logger(experiment: Experiment) -> Any:
@@ -407,7 +493,7 @@ def _logger(experiment: Experiment) -> Any:
 def _log_rows(loggers: list[Any], rows: Rows) -> None:
     for logger in loggers:
         for row in rows:
-            metrics = {f"test/{key}": row[key] for key in ("sequence_accuracy", "token_accuracy", "loss", "multiple")}
+            metrics = {f"test/{key}": row[key] for key in LOGGED}
             logger.log_metrics(metrics, step=row["test_length"])
         logger.save()
         logger.finalize("success")

@@ -33,11 +33,13 @@ class FineTuning:
                 )
 
     def settings(self, training: TrainingConfig) -> TrainingConfig:
-        """Lengths from the shortest of the training to the new longest; warm-up over the first tenth."""
+        """Lengths from the shortest of the training to the new longest; warm-up over the first tenth; to the end."""
         steps = max(1, round(self.steps * training.steps))
         return replace(
             training,
             max_length=max(training.min_length, round(self.multiple * training.max_length)),
+            packing=round(self.multiple * training.packing),
+            stop_at=None,
             steps=steps,
             learning_rate=self.learning_rate * training.learning_rate,
             warmup_steps=round(0.1 * steps * training.steps_scale),
@@ -59,6 +61,7 @@ class Extension(ABC):
     `scale_policy` how it follows the length of a test: "none" (not by a factor), "fixed" (one factor at every
                    length, also at the training length) or "per test length"
     `finetuning`   the training that goes on with the new encoding before it is tested, None for none
+    `retrained`    a model is trained from the start for each test length
     """
 
     needs: str = ""
@@ -66,10 +69,16 @@ class Extension(ABC):
     changes: bool = True
     scale_policy: str = "none"
     finetuning: FineTuning | None = None
+    retrained: bool = False
 
     @property
     def is_identity(self) -> bool:
         return True
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is more training than that which all extensions share."""
+        return self.finetuning is not None or self.retrained
 
     @abstractmethod
     def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from posbench.errors import PosbenchError
 
-SCHEMA = 1
+SCHEMA = 2
 LOCAL = Path("results/local")
 PUBLISHED = Path("results/published")
 Record = dict[str, Any]
@@ -30,6 +30,7 @@ COLUMNS = {
     "task": "str",
     "task_hash": "str",
     "task_version": "int64",
+    "measure": "str",  # what the score is
     "method": "str",
     "method_hash": "str",
     "class": "str",
@@ -40,16 +41,18 @@ COLUMNS = {
     "solved": "bool",
     "solved_step": "float64",  # NaN where training never reached it
     "train_cpu_seconds": "float64",
+    "train_gpu_seconds": "float64",
     "source_hash": "str",
     "test_length": "int64",
     "multiple": "float64",
     "aggregated": "bool",
     "total_length": "int64",
     "num_samples": "int64",
+    "score": "float64",
     "sequence_accuracy": "float64",
     "sequence_accuracy_without_end": "float64",
     "correct_prefix": "float64",
-    "token_accuracy": "float64",
+    "token_accuracy_teacher_forced": "float64",
     "token_accuracy_within_trained_distance": "float64",  # NaN where a test has no such tokens
     "token_accuracy_beyond_trained_distance": "float64",
     "loss": "float64",
@@ -128,6 +131,7 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
             "task": record["task"]["label"],
             "task_hash": record["task"]["hash"],
             "task_version": record["task"]["version"],
+            "measure": record["task"]["measure"],
             "method": record["method"]["label"],
             "method_hash": record["method"]["hash"],
             "class": record["method"]["class"],
@@ -138,6 +142,7 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
             "solved": training["solved"],
             "solved_step": training["solved_step"],
             "train_cpu_seconds": cpu_seconds(record),
+            "train_gpu_seconds": gpu_seconds(record),
             "source_hash": record["provenance"]["source_hash"],
         }
         rows += [run | row for row in record["rows"]]
@@ -145,10 +150,15 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
 
 
 def cpu_seconds(record: Record) -> float:
-    """What was spent before the test: the shared training, and the fine-tuning or search of this row."""
+    """What was spent before the test: the shared training, and the further training or search of this row."""
     timings = record["timings"]
     search = timings["preparation_cpu_seconds"] if record.get("search") else 0.0
-    return float(timings["train_cpu_seconds"] + timings.get("finetuning_cpu_seconds", 0.0) + search)
+    return float(timings["train_cpu_seconds"] + timings.get("further_training_cpu_seconds", 0.0) + search)
+
+
+def gpu_seconds(record: Record) -> float:
+    """What the shared training held a GPU for, 0 where it was trained on a CPU."""
+    return float(record["timings"].get("train_gpu_seconds", 0.0))
 
 
 def publish(source: Path, target: Path, protocol: str, task: str, method: str) -> int:

@@ -28,10 +28,11 @@ class Inputs:
     segments: Tensor  # [batch, n]
     where: Tensor
     labels: Tensor  # [number of places]
+    first: int  # column of the first place
 
     def to(self, device: torch.device) -> Inputs:
         fields = (self.tokens, self.pos, self.segments, self.where, self.labels)
-        return Inputs(*(t.to(device, non_blocking=True) for t in fields))
+        return Inputs(*(t.to(device, non_blocking=True) for t in fields), self.first)
 
 
 def inputs(batch: Batch, encodings: EncodingStack, positions_seed: int, training: bool = False) -> Inputs:
@@ -40,7 +41,8 @@ def inputs(batch: Batch, encodings: EncodingStack, positions_seed: int, training
     where = torch.from_numpy(batch.answer)[:, 1:]
     draw = Draw(len(tokens), torch.Generator().manual_seed(positions_seed), training)
     pos = encodings.positions(position_ids(batch, encodings), draw)
-    return Inputs(tokens[:, :-1], pos, segments[:, :-1], where, tokens[:, 1:][where])
+    first = int(batch.answer[:, 1:].any(0).argmax())
+    return Inputs(tokens[:, :-1], pos, segments[:, :-1], where, tokens[:, 1:][where], first)
 
 
 def position_ids(batch: Batch, encodings: EncodingStack) -> Tensor:
@@ -51,7 +53,7 @@ def position_ids(batch: Batch, encodings: EncodingStack) -> Tensor:
 
 def logits(model: Transformer, data: Inputs) -> Tensor:
     """Of the tokens to be predicted, [number of places, vocab]."""
-    return model(data.tokens, data.pos, data.segments, data.where)
+    return model(data.tokens, data.pos, data.segments, data.where, data.first)
 
 
 def loss(model: Transformer, data: Inputs) -> Tensor:

@@ -77,12 +77,12 @@ class Cell:
 
     @classmethod
     def of(cls, runs: pd.DataFrame) -> Cell:
-        accuracy = runs["sequence_accuracy"]
+        accuracy = runs["score"]
         return cls(
             Estimate.over(accuracy),
             float(accuracy.min()),
             float(accuracy.max()),
-            float(runs["token_accuracy"].mean()),
+            float(runs["token_accuracy_teacher_forced"].mean()),
             float(runs["token_accuracy_within_trained_distance"].mean()),
             float(runs["token_accuracy_beyond_trained_distance"].mean()),
             float(runs["loss"].mean()),
@@ -111,7 +111,7 @@ class Summary:
     def of(cls, runs: pd.DataFrame, lengths: Sequence[Length]) -> Summary:
         """`runs`: the rows of one method on one task."""
         first, by_seed = runs.iloc[0], runs.drop_duplicates("seed").set_index("seed").sort_index()
-        accuracy = runs.pivot(index="seed", columns="multiple", values="sequence_accuracy")
+        accuracy = runs.pivot(index="seed", columns="multiple", values="score")
         accuracy = accuracy.reindex(columns=[n.multiple for n in lengths])
         # skipna: a record that lacks a length has no mean, rather than a mean over other lengths
         scores = accuracy[[n.multiple for n in lengths if n.in_mean]].mean(axis=1, skipna=False)

@@ -49,6 +49,8 @@ class Task(ABC):
     "coupled", where tokens that correspond share an id, and "within", 1, 2, 3, ... inside a number or string and
     0 outside.
     """
+    measure: ClassVar[str] = "sequence accuracy"
+    """What `score` is, for headings."""
     vocab_size: int
     """Number of tokens, special ones included: the size of the model's embedding."""
 
@@ -71,6 +73,13 @@ class Task(ABC):
     @abstractmethod
     def max_distance(self, n: int) -> int:
         """Largest distance, in tokens, between the query that predicts an answer token and its source."""
+
+    def score(self, n: int, sequence_accuracy: float, loss: float) -> float:
+        """How well length n is solved, from 0 to 1: the sequence accuracy, unless a task has something better.
+
+        `loss` is the mean cross-entropy of the tokens asked for, in nats.
+        """
+        return sequence_accuracy
 
     def num_positions(self, n: int) -> int:
         """Positions the model sees: the largest position plus one."""

@@ -16,6 +16,7 @@ import lightning as L
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from posbench.batches import training_batch
 from posbench.config import TrainingConfig
 from posbench.errors import Diverged, Terminated
 from posbench.scoring import Inputs, inputs, loss, score
@@ -24,8 +25,15 @@ from posbench.task import Task
 from posbench.transformer import Transformer
 
 
+DECAYS: dict[str, Callable[[float], float]] = {
+    "linear": lambda left: left,
+    "cosine": lambda left: (1 - math.cos(math.pi * left)) / 2,
+}
+"""Share of the learning rate, by the share of the decay that is left."""
+
+
 class Training(L.LightningModule):
-    """AdamW with warm-up, a constant rate and a linear decay; one task length a batch, uniform in training."""
+    """AdamW with warm-up, a constant rate and a decay, on the batches of `training_batch`."""
 
     def __init__(self, model: Transformer, task: Task, settings: TrainingConfig, seed: int) -> None:
         super().__init__()
@@ -41,6 +49,8 @@ class Training(L.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Inputs, batch_idx: int) -> torch.Tensor:
+        # Of dropout: a resumed training drops what an uninterrupted one would have dropped.
+        torch.manual_seed(stream_seed(self.seed, "train", "step", self.global_step))
         return loss(self.model, batch)
 
     def configure_optimizers(self) -> Any:
@@ -51,16 +61,15 @@ class Training(L.LightningModule):
         decay_steps = max(s.decay_fraction * s.total_steps, 1)
 
         def rate(step: int) -> float:
-            return min(1.0, (step + 1) / (s.warmup_steps + 1), (s.total_steps - step) / decay_steps)
+            left = min(1.0, (s.total_steps - step) / decay_steps)
+            return min((step + 1) / (s.warmup_steps + 1), DECAYS[s.decay](left))
 
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def batch(self, step: int) -> Inputs:
-        """The training batch of a step: a pure function of (seed, step), the same for every encoding."""
-        low, high = self.settings.lengths
-        n = low + stream_seed(self.seed, "train", "length", step) % (high - low + 1)
-        batch = self.task.batch(n, self.settings.batch_size, self.seed, "train", step)
+        """The training batch of a step, a pure function of (seed, step)."""
+        batch = training_batch(self.task, self.settings, self.seed, step)
         return inputs(batch, self.model.encodings, stream_seed(self.seed, "train", "positions", step), training=True)
 
     def validation_batch(self) -> Inputs:
@@ -82,7 +91,8 @@ class Batches(IterableDataset):
 
 
 class Curve(L.Callback):
-    """Loss and in-distribution accuracy every `validate_every` steps, and the time it all took.
+    """Loss and in-distribution score every `validate_every` steps, and the time it all took; ends a training that is
+    to be stopped once its score is `stop_at`.
 
     Part of the checkpoint, so that the curve of a resumed run is the curve of an uninterrupted one.
     """
@@ -107,20 +117,28 @@ class Curve(L.Callback):
             return
         mean = torch.stack(self.losses).mean().item()
         self.losses.clear()
-        if not math.isfinite(mean):
+        held_out = self._validated(trainer, pl_module)
+        if not math.isfinite(mean + held_out["validation_loss"]):
             raise Diverged(
-                f"the loss became {mean} within the last {settings.validate_every} steps before step {step}: "
+                f"the loss became {mean + held_out['validation_loss']} within the last {settings.validate_every} steps before step {step}: "
                 f"lower training.learning_rate={settings.learning_rate} or training.gradient_clip"
             )
-        pl_module.eval()
-        with trainer.precision_plugin.forward_context():  # in the precision of the training
-            accuracy = float(score(self.training.model, self.validation).sequences.mean())
-        pl_module.train()
-        point = {"step": step, "loss": mean, "sequence_accuracy": accuracy}
+        point = {"step": step, "loss": mean, **held_out}
         self.points.append(point)
         for logger in trainer.loggers:
-            logger.log_metrics({"train/loss": mean, "validation/sequence_accuracy": accuracy}, step=step)
+            log_point(logger, point)
         self.report(point)
+        if settings.stop_at is not None and point["score"] >= settings.stop_at:
+            trainer.should_stop = True
+
+    def _validated(self, trainer: L.Trainer, pl_module: L.LightningModule) -> dict[str, float]:
+        pl_module.eval()
+        with trainer.precision_plugin.forward_context():  # in the precision of the training
+            scores = score(self.training.model, self.validation)
+        pl_module.train()
+        loss, accuracy = float(scores.losses.mean()), float(scores.sequences.mean())
+        reached = self.training.task.score(self.training.settings.lengths[1], accuracy, loss)
+        return {"validation_loss": loss, "score": reached}
 
     def _tick(self) -> None:
         self.cpu_start, self.wall_start = time.process_time(), time.perf_counter()
@@ -136,6 +154,12 @@ class Curve(L.Callback):
         self.points = state["points"]
         self.losses = [torch.tensor(value) for value in state["losses"]]
         self.cpu_seconds, self.wall_seconds = state["cpu"], state["wall"]
+
+
+def log_point(logger: Any, point: dict[str, float]) -> None:
+    """A point of a curve, under the names that dashboards show."""
+    names = {"loss": "train/loss", "validation_loss": "validation/loss", "score": "validation/score"}
+    logger.log_metrics({shown: point[name] for name, shown in names.items()}, step=int(point["step"]))
 
 
 class Checkpoint(L.Callback):

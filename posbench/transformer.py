@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posbench.attention import Attention, attend
+from posbench.attention import Attention, attend_from
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.streams import stream_seed
 
@@ -31,13 +31,16 @@ class Transformer(nn.Module):
         encodings: EncodingStack,
         embedding_std: float = 1.0,
         seed: int = 0,
+        mlp_ratio: int = 4,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if len(encodings) != num_layers:
             raise ValueError(f"{num_layers} layers need {num_layers} encodings, got {len(encodings)}")
         self.width, self.num_heads = width, num_heads
         self.embedding = nn.Embedding(vocab_size, width)
-        self.blocks = nn.ModuleList(Block(width, num_heads) for _ in range(num_layers))
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(Block(width, num_heads, mlp_ratio, dropout) for _ in range(num_layers))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocab_size, bias=False)
         for name, parameter in self.named_parameters():
@@ -50,19 +53,26 @@ class Transformer(nn.Module):
         self.encodings = encodings  # last: they bring their own initialisation
 
     def forward(
-        self, tokens: Tensor, pos: Tensor, segments: Tensor | None = None, where: Tensor | None = None
+        self,
+        tokens: Tensor,
+        pos: Tensor,
+        segments: Tensor | None = None,
+        where: Tensor | None = None,
+        first: int = 0,
     ) -> Tensor:
         """Next-token logits.
 
         tokens [batch, n], positions [batch|1, n] and segments [batch|1, n] (left out: one segment) give
         [batch, n, vocab]; with a boolean `where` [batch, n] only those places are put through the head,
-        [number of places, vocab].
+        [number of places, vocab]. No place before `first` may be among them: what the last layer puts out is then
+        computed from there on, which spares the attention and MLP of a long prompt. It takes in every token.
         """
-        x = self.encodings.embed(self.embedding(tokens), pos)
-        for block, encoding in zip(self.blocks, self.encodings, strict=True):
-            x = block(x, pos, segments, encoding)
+        x = self.dropout(self.encodings.embed(self.embedding(tokens), pos))
+        starts = [0] * (len(self.blocks) - 1) + [first]
+        for block, encoding, start in zip(self.blocks, self.encodings, starts, strict=True):
+            x = block(x, pos, segments, encoding, start)
         x = self.norm(x)
-        return self.head(x if where is None else x[where])
+        return self.head(x if where is None else x[where[:, first:]])
 
     def with_encodings(self, encodings: EncodingStack) -> Transformer:
         """The same weights under other encodings."""
@@ -72,22 +82,31 @@ class Transformer(nn.Module):
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
+    """x + attention(norm(x)), then x + mlp(norm(x)); without the second where `mlp_ratio` is 0."""
 
-    def __init__(self, width: int, num_heads: int) -> None:
+    def __init__(self, width: int, num_heads: int, mlp_ratio: int, dropout: float) -> None:
         super().__init__()
         self.num_heads = num_heads
+        self.mlp_ratio = mlp_ratio
+        self.dropout = nn.Dropout(dropout)
         self.attention_norm = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
-        self.mlp_norm = nn.LayerNorm(width)
-        self.mlp_in = nn.Linear(width, 4 * width)
-        self.mlp_out = nn.Linear(4 * width, width)
+        if mlp_ratio:
+            self.mlp_norm = nn.LayerNorm(width)
+            self.mlp_in = nn.Linear(width, mlp_ratio * width)
+            self.mlp_out = nn.Linear(mlp_ratio * width, width)
 
-    def forward(self, x: Tensor, pos: Tensor, segments: Tensor | None, encoding: PositionEncoding) -> Tensor:
+    def forward(
+        self, x: Tensor, pos: Tensor, segments: Tensor | None, encoding: PositionEncoding, start: int = 0
+    ) -> Tensor:
+        """Of the tokens from `start` on, [batch, n - start, width]."""
         normed = self.attention_norm(x)
         # [batch, n, 3 width] -> three times [batch, heads, n, head width]
         q, k, v = self.qkv(normed).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         call = Attention(q, k, v, normed, pos, pos, scale=1 / math.sqrt(q.shape[-1]), segments=segments)
-        x = x + self.out(attend(encoding.encode(call)).transpose(1, 2).flatten(-2))
-        return x + self.mlp_out(F.gelu(self.mlp_in(self.mlp_norm(x))))
+        attended = attend_from(encoding.encode(call), start)
+        x = x[:, start:] + self.dropout(self.out(attended.transpose(1, 2).flatten(-2)))
+        if not self.mlp_ratio:
+            return x
+        return x + self.dropout(self.mlp_out(F.gelu(self.mlp_in(self.mlp_norm(x)))))

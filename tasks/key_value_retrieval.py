@@ -1,11 +1,12 @@
 """Key-value retrieval: pairs among filler, and a question for every key (arXiv 2307.03172, 2312.04927)."""
 
 import numpy as np
+from posbench.tasks.pairs import Pairs
 
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, Batch, assemble
 
 
-class KeyValueRetrieval(Task):
+class KeyValueRetrieval(Pairs):
     """`num_pairs` pairs of a key and its value stand among n filler symbols. The answer part asks for every
     key, in random order, and the model is to give the value after each. Keys, values and filler are drawn from
     three separate sets of `num_symbols`; keys do not repeat. n counts the filler.
@@ -16,15 +17,7 @@ class KeyValueRetrieval(Task):
     """
 
     def __init__(self, num_pairs: int = 8, num_symbols: int = 8) -> None:
-        require(num_pairs >= 1, f"task.num_pairs must be at least 1; got {num_pairs}")
-        require(
-            num_symbols >= max(num_pairs, 2),
-            f"task.num_symbols={num_symbols} gives too few different keys for {num_pairs} pairs: "
-            f"raise it to {max(num_pairs, 2)} or more, or lower task.num_pairs",
-        )
-        self.num_pairs = num_pairs
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + 3 * num_symbols
+        super().__init__(num_pairs, num_symbols)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         pairs, symbols = self.num_pairs, self.num_symbols
@@ -45,12 +38,6 @@ class KeyValueRetrieval(Task):
 
     def total_length(self, n: int) -> int:
         return n + 4 * self.num_pairs + 3
-
-    def answer_length(self, n: int) -> int:
-        return self.num_pairs
-
-    def chance(self, n: int) -> float:
-        return float(self.num_symbols) ** -self.num_pairs
 
     def max_distance(self, n: int) -> int:
         # From the last question to the value of the pair at the very start.

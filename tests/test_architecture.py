@@ -12,7 +12,7 @@ LAYERS = [
     {"errors"},
     {"config", "streams", "provenance", "resolvers", "attention", "devices"},
     {"frequencies", "task", "building", "composing"},
-    {"encoding"},
+    {"encoding", "batches"},
     {"masks"},
     {"encodings", "extension", "tasks"},
     {"extensions"},

@@ -11,9 +11,10 @@ from conftest import names
 
 from posbench import results
 from posbench.attention import Attention
-from posbench.audit import audited, greedy
+from posbench.audit import audited
 from posbench.conformance import Subject
 from posbench.encoding import PositionEncoding
+from posbench.evaluation import greedy
 from posbench.experiment import Experiment
 from posbench.remarks import remarks
 from posbench.scoring import inputs

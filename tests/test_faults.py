@@ -272,7 +272,7 @@ def test_a_training_killed_after_its_last_step_is_kept_without_another(tmp_path:
     training = Training(run.model(), run.task, run.config.training, 0)
     curve = fit(training, folder / "last.ckpt", "cpu", 10, [], [], lambda point: None)
     assert (folder / "last.ckpt").exists()
-    trained = run.trained(run.model(), Console(), [])
+    trained = run.trained(Console(), [])
     assert trained.log["curve"] == curve.points
     for name, value in training.model.state_dict().items():
         assert torch.equal(trained.model.state_dict()[name], value), name

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from test_faults import succeeded
 
-TEST = {"test/sequence_accuracy", "test/token_accuracy", "test/loss", "test/multiple"}
-TRAINING = {"train/loss", "validation/sequence_accuracy"}
+TEST = {f"test/{key}" for key in ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")}
+TRAINING = {"train/loss", "validation/loss", "validation/score"}
 LENGTHS = 5  # test lengths of the smoke protocol
 
 

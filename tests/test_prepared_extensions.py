@@ -519,8 +519,8 @@ def tiny(folder: Path, *words: str) -> Experiment:
 
 def prepared(folder: Path, *words: str) -> tuple[Experiment, Trained, Prepared]:
     run = tiny(folder, *words)
-    trained = run.trained(run.model(), Console(), [])
-    return run, trained, run.prepared(trained.model, Console())
+    trained = run.trained(Console(), [])
+    return run, trained, run.prepared(trained, Console())
 
 
 def ran(folder: Path, *words: str) -> results.Record:
@@ -553,9 +553,9 @@ def checkpoints(folder: Path) -> dict[str, bytes]:
 )
 def test_fine_tuning_changes_its_own_weights_and_not_the_shared_ones(tmp_path: Path, words: tuple[str, ...]) -> None:
     run = tiny(tmp_path, *words)
-    trained = run.trained(run.model(), Console(), [])
+    trained = run.trained(Console(), [])
     before, files = state(trained.model), checkpoints(tmp_path)
-    tuned = run.prepared(trained.model, Console()).model
+    tuned = run.prepared(trained, Console()).model
     run.evaluated(tuned, run.extension)
     assert equal(state(trained.model), before)
     assert len(checkpoints(tmp_path)) == 2 and files.items() <= checkpoints(tmp_path).items()
@@ -701,17 +701,17 @@ def test_an_interrupted_fine_tuning_goes_on_from_its_checkpoint(
     words = ("method=rope_pi_fine_tuned", "extension.steps=1", "trainer.checkpoint_every=5")
     _, _, whole = prepared(tmp_path / "whole", *words)
     run = tiny(tmp_path / "parts", *words)
-    trained = run.trained(run.model(), Console(), [])
+    trained = run.trained(Console(), [])
     before = state(trained.model)
     with pytest.raises(Interrupted):
-        run.prepared(trained.model, Interrupting(20))
+        run.prepared(trained, Interrupting(20))
     assert [path.parent.name for path in tmp_path.glob("parts/checkpoints/*/last.ckpt")] == [
         whole.finetuning["hash"]  # type: ignore[index]
     ]
     assert len(checkpoints(tmp_path / "parts")) == 1, "only what is complete"
     assert equal(state(trained.model), before)
     capsys.readouterr()
-    again = run.prepared(trained.model, Console())
+    again = run.prepared(trained, Console())
     out = capsys.readouterr().out
     assert "Going on from the last checkpoint" in out and "step 10/20" not in out and "step 20/20" in out
     assert equal(state(again.model), state(whole.model))

@@ -34,7 +34,7 @@ def record(
     return {
         "schema": results.SCHEMA,
         "protocol": name("protocol", protocol),
-        "task": name("task", task) | {"version": version},
+        "task": name("task", task) | {"version": version, "measure": "sequence accuracy"},
         "method": name("method", method) | {"class": "zero-shot"},
         "seed": seed,
         "training": {
@@ -51,8 +51,9 @@ def record(
                 "aggregated": multiple not in further,
                 "total_length": round(20 * multiple) + 3,
                 "num_samples": 16,
+                "score": accuracy,
                 "sequence_accuracy": accuracy,
-                "token_accuracy": accuracy,
+                "token_accuracy_teacher_forced": accuracy,
                 "token_accuracy_within_trained_distance": accuracy if multiple <= 1 else None,
                 "token_accuracy_beyond_trained_distance": accuracy if multiple > 1 else None,
                 "loss": 1.0,

@@ -16,11 +16,11 @@ from omegaconf import OmegaConf
 from posbench.building import build
 from posbench.config import checked
 from posbench.errors import ConfigError
-from posbench.evaluation import DISTANCE_EDGES
 from posbench.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Batch, Task
 
 TASKS = names("task")
-WITHOUT_SOURCES = {"addition", "majority", "parity"}
+WITHOUT_SOURCES = {"addition", "language", "majority", "parity"}
+WITHOUT_END = {"language"}
 SOURCES_BY_RULE = {"first", "kth_from_start", "kth_from_end", "multi_hop", "mqar"}
 _made: dict[str, tuple[Task, tuple[int, int]]] = {}
 _numbers: dict[str, dict[str, int]] = {}
@@ -179,6 +179,12 @@ def missing_duplicate_oracle(prompt: list[int], answer: list[int], task: Any) ->
     return [(0, prompt[other], other)]
 
 
+def language_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
+    """Every symbol of the text; that it is drawn from the source is measured below."""
+    assert not prompt
+    return in_a_row([(token, -1) for token in answer])
+
+
 def addition_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
     plus = prompt.index(MARK)
     one, two = (int("".join(str(t - FIRST_SYMBOL) for t in part[::-1])) for part in (prompt[:plus], prompt[plus + 1 :]))
@@ -195,6 +201,7 @@ ORACLES: dict[str, Callable[[list[int], list[int], Any], Asked]] = {
     "first": first_oracle,
     "induction": induction_oracle,
     "key_value_retrieval": key_value_oracle,
+    "language": language_oracle,
     "kth_from_end": kth_from_end_oracle,
     "kth_from_start": kth_from_start_oracle,
     "majority": majority_oracle,
@@ -225,7 +232,8 @@ def check_against_oracle(name: str, task: Task, batch: Batch, n: int) -> None:
     for index in range(len(batch.tokens)):
         prompt, answer, start = split(batch, index)
         places = np.flatnonzero(batch.answer[index]).tolist()
-        assert places.pop() == len(batch.tokens[index]) - 1, "EOS is part of what must be predicted"
+        if name not in WITHOUT_END:
+            assert places.pop() == len(batch.tokens[index]) - 1, "EOS is part of what must be predicted"
         expected = ORACLES[name](prompt, answer, task)
         assert places == [start + place for place, _, _ in expected]
         assert [answer[place] for place, _, _ in expected] == [token for _, token, _ in expected]
@@ -248,9 +256,9 @@ def test_a_thousand_samples_of_each_length_agree_with_the_oracle(name: str) -> N
 def test_any_legal_setting_and_length_agrees_with_the_oracle(name: str, data: st.DataObject) -> None:
     cls = type(made(name)[0])
     numbers = OmegaConf.to_container(composed(f"task={name}").task)
-    drawn = {
-        key: data.draw(st.integers(1, 2 * value), label=key) for key, value in numbers.items() if key != "_target_"
-    }
+    del numbers["_target_"]
+    kinds = {int: lambda value: st.integers(1, 2 * value), float: lambda value: st.floats(value / 2, 2 * value)}
+    drawn = {key: data.draw(kinds[type(value)](value), label=key) for key, value in numbers.items()}
     try:
         task = cls(**drawn)
     except ConfigError:
@@ -305,14 +313,13 @@ def test_lengths_and_distances_are_what_the_task_says(name: str) -> None:
     for n in {low, high, 2 * high}:
         batch = task.batch(n, 4000, "lengths", n)
         assert batch.tokens.shape[1] == task.total_length(n) == task.num_positions(n) + 1
-        assert (batch.answer.sum(1) == task.answer_length(n) + 1).all()
+        assert (batch.answer.sum(1) == task.answer_length(n) + (name not in WITHOUT_END)).all()
         place = np.arange(batch.tokens.shape[1])
         distance = np.where(batch.source >= 0, place - 1 - batch.source, -1)
         assert (batch.source[~batch.answer] == -1).all()
         assert distance.max() <= task.max_distance(n)
         if n <= high and name not in WITHOUT_SOURCES:  # further out, the largest distance is too rare to be met
             assert distance.max() >= task.max_distance(n) - 2
-    assert DISTANCE_EDGES[0] == 0 and list(DISTANCE_EDGES) == sorted(DISTANCE_EDGES)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -327,6 +334,7 @@ def test_chance_is_the_accuracy_of_guessing(name: str) -> None:
     small |= {name: {"k": 2, "num_symbols": 2} for name in ("kth_from_start", "kth_from_end")}
     small |= {name: {"num_answers": 1, "num_symbols": 4} for name in ("prefix_lookup", "suffix_lookup")}
     small |= {
+        "language": {"num_symbols": 2, "order": 1, "concentration": 1e6},
         "copy_unique": {"num_symbols": 3},
         "multi_hop": {"num_symbols": 2},
         "majority": {},
@@ -347,8 +355,8 @@ def test_chance_is_the_accuracy_of_guessing(name: str) -> None:
 def test_the_answer_is_not_in_the_length(name: str) -> None:
     """Each answer symbol is spread evenly over its alphabet: no label can be guessed from the format."""
     task, (_, high) = made(name)
-    if name == "sort":
-        pytest.skip("a sorted answer begins with a low symbol, by the rule of the task")
+    if name in ("sort", "language"):
+        pytest.skip("a sorted answer begins with a low symbol and a text with a frequent one, by the rule of the task")
     batch = task.batch(high, 20_000, "labels")
     symbols = batch.answer.copy()
     symbols[:, -1] = False
@@ -377,12 +385,12 @@ def test_sources_are_spread_over_the_whole_prompt(name: str) -> None:
 def test_the_docstring_states_the_rule_and_two_worked_examples(name: str) -> None:
     task, _ = made(name)
     text = type(task).__doc__ or ""
-    examples = re.findall(r"BOS (.*) SEP (.*) EOS", text)
+    examples = re.findall(r"BOS (.*?) ?SEP (.*) EOS", text)
     assert len(examples) == 2
     for prompt, answer in examples:
         # What is predicted is in the prompt: spell the examples out against the rule.
         shown = prompt.split()
-        computed = name in ("addition", "mqar")  # sums, and filler in the answer part
+        computed = name in ("addition", "mqar", "language")  # sums, filler in the answer part, a text
         assert computed or [word for word in answer.split() if word not in shown] == []
     assert type(task).version >= 1
 
@@ -399,6 +407,9 @@ def test_the_docstring_states_the_rule_and_two_worked_examples(name: str) -> Non
         (("task=kth_from_end", "task.k=0"), "task.k counts symbols from 1 on; got 0"),
         (("task=suffix_lookup", "task.num_symbols=2"), "task.num_symbols must be at least 4, .* got 2"),
         (("task=multi_hop", "task.hops=0"), "task.hops .* at least 1; got 0"),
+        (("task=language", "task.order=0"), "task.order .* at least 1; got 0"),
+        (("task=language", "task.order=4"), "a table of 65536 rows, more than 16384: lower either"),
+        (("task=language", "task.concentration=0.0"), "task.concentration must be positive; got 0"),
     ],
 )
 def test_a_wrong_setting_gets_its_sentence(overrides: tuple[str, ...], sentence: str) -> None:
@@ -409,3 +420,51 @@ def test_a_wrong_setting_gets_its_sentence(overrides: tuple[str, ...], sentence:
 def test_a_test_that_needs_more_symbols_than_there_are_is_refused_before_training() -> None:
     with pytest.raises(ConfigError, match=r"16 symbols without a repeat .* task\.num_symbols=12: raise it"):
         experiment("protocol=cpu", "task=copy_unique", "task.num_symbols=12")
+
+
+# -- language: a source whose every probability is known -----------------------------------------------------
+
+
+def test_a_text_follows_the_table_of_its_source() -> None:
+    """Frequencies after each context, counted symbol by symbol, are the probabilities of the table."""
+    task: Any = build(OmegaConf.to_container(composed("task=language", "task.num_symbols=3").task), "task")  # type: ignore[arg-type]
+    batch = task.batch(200, 1000, "frequencies")
+    counts: dict[tuple[int, ...], list[int]] = {}
+    for index in range(len(batch.tokens)):
+        _, text, _ = split(batch, index)
+        for place in range(2, len(text)):
+            context = tuple(token - FIRST_SYMBOL for token in text[place - 2 : place])
+            counts.setdefault(context, [0, 0, 0])[text[place] - FIRST_SYMBOL] += 1
+    assert len(counts) == 9
+    for (before, last), found in counts.items():
+        expected = task.source.table[3 * before + last]
+        error = np.sqrt(expected * (1 - expected) / sum(found))
+        assert (np.abs(np.array(found) / sum(found) - expected) < 5 * error + 1e-9).all()
+
+
+@pytest.mark.parametrize("n", [1, 8, 64])
+def test_who_knows_the_source_loses_its_entropy_and_no_less(n: int) -> None:
+    """The surprise of texts under the table, each first pair under its stationary probability, is the least loss."""
+    task, _ = made("language")
+    source: Any = task.source  # type: ignore[attr-defined]
+    batch = task.batch(n, 4000, "surprise")
+    texts = batch.tokens[:, 2:-1] - FIRST_SYMBOL
+    lost = -np.log(source.stationary[texts[:, 0] * 16 + texts[:, 1]])
+    for place in range(2, texts.shape[1]):
+        lost = lost - np.log(source.table[texts[:, place - 2] * 16 + texts[:, place - 1], texts[:, place]])
+    mean, error = lost.mean() / texts.shape[1], lost.std() / texts.shape[1] / len(texts) ** 0.5
+    assert abs(mean - task.least_loss(n)) < 4 * error  # type: ignore[attr-defined]
+    assert task.score(n, 0.0, task.least_loss(n)) == 1.0  # type: ignore[attr-defined]
+    assert task.score(n, 0.0, float(np.log(16))) == 0.0 == task.score(n, 0.0, 99.0)
+    halfway = (float(np.log(16)) + task.least_loss(n)) / 2  # type: ignore[attr-defined]
+    assert task.score(n, 0.0, halfway) == pytest.approx(0.5)
+
+
+def test_a_text_starts_anywhere_in_the_stationary_chain() -> None:
+    task, _ = made("language")
+    source: Any = task.source  # type: ignore[attr-defined]
+    after = np.zeros_like(source.stationary)
+    for context in range(256):
+        for symbol in range(16):
+            after[context * 16 % 256 + symbol] += source.stationary[context] * source.table[context, symbol]
+    assert np.allclose(after, source.stationary) and source.stationary.sum() == pytest.approx(1)

@@ -33,7 +33,7 @@ class FineTuned(Around):
         self, extension: Extension, steps: float = 0.1, multiple: float = 2.0, learning_rate: float = 1.0
     ) -> None:
         super().__init__(extension)
-        if extension.finetuning is not None or isinstance(extension, Searched):
+        if extension.trains or isinstance(extension, Searched):
             raise ConfigError(
                 f"{type(extension).__name__} trains or searches by itself and cannot be fine-tuned: choose the "
                 "extension inside it, with the settings that were found"

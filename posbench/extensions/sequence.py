@@ -17,7 +17,7 @@ class Sequence(Extension):
     def __init__(self, first: Extension, second: Extension) -> None:
         self.parts = (first, second)
         for part in self.parts:
-            if part.finetuning is not None or isinstance(part, Searched):
+            if part.trains or isinstance(part, Searched):
                 raise ConfigError(
                     f"{type(part).__name__} trains or searches for another extension and cannot be part of a "
                     "sequence: give it the sequence as its extension"

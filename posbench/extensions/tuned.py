@@ -29,7 +29,7 @@ class Tuned(Searched):
         multiple: float = 3.0,
     ) -> None:
         super().__init__(make(), budget, multiple)
-        if self.extension.finetuning is not None or isinstance(self.extension, Searched):
+        if self.extension.trains or isinstance(self.extension, Searched):
             raise ConfigError(
                 f"{type(self.extension).__name__} trains or searches by itself: choose the settings of the extension "
                 "inside it"
