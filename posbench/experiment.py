@@ -148,8 +148,8 @@ class Experiment:
         if stack.max_positions is not None and stack.max_positions < max(trained, longest, prepared):
             raise ConfigError(
                 f"the encoding has {stack.max_positions} positions, but training, what follows it and the longest test "
-                f"need {max(trained, longest, prepared)}: raise its setting, or shorten extension.multiple or "
-                "evaluation.multiples and evaluation.further"
+                f"need {max(trained, longest, prepared)}: raise its setting, or shorten training.packing, "
+                "training.random_offset, extension.multiple or evaluation.multiples and evaluation.further"
             )
         for positions in (longest, prepared):
             self.extension.extend(stack, trained, positions)  # refuse now, not after training
@@ -469,7 +469,7 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
     elif asked not in trained.base:  # the same weights without the extension: what did it gain?
         trained.base[asked], _ = experiment.evaluated(trained.model, None)
     base = None if trained.base[asked] is rows else trained.base[asked]
-    same = "before further training" if experiment.extension.trains else "same weights"
+    same = "trained at 1x" if prepared.ceiling else "before fine-tuning" if prepared.finetuning else "same weights"
     console.table(identity, task.measure, rows, base, same, trained.log["cpu_seconds"], path, Path(config.results_dir))
 
 

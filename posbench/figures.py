@@ -28,7 +28,7 @@ MANY = 24
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracy of one method against length. `look` numbers colour, dash and marker."""
+    """Score of one method against length. `look` numbers colour, dash and marker."""
 
     label: str
     look: int
@@ -37,7 +37,7 @@ class Curve:
     halves: Sequence[float]  # NaN where there is no interval
 
 
-def accuracy_by_length(curves: Sequence[Curve], ticks: Sequence[float], name: str) -> str:
+def score_by_length(curves: Sequence[Curve], ticks: Sequence[float], name: str, measure: str) -> str:
     """SVG with a legend in the order given. The group of curve i has the id `curve-{name}-{i}`.
 
     Of more than `MANY` curves only the lines are drawn: one is told from the others by pointing at its row.
@@ -49,7 +49,7 @@ def accuracy_by_length(curves: Sequence[Curve], ticks: Sequence[float], name: st
         axes = figure.subplots()
         for index, curve in enumerate(curves):
             _draw(axes, curve, f"curve-{name}-{index}", crowded)
-        _dress(axes, ticks)
+        _dress(axes, ticks, measure)
         if crowded:
             return svg_text(figure)
         legend = figure.legend(loc="outside right upper", frameon=False, handlelength=3.4, labelspacing=0.7)
@@ -89,13 +89,13 @@ def _draw(axes: Axes, curve: Curve, gid: str, crowded: bool) -> None:
     )
 
 
-def _dress(axes: Axes, ticks: Sequence[float]) -> None:
+def _dress(axes: Axes, ticks: Sequence[float], measure: str) -> None:
     axes.axvline(1, color="0.6", linewidth=1, linestyle=":")
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
     axes.minorticks_off()
     axes.set_ylim(0, 1)
     axes.set_xlabel("test length / training length")
-    axes.set_ylabel("sequence accuracy")
+    axes.set_ylabel(measure)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

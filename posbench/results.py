@@ -23,6 +23,9 @@ LOCAL = Path("results/local")
 PUBLISHED = Path("results/published")
 Record = dict[str, Any]
 
+PLAIN = {"_target_": "posbench.extensions.direct.Direct"}
+"""The content of the default extension."""
+
 PARTS = ("protocol", "task", "method", "seed", "training", "rows", "config", "provenance", "timings")
 COLUMNS = {
     "protocol": "str",
@@ -33,10 +36,12 @@ COLUMNS = {
     "measure": "str",  # what the score is
     "method": "str",
     "method_hash": "str",
+    "plain": "bool",  # the encoding as it was trained, without an extension
     "class": "str",
     "seed": "int64",
     "train_length": "int64",
     "train_positions": "int64",
+    "training_hash": "str",  # of what the weights depend on: runs that share it share them
     "parameters": "int64",
     "solved": "bool",
     "solved_step": "float64",  # NaN where training never reached it
@@ -134,10 +139,12 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
             "measure": record["task"]["measure"],
             "method": record["method"]["label"],
             "method_hash": record["method"]["hash"],
+            "plain": record["config"]["extension"] == PLAIN,
             "class": record["method"]["class"],
             "seed": record["seed"],
             "train_length": training["train_length"],
             "train_positions": training["train_positions"],
+            "training_hash": training["hash"],
             "parameters": training["parameters"],
             "solved": training["solved"],
             "solved_step": training["solved_step"],
@@ -147,6 +154,28 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
         }
         rows += [run | row for row in record["rows"]]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def views(found: Iterable[Record]) -> pd.DataFrame:
+    """The second long table: one row a run, test length and bin of what tokens are told apart by."""
+    rows = []
+    for record in found:
+        run = {
+            "protocol_hash": record["protocol"]["hash"],
+            "task_hash": record["task"]["hash"],
+            "task_version": record["task"]["version"],
+            "method_hash": record["method"]["hash"],
+            "seed": record["seed"],
+        }
+        for view in record.get("cells", []):
+            where = {"test_length": view["test_length"], "by": view["by"]}
+            bins = zip(*(view[name] for name in BINNED), strict=True)
+            rows += [run | where | dict(zip(BINNED, values, strict=True)) for values in bins]
+    return pd.DataFrame(rows, columns=[*VIEWED, *BINNED])
+
+
+VIEWED = ("protocol_hash", "task_hash", "task_version", "method_hash", "seed", "test_length", "by")
+BINNED = ("above", "up_to", "num_tokens", "token_accuracy_teacher_forced", "loss")
 
 
 def cpu_seconds(record: Record) -> float:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from posbench import figures
+from posbench.comparisons import NEARLY_ALL, SECONDS, SEPARATES, Agreement, Discrimination
 from posbench.summaries import NOTHING, Length, Overall, Summary, TaskBoard, best_first, number
 
 
@@ -27,6 +30,15 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Detail:
+    """A further table of a section."""
+
+    title: str
+    note: str
+    table: Table
+
+
+@dataclass(frozen=True)
 class Section:
     """One task of a protocol, or all of them."""
 
@@ -34,7 +46,8 @@ class Section:
     notes: list[str]
     table: Table
     curves: str = ""  # SVG
-    distances: Table | None = None
+    measure: str = ""  # what the curves show
+    details: Sequence[Detail] = ()
 
     @property
     def anchor(self) -> str:
@@ -44,38 +57,136 @@ class Section:
 Columns = dict[str, Callable[[Any], str]]
 """Heading -> what it shows of a `Summary` or an `Overall`."""
 
-DISTANCES = "Token accuracy within / beyond the trained distance"
 DISTANCES_NOTE = (
     "Of answer tokens that repeat a token of the prompt, the right ones, given the right tokens before them (teacher "
     "forcing). Within: the query is no farther from its source than in training. Beyond: it is farther. "
     f"{NOTHING}: no such tokens at this length."
 )
-DETAILS = ("class", "steps", "untrained", "parameters", "CPU s")
+DEPTH_NOTE = (
+    "Of the same tokens at {multiple:g}x, the right ones by where in the prompt the source stands: 0 is the start, 1 the "
+    "end."
+)
+POSITION_NOTE = (
+    "Mean loss, nats a token, of the tokens asked for at {multiple:g}x, by their place in multiples of the positions of "
+    "training."
+)
+DETAILS = ("area", "half", "class", "steps", "untrained", "parameters", "CPU s", "GPU s")
 """Columns that the terminal has no room for."""
 
 
-def sections(found: list[list[TaskBoard]]) -> list[Section]:
-    """Of each protocol first all tasks together, then each."""
+def sections(
+    found: list[list[TaskBoard]],
+    views: pd.DataFrame | None = None,
+    tasks_compared: Sequence[Sequence[Discrimination]] = (),
+    protocols_compared: Sequence[Agreement] = (),
+) -> list[Section]:
+    """Of each protocol first all tasks together, then what they tell apart, then each; last, protocols compared."""
     shown = []
-    for tasks in found:
+    for tasks, compared in itertools.zip_longest(found, tasks_compared, fillvalue=()):
         # A task whose settings were changed, as its name then says, is somebody's experiment: its own table only.
         as_shipped = [board for board in tasks if "(" not in board.task]
         if len(as_shipped) > 1:
             shown.append(overall_section(as_shipped))
-        shown += [task_section(board) for board in tasks]
-    return shown
+        if len(compared) > 1:
+            shown.append(tasks_section(compared, as_shipped[0].protocol))
+        shown += [task_section(board, views) for board in tasks]
+    return [*shown, agreement_section(protocols_compared)] if protocols_compared else shown
 
 
-def task_section(board: TaskBoard) -> Section:
+def task_section(board: TaskBoard, views: pd.DataFrame | None = None) -> Section:
     title = f"{board.task}, protocol {board.protocol}"
     ids = [f"curve-{anchor(title)}-{index}" for index in range(len(board.summaries))]
     return Section(
         title,
         [_lengths_note(board), _chance_note(board)],
-        tabulated(_task_columns(board.lengths), board.summaries, ids),
-        figures.accuracy_by_length(_curves(board), [n.multiple for n in board.lengths], anchor(title)),
-        tabulated(_distance_columns(board.lengths), board.summaries, ids),
+        tabulated(_task_columns(board.lengths) | _gpu_column(board.summaries), board.summaries, ids),
+        figures.score_by_length(_curves(board), [n.multiple for n in board.lengths], anchor(title), board.measure),
+        board.measure,
+        [*_distances(board, ids), *_binned(board, views, ids)],
     )
+
+
+def _distances(board: TaskBoard, ids: Sequence[str]) -> Iterator[Detail]:
+    cells = [cell for row in board.summaries for cell in row.cells.values()]
+    if any(not np.isnan(cell.within) or not np.isnan(cell.beyond) for cell in cells):
+        table = tabulated(_distance_columns(board.lengths), board.summaries, ids)
+        yield Detail("Token accuracy within / beyond the trained distance", DISTANCES_NOTE, table)
+
+
+def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) -> Iterator[Detail]:
+    """By depth of the source, or by position where a task has no sources, at the longest test in the mean."""
+    longest = max((n for n in board.lengths if n.aggregated), key=lambda n: n.multiple, default=None)
+    if views is None or longest is None:
+        return
+    mine = views[(views["test_length"] == longest.test_length) & (views["task_hash"] == board.hashes["task_hash"])]
+    mine = mine[(mine["protocol_hash"] == board.hashes["protocol_hash"])]
+    kinds = {
+        "depth": ("Token accuracy by depth", DEPTH_NOTE, "token_accuracy_teacher_forced"),
+        "position": ("Loss by position", POSITION_NOTE, "loss"),
+    }
+    for by, (title, note, value) in kinds.items():
+        part = mine[mine["by"] == by]
+        if part.empty:
+            continue
+        weighted = part.assign(total=part[value] * part["num_tokens"])
+        sums = weighted.groupby(["method_hash", "above", "up_to"], dropna=False)[["total", "num_tokens"]].sum()
+        means = sums["total"] / sums["num_tokens"]
+        bins = sorted(set(zip(part["above"], part["up_to"].fillna(np.inf), strict=True)))
+        if len(bins) < 2:  # the rule of the task puts all sources into one place
+            continue
+        columns = {_bin(*each): _of(means, *each) for each in bins}
+        yield Detail(title, note.format(multiple=longest.multiple), tabulated(columns, board.summaries, ids))
+
+
+def _bin(low: float, high: float) -> str:
+    return f"{number(low, 2) if low else '0'}{NOTHING}{number(high, 2)}" if np.isfinite(high) else f"> {number(low, 2)}"
+
+
+def _of(means: pd.Series, low: float, high: float) -> Callable[[Summary], str]:
+    by_bin = {(method, above): value for (method, above, _), value in means.items()}
+    return lambda row: number(by_bin.get((row.method_hash, low), np.nan))
+
+
+def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
+    """What each task is good for."""
+    multiples = sorted(set().union(*(task.spread for task in compared)))
+    columns: dict[str, Callable[[Discrimination], str]] = {
+        "solved": lambda task: f"{task.num_solved}/{task.num_trainings}",
+        "CPU s": lambda task: number(task.cpu_seconds, 0),
+        "steps": lambda task: number(task.solved_step, 0),
+        **{f"spread {m:g}x": _at(lambda task: task.spread, m) for m in multiples},
+        **{f"ceiling {m:g}x": _at(lambda task: task.ceiling, m) for m in multiples},
+        "fit": lambda task: "yes" if task.fit else "",
+    }
+    rows = [Row(task.task, [show(task) for show in columns.values()]) for task in compared]
+    note = (
+        "Of encodings without an extension. Solved: trainings, one an encoding and seed, that reach a score of .95 at 1x. "
+        "Steps: the median until then. Spread: the standard deviation between encodings of their mean score, at most .5. "
+        "Ceiling: the score of a model trained at that length. Fit for a board of limited time: solved by "
+        f"{100 * NEARLY_ALL:.0f} % of the trainings in {SECONDS:.0f} CPU seconds at most, with a spread of "
+        f"{number(SEPARATES)} or more at two lengths."
+    )
+    return Section(f"What tasks tell apart, protocol {protocol}", [note], Table(["task", *columns], rows))
+
+
+def _at(values: Callable[[Discrimination], dict[float, float]], multiple: float) -> Callable[[Discrimination], str]:
+    return lambda task: number(values(task).get(multiple, np.nan))
+
+
+def agreement_section(compared: Sequence[Agreement]) -> Section:
+    rows = [
+        Row(
+            each.task,
+            [" / ".join(each.protocols), str(each.num_methods), number(each.correlation), " / ".join(each.first)],
+        )
+        for each in compared
+    ]
+    note = (
+        "Spearman's rank correlation, over the zero-shot methods run under both, of their means beyond the training "
+        f"length: 1 where the order is the same, {NOTHING} where all methods tie."
+    )
+    headings = ["task", "protocols", "methods", "rank correlation", "best under each"]
+    return Section("Do protocols agree on the order?", [note], Table(headings, rows))
 
 
 def overall_section(tasks: list[TaskBoard]) -> Section:
@@ -90,7 +201,7 @@ def overall_section(tasks: list[TaskBoard]) -> Section:
     if not all(row.seeds for row in rows):
         notes.append("Rows without a mean lack some of the tasks; a mean over other tasks would not be comparable.")
     title = f"Mean over {len(tasks)} tasks, protocol {tasks[0].protocol}"
-    return Section(title, notes, tabulated(_overall_columns(common), rows))
+    return Section(title, notes, tabulated(_overall_columns(common) | _gpu_column(rows), rows))
 
 
 def tabulated(columns: Columns, rows: Sequence[Any], ids: Sequence[str] = ()) -> Table:
@@ -107,14 +218,25 @@ def _task_columns(lengths: Sequence[Length]) -> Columns:
         "mean": lambda row: str(row.mean),
         "solved only": lambda row: number(row.mean_of_solved),
         **_at_each(lengths, lambda row, multiple: str(row.cells[multiple].accuracy)),
+        "area": lambda row: number(row.area.mean),
         "solved": lambda row: f"{row.num_solved}/{len(row.solved)}",
-        "effective": lambda row: NOTHING if np.isnan(row.effective) else f"{row.effective:g}x",
+        "effective": lambda row: _multiple(row.effective),
+        "half": lambda row: _multiple(row.half),
         "steps": lambda row: number(row.solved_step, 0),
         "class": lambda row: row.method_class,
         "untrained": lambda row: _untrained(row, lengths),
         "parameters": lambda row: f"{row.parameters:,}",
         "CPU s": lambda row: number(row.cpu_seconds, 0),
     }
+
+
+def _multiple(value: float) -> str:
+    return NOTHING if np.isnan(value) else f"{value:g}x"
+
+
+def _gpu_column(rows: Sequence[Any]) -> Columns:
+    """Shown where some row was trained on a GPU."""
+    return {"GPU s": lambda row: number(row.gpu_seconds, 0)} if any(row.gpu_seconds for row in rows) else {}
 
 
 def _untrained(row: Summary, lengths: Sequence[Length]) -> str:
@@ -129,6 +251,7 @@ def _overall_columns(lengths: Sequence[Length]) -> Columns:
         "mean": lambda row: row.shown_mean,
         "solved only": lambda row: number(row.mean_of_solved),
         **_at_each(lengths, lambda row, multiple: number(row.accuracy(multiple))),
+        "area": lambda row: number(row.area.mean),
         "solved": lambda row: row.solved,
         "class": lambda row: row.method_class,
         "parameters": lambda row: f"{row.parameters:,}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-THRESHOLD = 0.95
-"""Mean sequence accuracy from which a length counts towards the effective length."""
+THRESHOLD, HALF = 0.95, 0.5
+"""Mean score from which a length counts towards the effective length, and towards that at a half."""
 CONFIDENCE = 0.95
 NOTHING = "\N{EN DASH}"
 
@@ -20,6 +20,7 @@ BOARD = ["protocol", "protocol_hash"]
 TASK = ["task", "task_hash", "task_version"]
 METHOD = ["method", "method_hash"]
 RUN = [*BOARD, *TASK, *METHOD, "seed"]
+LENGTH = ["test_length", "total_length", "multiple", "aggregated", "chance"]
 """Columns that tell apart what must not be mixed: contents by their hash, and names as people gave them."""
 
 
@@ -90,6 +91,58 @@ class Cell:
         )
 
 
+def reach(scores: Mapping[float, float], threshold: float) -> float:
+    """The largest multiple whose score is at least the threshold, all shorter ones included; NaN for none."""
+    found = np.nan
+    for multiple in sorted(scores):
+        if not scores[multiple] >= threshold:  # nor where it is NaN
+            break
+        found = multiple
+    return found
+
+
+def area(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
+    """Under the score from the training length to the longest in the mean, on a logarithmic axis, as a share of what
+    would be there with a score of 1: unlike the mean, it does not depend on how densely lengths were chosen.
+    """
+    multiples = [n.multiple for n in lengths if n.aggregated and n.multiple >= 1]
+    if len(multiples) < 2:
+        return np.nan
+    axis, values = np.log2(multiples), np.array([scores[multiple] for multiple in multiples], float)
+    return float(np.trapezoid(values, axis) / (axis[-1] - axis[0]))
+
+
+def per_run(table: pd.DataFrame) -> pd.DataFrame:
+    """One row a run: what it was, how far it went, what it cost."""
+    rows = []
+    for _, runs in named(without_repeats(table)).groupby(RUN, sort=True):
+        first, by_multiple = runs.iloc[0], dict(zip(runs["multiple"], runs["score"], strict=True))
+        lengths = [Length(*row) for row in runs[LENGTH].itertuples(index=False, name=None)]
+        rows.append(
+            {
+                "protocol": first["protocol_name"],
+                "task": first["task_name"],
+                "method": first["method_name"],
+                "class": first["class"],
+                "seed": first["seed"],
+                "in_distribution": by_multiple.get(1.0, np.nan),
+                "learned": not np.isnan(first["solved_step"]),
+                "solved": first["solved"],
+                "solved_step": first["solved_step"],
+                "mean": float(np.mean([by_multiple[n.multiple] for n in lengths if n.in_mean])),
+                "area": area(by_multiple, lengths),
+                "effective_95": reach(by_multiple, THRESHOLD),
+                "effective_50": reach(by_multiple, HALF),
+                "parameters": first["parameters"],
+                "train_cpu_seconds": first["train_cpu_seconds"],
+                "train_gpu_seconds": first["train_gpu_seconds"],
+                "training_hash": first["training_hash"],
+                "method_hash": first["method_hash"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
 @dataclass(frozen=True)
 class Summary:
     """One method on one task, over its seeds: all that any table says about it."""
@@ -102,10 +155,12 @@ class Summary:
     accuracy: pd.DataFrame  # [seed, multiple]
     scores: pd.Series  # by seed: the mean accuracy beyond the training length
     mean: Estimate  # of the scores
+    areas: pd.Series  # by seed: under the score, on a logarithmic axis of lengths
     solved: pd.Series  # by seed
     solved_step: float
     parameters: int
     cpu_seconds: float
+    gpu_seconds: float
 
     @classmethod
     def of(cls, runs: pd.DataFrame, lengths: Sequence[Length]) -> Summary:
@@ -124,11 +179,17 @@ class Summary:
             accuracy=accuracy,
             scores=scores,
             mean=Estimate.over(scores),
+            areas=accuracy.apply(lambda row: area(row, lengths), axis=1),
             solved=by_seed["solved"],
             solved_step=float(by_seed["solved_step"].mean()),
             parameters=int(first["parameters"]),
             cpu_seconds=float(by_seed["train_cpu_seconds"].mean()),
+            gpu_seconds=float(by_seed["train_gpu_seconds"].mean()),
         )
+
+    @property
+    def area(self) -> Estimate:
+        return Estimate.over(self.areas)
 
     @property
     def num_solved(self) -> int:
@@ -140,13 +201,13 @@ class Summary:
 
     @property
     def effective(self) -> float:
-        """The largest multiple with a mean accuracy of at least THRESHOLD, all shorter ones included; or NaN."""
-        reached = np.nan
-        for multiple in sorted(self.cells):
-            if not self.cells[multiple].accuracy.mean >= THRESHOLD:  # nor where it is NaN
-                break
-            reached = multiple
-        return reached
+        """The largest multiple with a mean score of at least THRESHOLD, all shorter ones included; or NaN."""
+        return reach({multiple: cell.accuracy.mean for multiple, cell in self.cells.items()}, THRESHOLD)
+
+    @property
+    def half(self) -> float:
+        """The same with a mean score of at least HALF."""
+        return reach({multiple: cell.accuracy.mean for multiple, cell in self.cells.items()}, HALF)
 
     @property
     def learned(self) -> bool:
@@ -186,6 +247,14 @@ class Overall:
     @property
     def cpu_seconds(self) -> float:
         return float(np.mean([part.cpu_seconds for part in self.parts]))
+
+    @property
+    def gpu_seconds(self) -> float:
+        return float(np.mean([part.gpu_seconds for part in self.parts]))
+
+    @functools.cached_property
+    def area(self) -> Estimate:
+        return Estimate.over(np.mean([part.areas[seed] for part in self.parts]) for seed in self.seeds)
 
     @functools.cached_property
     def seeds(self) -> list[int]:
@@ -243,6 +312,7 @@ class TaskBoard:
     hashes: dict[str, Any]  # of protocol and task, and the task's version
     train_length: int
     train_positions: int
+    measure: str  # what the score is
     lengths: list[Length]
     summaries: list[Summary]
     looks: dict[tuple[str, str], int]  # (method, hash) -> number of the look of its curve, one a protocol
@@ -250,9 +320,8 @@ class TaskBoard:
     @classmethod
     def of(cls, runs: pd.DataFrame, looks: dict[tuple[str, str], int]) -> TaskBoard:
         """`runs`: the rows of one task under one protocol."""
-        names = ["test_length", "total_length", "multiple", "aggregated", "chance"]
         different = runs.drop_duplicates("test_length").sort_values("test_length")
-        lengths = [Length(*row) for row in different[names].itertuples(index=False, name=None)]
+        lengths = [Length(*row) for row in different[LENGTH].itertuples(index=False, name=None)]
         first = runs.iloc[0]
         return cls(
             protocol=str(first["protocol_name"]),
@@ -260,6 +329,7 @@ class TaskBoard:
             hashes={name: first[name] for name in ("protocol_hash", "task_hash", "task_version")},
             train_length=int(first["train_length"]),
             train_positions=int(first["train_positions"]),
+            measure=str(first["measure"]),
             lengths=lengths,
             summaries=best_first(Summary.of(part, lengths) for _, part in runs.groupby(METHOD)),
             looks=looks,

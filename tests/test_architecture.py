@@ -22,7 +22,7 @@ LAYERS = [
     {"evaluation"},
     {"results", "identity", "legality", "audit"},
     {"summaries", "console"},
-    {"figures", "remarks"},
+    {"figures", "remarks", "comparisons"},
     {"portraits"},
     {"sections", "claims"},
     {"leaderboard", "loggers", "checkpoints"},

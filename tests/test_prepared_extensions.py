@@ -623,7 +623,7 @@ def test_the_record_says_what_was_spent_on_fine_tuning(
     spent = found["finetuning"]
     assert (spent["steps"], spent["lengths"], spent["device"]) == (12, lengths, "cpu")
     assert [point["step"] for point in spent["curve"]] == [10, 12]
-    assert all({"loss", "sequence_accuracy"} < point.keys() for point in spent["curve"])
+    assert all({"loss", "validation_loss", "score"} < point.keys() for point in spent["curve"])
     assert (tmp_path / "checkpoints" / spent["hash"] / "weights.pt").exists()
     assert not any("seconds" in name for name in spent), "what may differ between two runs stands in timings alone"
     assert spent["hash"] != found["training"]["hash"] and found["training"]["steps"] == 20
@@ -874,7 +874,7 @@ def test_what_is_shown_beside_a_run_is_measured_at_its_own_lengths_and_on_its_ow
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[tuple[Any, Any]] = []
-    monkeypatch.setattr(Console, "table", lambda self, identity, rows, base, *_: shown.append((rows, base)))
+    monkeypatch.setattr(Console, "table", lambda self, identity, measure, rows, base, *_: shown.append((rows, base)))
     for words in (
         ("method=rope_ntk", "evaluation.multiples=[1]"),
         ("method=rope_pi", "evaluation.multiples=[1,2]"),
@@ -892,7 +892,7 @@ def test_what_is_shown_beside_a_fine_tuned_run_is_the_model_before(
 ) -> None:
     shown: list[tuple[Any, Any, str]] = []
     monkeypatch.setattr(
-        Console, "table", lambda self, identity, rows, base, remark, *_: shown.append((rows, base, remark))
+        Console, "table", lambda self, identity, measure, rows, base, remark, *_: shown.append((rows, base, remark))
     )
     tuned, rope, ntk = (ran(tmp_path, f"method={name}") for name in ("rope_fine_tuned", "rope", "rope_ntk"))
     assert shown[0] == (tuned["rows"], rope["rows"], "before fine-tuning") and tuned["rows"] != rope["rows"]

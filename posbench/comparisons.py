@@ -1,0 +1,105 @@
+"""Tasks and protocols compared: what a task tells apart, and whether two protocols put methods into one order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from posbench.summaries import BOARD, METHOD, TASK, TaskBoard, named, without_repeats
+
+NEARLY_ALL, SECONDS, SEPARATES = 0.85, 90.0, 0.15
+"""What makes a task fit: the share of trainings that solve it, CPU seconds, the spread at two lengths."""
+
+
+@dataclass(frozen=True)
+class Discrimination:
+    """What a task tells apart, over the trainings that were tested without an extension: is it fit for a board?"""
+
+    task: str
+    num_solved: int
+    num_trainings: int
+    solved_step: float  # median over those that got there
+    cpu_seconds: float  # mean
+    spread: dict[float, float]  # by multiple: the standard deviation between encodings
+    ceiling: dict[float, float]  # by multiple: of the model trained there
+
+    @classmethod
+    def of(cls, runs: pd.DataFrame) -> Discrimination | None:
+        """`runs`: the rows of one task under one protocol. None where no two encodings were tested."""
+        plain = runs[runs["plain"] & (runs["class"] == "zero-shot")]
+        if plain["method_hash"].nunique() < 2:
+            return None
+        trainings = plain.drop_duplicates(METHOD + ["seed"])
+        lengths = sorted(set(plain.loc[plain["aggregated"] & (plain["multiple"] > 1), "multiple"]))
+        means = plain.groupby(["multiple", *METHOD])["score"].mean()
+        ceiling = runs[runs["class"] == "ceiling"].groupby("multiple")["score"].mean()
+        return cls(
+            task=str(plain.iloc[0]["task_name"]),
+            num_solved=int(trainings["solved"].sum()),
+            num_trainings=len(trainings),
+            solved_step=float(trainings["solved_step"].median()),
+            cpu_seconds=float(trainings["train_cpu_seconds"].mean()),
+            spread={multiple: float(means[multiple].std(ddof=0)) for multiple in lengths},
+            ceiling={multiple: float(ceiling.get(multiple, np.nan)) for multiple in lengths},
+        )
+
+    @property
+    def fit(self) -> bool:
+        """Solved by nearly all, in the time of a coffee, and telling encodings apart at two lengths at least."""
+        separates = sum(spread >= SEPARATES for spread in self.spread.values()) >= 2
+        return self.num_solved >= NEARLY_ALL * self.num_trainings and self.cpu_seconds <= SECONDS and separates
+
+
+def discriminations(table: pd.DataFrame) -> list[list[Discrimination]]:
+    """One list a protocol, in the order of `boards`; tasks whose settings were changed are left out."""
+    ordered = named(without_repeats(table))
+    found = []
+    for _, protocol in ordered.groupby(BOARD):
+        each = [Discrimination.of(runs) for _, runs in protocol.groupby(TASK) if "(" not in runs.iloc[0]["task_name"]]
+        found.append([task for task in each if task is not None])
+    return found
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Whether two protocols put the same methods into the same order on a task."""
+
+    task: str
+    protocols: tuple[str, str]
+    num_methods: int
+    correlation: float  # Spearman's, of the means over seeds
+    first: tuple[str, str]  # the best method under each
+
+
+def agreements(found: list[list[TaskBoard]]) -> list[Agreement]:
+    """Of each pair of protocols and each task of both, where three zero-shot methods or more are in common."""
+    by_task: dict[str, list[TaskBoard]] = {}
+    for board in itertools.chain.from_iterable(found):
+        by_task.setdefault(board.task, []).append(board)
+    said = []
+    for task, several in sorted(by_task.items()):
+        for one, other in itertools.combinations(several, 2):
+            means = [
+                {s.method: s.mean.mean for s in board.summaries if s.method_class == "zero-shot"}
+                for board in (one, other)
+            ]
+            common = sorted(means[0].keys() & means[1].keys())
+            if len(common) < 3:
+                continue
+            values = [[each[method] for method in common] for each in means]
+            one_first, other_first = (common[int(np.argmax(each))] for each in values)
+            protocols = (one.protocol, other.protocol)
+            said.append(Agreement(task, protocols, len(common), rank_correlation(*values), (one_first, other_first)))
+    return said
+
+
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
+    """Spearman's, with average ranks for ties; NaN where one side is all ties."""
+    ranks = pd.DataFrame({"one": one, "other": other}).rank()
+    if (ranks.nunique() < 2).any():
+        return np.nan
+    return float(ranks["one"].corr(ranks["other"]))

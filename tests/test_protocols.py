@@ -1,0 +1,415 @@
+"""Protocols: what a training is given, when it ends, which rate it keeps, and how its test is decoded."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from conftest import CONF, composed, experiment, names
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_prepared_extensions import ran, tiny
+
+from posbench import checkpoints as keeping
+from posbench.batches import everywhere, joined, packed, shifted, training_batch
+from posbench.config import TrainingConfig, checked
+from posbench.console import Console
+from posbench.errors import ConfigError, Diverged
+from posbench.evaluation import Tests
+from posbench.scoring import inputs, logits
+from posbench.task import BOS, Batch
+from posbench.training import DECAYS, Training, fit
+from posbench.transformer import Transformer
+
+PAPERS = ("jelassi2024", "kazemnejad2023", "mamba2023_induction", "press2022", "ruoss2023", "zoology2024")
+STATED = {
+    "model": "width num_layers num_heads mlp_ratio dropout rotary_share embedding_std",
+    "training": "min_length max_length length_scale steps steps_scale batch_size num_examples packing random_offset "
+    "loss_on learning_rate warmup_steps decay decay_fraction weight_decay beta1 beta2 gradient_clip "
+    "validate_every validation_samples",
+    "evaluation": "multiples further num_samples decoding",
+}
+"""What two replications of one paper may do differently: a protocol that stands for a paper says each of it."""
+
+
+# -- the protocols that come with posbench ---------------------------------------------------------------
+
+
+def test_the_papers_are_there() -> None:
+    assert set(PAPERS) <= set(names("protocol"))
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_protocol_of_a_paper_states_every_choice_and_its_source(name: str) -> None:
+    text = (CONF / "protocol" / f"{name}.yaml").read_text()
+    content = yaml.safe_load(text)
+    assert {section: set(content[section]) for section in STATED} == {
+        section: set(keys.split()) for section, keys in STATED.items()
+    }
+    assert "arXiv" in text and "Its method" in text and "Its task" in text
+
+
+SHORT = (
+    "model.width=16 model.num_layers=2 model.num_heads=1 training.steps=3 training.batch_size=4 "
+    "training.validation_samples=4 training.num_examples=0 training.validate_every=2 training.warmup_steps=1 "
+    "evaluation.num_samples=2 evaluation.multiples=[1] evaluation.further=[] trainer.accelerator=cpu"
+).split()
+
+
+@pytest.mark.parametrize("name", names("protocol"))
+def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_path: Path) -> None:
+    words = SHORT if name != "smoke" else ()
+    run = experiment(f"protocol={name}", *words, "method=rope", "task=copy")
+    run.config.results_dir = str(tmp_path)
+    rows, _ = run.measured(run.prepared(run.trained(Console(), []), Console()))
+    assert rows[0]["multiple"] == 1 and all(math.isfinite(row["loss"]) for row in rows)
+
+
+def test_the_rotary_share_of_a_protocol_is_that_of_partial_rope() -> None:
+    quarter, half = (
+        experiment("method=partial_rope", f"model.rotary_share={share}").encodings()[0] for share in (0.25, 0.5)
+    )
+    assert (quarter.frequencies.count, half.frequencies.count) == (4, 8)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("training.packing=-1", "training.packing must be at least 0, got -1"),
+        ("training.random_offset=-2", "training.random_offset must be at least 0, got -2"),
+        ("training.num_examples=10", "training.num_examples=10 does not fill one batch: give .* or 0"),
+        ("training.loss_on=prompt", "training.loss_on=prompt is unknown: use one of answer, all"),
+        ("training.decay=steep", "training.decay=steep is unknown: use one of linear, cosine"),
+        ("training.stop_at=1.5", "training.stop_at is a share .* got 1.5"),
+        ("training.learning_rate=[]", r"lists rates to choose from, each once and one at least, got \[\]"),
+        ("training.learning_rate=[1e-3,1e-3]", "each once"),
+        ("training.learning_rate=[1e-3,fast]", "must be positive and finite, or a list of such"),
+        ("training.learning_rate=0", "training.learning_rate must be positive and finite, or a list of such, got 0"),
+        ("model.dropout=1", "model.dropout must be at least 0 and below 1, got 1"),
+        ("model.mlp_ratio=-1", "model.mlp_ratio must be at least 0, got -1"),
+        ("evaluation.decoding=beam", "evaluation.decoding=beam is unknown: use one of teacher_forced, greedy"),
+    ],
+)
+def test_a_wrong_choice_gets_its_sentence(setting: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        checked(composed(setting))
+
+
+def test_offsets_that_a_table_has_no_rows_for_are_refused_before_training() -> None:
+    with pytest.raises(ConfigError, match="the encoding has 265 positions, but training, .* need 341: raise"):
+        experiment("protocol=cpu", "method=learned", "task=passkey", "training.random_offset=300").model()
+
+
+# -- what a training is given ----------------------------------------------------------------------------
+
+
+def chosen(**settings: Any) -> TrainingConfig:
+    return replace(TrainingConfig(min_length=2, max_length=7, steps=100, batch_size=4), **settings)
+
+
+TASK = "copy"
+
+
+@settings(max_examples=40, deadline=None)
+@given(context=st.integers(1, 120), step=st.integers(0, 1000), seed=st.integers(0, 9))
+def test_packed_rows_are_sequences_of_the_task_one_after_another(context: int, step: int, seed: int) -> None:
+    task = experiment(f"task={TASK}").task
+    batch = packed(task, chosen(packing=context), seed, step)
+    assert batch.tokens.shape == (4, context + 1)
+    starts = np.flatnonzero((batch.tokens == BOS).all(0)).tolist()
+    assert starts[0] == 0 and (batch.tokens == BOS).sum() == 4 * len(starts)
+    lengths = set()
+    for index, (start, end) in enumerate(zip(starts, [*starts[1:], None], strict=True)):
+        part = batch.tokens[:, start:end]
+        n = next(n for n in range(2, 8) if task.total_length(n) >= part.shape[1]) if end is None else None
+        for n in range(2, 8) if n is None else range(n, 8):  # the whole sequences that begin so
+            whole = task.batch(n, 4, seed, "train", step, index)
+            if np.array_equal(whole.tokens[:, : part.shape[1]], part):
+                assert end is None or whole.tokens.shape == part.shape
+                assert np.array_equal(batch.answer[:, start:end], whole.answer[:, : part.shape[1]])
+                assert np.array_equal(batch.ids["coupled"][:, start:end], whole.ids["coupled"][:, : part.shape[1]])
+                lengths.add(n)
+                break
+        else:
+            pytest.fail("a part of the row is no sequence of the stream")
+    rows, places = np.nonzero(batch.source >= 0)
+    sources = batch.source[rows, places]
+    assert (batch.tokens[rows, sources] == batch.tokens[rows, places]).all(), "a source is the token that is repeated"
+    assert (places - sources <= 8).all(), "and stands in the same sequence"
+
+
+def test_indices_go_on_through_a_packed_row_and_training_knows_that_many_positions() -> None:
+    run = experiment("protocol=cpu", "task=copy", "training.packing=100")
+    assert run.train_positions == 100
+    data = Training(run.model(), run.task, run.config.training, 0).batch(0)
+    assert data.tokens.shape == (64, 100) and data.pos[0].tolist() == list(range(100))
+    assert experiment("protocol=cpu", "task=copy").train_positions == 18
+
+
+def test_an_answer_in_a_packed_row_may_not_be_predicted_from_what_comes_later() -> None:
+    run = experiment("task=copy", "training.packing=60", "model.width=16", "model.num_heads=1")
+    model, batch = run.model().eval(), training_batch(run.task, run.config.training, 0, 0)
+    data = inputs(batch, model.encodings, 0)
+    before = model(data.tokens, data.pos)[:, :30]
+    changed = data.tokens.clone()
+    changed[:, 30:] = BOS
+    assert torch.allclose(model(changed, data.pos)[:, :30], before, atol=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(largest=st.integers(0, 50), seed=st.integers(0, 99))
+def test_an_offset_is_one_number_for_a_sequence_and_within_bounds(largest: int, seed: int) -> None:
+    task = experiment("task=copy").task
+    batch = task.batch(5, 64, 0, "train", 0)
+    moved = shifted(batch, largest, np.random.default_rng(seed))
+    offsets = moved.ids["index"] - np.arange(batch.tokens.shape[1])
+    assert (offsets == offsets[:, :1]).all() and offsets.min() >= 0 and offsets.max() <= largest
+    assert np.array_equal(moved.tokens, batch.tokens) and moved.ids["coupled"] is batch.ids["coupled"]
+    if largest >= 20:
+        assert len(np.unique(offsets)) > 10
+
+
+def test_offsets_are_drawn_in_training_alone_and_the_largest_counts_as_trained() -> None:
+    run = experiment("protocol=cpu", "task=copy", "training.random_offset=30", "method=sinusoidal")
+    training = Training(run.model(), run.task, run.config.training, 0)
+    seen = torch.cat([training.batch(step).pos[:, 0] for step in range(5)])
+    assert seen.min() < 5 and 25 < seen.max() <= 30 and len(seen.unique()) == 31
+    assert (training.validation_batch().pos[:, 0] == 0).all()
+    assert (run.tests.inputs(run.tests.batch(16), training.model, 16).pos[:, 0] == 0).all()
+    assert run.train_positions == 18 + 30
+
+
+def test_rows_of_a_table_that_an_offset_reaches_count_as_trained() -> None:
+    def untrained(*words: str) -> float:
+        run = experiment("protocol=cpu", "task=copy", "method=learned", "evaluation.num_samples=2", *words)
+        rows, _ = run.evaluated(run.model(), None)
+        return next(row["untrained"] for row in rows if row["multiple"] == 4)
+
+    # 66 positions are tested, 18 are seen in a training sequence: index 17 at most, and 17 + 30 with an offset
+    assert untrained() == pytest.approx(48 / 66)
+    assert untrained("training.random_offset=30") == pytest.approx(18 / 66)
+    assert untrained("training.packing=60") == pytest.approx(6 / 66)
+
+
+def test_the_loss_may_be_that_of_every_token() -> None:
+    run = experiment("task=passkey", "training.loss_on=all", "model.width=16", "model.num_heads=1")
+    training = Training(run.model(), run.task, run.config.training, 0)
+    data = training.batch(0)
+    assert data.where.all() and data.first == 0 and len(data.labels) == data.tokens.numel()
+    assert torch.equal(data.labels.view(data.tokens.shape)[:, :-1], data.tokens[:, 1:])
+    assert not training.validation_batch().where.all(), "validation asks for the answer alone"
+
+
+def test_few_examples_come_again_in_the_same_order() -> None:
+    task = experiment("task=copy").task
+    few = [training_batch(task, chosen(num_examples=13), 0, step) for step in range(7)]  # three batches of four
+    for step in range(4):
+        assert np.array_equal(few[step].tokens, few[step + 3].tokens)
+    fresh = [training_batch(task, chosen(), 0, step) for step in range(7)]
+    assert all(np.array_equal(few[step].tokens, fresh[step].tokens) for step in range(3))
+    assert len({batch.tokens.tobytes() for batch in fresh}) == 7
+
+
+def test_pieces_joined_keep_their_columns_and_move_their_sources() -> None:
+    def piece(tokens: list[int], source: list[int]) -> Batch:
+        row = np.array([tokens])
+        return Batch(row, row > 9, np.array([source]), row * 0, {"within": row + 100})
+
+    both = joined([piece([1, 10, 2], [-1, 0, -1]), piece([1, 11, 12], [-1, 0, 1])], 5)
+    assert both.tokens.tolist() == [[1, 10, 2, 1, 11]] and both.source.tolist() == [[-1, 0, -1, -1, 3]]
+    assert both.ids["within"].tolist() == [[101, 110, 102, 101, 111]]
+    assert everywhere(both).answer.tolist() == [[False, True, True, True, True]]
+
+
+# -- the model that is trained ---------------------------------------------------------------------------
+
+
+def test_a_model_without_mlp_has_attention_alone() -> None:
+    run = experiment("model.mlp_ratio=0", "model.width=16", "model.num_heads=1")
+    model = run.model()
+    assert not any("mlp" in name for name, _ in model.named_parameters())
+    x = torch.randn(2, 5, 16)
+    block, encoding = model.blocks[0], next(iter(model.encodings))
+    pos = torch.arange(5)[None]
+    normed = block.attention_norm(x)  # type: ignore[operator]
+    values = normed @ block.qkv.weight.mT[:, 32:]  # type: ignore[operator, union-attr]
+    first = x[:, 0] + values[:, 0] @ block.out.weight.mT  # type: ignore[operator, union-attr]
+    assert torch.allclose(block(x, pos, None, encoding)[:, 0], first, atol=1e-6), "the first token sees itself alone"
+
+
+def dropping(dropout: float) -> tuple[Transformer, Any]:
+    run = experiment(f"model.dropout={dropout}", "model.width=32", "model.num_heads=1")
+    training = Training(run.model(), run.task, run.config.training, 0)
+    return training.model, training.batch(0)
+
+
+def test_dropout_acts_in_training_alone_and_leaves_the_mean() -> None:
+    model, data = dropping(0.4)
+    still, _ = dropping(0.0)
+    still.load_state_dict(model.state_dict())
+    assert torch.equal(logits(model.eval(), data), logits(still, data))
+    model.train()
+    torch.manual_seed(0)
+    one, other = logits(model, data), logits(model, data)
+    assert not torch.allclose(one, other)
+    kept = (model.dropout(torch.ones(10_000)) != 0).float().mean()
+    assert abs(kept - 0.6) < 0.03
+
+
+def trained_state(folder: Path, *words: str) -> dict[str, torch.Tensor]:
+    run = tiny(folder, *words)
+    return {name: value.clone() for name, value in run.trained(Console(), []).model.state_dict().items()}
+
+
+def test_a_training_with_dropout_that_was_interrupted_ends_with_the_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("model.dropout=0.3", "training.packing=30", "training.random_offset=5", "trainer.checkpoint_every=7")
+    whole = trained_state(tmp_path / "whole", *words)
+    steps = Training.training_step
+
+    def interrupted(self: Training, batch: Any, batch_idx: int) -> torch.Tensor:
+        if self.global_step == 16:
+            raise KeyboardInterrupt
+        return steps(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "training_step", interrupted)
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            trained_state(tmp_path / "parts", *words)
+    assert list((tmp_path / "parts").glob("checkpoints/*/last.ckpt"))
+    torch.rand(5)  # the state of the global generator must not matter
+    again = trained_state(tmp_path / "parts", *words)
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+# -- when it ends, and at which rate ---------------------------------------------------------------------
+
+
+def test_the_rate_rises_stays_and_falls_as_it_is_told() -> None:
+    for decay, halfway in (("linear", 0.5), ("cosine", 0.5)):
+        assert [DECAYS[decay](left) for left in (1.0, 0.5, 0.0)] == pytest.approx([1.0, halfway, 0.0])
+    assert DECAYS["cosine"](0.75) == pytest.approx((1 + math.sqrt(0.5)) / 2)
+    run = experiment("training.steps=100", "training.warmup_steps=9", "training.decay_fraction=0.4")
+    training = Training(run.model(), run.task, run.config.training, 0)
+    rate = training.configure_optimizers()["lr_scheduler"]["scheduler"].lr_lambdas[0]
+    assert [rate(step) for step in (0, 4, 9, 59, 60, 80, 100)] == pytest.approx([0.1, 0.5, 1, 1, 1, 0.5, 0])
+
+
+def test_a_training_stops_at_the_first_point_that_reaches_the_score(tmp_path: Path) -> None:
+    """With a score that every model has, and one that none reaches in twenty steps."""
+    found = ran(tmp_path, "method=rope", "training.stop_at=0.0")
+    assert found["training"]["steps"] == 10 and [p["step"] for p in found["training"]["curve"]] == [10]
+    found = ran(tmp_path, "method=rope", "training.stop_at=0.99")
+    assert found["training"]["steps"] == 20
+    assert json.dumps(found["config"]["training"]["stop_at"]) == "0.99"
+
+
+def test_fine_tuning_goes_on_to_its_end(tmp_path: Path) -> None:
+    found = ran(tmp_path, "method=rope_pi_fine_tuned", "extension.steps=0.5", "training.stop_at=0.0")
+    assert (found["training"]["steps"], found["finetuning"]["steps"]) == (10, 10)
+
+
+RATES = "training.learning_rate=[1e-9,3e-3,1e-4]"
+
+
+def test_of_several_rates_the_one_that_loses_least_in_distribution_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tested: list[int] = []
+    answers = Tests.answers
+    monkeypatch.setattr(Tests, "answers", lambda self, *a: tested.append(a[-1]) or answers(self, *a))
+    run = tiny(tmp_path, "method=rope", RATES)
+    trained = run.trained(Console(), [])
+    assert not tested, "no test length has a part in the choice"
+    lost = {each["learning_rate"]: each["loss"] for each in trained.grid or []}
+    assert list(lost) == [1e-9, 3e-3, 1e-4] and min(lost, key=lambda rate: lost[rate]) == 3e-3
+    assert trained.settings.learning_rate == 3e-3
+    alone = tiny(tmp_path, "method=rope", "training.learning_rate=3e-3").trained(Console(), [])
+    assert alone.folder == trained.folder, "the weights are those of a run at that rate"
+    assert trained.log["cpu_seconds"] > alone.log["cpu_seconds"] > 0, "and their cost is that of all"
+    assert lost[3e-3] == alone.log["curve"][-1]["validation_loss"]
+
+
+def test_the_record_says_which_rate_was_kept_and_what_the_others_lost(tmp_path: Path) -> None:
+    found = ran(tmp_path, "method=rope", RATES)["training"]
+    assert found["learning_rate"] == 3e-3 and len(found["learning_rates"]) == 3
+    plain = ran(tmp_path, "method=rope")["training"]
+    assert (plain["learning_rate"], plain["learning_rates"], plain["hash"]) == (3e-3, None, found["hash"])
+
+
+def test_a_rate_that_diverges_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def diverging(training: Training, *arguments: Any) -> Any:
+        if training.settings.learning_rate > 1e-3:
+            raise Diverged("the loss became nan")
+        return fit(training, *arguments)
+
+    monkeypatch.setattr(keeping, "fit", diverging)
+    trained = tiny(tmp_path, "method=rope", RATES).trained(Console(), [])
+    assert trained.settings.learning_rate == 1e-4
+    assert [each["loss"] is None for each in trained.grid or []] == [False, True, False]
+    assert "Left out: the loss became nan" in capsys.readouterr().out
+    with pytest.raises(Diverged, match=r"diverged at every learning rate of \[0.003, 0.5\]: lower them"):
+        tiny(tmp_path, "method=rope", "training.learning_rate=[3e-3,0.5]").trained(Console(), [])
+
+
+# -- how it is tested ------------------------------------------------------------------------------------
+
+
+def test_decoding_token_by_token_gives_the_same_accuracy_of_sequences(tmp_path: Path) -> None:
+    words = ("method=alibi", "task=key_value_retrieval", "evaluation.num_samples=64")
+    forced, greedy = (ran(tmp_path, *words, f"evaluation.decoding={how}") for how in ("teacher_forced", "greedy"))
+    assert forced["rows"] == greedy["rows"]
+    assert any(0 < row["correct_prefix"] < 1 for row in greedy["rows"])
+
+
+def test_what_greedy_decoding_finds_is_what_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = experiment("task=copy", "evaluation.num_samples=4", "evaluation.decoding=greedy")
+    model = run.model()
+    monkeypatch.setattr("posbench.evaluation.greedy", lambda model, data: data.where.numpy())
+    rows, _ = run.evaluated(model, None)
+    assert all(row["sequence_accuracy"] == row["correct_prefix"] == 1 for row in rows)
+    assert all(row["token_accuracy_teacher_forced"] < 1 for row in rows)
+
+
+# -- the ceiling -----------------------------------------------------------------------------------------
+
+
+def test_the_ceiling_is_a_model_trained_at_each_length_in_the_mean(tmp_path: Path) -> None:
+    words = ("task=copy", "training.length_scale=1", "training.min_length=2", "training.max_length=4")
+    words += ("evaluation.multiples=[1,1.5,2]",)
+    found = ran(tmp_path, "method=rope_ceiling", *words, "evaluation.further=[3]")
+    assert [(row["test_length"], row["multiple"], row["aggregated"]) for row in found["rows"]] == [
+        (4, 1.0, True),
+        (6, 1.5, True),
+        (8, 2.0, True),
+    ]
+    assert found["method"]["class"] == "ceiling"
+    for row, spent in zip(found["rows"], found["ceiling"], strict=True):
+        there = ran(
+            tmp_path,
+            "method=rope",
+            "task=copy",
+            "training.length_scale=1",
+            "training.min_length=2",
+            f"training.max_length={row['test_length']}",
+            "evaluation.multiples=[1]",
+        )
+        assert there["training"]["hash"] == spent["checkpoint"], "the training is that of a run at this length"
+        assert there["rows"] == [row | {"multiple": 1.0}]
+    assert len({spent["checkpoint"] for spent in found["ceiling"]}) == 3
+
+
+def test_a_ceiling_costs_what_its_trainings_do(tmp_path: Path) -> None:
+    words = ("task=copy", "training.max_length=4", "evaluation.multiples=[1,2]")
+    found = ran(tmp_path, "method=alibi", "extension=ceiling", *words)
+    further = [spent["cpu_seconds"] for spent in found["ceiling"][1:]]
+    assert found["timings"]["further_training_cpu_seconds"] == pytest.approx(sum(further))
+    assert found["method"]["class"] == "ceiling" and found["rows"][0]["untrained"] is None
