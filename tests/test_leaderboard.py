@@ -19,12 +19,12 @@ import pytest
 from scipy import stats
 from test_results import record, save
 
-from posbench import figures, leaderboard, provenance, results, summaries
+from posbench import comparisons, figures, leaderboard, provenance, results, summaries
 from posbench import remarks as remarking
 from posbench import sections as sectioning
-from posbench.summaries import Estimate, Summary, TaskBoard
+from posbench.summaries import Estimate, Length, Summary, TaskBoard
 
-FILES = ("leaderboard.md", "leaderboard.html", "leaderboard.csv")
+FILES = ("leaderboard.md", "leaderboard.html", "leaderboard.csv", "runs.csv")
 
 
 def boards(*found: results.Record) -> list[list[TaskBoard]]:
@@ -165,7 +165,7 @@ def test_the_mean_over_tasks_is_over_the_seeds_that_have_them_all() -> None:
     )
     # Seeds 0 and 1: .4 and .3. Seed 2 lacks copy.
     assert shown["rope"][:5] == ["", ".35 ±.64", ".35", "1.00", ".35"]
-    assert shown["rope"][5] == "5/5"
+    assert shown["rope"][6] == "5/5"
 
 
 def test_a_row_that_lacks_a_task_stands_last_without_a_mean() -> None:
@@ -278,14 +278,14 @@ def test_not_having_learned_is_told_from_not_having_extrapolated_in_every_format
     save(tmp_path, *seeds("unlearned", [{1: 0.9, 2: 0.0}]), *seeds("shortsighted", [{1: 1.0, 2: 0.0}]))
     assert leaderboard.main([str(tmp_path)]) == 0
     terminal = capsys.readouterr().out
-    text, page, table = (content.decode() for content in contents(tmp_path))
+    text, page, table, _ = (content.decode() for content in contents(tmp_path))
     assert "| unlearned *(did not learn)* |" in text and "| shortsighted |" in text
     assert re.search(r'<td>unlearned <span class="mark">did not learn</span></td>', page)
     assert "<td>shortsighted</td>" in page
     assert "unlearned (did not learn)  " in terminal and "shortsighted (did" not in terminal
     solved = pd.read_csv(tmp_path / "leaderboard.csv").groupby("method")["seeds_solved"].max()
     assert solved.to_dict() == {"unlearned": 0, "shortsighted": 1}
-    assert table.startswith("protocol,task,method,")
+    assert table.startswith("protocol,task,measure,method,")
 
 
 def test_over_all_tasks_a_row_names_the_tasks_that_it_did_not_learn() -> None:
@@ -343,9 +343,9 @@ def test_a_row_counts_what_it_has_spent_beyond_the_shared_training() -> None:
 
 def test_the_table_of_distances_shows_both_sides_and_where_there_are_no_tokens() -> None:
     [section] = sectioning.sections(boards(*seeds("rope", [{1: 1.0, 2: 0.5}, {1: 0.9, 2: 0.3}])))
-    assert section.distances is not None
-    assert section.distances.headings == ["method", "1x", "2x"]
-    assert section.distances.rows[0].cells == [".95 / –", "– / .40"]  # noqa: RUF001
+    [distances] = section.details
+    assert distances.table.headings == ["method", "1x", "2x"]
+    assert distances.table.rows[0].cells == [".95 / –", "– / .40"]  # noqa: RUF001
 
 
 def test_each_task_says_what_guessing_would_score() -> None:
@@ -363,7 +363,7 @@ def test_a_name_with_markup_in_it_is_shown_and_not_obeyed(tmp_path: Path) -> Non
     found["method"]["slug"] = "rope-1a2b3c4d"
     save(tmp_path, found)
     assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
-    text, page, _ = (content.decode() for content in contents(tmp_path))
+    text, page, *_ = (content.decode() for content in contents(tmp_path))
     assert "<script>alert" not in page and html.escape(name) in page
     assert name.replace("|", "\\|") in text
     assert set(pd.read_csv(tmp_path / "leaderboard.csv")["method"]) == {name}
@@ -390,22 +390,22 @@ def test_no_two_of_many_curves_look_the_same() -> None:
 
 
 def test_the_drawing_is_wellformed_and_holds_every_name() -> None:
-    drawing = figures.accuracy_by_length(curves(14), [1, 2, 4], "here")
+    drawing = figures.score_by_length(curves(14), [1, 2, 4], "here", "score")
     root = ElementTree.fromstring(drawing)
     texts = {element.text.strip() for element in root.iter("{http://www.w3.org/2000/svg}text") if element.text}
     assert {f"method {i}" for i in range(14)} | {"1x", "2x", "4x"} <= texts
-    assert figures.accuracy_by_length(curves(14), [1, 2, 4], "here") == drawing
+    assert figures.score_by_length(curves(14), [1, 2, 4], "here", "score") == drawing
 
 
 def test_a_crowd_of_curves_is_drawn_without_legend_and_bands_and_each_can_be_pointed_at() -> None:
-    drawing = figures.accuracy_by_length(curves(figures.MANY + 1), [1, 2, 4], "here")
+    drawing = figures.score_by_length(curves(figures.MANY + 1), [1, 2, 4], "here", "score")
     assert "method 1" not in drawing and "-band" not in drawing
     assert all(f'id="curve-here-{i}"' in drawing for i in range(figures.MANY + 1))
-    assert "method 1" in figures.accuracy_by_length(curves(figures.MANY), [1, 2, 4], "here")
+    assert "method 1" in figures.score_by_length(curves(figures.MANY), [1, 2, 4], "here", "score")
 
 
 def test_a_curve_of_one_seed_has_no_band() -> None:
-    root = ElementTree.fromstring(figures.accuracy_by_length(curves(1, np.nan), [1, 2, 4], "here"))
+    root = ElementTree.fromstring(figures.score_by_length(curves(1, np.nan), [1, 2, 4], "here", "score"))
     drawn = {group.get("id"): len(list(group.iter())) - 1 for group in root.iter("{http://www.w3.org/2000/svg}g")}
     assert drawn["curve-here-0"] > 0
     assert drawn.get("curve-here-0-band", 0) == 0
@@ -505,3 +505,179 @@ def test_without_records_of_ones_own_the_published_board_is_pointed_to(
     error = capsys.readouterr().err
     assert f"no records in {results.LOCAL}" in error
     assert f"python -m posbench.leaderboard {results.PUBLISHED}" in error
+
+
+# -- measures of a run -------------------------------------------------------------------------------------
+
+
+def lengths_of(*multiples: float, further: tuple[float, ...] = ()) -> list[Length]:
+    return [Length(round(10 * m), 20, m, m not in further, 0.0) for m in multiples]
+
+
+def test_the_area_does_not_depend_on_how_densely_lengths_were_chosen() -> None:
+    falling = {1: 1.0, 2: 0.5, 4: 0.0}
+    assert summaries.area(falling, lengths_of(1, 2, 4)) == pytest.approx(0.5)
+    between = falling | {2**0.5: 0.75, 2**1.5: 0.25}
+    assert summaries.area(between, lengths_of(*sorted(between))) == pytest.approx(0.5)
+    assert summaries.area({1: 1.0, 2: 1.0, 4: 1.0, 8: 0.0}, lengths_of(1, 2, 4, 8, further=(8,))) == 1.0
+    assert np.isnan(summaries.area({1: 1.0}, lengths_of(1)))
+    # Lengths below that of training are not part of it.
+    assert summaries.area({0.5: 0.0} | falling, lengths_of(0.5, 1, 2, 4)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("threshold", "found"), [(0.95, 1.5), (0.5, 2.0), (1.0, np.nan)])
+def test_how_far_a_run_reaches_is_asked_of_two_thresholds(threshold: float, found: float) -> None:
+    scores = {1: 0.99, 1.5: 0.96, 2: 0.6, 4: 0.3, 8: 0.9}
+    assert summaries.reach(scores, threshold) == pytest.approx(found, nan_ok=True)
+
+
+def test_the_board_shows_area_and_both_reaches_and_gpu_seconds_where_there_are_some(tmp_path: Path) -> None:
+    found = seeds("rope", [{1: 1.0, 2: 0.6, 4: 0.2}, {1: 1.0, 2: 0.6, 4: 0.0}])
+
+    def shown() -> dict[str, str]:
+        table = sectioning.sections(boards(*found))[0].table
+        return dict(zip(table.headings[1:], table.rows[0].cells, strict=True))
+
+    assert (shown()["area"], shown()["effective"], shown()["half"]) == (".58", "1x", "2x")
+    assert "GPU s" not in shown()
+    found[0]["timings"]["train_gpu_seconds"] = 30.0
+    assert shown()["GPU s"] == "15"
+
+
+def test_the_table_of_runs_has_one_row_a_run_with_its_measures(tmp_path: Path) -> None:
+    one, other = seeds("rope", [{1: 1.0, 2: 0.6, 4: 0.2}, {1: 0.9, 2: 0.96, 4: 0.0}])
+    other["training"] |= {"solved": False, "solved_step": None}
+    table = summaries.per_run(results.table([one, other])).set_index("seed")
+    assert table.index.tolist() == [0, 1]
+    first = table.loc[0, ["in_distribution", "learned", "solved", "mean", "area", "effective_95", "effective_50"]]
+    assert first.tolist() == [1.0, True, True, pytest.approx(0.4), pytest.approx(0.6), 1.0, 2.0]
+    second = table.loc[1]
+    assert (second["in_distribution"], second["learned"], np.isnan(second["effective_95"])) == (0.9, False, True)
+    assert second["effective_50"] == 2.0 and second["train_cpu_seconds"] == 60.0
+
+
+def test_a_measure_of_its_own_names_the_axis_and_is_what_is_averaged() -> None:
+    found = record("rope", {1: 0.9, 2: 0.5})
+    found["task"]["measure"] = "share explained"
+    for row in found["rows"]:
+        row["sequence_accuracy"] = 0.0
+    [section] = sectioning.sections(boards(found))
+    assert "share explained" in section.curves and section.measure == "share explained"
+    assert summarised(found)["rope"].mean.mean == 0.5
+
+
+# -- tasks and protocols compared --------------------------------------------------------------------------
+
+
+def plain(*found: results.Record) -> tuple[results.Record, ...]:
+    for each in found:
+        each["config"]["extension"] = dict(results.PLAIN)
+    return found
+
+
+def discriminated(*found: results.Record) -> comparisons.Discrimination | None:
+    [tasks] = comparisons.discriminations(results.table(found))
+    return tasks[0] if tasks else None
+
+
+def test_what_a_task_tells_apart_is_measured_between_encodings_alone() -> None:
+    rows = plain(
+        *seeds("rope", [{1: 1.0, 2: 1.0, 4: 0.4}, {1: 1.0, 2: 0.8, 4: 0.2}]),
+        *seeds("nope", [{1: 1.0, 2: 0.1, 4: 0.3}, {1: 1.0, 2: 0.1, 4: 0.3}]),
+    )
+    rows[3]["training"] |= {"solved": False, "solved_step": None}
+    rows[0]["training"]["solved_step"], rows[1]["training"]["solved_step"] = 200, 300
+    for row, seconds in zip(rows, (10.0, 20.0, 30.0, 40.0), strict=True):
+        row["timings"]["train_cpu_seconds"] = seconds
+    extended = record("rope_yarn", {1: 1.0, 2: 0.5, 4: 0.5})  # an extension is no encoding
+    ceiling = record("ceiling", {1: 1.0, 2: 0.9, 4: 0.7})
+    ceiling["method"]["class"] = "ceiling"
+    task = discriminated(*rows, extended, ceiling)
+    assert task is not None
+    assert (task.num_solved, task.num_trainings, task.solved_step, task.cpu_seconds) == (3, 4, 200, 25)
+    assert task.spread == {2: pytest.approx(0.4), 4: pytest.approx(0.0)}
+    assert task.ceiling == {2: 0.9, 4: 0.7}
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "seconds", "solved", "fit"),
+    [
+        ({1: 1.0, 2: 0.2, 4: 0.2}, 60.0, True, True),
+        ({1: 1.0, 2: 0.2, 4: 1.0}, 60.0, True, False),  # one length that tells them apart is not enough
+        ({1: 1.0, 2: 0.2, 4: 0.2}, 91.0, True, False),
+        ({1: 1.0, 2: 0.2, 4: 0.2}, 60.0, False, False),
+    ],
+)
+def test_a_task_is_fit_if_solved_in_time_and_telling_encodings_apart(
+    accuracies: dict[float, float], seconds: float, solved: bool, fit: bool
+) -> None:
+    rows = plain(record("rope", {1: 1.0, 2: 1.0, 4: 1.0}), record("nope", accuracies))
+    for row in rows:
+        row["timings"]["train_cpu_seconds"] = seconds
+    rows[1]["training"]["solved"] = solved
+    task = discriminated(*rows)
+    assert task is not None and task.fit is fit
+
+
+def test_tasks_are_compared_where_there_are_several_and_methods_to_tell_apart() -> None:
+    assert discriminated(*plain(record("rope"))) is None
+    found = plain(*(record(method, task=task) for method in ("rope", "nope") for task in ("copy", "passkey")))
+    table = results.table(found)
+    shown = sectioning.sections(summaries.boards(table), None, comparisons.discriminations(table))
+    [compared] = [section for section in shown if section.title == "What tasks tell apart, protocol cpu"]
+    assert [row.name for row in compared.table.rows] == ["copy", "passkey"]
+    assert compared.table.headings[:4] == ["task", "solved", "CPU s", "steps"]
+    own = plain(*(record(method, task="copy (task.num_symbols=8)") for method in ("rope", "nope")))
+    assert discriminated(*own) is None, "an experiment of somebody's own is not compared"
+
+
+def test_protocols_agree_as_far_as_the_order_of_their_methods_does() -> None:
+    scores = {"a": 0.9, "b": 0.6, "c": 0.3, "d": 0.1}
+    other = {"a": 0.5, "b": 0.7, "c": 0.2, "d": 0.1}
+    found = [record(method, {1: 1.0, 2: value}) for method, value in scores.items()]
+    found += [record(method, {1: 1.0, 2: value}, protocol="until_solved") for method, value in other.items()]
+    tuned = record("e", {1: 1.0, 2: 0.0})
+    tuned["method"]["class"] = "tuned"
+    [each] = comparisons.agreements(boards(*found, tuned))
+    expected = stats.spearmanr(list(scores.values()), list(other.values())).statistic
+    assert (each.num_methods, each.first) == (4, ("a", "b")) and each.correlation == pytest.approx(expected)
+    assert comparisons.agreements(boards(*found[:4])) == []
+    assert np.isnan(comparisons.rank_correlation([1, 1, 1], [1, 2, 3]))
+    table = sectioning.agreement_section([each]).table
+    assert table.rows[0].cells == ["cpu / until_solved", "4", ".80", "a / b"]
+
+
+# -- by depth and position ---------------------------------------------------------------------------------
+
+
+def viewed(method: str, by: str, *bins: tuple[float, float | None, int, float, float], seed: int = 0) -> results.Record:
+    found = record(method, {1: 1.0, 2: 0.5}, seed)
+    above, up_to, counts, right, lost = (list(each) for each in zip(*bins, strict=True))
+    view = dict(zip(results.BINNED, (above, up_to, counts, right, lost), strict=True))
+    found["cells"] = [{"test_length": 20, "by": by} | view, {"test_length": 10, "by": by} | view]
+    return found
+
+
+def detail(*found: results.Record) -> dict[str, sectioning.Detail]:
+    [section] = sectioning.sections(boards(*found), results.views(found))
+    return {each.title: each for each in section.details}
+
+
+def test_accuracy_by_depth_weighs_seeds_by_their_tokens() -> None:
+    one = viewed("rope", "depth", (0.0, 0.5, 10, 1.0, 0.1), (0.5, 1.0, 10, 0.4, 0.1))
+    two = viewed("rope", "depth", (0.0, 0.5, 30, 0.6, 0.1), (0.5, 1.0, 10, 0.2, 0.1), seed=1)
+    table = detail(one, two)["Token accuracy by depth"].table
+    assert table.headings == ["method", "0–.50", ".50–1.00"]  # noqa: RUF001
+    assert table.rows[0].cells == [".70", ".30"]
+
+
+def test_loss_by_position_has_an_open_end_and_gaps_where_a_method_has_no_tokens() -> None:
+    one = viewed("rope", "position", (0.0, 1.0, 10, 1.0, 0.5), (16.0, None, 10, 0.4, 2.5))
+    other = viewed("nope", "position", (0.0, 1.0, 10, 1.0, 0.25))
+    table = detail(one, other)["Loss by position"].table
+    assert table.headings == ["method", "0–1.00", "> 16.00"]  # noqa: RUF001
+    assert {row.name: row.cells for row in table.rows} == {"rope": [".50", "2.50"], "nope": [".25", "–"]}  # noqa: RUF001
+
+
+def test_a_single_depth_is_not_shown() -> None:
+    assert "Token accuracy by depth" not in detail(viewed("rope", "depth", (0.9, 1.0, 10, 1.0, 0.5)))

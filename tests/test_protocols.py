@@ -382,6 +382,7 @@ def test_what_greedy_decoding_finds_is_what_is_reported(monkeypatch: pytest.Monk
 # -- the ceiling -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.oracle("ceiling", "identity: the runs at each length")
 def test_the_ceiling_is_a_model_trained_at_each_length_in_the_mean(tmp_path: Path) -> None:
     words = ("task=copy", "training.length_scale=1", "training.min_length=2", "training.max_length=4")
     words += ("evaluation.multiples=[1,1.5,2]",)

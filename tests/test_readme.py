@@ -43,6 +43,12 @@ def test_the_kinds_list_every_extension_once() -> None:
     assert sorted(listed) == names("extension")
 
 
+def test_every_protocol_is_explained_once() -> None:
+    (table,) = re.findall(r"^\| protocol \| \|\n(.*?)\n\n", README, re.M | re.S)
+    listed = [name for row in re.findall(r"^\| `([^`]+)` \|", table, re.M) for name in row.split()]
+    assert sorted(listed) == names("protocol")
+
+
 def test_the_kinds_list_every_task_once() -> None:
     (table,) = re.findall(r"^\| kind \| tasks \|\n(.*?)\n\n", README, re.M | re.S)
     listed = [name for row in re.findall(r"`([^`]+)` \|$", table, re.M) for name in row.split()]

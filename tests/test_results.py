@@ -40,6 +40,7 @@ def record(
         "training": {
             "train_length": 10,
             "train_positions": 22,
+            "hash": content_hash([task, method, seed]),
             "parameters": 1000,
             "solved": solved,
             "solved_step": 100 if solved else None,
