@@ -83,6 +83,7 @@ class Experiment:
         self.train_length = self.config.training.lengths[1]
         self.lengths = test_lengths(self.config.evaluation, self.train_length)
         training = self.config.training
+        task.total_length(training.lengths[0])  # refuses now what it could not draw
         self.train_positions = max(task.num_positions(self.train_length), training.packing) + training.random_offset
         self.test_positions = max(task.num_positions(n) for n in self.lengths)
         cfg = copy.deepcopy(cfg)

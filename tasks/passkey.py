@@ -10,9 +10,11 @@ class Passkey(Task):
     answer is the key. As in the published prompt, where a number hides in sentences, the key has symbols of its
     own: it is drawn from `num_symbols`, the filler from `num_filler` others.
 
-    Examples, a key of 2 in n = 3 and a key of 3 in n = 2 filler symbols:
+    Examples, a key of 2 in n = 3 and a key of 3 in n = 3 filler symbols:
         BOS a MARK 7 2 b a SEP 7 2 EOS
-        BOS MARK 1 4 4 b d SEP 1 4 4 EOS
+        BOS MARK 1 4 4 b d a SEP 1 4 4 EOS
+
+    There is at least as much filler as key: a needle is shorter than its haystack.
     """
 
     def __init__(self, key_length: int = 3, num_symbols: int = 10, num_filler: int = 16) -> None:
@@ -35,6 +37,11 @@ class Passkey(Task):
         return assemble(prompt, key, np.ones_like(key, bool), places)
 
     def total_length(self, n: int) -> int:
+        require(
+            n >= self.key_length,
+            f"task.key_length={self.key_length} is longer than n={n} symbols of filler: lower it, or raise "
+            "training.min_length",
+        )
         return n + 2 * self.key_length + 4
 
     def answer_length(self, n: int) -> int:

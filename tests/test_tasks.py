@@ -268,7 +268,11 @@ def test_any_legal_setting_and_length_agrees_with_the_oracle(name: str, data: st
         batch = task.batch(n, 8, data.draw(st.integers(0, 2**31), label="seed"))
     except ConfigError:  # more symbols without a repeat than there are
         return
-    assert batch.tokens.shape[1] == task.total_length(n)
+    try:
+        total = task.total_length(n)
+    except ConfigError:  # a needle longer than its haystack
+        return
+    assert batch.tokens.shape[1] == total
     check_against_oracle(name, task, batch, n)
 
 
@@ -415,6 +419,17 @@ def test_the_docstring_states_the_rule_and_two_worked_examples(name: str) -> Non
 def test_a_wrong_setting_gets_its_sentence(overrides: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         build(OmegaConf.to_container(composed(*overrides).task), "task")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("length", ["training.max_length=2", "training.min_length=2", "task.key_length=9"])
+def test_a_needle_longer_than_its_haystack_is_refused_before_training(length: str) -> None:
+    with pytest.raises(ConfigError, match=r"task\.key_length=\d is longer than n=\d symbols of filler: lower it, or"):
+        experiment("protocol=cpu", "task=passkey", "training.min_length=1", length)
+
+
+def test_ids_that_a_task_does_not_supply_are_refused_before_training() -> None:
+    with pytest.raises(ConfigError, match="asks the task for 'coupled' position ids, which Passkey does not supply"):
+        experiment("protocol=cpu", "task=passkey", "method=coupling").model()
 
 
 def test_a_test_that_needs_more_symbols_than_there_are_is_refused_before_training() -> None:
