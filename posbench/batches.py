@@ -22,7 +22,9 @@ def training_batch(task: Task, settings: TrainingConfig, seed: int, step: int) -
         n = _length(settings, seed, "train", "length", step)
         batch = task.batch(n, settings.batch_size, seed, "train", step)
     if settings.random_offset:
-        batch = shifted(batch, settings.random_offset, np.random.default_rng(stream_seed(seed, "train", "offset", step)))
+        batch = shifted(
+            batch, settings.random_offset, np.random.default_rng(stream_seed(seed, "train", "offset", step))
+        )
     return everywhere(batch) if settings.loss_on == "all" else batch
 
 

@@ -33,7 +33,7 @@ class Discrimination:
         plain = runs[runs["plain"] & (runs["class"] == "zero-shot")]
         if plain["method_hash"].nunique() < 2:
             return None
-        trainings = plain.drop_duplicates(METHOD + ["seed"])
+        trainings = plain.drop_duplicates([*METHOD, "seed"])
         lengths = sorted(set(plain.loc[plain["aggregated"] & (plain["multiple"] > 1), "multiple"]))
         means = plain.groupby(["multiple", *METHOD])["score"].mean()
         ceiling = runs[runs["class"] == "ceiling"].groupby("multiple")["score"].mean()

@@ -123,9 +123,7 @@ class TrainingConfig:
             _share("training.stop_at", self.stop_at)
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
-                raise ConfigError(
-                    f"training.{name}={getattr(self, name)} is unknown: use one of {', '.join(known)}"
-                )
+                raise ConfigError(f"training.{name}={getattr(self, name)} is unknown: use one of {', '.join(known)}")
         if self.max_length < max(self.min_length, 1):
             raise ConfigError(
                 f"training.max_length={self.max_length} must be at least 1 and no less than "

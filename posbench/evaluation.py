@@ -165,7 +165,7 @@ class Tests:
         return rows, cells
 
     def _views(self, batch: Batch, correct: np.ndarray, losses: np.ndarray) -> Rows:
-        """What is right and what is lost, by where a token's source is; of tasks without any, by a token's own place."""
+        """What is right and lost, by where a token's source is; of tasks without sources, by a token's own place."""
         sourced = batch.source[:, 1:][batch.answer[:, 1:]] >= 0
         place = np.broadcast_to(np.arange(batch.tokens.shape[1] - 1), batch.tokens[:, 1:].shape)[batch.answer[:, 1:]]
         of = {

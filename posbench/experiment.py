@@ -181,7 +181,8 @@ class Experiment:
             except Diverged as error:
                 console.say(f"Left out: {error}")
         if not found:
-            raise Diverged(f"training diverged at every learning rate of {self.config.training.learning_rate}: lower them")
+            rates = self.config.training.learning_rate
+            raise Diverged(f"training diverged at every learning rate of {rates}: lower them")
         lost = {rate: trained.log["curve"][-1]["validation_loss"] for rate, trained in found.items()}
         best = min(found, key=lambda rate: lost[rate])
         for logger in loggers:

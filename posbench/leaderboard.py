@@ -34,7 +34,7 @@ GUIDE = {
     "and whose extension has lost the training length. Unsolved seeds stay in every mean; the "
     "mean of the solved ones alone stands beside it.",
     "Area": "under the score from 1x to the longest length in the mean, on a logarithmic axis, 1 at the most.",
-    "Effective": "the largest length with a mean score of at least .95, all shorter ones included; half: of at least .5.",
+    "Effective": "the largest length with a mean score of at least .95, all shorter ones included; half: of .5.",
     "Steps": "of training until the score was .95 for the first time; a mean over the seeds that got there.",
     "Class": "what a method was given. Zero-shot methods saw only training lengths. Below stand, and are compared "
     "among themselves, those whose settings were chosen on a validation length beyond training (tuned), those that "

@@ -32,7 +32,7 @@ class Inputs:
 
     def to(self, device: torch.device) -> Inputs:
         fields = (self.tokens, self.pos, self.segments, self.where, self.labels)
-        return Inputs(*(t.to(device, non_blocking=True) for t in fields), self.first)
+        return Inputs(*(t.to(device, non_blocking=True) for t in fields), self.first)  # type: ignore[call-arg, arg-type]
 
 
 def inputs(batch: Batch, encodings: EncodingStack, positions_seed: int, training: bool = False) -> Inputs:

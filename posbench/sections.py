@@ -63,12 +63,12 @@ DISTANCES_NOTE = (
     f"{NOTHING}: no such tokens at this length."
 )
 DEPTH_NOTE = (
-    "Of the same tokens at {multiple:g}x, the right ones by where in the prompt the source stands: 0 is the start, 1 the "
-    "end."
+    "Of the same tokens at {multiple:g}x, the right ones by where in the prompt the source stands: 0 is the start, 1 "
+    "the end."
 )
 POSITION_NOTE = (
-    "Mean loss, nats a token, of the tokens asked for at {multiple:g}x, by their place in multiples of the positions of "
-    "training."
+    "Mean loss, nats a token, of the tokens asked for at {multiple:g}x, by their place in multiples of the positions "
+    "of training."
 )
 DETAILS = ("area", "half", "class", "steps", "untrained", "parameters", "CPU s", "GPU s")
 """Columns that the terminal has no room for."""
@@ -160,9 +160,9 @@ def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
     }
     rows = [Row(task.task, [show(task) for show in columns.values()]) for task in compared]
     note = (
-        "Of encodings without an extension. Solved: trainings, one an encoding and seed, that reach a score of .95 at 1x. "
-        "Steps: the median until then. Spread: the standard deviation between encodings of their mean score, at most .5. "
-        "Ceiling: the score of a model trained at that length. Fit for a board of limited time: solved by "
+        "Of encodings without an extension. Solved: trainings, one an encoding and seed, that reach a score of .95 at "
+        "1x. Steps: the median until then. Spread: the standard deviation between encodings of their mean score, at "
+        "most .5. Ceiling: the score of a model trained at that length. Fit for a board of limited time: solved by "
         f"{100 * NEARLY_ALL:.0f} % of the trainings in {SECONDS:.0f} CPU seconds at most, with a spread of "
         f"{number(SEPARATES)} or more at two lengths."
     )

@@ -24,7 +24,6 @@ from posbench.streams import stream_seed
 from posbench.task import Task
 from posbench.transformer import Transformer
 
-
 DECAYS: dict[str, Callable[[float], float]] = {
     "linear": lambda left: left,
     "cosine": lambda left: (1 - math.cos(math.pi * left)) / 2,
@@ -120,7 +119,8 @@ class Curve(L.Callback):
         held_out = self._validated(trainer, pl_module)
         if not math.isfinite(mean + held_out["validation_loss"]):
             raise Diverged(
-                f"the loss became {mean + held_out['validation_loss']} within the last {settings.validate_every} steps before step {step}: "
+                f"the loss became {mean + held_out['validation_loss']} within the last "
+                f"{settings.validate_every} steps before step {step}: "
                 f"lower training.learning_rate={settings.learning_rate} or training.gradient_clip"
             )
         point = {"step": step, "loss": mean, **held_out}

@@ -61,7 +61,7 @@ class Language(Task):
         return self.order
 
     def least_loss(self, n: int) -> float:
-        """Nats a symbol of who knows the source: H, a little more for the first symbols, which have less before them."""
+        """Nats a symbol of who knows the source: H, and a little more for the first symbols."""
         return self.source.entropy(n + self.order) / (n + self.order)
 
     def score(self, n: int, sequence_accuracy: float, loss: float) -> float:
@@ -109,7 +109,8 @@ class Source:
             text[:, place] = context // self.num_symbols ** (self.order - 1 - place) % self.num_symbols
         for place in range(self.order, length):
             later = rng.random((batch_size, 1)) > self.cumulative[context]
-            text[:, place] = np.minimum(later.sum(1), self.num_symbols - 1)  # a sum of probabilities may fall short of 1
+            # A sum of probabilities may fall short of 1.
+            text[:, place] = np.minimum(later.sum(1), self.num_symbols - 1)
             context = (context * self.num_symbols + text[:, place]) % self.num_contexts
         return text
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import names
+from conftest import experiment, names
 
 from posbench.conformance import Subject
 from posbench.evaluation import REACH_EDGES, Answers, binned
@@ -61,3 +61,41 @@ def test_what_is_right_is_counted_by_bins_and_bins_without_tokens_are_left_out()
     }
     assert binned("depth", np.zeros(1), (0.0, 0.5, 1.0), np.ones(1), np.ones(1))["above"] == [0.0]  # type: ignore[index]
     assert binned("depth", np.zeros(0), (0.0, 1.0), np.zeros(0), np.zeros(0)) is None
+
+
+def test_views_say_where_the_source_of_each_token_stands() -> None:
+    """Two keys of two symbols, at the start and at the end of six symbols of filler; a model that errs on one place."""
+    words = ("task.key_length=2", "training.min_length=2", "training.max_length=6")
+    run = experiment("protocol=cpu", "task=passkey", *words)
+    tests = run.tests
+    batch = run.task.batch(6, 400, 0, "test", 6)
+    asked = batch.answer[:, 1:]
+    right = (np.arange(asked.shape[1]) % 2 == 0)[None].repeat(400, 0)[asked]
+    losses = np.arange(right.size, dtype=float)
+    views = {view["by"]: view for view in tests._views(batch, right, losses)}
+    assert set(views) == {"distance", "depth"}
+    rows, places = np.nonzero(asked)
+    sources = batch.source[:, 1:][asked]
+    depths = [(source - 1) / 8 for source in sources if source >= 0]  # nine tokens of prompt: BOS stands before them
+    assert min(depths) == 1 / 8 and max(depths) == 1.0
+    for index, (low, high) in enumerate(zip(views["depth"]["above"], views["depth"]["up_to"], strict=True)):
+        here = [k for k, source in enumerate(sources) if source >= 0 and low < (source - 1) / 8 <= high]
+        assert views["depth"]["num_tokens"][index] == len(here)
+        assert views["depth"]["token_accuracy_teacher_forced"][index] == pytest.approx(right[here].mean(), abs=1e-6)
+        assert views["depth"]["loss"][index] == pytest.approx(losses[here].mean(), abs=1e-6)
+    for index, (low, high) in enumerate(zip(views["distance"]["above"], views["distance"]["up_to"], strict=True)):
+        here = [k for k, source in enumerate(sources) if source >= 0 and low < (places[k] - source) / 8 <= high]
+        assert views["distance"]["num_tokens"][index] == len(here)
+    assert sum(views["depth"]["num_tokens"]) == 800 and len(rows) == 1200
+
+
+def test_a_task_without_sources_is_looked_at_by_position() -> None:
+    run = experiment("protocol=cpu", "task=language", "training.min_length=8", "training.max_length=8")
+    batch = run.task.batch(16, 10, 0, "test", 16)
+    asked = batch.answer[:, 1:]
+    losses = np.tile(np.arange(asked.shape[1], dtype=float), (10, 1))[asked]
+    [view] = run.tests._views(batch, np.ones(losses.size), losses)
+    # 12 positions of training: BOS, SEP and ten symbols. The first symbol is predicted at the second position.
+    assert (view["by"], view["above"]) == ("position", [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5])
+    assert view["num_tokens"] == [20, 30, 30, 30, 30, 30, 10]
+    assert view["loss"][0] == pytest.approx(1.5)

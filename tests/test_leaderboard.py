@@ -333,7 +333,7 @@ def test_an_extension_that_loses_the_training_length_is_told_from_a_model_that_n
 def test_a_row_counts_what_it_has_spent_beyond_the_shared_training() -> None:
     plain, searched, tuned = (record(name, {1: 1.0}) for name in ("plain", "searched", "tuned"))
     for found in (plain, searched, tuned):
-        found["timings"] = {"train_cpu_seconds": 40.0, "preparation_cpu_seconds": 3.0, "further_training_cpu_seconds": 0.0}
+        found["timings"] = {"train_cpu_seconds": 40.0, "preparation_cpu_seconds": 3.0}
     searched["search"] = {"chosen": {}}
     tuned["finetuning"] = {"steps": 10}
     tuned["timings"]["further_training_cpu_seconds"] = 5.0
