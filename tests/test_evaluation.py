@@ -99,3 +99,14 @@ def test_a_task_without_sources_is_looked_at_by_position() -> None:
     assert (view["by"], view["above"]) == ("position", [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5])
     assert view["num_tokens"] == [20, 30, 30, 30, 30, 30, 10]
     assert view["loss"][0] == pytest.approx(1.5)
+
+
+def test_the_first_place_asked_for_is_that_of_any_sequence() -> None:
+    """Queries of mqar stand at places of their own in each sequence."""
+    run = experiment("task=mqar", "encoding=nope")
+    model = run.model().eval()
+    data = inputs(run.task.batch(run.train_length, 32, 0, "test", 0), model.encodings, 0)
+    firsts = [row.index(True) for row in data.where.tolist()]
+    assert len(set(firsts)) > 1 and data.first == min(firsts)
+    whole = model(data.tokens, data.pos)[data.where]
+    torch.testing.assert_close(logits(model, data), whole, rtol=1e-4, atol=1e-4)

@@ -152,6 +152,12 @@ def test_packed_rows_are_sequences_of_the_task_one_after_another(context: int, s
     assert (places - sources <= 8).all(), "and stands in the same sequence"
 
 
+def test_the_sequences_of_a_packed_row_are_of_many_lengths() -> None:
+    batch = packed(experiment(f"task={TASK}").task, chosen(packing=500), 0, 0)
+    starts = np.flatnonzero((batch.tokens == BOS).all(0))
+    assert len(set(np.diff(starts).tolist())) == 6, "n from 2 to 7"
+
+
 def test_indices_go_on_through_a_packed_row_and_training_knows_that_many_positions() -> None:
     run = experiment("protocol=cpu", "task=copy", "training.packing=100")
     assert run.train_positions == 100
@@ -248,7 +254,9 @@ def test_a_model_without_mlp_has_attention_alone() -> None:
     normed = block.attention_norm(x)  # type: ignore[operator]
     values = normed @ block.qkv.weight.mT[:, 32:]  # type: ignore[operator, union-attr]
     first = x[:, 0] + values[:, 0] @ block.out.weight.mT  # type: ignore[operator, union-attr]
-    assert torch.allclose(block(x, pos, None, encoding)[:, 0], first, atol=1e-6), "the first token sees itself alone"
+    whole = block(x, pos, None, encoding)
+    assert torch.allclose(whole[:, 0], first, atol=1e-6), "the first token sees itself alone"
+    assert torch.allclose(block(x, pos, None, encoding, 3), whole[:, 3:], atol=1e-6)
 
 
 def dropping(dropout: float) -> tuple[Transformer, Any]:
