@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # An index to look for PyTorch in besides the usual one; the README names the one for Linux without a GPU.
 TORCH_INDEX ?=
+# Folders of results/ that are published: records, and a board generated from them.
+BOARDS := published tasks encodings extensions
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
@@ -36,15 +38,11 @@ types: $(VENV)/.installed ## static types
 	$(BIN)/mypy
 
 check: $(VENV)/.installed ## are the published boards what their records say?
-	$(BIN)/python -m posbench.leaderboard results/published --check
-	$(BIN)/python -m posbench.leaderboard results/encodings --check
-	$(BIN)/python -m posbench.leaderboard results/extensions --check
+	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board --check || exit 1; done
 	$(BIN)/python -m posbench.claims results/extensions --check
 
 board: $(VENV)/.installed ## bring the published boards up to date
-	$(BIN)/python -m posbench.leaderboard results/published
-	$(BIN)/python -m posbench.leaderboard results/encodings
-	$(BIN)/python -m posbench.leaderboard results/extensions
+	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board || exit 1; done
 	$(BIN)/python -m posbench.claims results/extensions
 
 clean: ## remove the environment and caches; results stay

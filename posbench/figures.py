@@ -58,6 +58,34 @@ def score_by_length(curves: Sequence[Curve], ticks: Sequence[float], name: str, 
         return svg_text(figure)
 
 
+@dataclass(frozen=True)
+class Grid:
+    """Accuracy of one method by length (rows) and depth (columns); NaN where there is nothing."""
+
+    label: str
+    values: np.ndarray
+
+
+def depth_grids(grids: Sequence[Grid], lengths: Sequence[str], edges: Sequence[float]) -> str:
+    """SVG with one picture a method: how deep in the prompt, and in how long a prompt, a source is still found."""
+    across = min(len(grids), 4)
+    down = -(-len(grids) // across)
+    with style.context(["default", STYLE]):
+        figure = Figure(figsize=(9, 0.5 + 1.75 * down), layout="constrained")
+        all_axes = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).ravel()
+        for axes, grid in zip(all_axes, grids, strict=False):
+            mesh = axes.pcolormesh(np.array(edges), np.arange(len(lengths) + 1), grid.values, vmin=0, vmax=1)
+            axes.set_title(textwrap.shorten(grid.label, 28), fontsize=9, parse_math=False)
+            axes.set_yticks(np.arange(len(lengths)) + 0.5, lengths)
+            axes.set_xticks([0, 0.5, 1], ["start", "", "end"])
+        all_axes[0].invert_yaxis()  # and with it all, which share it
+        for axes in all_axes[len(grids) :]:
+            axes.set_axis_off()
+        figure.supxlabel("where in the prompt the source stands", fontsize=9)
+        figure.colorbar(mesh, ax=list(all_axes), label="token accuracy", fraction=0.03)
+        return svg_text(figure)
+
+
 def svg_text(figure: Figure) -> str:
     """The figure as an `<svg>` element; the same figure gives the same text."""
     out = io.StringIO()

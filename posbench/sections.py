@@ -47,6 +47,7 @@ class Section:
     table: Table
     curves: str = ""  # SVG
     measure: str = ""  # what the curves show
+    depths: str = ""  # SVG
     details: Sequence[Detail] = ()
 
     @property
@@ -70,6 +71,8 @@ POSITION_NOTE = (
     "Mean loss, nats a token, of the tokens asked for at {multiple:g}x, by their place in multiples of the positions "
     "of training."
 )
+FEW, MANY_DEPTHS = 12, 8
+"""Methods whose pictures can be looked at beside each other, and bins of depth that make a picture."""
 DETAILS = ("area", "half", "class", "steps", "untrained", "parameters", "CPU s", "GPU s")
 """Columns that the terminal has no room for."""
 
@@ -102,6 +105,7 @@ def task_section(board: TaskBoard, views: pd.DataFrame | None = None) -> Section
         tabulated(_task_columns(board.lengths) | _gpu_column(board.summaries), board.summaries, ids),
         figures.score_by_length(_curves(board), [n.multiple for n in board.lengths], anchor(title), board.measure),
         board.measure,
+        _depth_grids(board, views),
         [*_distances(board, ids), *_binned(board, views, ids)],
     )
 
@@ -113,13 +117,48 @@ def _distances(board: TaskBoard, ids: Sequence[str]) -> Iterator[Detail]:
         yield Detail("Token accuracy within / beyond the trained distance", DISTANCES_NOTE, table)
 
 
+def _of_board(board: TaskBoard, views: pd.DataFrame) -> pd.DataFrame:
+    return views[
+        (views["task_hash"] == board.hashes["task_hash"])
+        & (views["task_version"] == board.hashes["task_version"])
+        & (views["protocol_hash"] == board.hashes["protocol_hash"])
+    ]
+
+
+def _depth_grids(board: TaskBoard, views: pd.DataFrame | None) -> str:
+    """Pictures of all methods, where there are few enough to look at and sources stand at all depths."""
+    if views is None or len(board.summaries) > FEW:
+        return ""
+    mine = _of_board(board, views)
+    mine = mine[mine["by"] == "depth"]
+    if mine.empty or (mine.groupby("test_length")["above"].nunique() < MANY_DEPTHS).any():
+        return ""
+    edges = sorted({*mine["above"], *mine["up_to"]})
+    right = mine["token_accuracy_teacher_forced"] * mine["num_tokens"]
+    sums = mine.assign(right=right).groupby(["method_hash", "test_length", "above"])[["right", "num_tokens"]].sum()
+    accuracy = (sums["right"] / sums["num_tokens"]).to_dict()
+    grids = [
+        figures.Grid(
+            row.method,
+            np.array(
+                [
+                    [accuracy.get((row.method_hash, n.test_length, low), np.nan) for low in edges[:-1]]
+                    for n in board.lengths
+                ]
+            ),
+        )
+        for row in board.summaries
+    ]
+    return figures.depth_grids(grids, [f"{n.multiple:g}x" for n in board.lengths], edges)
+
+
 def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) -> Iterator[Detail]:
     """By depth of the source, or by position where a task has no sources, at the longest test in the mean."""
     longest = max((n for n in board.lengths if n.aggregated), key=lambda n: n.multiple, default=None)
     if views is None or longest is None:
         return
-    mine = views[(views["test_length"] == longest.test_length) & (views["task_hash"] == board.hashes["task_hash"])]
-    mine = mine[(mine["protocol_hash"] == board.hashes["protocol_hash"])]
+    mine = _of_board(board, views)
+    mine = mine[mine["test_length"] == longest.test_length]
     kinds = {
         "depth": ("Token accuracy by depth", DEPTH_NOTE, "token_accuracy_teacher_forced"),
         "position": ("Loss by position", POSITION_NOTE, "loss"),

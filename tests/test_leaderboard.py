@@ -679,5 +679,34 @@ def test_loss_by_position_has_an_open_end_and_gaps_where_a_method_has_no_tokens(
     assert {row.name: row.cells for row in table.rows} == {"rope": [".50", "2.50"], "nope": [".25", "–"]}  # noqa: RUF001
 
 
+def tenths(method: str, *right: float) -> results.Record:
+    bins = [(k / 10, (k + 1) / 10, 5, value, 0.1) for k, value in enumerate(right)]
+    return viewed(method, "depth", *bins)
+
+
+def test_depths_are_drawn_where_methods_are_few_and_sources_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[list[figures.Grid], list[str], list[float]]] = []
+    real = figures.depth_grids
+    monkeypatch.setattr(figures, "depth_grids", lambda *a: drawn.append(a) or real(*a))
+
+    def depths(*found: results.Record) -> str:
+        [section] = sectioning.sections(boards(*found), results.views(found))
+        return section.depths
+
+    svg = depths(tenths("rope", *[0.9] * 10), tenths("nope ${x} <b>", *[k / 10 for k in range(10)]))
+    text = " ".join(
+        "".join(node.itertext()) for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("text")
+    )
+    assert "rope" in text and "nope ${x} <b>" in text and "where in the prompt" in text
+    [(grids, lengths, edges)] = drawn
+    assert lengths == ["1x", "2x"] and edges == [k / 10 for k in range(11)]
+    assert grids[0].values.tolist() == [[0.9] * 10] * 2
+    assert grids[1].values[0].tolist() == [k / 10 for k in range(10)]
+    assert svg == depths(tenths("rope", *[0.9] * 10), tenths("nope ${x} <b>", *[k / 10 for k in range(10)]))
+    assert depths(tenths("rope", *[0.9] * 7)) == "", "sources stand in a part of the prompt"
+    assert depths(*(tenths(f"m{k}", *[0.9] * 10) for k in range(sectioning.FEW + 1))) == "", "too many to look at"
+    assert depths(record("rope")) == ""
+
+
 def test_a_single_depth_is_not_shown() -> None:
     assert "Token accuracy by depth" not in detail(viewed("rope", "depth", (0.9, 1.0, 10, 1.0, 0.5)))
