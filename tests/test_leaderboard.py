@@ -700,8 +700,9 @@ def test_depths_are_drawn_where_methods_are_few_and_sources_everywhere(monkeypat
     assert "rope" in text and "nope ${x} <b>" in text and "where in the prompt" in text
     [(grids, lengths, edges)] = drawn
     assert lengths == ["1x", "2x"] and edges == [k / 10 for k in range(11)]
-    assert grids[0].values.tolist() == [[0.9] * 10] * 2
-    assert grids[1].values[0].tolist() == [k / 10 for k in range(10)]
+    nope, rope = grids  # ties by name
+    assert rope.values.tolist() == [[0.9] * 10] * 2
+    assert nope.values[0].tolist() == [k / 10 for k in range(10)]
     assert svg == depths(tenths("rope", *[0.9] * 10), tenths("nope ${x} <b>", *[k / 10 for k in range(10)]))
     assert depths(tenths("rope", *[0.9] * 7)) == "", "sources stand in a part of the prompt"
     assert depths(*(tenths(f"m{k}", *[0.9] * 10) for k in range(sectioning.FEW + 1))) == "", "too many to look at"
