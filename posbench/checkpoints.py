@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from posbench import provenance
 from posbench.config import TrainerConfig
 from posbench.console import Console
 from posbench.devices import device, device_name
+from posbench.errors import Diverged
 from posbench.training import Training, fit
 from posbench.transformer import Transformer
 
@@ -44,6 +46,7 @@ class Checkpoints:
         """
         folder = self.folder(content)
         folder.mkdir(parents=True, exist_ok=True)
+        diverged = folder / "diverged.json"
         lock = filelock.FileLock(folder / "lock")
         try:
             lock.acquire(blocking=False)
@@ -52,6 +55,8 @@ class Checkpoints:
             lock.acquire()
         try:
             log = None if self.force else self._load(model, folder)
+            if log is None and diverged.exists() and not self.force:
+                raise Diverged(**json.loads(diverged.read_text(encoding="utf-8")))
             if log is None:
                 log = self._train(training, model, folder, loggers)
                 write_json(content, folder / "content.json")
@@ -79,11 +84,23 @@ class Checkpoints:
         finished.unlink(missing_ok=True)
         for rest in folder.glob("*.tmp"):  # of a killed process; the lock is ours
             rest.unlink(missing_ok=True)
-        self._discard_damaged(last)
+        state = self._undamaged(last)
+        curve = state["callbacks"]["Curve"] if state is not None else {}
+        if state is not None and stopped(training, curve["points"]):  # killed after its last step
+            training.load_state_dict(state["state_dict"])
+            return self._keep(model.cpu(), folder, curve["points"], curve["cpu"], curve["wall"])
         arguments = (device(self.trainer.accelerator).type, self.trainer.checkpoint_every, loggers)
-        with self.console.progress(training.settings.total_steps) as (report, callback):
-            curve = fit(training, last, *arguments, [callback], report)
-        return self._keep(model.cpu(), folder, curve.points, curve.cpu_seconds, curve.wall_seconds)
+        start = time.process_time()
+        try:
+            with self.console.progress(training.settings.total_steps) as (report, callback):
+                found = fit(training, last, *arguments, [callback], report)
+        except Diverged as error:
+            # The same again would diverge again: another method that shares this training is told at once.
+            spent = time.process_time() - start
+            write_json({"sentence": str(error), "cpu_seconds": spent}, folder / "diverged.json")
+            last.unlink(missing_ok=True)
+            raise Diverged(str(error), spent) from None
+        return self._keep(model.cpu(), folder, found.points, found.cpu_seconds, found.wall_seconds)
 
     def _keep(
         self, model: Transformer, folder: Path, curve: list[dict[str, float]], cpu_seconds: float, wall_seconds: float
@@ -104,17 +121,25 @@ class Checkpoints:
         (folder / "last.ckpt").unlink(missing_ok=True)
         return log
 
-    def _discard_damaged(self, path: Path) -> None:
-        """The checkpoint of an interrupted training stays only if it can be read."""
+    def _undamaged(self, path: Path) -> dict[str, Any] | None:
+        """The checkpoint of an interrupted training, which stays only if it can be read."""
         if not path.exists():
-            return
+            return None
         try:
             state = torch.load(path, weights_only=True, map_location="cpu")
             _ = state["global_step"], state["state_dict"], state["callbacks"]
             self.console.say("Going on from the last checkpoint of an interrupted training.")
+            return state
         except Exception as error:  # whatever a damaged file makes torch raise
             self.console.say(f"The checkpoint {path} is damaged ({type(error).__name__}); starting from the beginning.")
             path.unlink()
+            return None
+
+
+def stopped(training: Training, points: list[dict[str, float]]) -> bool:
+    """Whether a training with this curve has reached the score at which it is to stop."""
+    stop_at = training.settings.stop_at
+    return stop_at is not None and bool(points) and points[-1]["score"] >= stop_at
 
 
 def write_json(content: Any, path: Path) -> None:

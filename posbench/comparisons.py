@@ -84,7 +84,11 @@ def agreements(found: list[list[TaskBoard]]) -> list[Agreement]:
     for task, several in sorted(by_task.items()):
         for one, other in itertools.combinations(several, 2):
             means = [
-                {s.method: s.mean.mean for s in board.summaries if s.method_class == "zero-shot"}
+                {
+                    s.method: s.mean.mean
+                    for s in board.summaries
+                    if s.method_class == "zero-shot" and not np.isnan(s.mean.mean)
+                }
                 for board in (one, other)
             ]
             common = sorted(means[0].keys() & means[1].keys())

@@ -14,7 +14,11 @@ class IllegalExtension(PosbenchError):
 
 
 class Diverged(PosbenchError):
-    """Training produced a loss that is not a number."""
+    """Training produced a loss that is not a number, after so many seconds."""
+
+    def __init__(self, sentence: str, cpu_seconds: float = 0.0) -> None:
+        super().__init__(sentence)
+        self.cpu_seconds = cpu_seconds
 
 
 class Terminated(BaseException):

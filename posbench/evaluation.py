@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,10 +109,8 @@ class Tests:
     def answers(self, model: Transformer, base: Transformer, batch: Batch, n: int) -> Answers:
         """Of the model, with the positions that its base is given."""
         device = next(model.parameters()).device
-        size = max(1, TOKENS_PER_PASS.get(device.type, TOKENS_PER_PASS_ELSEWHERE) // batch.tokens.shape[1])
         right, losses = (np.zeros(batch.answer[:, 1:].shape, dtype) for dtype in (bool, np.float32))
-        for start in range(0, len(batch.tokens), size):
-            rows = slice(start, start + size)
+        for rows in pieces(batch, device):
             data = self.inputs(batch.part(rows), base, n).to(device)
             with torch.inference_mode():
                 predicted = logits(model, data).float()
@@ -123,8 +121,10 @@ class Tests:
 
     def decoded(self, model: Transformer, base: Transformer, batch: Batch, n: int) -> Answers:
         """The same of greedy decoding, which has no losses."""
-        data = self.inputs(batch, base, n).to(next(model.parameters()).device)
-        right = greedy(model, data)
+        device = next(model.parameters()).device
+        right = np.zeros(batch.answer[:, 1:].shape, bool)
+        for rows in pieces(batch, device):
+            right[rows] = greedy(model, self.inputs(batch.part(rows), base, n).to(device))
         return Answers(batch.answer[:, 1:], right, np.zeros(right.shape, np.float32), _ends(batch))
 
     def rows(self, model: Transformer, extension: Extension | None) -> tuple[Rows, Rows]:
@@ -182,7 +182,8 @@ class Tests:
     def _trained_entries(self, model: Transformer) -> list[Tensor]:
         """What a training sequence of the largest length reaches, at any of its offsets."""
         if self.training.packing:
-            longest = packed(self.task, replace(self.training, batch_size=1), self.seed, 0)
+            full = replace(self.training, batch_size=1, min_length=self.train_length, max_length=self.train_length)
+            longest = packed(self.task, replace(full, length_scale=1.0), self.seed, 0)
         else:
             longest = self.task.batch(self.train_length, 1, self.seed, "coverage")
         ids, stack = position_ids(longest, model.encodings), model.encodings
@@ -190,6 +191,13 @@ class Tests:
         starts = {*range(0, last, ids.shape[1]), last}
         each = [reached(stack, ids + start, model.num_heads, model.width, training=True) for start in starts]
         return [torch.stack(masks).any(0) for masks in zip(*each, strict=True)]
+
+
+def pieces(batch: Batch, device: torch.device) -> Iterator[slice]:
+    """Of as many sequences as may be put through the model at once."""
+    size = max(1, TOKENS_PER_PASS.get(device.type, TOKENS_PER_PASS_ELSEWHERE) // batch.tokens.shape[1])
+    for start in range(0, len(batch.tokens), size):
+        yield slice(start, start + size)
 
 
 @torch.inference_mode()

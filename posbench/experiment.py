@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import logging
 import math
 import os
@@ -75,22 +76,39 @@ class Experiment:
     training length comes to, and encodings scale by positions.
     """
 
-    def __init__(self, cfg: DictConfig, identity: Identity, task: Task) -> None:
+    def __init__(self, cfg: DictConfig, identity: Identity, task: Task, test_positions: int | None = None) -> None:
         self.composed = cfg = copy.deepcopy(cfg)
         self.config: Config = checked(cfg)
         self.identity = identity
         self.task = task
         self.train_length = self.config.training.lengths[1]
         self.lengths = test_lengths(self.config.evaluation, self.train_length)
-        training = self.config.training
-        task.total_length(training.lengths[0])  # refuses now what it could not draw
-        self.train_positions = max(task.num_positions(self.train_length), training.packing) + training.random_offset
-        self.test_positions = max(task.num_positions(n) for n in self.lengths)
+        task.total_length(self.config.training.lengths[0])  # refuses now what it could not draw
+        self.train_positions = self._positions(self.config.training)
+        self.test_positions = test_positions or max(task.num_positions(n) for n in self.lengths)
         cfg = copy.deepcopy(cfg)
         cfg.train_positions, cfg.test_positions = self.train_positions, self.test_positions
         cfg.model.head_width = self.config.model.head_width
         self.nodes: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
         self.extension: Extension = build(self.nodes["extension"], "extension")
+
+    def _positions(self, training: TrainingConfig) -> int:
+        """Of a training sequence: of the longest by itself, or of the context that sequences fill."""
+        alone = self.task.num_positions(training.lengths[1])
+        if 0 < training.packing < alone:
+            raise ConfigError(
+                f"training.packing={training.packing} does not hold one sequence of n={training.lengths[1]}, which has "
+                f"{alone} tokens: raise it to that, or lower training.max_length"
+            )
+        return max(alone, training.packing)
+
+    @functools.cached_property
+    def shift(self) -> int:
+        """By how much the largest position in training exceeds a sequence: an offset trains a relative encoding on no
+        distance that it does not see without.
+        """
+        offset = self.config.training.random_offset
+        return offset if offset and not all(layer.relative for layer in self.encodings()) else 0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -144,8 +162,13 @@ class Experiment:
                 f"the encoding asks the task for {stack.ids!r} position ids, which {type(self.task).__name__} does "
                 f"not supply: choose another encoding, or a task among {', '.join(supplying_tasks(stack.ids))}"
             )
-        trained, longest = stack.span(self.train_positions, training=True), stack.span(self.test_positions)
-        prepared = stack.span(self.task.num_positions(self.prepared_length))
+        if self.config.training.random_offset and stack.ids != "index":
+            raise ConfigError(
+                f"training.random_offset={self.config.training.random_offset} shifts the index of a token, and the "
+                f"encoding asks for {stack.ids!r} ids instead: choose 0, or another encoding"
+            )
+        trained = stack.span(self.train_positions + self.shift, training=True)
+        longest, prepared = stack.span(self.test_positions), stack.span(self.prepared_positions)
         if stack.max_positions is not None and stack.max_positions < max(trained, longest, prepared):
             raise ConfigError(
                 f"the encoding has {stack.max_positions} positions, but training, what follows it and the longest test "
@@ -174,12 +197,14 @@ class Experiment:
         if len(candidates) == 1:
             return self._trained(candidates[0], console, loggers)
         found: dict[float, Trained] = {}
+        wasted = 0.0
         for settings in candidates:
             console.say(f"Learning rate {settings.learning_rate:g}, one of {len(candidates)}:")
             try:
                 found[settings.learning_rate] = self._trained(settings, console, [])
             except Diverged as error:
                 console.say(f"Left out: {error}")
+                wasted += error.cpu_seconds
         if not found:
             rates = self.config.training.learning_rate
             raise Diverged(f"training diverged at every learning rate of {rates}: lower them")
@@ -191,6 +216,7 @@ class Experiment:
         console.say(f"Kept: learning rate {best:g}, by its loss in distribution.")
         grid = [{"learning_rate": each.learning_rate, "loss": lost.get(each.learning_rate)} for each in candidates]
         spent = {key: sum(trained.log[key] for trained in found.values()) for key in ("cpu_seconds", "wall_seconds")}
+        spent["cpu_seconds"] += wasted
         return dataclasses.replace(found[best], grid=grid, log=found[best].log | spent)
 
     def _trained(self, settings: TrainingConfig, console: Console, loggers: list[Any]) -> Trained:
@@ -215,7 +241,7 @@ class Experiment:
     @property
     def tests(self) -> Tests:
         config = self.config
-        return Tests(self.task, config.evaluation, config.training, self.train_positions, config.seed)
+        return Tests(self.task, config.evaluation, config.training, self.train_positions + self.shift, config.seed)
 
     def evaluated(self, model: Transformer, extension: Extension | None) -> tuple[Rows, Rows]:
         return self.tests.rows(model.to(device(self.config.trainer.accelerator)), extension)
@@ -226,7 +252,7 @@ class Experiment:
             return self.evaluated(prepared.model, prepared.extension)
         rows, views = [], []
         for n, trained in prepared.ceiling.items():
-            row, view = self.at(n).evaluated(trained.model, None)
+            row, view = self.at(n).evaluated(trained.model, None)  # one length, and what it calls 1x
             rows += [each | {"multiple": self.lengths[n]} for each in row]
             views += view
         return rows, views
@@ -242,12 +268,17 @@ class Experiment:
         return Prepared(trained.model, self.extension)
 
     def at(self, n: int) -> Experiment:
-        """The same experiment with n for its training length, and tested there alone."""
-        cfg = copy.deepcopy(self.composed)
-        low = min(self.config.training.lengths[0], n)
-        cfg.training.min_length, cfg.training.max_length, cfg.training.length_scale = low, n, 1.0
+        """The same experiment with n for its training length, and tested there alone. What the encoding makes of the
+        longest test, such as the rows of a table, it makes of the longest of all.
+        """
+        cfg, training = copy.deepcopy(self.composed), self.config.training
+        cfg.training.min_length, cfg.training.max_length = min(training.lengths[0], n), n
+        cfg.training.length_scale = 1.0
+        if training.packing:  # as many sequences in a context as before
+            alone = self.task.num_positions(self.train_length)
+            cfg.training.packing = math.ceil(training.packing * self.task.num_positions(n) / alone)
         cfg.evaluation.multiples, cfg.evaluation.further = [1.0], []
-        return Experiment(cfg, self.identity, self.task)
+        return Experiment(cfg, self.identity, self.task, self.test_positions)
 
     def _retrained(self, trained: Trained, console: Console) -> Prepared:
         """A model for each test length that enters the mean; that of the training length is there."""
@@ -255,7 +286,7 @@ class Experiment:
         for n, multiple in self.lengths.items():
             if multiple == 1:
                 models[n] = trained
-            elif multiple in self.config.evaluation.multiples:
+            elif multiple > 1 and multiple in self.config.evaluation.multiples:
                 console.say(f"Training at {multiple:g}x, with n up to {n}.")
                 models[n] = self.at(n).trained(console, [])
         spent = sum(each.log["cpu_seconds"] for each in models.values() if each is not trained)
@@ -284,13 +315,14 @@ class Experiment:
         return Prepared(model, trials[0].extension, search=log)
 
     @property
-    def prepared_length(self) -> int:
-        """The longest between training and the tests: of a fine-tuning, or of a search."""
+    def prepared_positions(self) -> int:
+        """Of the longest sequence between training and the tests: of a fine-tuning, or of a search."""
         if isinstance(self.extension, Searched):
-            return self.validation_length(self.extension)
+            return self.task.num_positions(self.validation_length(self.extension))
         if self.extension.finetuning is not None:
-            return self.extension.finetuning.settings(self.config.training).lengths[1]
-        return self.train_length
+            settings = self.extension.finetuning.settings(self.config.training.candidates[0])
+            return self._positions(settings) + self.shift
+        return self.train_positions
 
     def validation_length(self, searched: Searched) -> int:
         """The length on which settings are chosen: refused where it is one that the result is tested on."""
@@ -312,7 +344,9 @@ class Experiment:
         }
         console.say(f"Fine-tuning: {settings.total_steps} steps with n up to {settings.lengths[1]}.")
         tuned = copy.deepcopy(trained.model).cpu()  # the shared weights stay as they are
-        extended = self.tests.extended(tuned, self.extension, settings.lengths[1])
+        trained_span = tuned.encodings.span(self.train_positions + self.shift, training=True)
+        longest = tuned.encodings.span(self._positions(settings) + self.shift)
+        extended = tuned.with_encodings(self.extension.extend(tuned.encodings, trained_span, longest))
         training = Training(extended.train(), self.task, settings, seed)
         log = self._checkpoints(console).once(content, training, tuned, [])
         kept = {key: log[key] for key in ("curve", "device")}
@@ -334,7 +368,14 @@ class Experiment:
         """Decode token by token, keep what was found, and say it."""
         config = self.config
         model = prepared.model.to(device(config.trainer.accelerator))
-        rows = audited(self.tests, model, prepared.extension, config.audit)
+        if prepared.ceiling is None:
+            rows = audited(self.tests, model, prepared.extension, config.audit)
+        else:
+            rows = [
+                row
+                for n, trained in prepared.ceiling.items()
+                for row in audited(self.at(n).tests, trained.model.to(model.head.weight.device), None, config.audit)
+            ]
         found = {
             "method": self.identity.method.label,
             "source_hash": self.training_content["source"],
@@ -346,7 +387,9 @@ class Experiment:
         return f"Audit: greedy decoding and teacher forcing disagree on {wrong} of {count} sequences. {path}"
 
     def _method_class(self, stack: EncodingStack) -> str:
-        """That of the encoding, unless it is zero-shot: then that of the extension."""
+        """That of the encoding, unless it is zero-shot: then that of the extension. A ceiling is nothing else."""
+        if self.extension.retrained:
+            return self.extension.method_class
         return stack.method_class if stack.method_class != "zero-shot" else self.extension.method_class
 
     def record(
@@ -407,6 +450,7 @@ class Experiment:
             {
                 "test_length": n,
                 "checkpoint": trained.folder.name,
+                "learning_rate": trained.settings.learning_rate,
                 "steps": trained.log["curve"][-1]["step"],
                 "cpu_seconds": trained.log["cpu_seconds"],
             }
@@ -472,7 +516,8 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
         trained.base[asked], _ = experiment.evaluated(trained.model, None)
     base = None if trained.base[asked] is rows else trained.base[asked]
     same = "trained at 1x" if prepared.ceiling else "before fine-tuning" if prepared.finetuning else "same weights"
-    console.table(identity, task.measure, rows, base, same, trained.log["cpu_seconds"], path, Path(config.results_dir))
+    spent = trained.log["cpu_seconds"] + prepared.cpu_seconds
+    console.table(identity, task.measure, rows, base, same, spent, path, Path(config.results_dir))
 
 
 def _logger(experiment: Experiment) -> Any:

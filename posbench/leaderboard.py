@@ -43,7 +43,7 @@ GUIDE = {
     "Untrained": "of the entries of the encoding's parameters (rows of a table, buckets, units) that the longest test "
     "in the mean uses, the share that no training sequence reached.",
     "CPU s": "seconds of training, and of fine-tuning or searching where a row has that. Methods that stretch the same "
-    "trained weights share them, and their cost.",
+    "trained weights share them, and their cost. GPU s, where there are any: of the shared training alone.",
 }
 
 

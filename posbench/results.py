@@ -110,7 +110,9 @@ def read(path: Path) -> Record:
         raise PosbenchError(f"{path} is not a readable record ({error}): delete it and repeat the run") from None
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         found = record.get("schema") if isinstance(record, dict) else None
-        raise PosbenchError(f"{path} has record schema {found}, this version reads {SCHEMA}: repeat the run")
+        raise PosbenchError(
+            f"{path} has record schema {found}, this version reads {SCHEMA}: repeat the run with force=true"
+        )
     if missing := [part for part in PARTS if part not in record]:
         raise PosbenchError(f"{path} lacks {', '.join(missing)}: delete it and repeat the run")
     return record
@@ -171,7 +173,8 @@ def views(found: Iterable[Record]) -> pd.DataFrame:
             where = {"test_length": view["test_length"], "by": view["by"]}
             bins = zip(*(view[name] for name in BINNED), strict=True)
             rows += [run | where | dict(zip(BINNED, values, strict=True)) for values in bins]
-    return pd.DataFrame(rows, columns=[*VIEWED, *BINNED])
+    # As in the first table, the last record of a run that is there twice counts.
+    return pd.DataFrame(rows, columns=[*VIEWED, *BINNED]).drop_duplicates([*VIEWED, "above"], keep="last")
 
 
 VIEWED = ("protocol_hash", "task_hash", "task_version", "method_hash", "seed", "test_length", "by")
@@ -186,7 +189,7 @@ def cpu_seconds(record: Record) -> float:
 
 
 def gpu_seconds(record: Record) -> float:
-    """What the shared training held a GPU for, 0 where it was trained on a CPU."""
+    """What the shared training, and no other, held a GPU for; 0 where it was trained on a CPU."""
     return float(record["timings"].get("train_gpu_seconds", 0.0))
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from posbench import figures
 from posbench.comparisons import NEARLY_ALL, SECONDS, SEPARATES, Agreement, Discrimination
 from posbench.summaries import NOTHING, Length, Overall, Summary, TaskBoard, best_first, number
+from posbench.task import Task
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,10 @@ def sections(
     for tasks, compared in itertools.zip_longest(found, tasks_compared, fillvalue=()):
         # A task whose settings were changed, as its name then says, is somebody's experiment: its own table only.
         as_shipped = [board for board in tasks if "(" not in board.task]
-        if len(as_shipped) > 1:
-            shown.append(overall_section(as_shipped))
+        for measure in sorted({board.measure for board in as_shipped}):  # unlike ones have no mean
+            same = [board for board in as_shipped if board.measure == measure]
+            if len(same) > 1:
+                shown.append(overall_section(same))
         if len(compared) > 1:
             shown.append(tasks_section(compared, as_shipped[0].protocol))
         shown += [task_section(board, views) for board in tasks]
@@ -101,7 +104,7 @@ def task_section(board: TaskBoard, views: pd.DataFrame | None = None) -> Section
     ids = [f"curve-{anchor(title)}-{index}" for index in range(len(board.summaries))]
     return Section(
         title,
-        [_lengths_note(board), _chance_note(board)],
+        [_lengths_note(board), *_chance_note(board)],
         tabulated(_task_columns(board.lengths) | _gpu_column(board.summaries), board.summaries, ids),
         figures.score_by_length(_curves(board), [n.multiple for n in board.lengths], anchor(title), board.measure),
         board.measure,
@@ -174,7 +177,10 @@ def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) ->
         if len(bins) < 2:  # the rule of the task puts all sources into one place
             continue
         columns = {_bin(*each): _of(means, *each) for each in bins}
-        yield Detail(title, note.format(multiple=longest.multiple), tabulated(columns, board.summaries, ids))
+        # A ceiling has positions of training of its own at each length.
+        rows = [row for row in board.summaries if by != "position" or row.method_class != "ceiling"]
+        curves = [curve for curve, row in zip(ids, board.summaries, strict=True) if row in rows]
+        yield Detail(title, note.format(multiple=longest.multiple), tabulated(columns, rows, curves))
 
 
 def _bin(low: float, high: float) -> str:
@@ -318,10 +324,13 @@ def _lengths_note(board: TaskBoard) -> str:
     return f"Trained on n up to {board.train_length} ({board.train_positions} positions); tested at n = {tested}."
 
 
-def _chance_note(board: TaskBoard) -> str:
+def _chance_note(board: TaskBoard) -> Iterator[str]:
+    if board.measure != Task.measure:
+        yield f"The score is the {board.measure}."
+        return
     highest = max(n.chance for n in board.lengths)
     same = all(n.chance == highest for n in board.lengths)
-    return f"Guessing the answer succeeds with a probability of {'' if same else 'at most '}{highest:.1g}."
+    yield f"Guessing the answer succeeds with a probability of {'' if same else 'at most '}{highest:.1g}."
 
 
 def _curves(board: TaskBoard) -> list[figures.Curve]:

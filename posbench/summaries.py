@@ -112,6 +112,10 @@ def area(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
     return float(np.trapezoid(values, axis) / (axis[-1] - axis[0]))
 
 
+def mean_of(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else np.nan
+
+
 def per_run(table: pd.DataFrame) -> pd.DataFrame:
     """One row a run: what it was, how far it went, what it cost."""
     rows = []
@@ -126,10 +130,10 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
                 "class": first["class"],
                 "seed": first["seed"],
                 "in_distribution": by_multiple.get(1.0, np.nan),
-                "learned": not np.isnan(first["solved_step"]),
+                "learned": bool(first["solved"]) or not np.isnan(first["solved_step"]),
                 "solved": first["solved"],
                 "solved_step": first["solved_step"],
-                "mean": float(np.mean([by_multiple[n.multiple] for n in lengths if n.in_mean])),
+                "mean": mean_of([by_multiple[n.multiple] for n in lengths if n.in_mean]),
                 "area": area(by_multiple, lengths),
                 "effective_95": reach(by_multiple, THRESHOLD),
                 "effective_50": reach(by_multiple, HALF),

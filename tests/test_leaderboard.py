@@ -556,6 +556,15 @@ def test_the_table_of_runs_has_one_row_a_run_with_its_measures(tmp_path: Path) -
     assert second["effective_50"] == 2.0 and second["train_cpu_seconds"] == 60.0
 
 
+def test_scores_of_unlike_measures_have_no_mean_in_common() -> None:
+    found = [record("rope", task=task) for task in ("copy", "passkey", "language")]
+    found[2]["task"]["measure"] = "share explained"
+    titles = {section.title: section for section in sectioning.sections(boards(*found))}
+    assert "Mean over 2 tasks, protocol cpu" in titles and len(titles) == 4
+    notes = titles["language, protocol cpu"].notes
+    assert "The score is the share explained." in notes and not any("Guessing" in note for note in notes)
+
+
 def test_a_measure_of_its_own_names_the_axis_and_is_what_is_averaged() -> None:
     found = record("rope", {1: 0.9, 2: 0.5})
     found["task"]["measure"] = "share explained"
@@ -642,6 +651,9 @@ def test_protocols_agree_as_far_as_the_order_of_their_methods_does() -> None:
     expected = stats.spearmanr(list(scores.values()), list(other.values())).statistic
     assert (each.num_methods, each.first) == (4, ("a", "b")) and each.correlation == pytest.approx(expected)
     assert comparisons.agreements(boards(*found[:4])) == []
+    half = record("f", {1: 1.0}, protocol="until_solved")  # without a mean it is neither ranked nor the best
+    [same] = comparisons.agreements(boards(*found, tuned, record("f", {1: 1.0}), half))
+    assert same == each
     assert np.isnan(comparisons.rank_correlation([1, 1, 1], [1, 2, 3]))
     table = sectioning.agreement_section([each]).table
     assert table.rows[0].cells == ["cpu / until_solved", "4", ".80", "a / b"]
@@ -669,6 +681,19 @@ def test_accuracy_by_depth_weighs_seeds_by_their_tokens() -> None:
     table = detail(one, two)["Token accuracy by depth"].table
     assert table.headings == ["method", "0–.50", ".50–1.00"]  # noqa: RUF001
     assert table.rows[0].cells == [".70", ".30"]
+
+
+def test_views_of_a_record_that_was_replaced_do_not_count() -> None:
+    old = viewed("rope", "depth", (0.0, 0.5, 30, 0.0, 0.1), (0.5, 1.0, 10, 0.0, 0.1))
+    new = viewed("rope", "depth", (0.0, 0.5, 10, 1.0, 0.1), (0.5, 1.0, 10, 0.4, 0.1))
+    assert detail(old, new)["Token accuracy by depth"].table.rows[0].cells == ["1.00", ".40"]
+
+
+def test_the_ceiling_has_no_loss_by_position() -> None:
+    one = viewed("rope", "position", (0.0, 1.0, 10, 1.0, 0.5), (1.0, 2.0, 10, 0.4, 2.5))
+    other = viewed("rope_ceiling", "position", (0.0, 1.0, 10, 1.0, 0.25))
+    other["method"]["class"] = "ceiling"
+    assert [row.name for row in detail(one, other)["Loss by position"].table.rows] == ["rope"]
 
 
 def test_loss_by_position_has_an_open_end_and_gaps_where_a_method_has_no_tokens() -> None:

@@ -64,7 +64,7 @@ from posbench.training import Training, fit
 oracle = pytest.mark.oracle
 L = 4  # positions seen in training
 MODEL = HEADS * WIDTH
-TINY = ("protocol=smoke", "training.min_length=4", "training.max_length=16", "training.batch_size=4", "model.width=32")
+TINY = ("protocol=smoke", "training.min_length=6", "training.max_length=16", "training.batch_size=4", "model.width=32")
 
 HOSTS: dict[str, Callable[[], PositionEncoding]] = {
     "rope": lambda: RoPE(WIDTH),

@@ -23,6 +23,8 @@ from posbench.config import TrainingConfig, checked
 from posbench.console import Console
 from posbench.errors import ConfigError, Diverged
 from posbench.evaluation import Tests
+from posbench.extensions.finetuned import FineTuned
+from posbench.provenance import content_hash
 from posbench.scoring import inputs, logits
 from posbench.task import BOS, Batch
 from posbench.training import DECAYS, Training, fit
@@ -196,7 +198,46 @@ def test_offsets_are_drawn_in_training_alone_and_the_largest_counts_as_trained()
     assert seen.min() < 5 and 25 < seen.max() <= 30 and len(seen.unique()) == 31
     assert (training.validation_batch().pos[:, 0] == 0).all()
     assert (run.tests.inputs(run.tests.batch(16), training.model, 16).pos[:, 0] == 0).all()
-    assert run.train_positions == 18 + 30
+    assert (run.train_positions, run.tests.train_positions) == (18, 18 + 30)
+
+
+def test_an_offset_trains_a_relative_encoding_on_no_further_distance() -> None:
+    """So its extensions are not told so: a scale is of the distances that were seen."""
+    words = ("protocol=cpu", "task=copy", "training.random_offset=30")
+    rope, both = experiment(*words, "method=rope"), experiment(*words, "encoding=cape")
+    assert (rope.shift, rope.tests.train_positions, both.shift) == (0, 18, 30)
+
+
+def test_an_offset_of_ids_that_the_task_supplies_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"random_offset=5 shifts the index of a token, .* 'coup"):
+        experiment("method=coupling", "task=copy", "training.random_offset=5").model()
+
+
+def test_a_context_that_holds_no_sequence_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"packing=17 does not hold one sequence of n=8, which has 18 tokens: raise"):
+        experiment("protocol=cpu", "task=copy", "training.packing=17")
+    assert experiment("protocol=cpu", "task=copy", "training.packing=18").train_positions == 18
+
+
+def test_fine_tuning_is_held_against_the_context_that_it_fills() -> None:
+    words = ("protocol=cpu", "task=copy", "method=learned", "extension=direct_fine_tuned", "training.packing=60")
+    with pytest.raises(ConfigError, match=r"the encoding has 70 positions, but training, .* need 120: raise"):
+        experiment(*words, "encoding.num_rows=70", "evaluation.multiples=[1]", "evaluation.further=[]").model()
+
+
+def test_an_extension_is_fine_tuned_for_the_context_that_is_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int]] = []
+    extend = FineTuned.extend
+    monkeypatch.setattr(
+        FineTuned, "extend", lambda self, stack, *spans: told.append(spans) or extend(self, stack, *spans)
+    )
+    run = tiny(tmp_path, "method=rope_pi_fine_tuned", "training.packing=40")
+    trained = run.trained(Console(), [])
+    told.clear()
+    run.prepared(trained, Console())
+    assert told == [(40, 80)]
 
 
 def test_rows_of_a_table_that_an_offset_reaches_count_as_trained() -> None:
@@ -327,6 +368,24 @@ def test_a_training_stops_at_the_first_point_that_reaches_the_score(tmp_path: Pa
     assert json.dumps(found["config"]["training"]["stop_at"]) == "0.99"
 
 
+def test_a_training_killed_after_it_was_stopped_is_kept_without_another(tmp_path: Path) -> None:
+    run = tiny(tmp_path, "method=rope", "training.stop_at=0.0", "trainer.checkpoint_every=10")
+    folder = tmp_path / "checkpoints" / content_hash(run.training_content)
+    folder.mkdir(parents=True)
+    training = Training(run.model(), run.task, run.config.training, 0)
+    curve = fit(training, folder / "last.ckpt", "cpu", 10, [], [], lambda point: None)
+    assert (folder / "last.ckpt").exists() and [point["step"] for point in curve.points] == [10]
+    trained = run.trained(Console(), [])
+    assert trained.log["curve"] == curve.points
+    for name, value in training.model.state_dict().items():
+        assert torch.equal(trained.model.state_dict()[name], value), name
+
+
+def test_a_list_of_rates_goes_with_fine_tuning(tmp_path: Path) -> None:
+    found = ran(tmp_path, "method=rope_pi_fine_tuned", RATES, "extension.steps=0.5")
+    assert found["training"]["learning_rate"] == 3e-3 and found["finetuning"]["steps"] == 10
+
+
 def test_fine_tuning_goes_on_to_its_end(tmp_path: Path) -> None:
     found = ran(tmp_path, "method=rope_pi_fine_tuned", "extension.steps=0.5", "training.stop_at=0.0")
     assert (found["training"]["steps"], found["finetuning"]["steps"]) == (10, 10)
@@ -377,6 +436,25 @@ def test_a_rate_that_diverges_is_left_out_and_said(
         tiny(tmp_path, "method=rope", "training.learning_rate=[3e-3,0.5]").trained(Console(), [])
 
 
+def test_what_diverged_is_not_tried_again_unless_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[float] = []
+
+    def diverging(training: Training, *arguments: Any) -> Any:
+        tried.append(training.settings.learning_rate)
+        raise Diverged("the loss became nan")
+
+    monkeypatch.setattr(keeping, "fit", diverging)
+    for _ in range(2):
+        with pytest.raises(Diverged, match="the loss became nan"):
+            tiny(tmp_path, "method=rope").trained(Console(), [])
+    assert len(tried) == 1
+    run = tiny(tmp_path, "method=rope")
+    run.config.force = True
+    monkeypatch.setattr(keeping, "fit", fit)
+    assert run.trained(Console(), []).log["curve"]
+    assert tiny(tmp_path, "method=rope").trained(Console(), []).log["curve"], "and what was made since counts"
+
+
 # -- how it is tested ------------------------------------------------------------------------------------
 
 
@@ -425,8 +503,36 @@ def test_the_ceiling_is_a_model_trained_at_each_length_in_the_mean(tmp_path: Pat
     assert len({spent["checkpoint"] for spent in found["ceiling"]}) == 3
 
 
+def test_a_ceiling_packs_as_many_sequences_and_keeps_what_the_longest_test_needs() -> None:
+    words = ("protocol=cpu", "task=copy", "extension=ceiling", "training.packing=60", "training.random_offset=2")
+    run = experiment(*words, "encoding=random_positions")
+    there = run.at(32)
+    assert (run.train_positions, there.train_positions) == (60, math.ceil(60 * 66 / 18))
+    assert there.test_positions == run.test_positions and there.lengths == {32: 1.0}
+    assert there.nodes["encoding"] == run.nodes["encoding"]
+
+
+def test_a_ceiling_is_no_method_whatever_its_encoding(tmp_path: Path) -> None:
+    words = ("task=copy", "evaluation.multiples=[0.5,1,2]")
+    found = ran(tmp_path, "encoding=random_positions", "extension=ceiling", *words)
+    assert found["method"]["class"] == "ceiling"
+    assert [row["multiple"] for row in found["rows"]] == [1.0, 2.0], "nothing is extrapolated to shorter ones"
+
+
+def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[list[int], int]] = []
+    monkeypatch.setattr(
+        "posbench.experiment.audited", lambda tests, model, *_: seen.append((list(tests.lengths), id(model))) or []
+    )
+    run = tiny(tmp_path, "method=rope_ceiling", "task=copy", "evaluation.multiples=[1,2]")
+    trained = run.trained(Console(), [])
+    prepared = run.prepared(trained, Console())
+    run.audit(prepared, tmp_path / "audit.json")
+    assert seen == [([n], id(each.model)) for n, each in (prepared.ceiling or {}).items()] and len(seen) == 2
+
+
 def test_a_ceiling_costs_what_its_trainings_do(tmp_path: Path) -> None:
-    words = ("task=copy", "training.max_length=4", "evaluation.multiples=[1,2]")
+    words = ("task=copy", "evaluation.multiples=[1,2]")
     found = ran(tmp_path, "method=alibi", "extension=ceiling", *words)
     further = [spent["cpu_seconds"] for spent in found["ceiling"][1:]]
     assert found["timings"]["further_training_cpu_seconds"] == pytest.approx(sum(further))

@@ -43,28 +43,27 @@ def main(arguments: list[str]) -> None:
         drawn = made = stepped = 0.0
         for index in range(STEPS):
             start = time.process_time()
-            batch = training_batch(training.task, training.settings, 0, index)
-            after = time.process_time()
-            data = training.batch(index)  # draws the same once more, and makes tensors and positions of it
+            data = training.batch(index)  # draws tokens, and makes tensors and positions of them
             ready = time.process_time()
+            training_batch(training.task, training.settings, 0, index)
+            again = time.process_time()
             optimizer.zero_grad()
             loss(training.model, data).backward()
             optimizer.step()
-            drawn, made = drawn + after - start, made + ready - after
-            stepped += time.process_time() - ready
-            del batch
+            drawn, made = drawn + again - ready, made + ready - start
+            stepped += time.process_time() - again
         return drawn / STEPS, made / STEPS, stepped / STEPS
 
     times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in runs}
     for _ in range(ROUNDS):
         for name, pair in runs.items():
             times[name].append(measure(*pair))
-    lines = ["| task | tokens drawn, ms | batch, ms | step, ms | batch, % of step |"]
+    lines = ["| task | batch, ms | of which tokens | step, ms | batch, % of step |"]
     lines.append("| --- | ---: | ---: | ---: | ---: |")
     for name, each in times.items():
         drawn, made, stepped = (statistics.median(values) for values in zip(*each, strict=True))
         lines.append(
-            f"| {name} | {1000 * drawn:.2f} | {1000 * made:.2f} | {1000 * stepped:.1f} | {100 * made / stepped:.1f} |"
+            f"| {name} | {1000 * made:.2f} | {1000 * drawn:.2f} | {1000 * stepped:.1f} | {100 * made / stepped:.1f} |"
         )
     table = "\n".join(lines)
     print(table)
