@@ -611,8 +611,8 @@ def test_gaps_are_there_while_it_is_fine_tuned_and_nowhere_else(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("method", "kind", "policy", "lengths"),
     [
-        ("rope_pi_fine_tuned", "fine-tuned", "fixed", [2, 16]),
-        ("rope_pose", "trained beyond", "fixed", [2, 8]),
+        ("rope_pi_fine_tuned", "fine-tuned", "fixed", [3, 16]),
+        ("rope_pose", "trained beyond", "fixed", [3, 8]),
     ],
 )
 def test_the_record_says_what_was_spent_on_fine_tuning(

@@ -524,11 +524,8 @@ def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(tmp_path: Path, mo
     monkeypatch.setattr(
         "posbench.experiment.audited", lambda tests, model, *_: seen.append((list(tests.lengths), id(model))) or []
     )
-    run = tiny(tmp_path, "method=rope_ceiling", "task=copy", "evaluation.multiples=[1,2]")
-    trained = run.trained(Console(), [])
-    prepared = run.prepared(trained, Console())
-    run.audit(prepared, tmp_path / "audit.json")
-    assert seen == [([n], id(each.model)) for n, each in (prepared.ceiling or {}).items()] and len(seen) == 2
+    ran(tmp_path, "method=rope_ceiling", "task=copy", "evaluation.multiples=[1,2]", "audit=2")
+    assert [lengths for lengths, _ in seen] == [[8], [16]] and len({model for _, model in seen}) == 2
 
 
 def test_a_ceiling_costs_what_its_trainings_do(tmp_path: Path) -> None:
