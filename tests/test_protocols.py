@@ -387,8 +387,9 @@ def test_a_list_of_rates_goes_with_fine_tuning(tmp_path: Path) -> None:
 
 
 def test_fine_tuning_goes_on_to_its_end(tmp_path: Path) -> None:
-    found = ran(tmp_path, "method=rope_pi_fine_tuned", "extension.steps=0.5", "training.stop_at=0.0")
-    assert (found["training"]["steps"], found["finetuning"]["steps"]) == (10, 10)
+    found = ran(tmp_path, "method=rope_pi_fine_tuned", "extension.steps=1", "training.stop_at=0.0")
+    assert found["training"]["steps"] == 10
+    assert [point["step"] for point in found["finetuning"]["curve"]] == [10, 20]
 
 
 RATES = "training.learning_rate=[1e-9,3e-3,1e-4]"
@@ -452,6 +453,7 @@ def test_what_diverged_is_not_tried_again_unless_forced(tmp_path: Path, monkeypa
     run.config.force = True
     monkeypatch.setattr(keeping, "fit", fit)
     assert run.trained(Console(), []).log["curve"]
+    monkeypatch.setattr("posbench.experiment._latest", [])
     assert tiny(tmp_path, "method=rope").trained(Console(), []).log["curve"], "and what was made since counts"
 
 
