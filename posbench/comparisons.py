@@ -103,7 +103,6 @@ def agreements(found: list[list[TaskBoard]]) -> list[Agreement]:
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
     """Spearman's, with average ranks for ties; NaN where one side is all ties."""
-    ranks = pd.DataFrame({"one": one, "other": other}).rank()
-    if (ranks.nunique() < 2).any():
+    if len(set(one)) < 2 or len(set(other)) < 2:
         return np.nan
-    return float(ranks["one"].corr(ranks["other"]))
+    return float(pd.Series(one).corr(pd.Series(other), method="spearman"))
