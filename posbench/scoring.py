@@ -31,24 +31,34 @@ class Inputs:
     first: int  # column of the first place
 
     def to(self, device: torch.device) -> Inputs:
-        fields = (self.tokens, self.pos, self.segments, self.where, self.labels)
-        return Inputs(*(t.to(device, non_blocking=True) for t in fields), self.first)  # type: ignore[call-arg, arg-type]
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=True)
+
+        return Inputs(
+            moved(self.tokens),
+            moved(self.pos),
+            moved(self.segments),
+            moved(self.where),
+            moved(self.labels),
+            self.first,
+        )
 
 
 def inputs(batch: Batch, encodings: EncodingStack, positions_seed: int, training: bool = False) -> Inputs:
     """Input tokens are all but the last; the token at t + 1 is predicted at t."""
     tokens, segments = torch.from_numpy(batch.tokens), torch.from_numpy(batch.segments)
-    where = torch.from_numpy(batch.answer)[:, 1:]
+    answer = batch.answer[:, 1:]
     draw = Draw(len(tokens), torch.Generator().manual_seed(positions_seed), training)
     pos = encodings.positions(position_ids(batch, encodings), draw)
-    first = int(batch.answer[:, 1:].any(0).argmax())
-    return Inputs(tokens[:, :-1], pos, segments[:, :-1], where, tokens[:, 1:][where], first)
+    labels, first = torch.from_numpy(batch.tokens[:, 1:][answer]), int(answer.any(0).argmax())
+    return Inputs(tokens[:, :-1], pos, segments[:, :-1], torch.from_numpy(answer), labels, first)
 
 
 def position_ids(batch: Batch, encodings: EncodingStack) -> Tensor:
     """The ids of the input tokens that the encodings ask for, [batch|1, n]."""
-    kinds = {"index": np.arange(batch.tokens.shape[1])[None], **batch.ids}
-    return torch.tensor(kinds[encodings.ids])[:, :-1]
+    if encodings.ids == "index" and "index" not in batch.ids:
+        return torch.arange(batch.tokens.shape[1] - 1)[None]
+    return torch.tensor(batch.ids[encodings.ids])[:, :-1]
 
 
 def logits(model: Transformer, data: Inputs) -> Tensor:

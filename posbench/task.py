@@ -96,20 +96,17 @@ def assemble(prompt: np.ndarray, answer: np.ndarray, predicted: np.ndarray, sour
     `predicted` says which tokens of the answer part the model is asked for (queries are not), `source` gives
     for those the index in `prompt` they repeat, or -1.
     """
-    batch = len(prompt)
-
-    def column(value: int | bool) -> np.ndarray:
-        return np.full((batch, 1), value)
-
     start = prompt.shape[1] + 2
-    total = start + answer.shape[1] + 1
-    tokens = np.concatenate((column(BOS), prompt, column(SEP), answer, column(EOS)), 1).astype(np.int64)
-    asked = np.zeros((batch, total), bool)
-    asked[:, start:-1] = predicted
-    asked[:, -1] = True
-    origin = np.full((batch, total), -1, np.int64)
+    shape = len(prompt), start + answer.shape[1] + 1
+    tokens = np.empty(shape, np.int64)
+    tokens[:, 0], tokens[:, start - 1], tokens[:, -1] = BOS, SEP, EOS
+    tokens[:, 1 : start - 1], tokens[:, start:-1] = prompt, answer
+    asked = np.zeros(shape, bool)
+    asked[:, start:-1], asked[:, -1] = predicted, True
+    origin = np.full(shape, -1, np.int64)
     origin[:, start:-1] = np.where(predicted & (source >= 0), source + 1, -1)  # BOS stands before the prompt
-    segments = np.broadcast_to(np.arange(total) >= start, tokens.shape).astype(np.int64)
+    segments = np.zeros(shape, np.int64)
+    segments[:, start:] = 1
     return Batch(tokens, asked, origin, segments)
 
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.tasks.symbols import Rearranged
 
 
-class Copy(Task):
+class Copy(Rearranged):
     """The answer is the prompt. Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 3 and n = 5:
@@ -22,9 +23,7 @@ class Copy(Task):
     ids = frozenset({"coupled", "within"})
 
     def __init__(self, num_symbols: int = 26) -> None:
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + num_symbols
+        super().__init__(num_symbols)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n))
@@ -34,15 +33,6 @@ class Copy(Task):
         kinds = {"coupled": [0, *count, n + 1, *count, n + 1], "within": [0, *count, 0, *count, 0]}
         ids = {kind: np.broadcast_to(np.array(values), batch.tokens.shape) for kind, values in kinds.items()}
         return replace(batch, ids=ids)
-
-    def total_length(self, n: int) -> int:
-        return 2 * n + 3
-
-    def answer_length(self, n: int) -> int:
-        return n
-
-    def chance(self, n: int) -> float:
-        return float(self.num_symbols) ** -n
 
     def max_distance(self, n: int) -> int:
         return n

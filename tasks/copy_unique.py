@@ -5,10 +5,11 @@ import math
 import numpy as np
 
 from posbench.errors import ConfigError
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.tasks.symbols import Rearranged
 
 
-class CopyUnique(Task):
+class CopyUnique(Rearranged):
     """The answer is the prompt, whose symbols are drawn without replacement from `num_symbols`.
 
     Examples, n = 3 and n = 5:
@@ -19,9 +20,7 @@ class CopyUnique(Task):
     """
 
     def __init__(self, num_symbols: int = 64) -> None:
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + num_symbols
+        super().__init__(num_symbols)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         self._fits(n)
@@ -30,10 +29,7 @@ class CopyUnique(Task):
 
     def total_length(self, n: int) -> int:
         self._fits(n)
-        return 2 * n + 3
-
-    def answer_length(self, n: int) -> int:
-        return n
+        return super().total_length(n)
 
     def chance(self, n: int) -> float:
         return 1 / math.perm(self.num_symbols, n)

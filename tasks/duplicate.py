@@ -1,9 +1,9 @@
 """Duplicate: repeat a string of random symbols twice (Duplicate String of arXiv 2207.02098)."""
 
 import numpy as np
-from posbench.tasks.symbols import Symbols
 
 from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.tasks.symbols import Symbols
 
 
 class Duplicate(Symbols):

@@ -1,9 +1,9 @@
 """First: the first symbol of the prompt. A smoke test, which nearly everything solves at any length."""
 
 import numpy as np
-from posbench.tasks.symbols import OneSymbol
 
 from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.tasks.symbols import OneSymbol
 
 
 class First(OneSymbol):

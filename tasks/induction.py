@@ -1,9 +1,9 @@
 """Induction: what followed the mark before? (arXiv 2312.00752, 2209.11895)."""
 
 import numpy as np
-from posbench.tasks.symbols import OneSymbol
 
 from posbench.task import FIRST_SYMBOL, MARK, Batch, assemble
+from posbench.tasks.symbols import OneSymbol
 
 
 class Induction(OneSymbol):

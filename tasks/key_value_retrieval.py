@@ -1,9 +1,9 @@
 """Key-value retrieval: pairs among filler, and a question for every key (arXiv 2307.03172, 2312.04927)."""
 
 import numpy as np
-from posbench.tasks.pairs import Pairs
 
 from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.tasks.pairs import Pairs
 
 
 class KeyValueRetrieval(Pairs):

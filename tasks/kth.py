@@ -3,9 +3,9 @@
 from abc import abstractmethod
 
 import numpy as np
-from posbench.tasks.symbols import OneSymbol
 
 from posbench.task import FIRST_SYMBOL, Batch, assemble, require
+from posbench.tasks.symbols import OneSymbol
 
 
 class Kth(OneSymbol):

@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 from posbench.streams import stream_seed
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, Batch, assemble, require
+from posbench.tasks.symbols import Symbols
 
 
-class Language(Task):
+class Language(Symbols):
     r"""Each symbol depends on the `order` symbols before it. The table of conditional probabilities is the same for
     every text: each row is drawn once from a symmetric Dirichlet distribution, small `concentration` making it peaked.
     The prompt is empty, and all of n + `order` symbols are to be predicted; the end is not, since nothing announces it.
@@ -27,17 +28,15 @@ class Language(Task):
     measure = "share of the source explained"
 
     def __init__(self, num_symbols: int = 16, order: int = 2, concentration: float = 0.1) -> None:
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
+        super().__init__(num_symbols)
         require(order >= 1, f"task.order is how many symbols the next depends on, at least 1; got {order}")
         require(concentration > 0, f"task.concentration must be positive; got {concentration}")
         require(
-            num_symbols**order <= MOST_ROWS,
-            f"task.num_symbols={num_symbols} and task.order={order} give a table of {num_symbols**order} rows, more "
-            f"than {MOST_ROWS}: lower either",
+            num_symbols ** (order + 1) <= MOST_ENTRIES,
+            f"task.num_symbols={num_symbols} and task.order={order} give a table of {num_symbols ** (order + 1)} "
+            f"entries, more than {MOST_ENTRIES}: lower either",
         )
-        self.num_symbols = num_symbols
         self.order = order
-        self.vocab_size = FIRST_SYMBOL + num_symbols
         self.source = Source.drawn(num_symbols, order, concentration)
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
@@ -69,7 +68,7 @@ class Language(Task):
         return float(np.clip((guessing - loss) / (guessing - self.least_loss(n)), 0, 1))
 
 
-MOST_ROWS = 2**14
+MOST_ENTRIES = 2**18
 
 
 class Source:

@@ -1,9 +1,9 @@
 """Missing duplicate: the symbol that one of two copies lacks (arXiv 2207.02098, 2305.16843)."""
 
 import numpy as np
-from posbench.tasks.symbols import OneSymbol
 
 from posbench.task import FIRST_SYMBOL, MARK, Batch, assemble
+from posbench.tasks.symbols import OneSymbol
 
 
 class MissingDuplicate(OneSymbol):

@@ -1,9 +1,9 @@
 """Multi-query associative recall: pairs first, and their keys again among filler (Zoology, arXiv 2312.04927)."""
 
 import numpy as np
-from posbench.tasks.pairs import Pairs
 
 from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.tasks.pairs import Pairs
 
 
 class MQAR(Pairs):

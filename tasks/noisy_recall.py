@@ -1,9 +1,9 @@
 """Noisy recall: pairs among pairs that are never asked for (in-context recall with noise, MAD, arXiv 2403.17844)."""
 
 import numpy as np
-from posbench.tasks.pairs import Pairs
 
 from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.tasks.pairs import Pairs
 
 
 class NoisyRecall(Pairs):

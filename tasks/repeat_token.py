@@ -1,9 +1,9 @@
 """Repeat a token: as often as the prompt does (variant 1 of copying in arXiv 2305.19466)."""
 
 import numpy as np
-from posbench.tasks.symbols import Rearranged
 
 from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.tasks.symbols import Rearranged
 
 
 class RepeatToken(Rearranged):

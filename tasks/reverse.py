@@ -1,9 +1,9 @@
 """Reverse: repeat a string of random symbols backwards (arXiv 2305.19466; Reverse String of arXiv 2207.02098)."""
 
 import numpy as np
-from posbench.tasks.symbols import Rearranged
 
 from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.tasks.symbols import Rearranged
 
 
 class Reverse(Rearranged):

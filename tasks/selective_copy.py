@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, NOISE, Batch, Task, assemble, require
+from posbench.task import FIRST_SYMBOL, NOISE, Batch, assemble, require
+from posbench.tasks.symbols import Symbols
 
 
-class SelectiveCopy(Task):
+class SelectiveCopy(Symbols):
     """`num_data` symbols are scattered over n + `num_data` cells, NOISE fills the others; the answer is the
     symbols in their order. n counts the noise, so the answer keeps its length while the prompt grows.
 
@@ -16,10 +17,8 @@ class SelectiveCopy(Task):
 
     def __init__(self, num_data: int = 6, num_symbols: int = 16) -> None:
         require(num_data >= 1, f"task.num_data is the number of symbols to copy, at least 1; got {num_data}")
-        require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
+        super().__init__(num_symbols)
         self.num_data = num_data
-        self.num_symbols = num_symbols
-        self.vocab_size = FIRST_SYMBOL + num_symbols
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         cells = n + self.num_data

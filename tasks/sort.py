@@ -4,9 +4,9 @@ import functools
 import math
 
 import numpy as np
-from posbench.tasks.symbols import Rearranged
 
 from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.tasks.symbols import Rearranged
 
 
 class Sort(Rearranged):

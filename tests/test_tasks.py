@@ -412,7 +412,7 @@ def test_the_docstring_states_the_rule_and_two_worked_examples(name: str) -> Non
         (("task=suffix_lookup", "task.num_symbols=2"), "task.num_symbols must be at least 4, .* got 2"),
         (("task=multi_hop", "task.hops=0"), "task.hops .* at least 1; got 0"),
         (("task=language", "task.order=0"), "task.order .* at least 1; got 0"),
-        (("task=language", "task.order=4"), "a table of 65536 rows, more than 16384: lower either"),
+        (("task=language", "task.order=4"), "a table of 1048576 entries, more than 262144: lower either"),
         (("task=language", "task.concentration=0.0"), "task.concentration must be positive; got 0"),
     ],
 )

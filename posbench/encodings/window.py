@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import PositionEncoding, Wrapper
+from posbench.encoding import PositionEncoding
 from posbench.errors import ConfigError
+from posbench.masks import Masked
 
 
-class SlidingWindow(Wrapper):
+class SlidingWindow(Masked):
     r"""The host, with a query i seeing only the keys $i - w < j \le i$: itself and the w - 1 before it.
 
     That is the convention of transformers (Mistral, Gemma); Longformer (arXiv 2004.05150) counts w/2 on each side,
@@ -18,10 +18,7 @@ class SlidingWindow(Wrapper):
     """
 
     def __init__(self, host: PositionEncoding, window: int) -> None:
-        super().__init__(host)
         if window < 1:
             raise ConfigError(f"window counts the query's own key and must be at least 1, got {window}")
+        super().__init__(host, lambda query, key: query - key < window)
         self.window = window
-
-    def encode(self, a: Attention) -> Plan:
-        return self.host.encode(a.where(lambda rows: (a.offset(rows) < self.window)[None, None]))

@@ -7,11 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
 from posbench.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Around, Extension, FineTuning, Scaled, Searched
-from posbench.extensions.temperature import Heated
+from posbench.extensions.temperature import Heated, constant
 
 
 class FineTuned(Around):
@@ -62,12 +61,7 @@ class Dropped(Scaled):
 
     def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
         factor = 1 + self.growth * math.log(self.scale_at(train_positions, test_positions))
-
-        def tau(a: Attention) -> Tensor:
-            dtype = torch.promote_types(a.q.dtype, torch.float32)
-            return torch.full((1, 1, 1, 1), factor, dtype=dtype, device=a.q.device)
-
-        return Heated(PositionEncoding(), tau)
+        return Heated(PositionEncoding(), constant(factor))
 
 
 class Skipping(Wrapper):

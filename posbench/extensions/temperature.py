@@ -23,6 +23,16 @@ Tau = Callable[[Attention], Tensor]
 """call -> the temperature of its queries, [batch|1, 1, n|1, 1]"""
 
 
+def constant(factor: float) -> Tau:
+    """The same temperature for every query."""
+
+    def tau(a: Attention) -> Tensor:
+        dtype = torch.promote_types(a.q.dtype, torch.float32)
+        return torch.full((1, 1, 1, 1), factor, dtype=dtype, device=a.q.device)
+
+    return tau
+
+
 class Heated(Wrapper):
     """The host, with the content scores of every query times a temperature; a bias stays as it is."""
 
@@ -158,9 +168,4 @@ class YarnTemperature(Scaled):
 
     def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
         factor = (0.1 * math.log(self.scale_at(train_positions, test_positions)) + 1) ** 2
-
-        def tau(a: Attention) -> Tensor:
-            dtype = torch.promote_types(a.q.dtype, torch.float32)
-            return torch.full((1, 1, 1, 1), factor, dtype=dtype, device=a.q.device)
-
-        return Heated(encoding, tau)
+        return Heated(encoding, constant(factor))

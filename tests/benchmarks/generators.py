@@ -3,7 +3,8 @@
     python tests/benchmarks/generators.py [--write] [protocol=...]
 
 Prints a table, and with --write puts it into GENERATORS.md; asserts nothing. The encoding is NoPE, whose step is the
-cheapest. CPU time, the median of alternating measurements, over lengths as they come in training.
+cheapest. CPU time, the median of alternating measurements, over lengths as they come in training and with as many
+batches made at once as there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import statistics
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -22,9 +24,9 @@ from conftest import experiment, names
 from posbench import resolvers
 from posbench.batches import training_batch
 from posbench.scoring import loss
-from posbench.training import Training
+from posbench.training import Batches, Training
 
-ROUNDS, STEPS = 5, 6
+ROUNDS, STEPS = 7, Batches.AT_ONCE
 TARGET = Path(__file__).parent / "GENERATORS.md"
 
 
@@ -37,27 +39,29 @@ def main(arguments: list[str]) -> None:
         for name in names("task"):
             run = experiment(*overrides, "encoding=nope", f"task={name}")
             training = Training(run.model(), run.task, run.config.training, 0)
-            runs[name] = training, torch.optim.AdamW(training.model.parameters())
+            optimized = training.configure_optimizers()
+            runs[name] = training, optimized["optimizer"], optimized["lr_scheduler"]["scheduler"]
 
-    def measure(training: Training, optimizer: torch.optim.Optimizer) -> tuple[float, float, float]:
-        drawn = made = stepped = 0.0
-        for index in range(STEPS):
-            start = time.process_time()
-            data = training.batch(index)  # draws tokens, and makes tensors and positions of them
-            ready = time.process_time()
-            training_batch(training.task, training.settings, 0, index)
-            again = time.process_time()
+    def measure(training: Training, optimizer: Any, scheduler: Any) -> tuple[float, float, float]:
+        start = time.process_time()
+        batches = Batches(training).made(range(STEPS))  # draws tokens, and makes tensors and positions of them
+        made = time.process_time()
+        for data in batches:
             optimizer.zero_grad()
             loss(training.model, data).backward()
+            torch.nn.utils.clip_grad_norm_(training.model.parameters(), training.settings.gradient_clip)
             optimizer.step()
-            drawn, made = drawn + again - ready, made + ready - start
-            stepped += time.process_time() - again
-        return drawn / STEPS, made / STEPS, stepped / STEPS
+            scheduler.step()
+        stepped = time.process_time()
+        for step in range(STEPS):
+            training_batch(training.task, training.settings, 0, step)
+        drawn = time.process_time()
+        return (drawn - stepped) / STEPS, (made - start) / STEPS, (stepped - made) / STEPS
 
     times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in runs}
     for _ in range(ROUNDS):
-        for name, pair in runs.items():
-            times[name].append(measure(*pair))
+        for name, parts in runs.items():
+            times[name].append(measure(*parts))
     lines = ["| task | batch, ms | of which tokens | step, ms | batch, % of step |"]
     lines.append("| --- | ---: | ---: | ---: | ---: |")
     for name, each in times.items():
@@ -71,7 +75,8 @@ def main(arguments: list[str]) -> None:
         TARGET.write_text(
             "# What making a batch costs\n\n"
             f"Written by `python tests/benchmarks/generators.py --write`, {' '.join(overrides)}, encoding nope, one "
-            "thread.\nThe step is forward, backward and optimiser; the batch is tokens, positions and tensors.\n\n"
+            "thread.\nThe step is forward, backward, clipping, optimiser and schedule; the batch is tokens, positions "
+            f"and tensors,\nmade {STEPS} at a time as in training.\n\n"
             f"{table}\n",
             encoding="utf-8",
         )
