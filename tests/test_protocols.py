@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from posbench.extensions.finetuned import FineTuned
 from posbench.provenance import content_hash
 from posbench.scoring import inputs, logits
 from posbench.task import BOS, Batch
-from posbench.training import DECAYS, Training, fit
+from posbench.training import DECAYS, Batches, Training, fit
 from posbench.transformer import Transformer
 
 PAPERS = ("jelassi2024", "kazemnejad2023", "mamba2023_induction", "press2022", "ruoss2023", "zoology2024")
@@ -259,6 +260,19 @@ def test_the_loss_may_be_that_of_every_token() -> None:
     assert data.where.all() and data.first == 0 and len(data.labels) == data.tokens.numel()
     assert torch.equal(data.labels.view(data.tokens.shape)[:, :-1], data.tokens[:, 1:])
     assert not training.validation_batch().where.all(), "validation asks for the answer alone"
+
+
+@pytest.mark.parametrize("begun", [0, 5, 16])
+def test_batches_made_in_a_row_are_those_of_their_steps(begun: int) -> None:
+    run = experiment("protocol=smoke", "encoding=random_positions", "task=copy", "training.steps=21")
+    training = Training(run.model(), run.task, run.config.training, 3)
+    training.trainer = SimpleNamespace(global_step=begun)  # type: ignore[assignment]
+    given = list(Batches(training))
+    assert len(given) == training.settings.total_steps - begun
+    for step, batch in enumerate(given, begun):
+        expected = training.batch(step)
+        for name in ("tokens", "pos", "segments", "where", "labels", "first"):
+            assert np.array_equal(getattr(batch, name), getattr(expected, name)), f"{name} of step {step}"
 
 
 def test_few_examples_come_again_in_the_same_order() -> None:

@@ -231,6 +231,7 @@ def split(batch: Batch, index: int) -> tuple[list[int], list[int], int]:
 def check_against_oracle(name: str, task: Task, batch: Batch, n: int) -> None:
     for index in range(len(batch.tokens)):
         prompt, answer, start = split(batch, index)
+        assert batch.segments[index].tolist() == [0] * start + [1] * (len(answer) + 1), "0 up to SEP, then 1"
         places = np.flatnonzero(batch.answer[index]).tolist()
         if name not in WITHOUT_END:
             assert places.pop() == len(batch.tokens[index]) - 1, "EOS is part of what must be predicted"
