@@ -207,7 +207,7 @@ class Experiment:
                 wasted += error.cpu_seconds
         if not found:
             rates = self.config.training.learning_rate
-            raise Diverged(f"training diverged at every learning rate of {rates}: lower them")
+            raise Diverged(f"training diverged at every learning rate of {rates}: lower them", wasted)
         lost = {rate: trained.log["curve"][-1]["validation_loss"] for rate, trained in found.items()}
         best = min(found, key=lambda rate: lost[rate])
         for logger in loggers:
@@ -247,15 +247,16 @@ class Experiment:
         return self.tests.rows(model.to(device(self.config.trainer.accelerator)), extension)
 
     def measured(self, prepared: Prepared) -> tuple[Rows, Rows]:
-        """Rows and views of what was prepared."""
+        """Rows and views of what was prepared, as a record can hold them."""
         if prepared.ceiling is None:
-            return self.evaluated(prepared.model, prepared.extension)
+            rows, views = self.evaluated(prepared.model, prepared.extension)
+            return results.finite(rows), results.finite(views)
         rows, views = [], []
         for n, trained in prepared.ceiling.items():
             row, view = self.at(n).evaluated(trained.model, None)  # one length, and what it calls 1x
             rows += [each | {"multiple": self.lengths[n]} for each in row]
             views += view
-        return rows, views
+        return results.finite(rows), results.finite(views)
 
     def prepared(self, trained: Trained, console: Console) -> Prepared:
         """The trained model and the extension, after whatever the extension needs before it can be tested."""
@@ -288,7 +289,10 @@ class Experiment:
                 models[n] = trained
             elif multiple > 1 and multiple in self.config.evaluation.multiples:
                 console.say(f"Training at {multiple:g}x, with n up to {n}.")
-                models[n] = self.at(n).trained(console, [])
+                try:
+                    models[n] = self.at(n).trained(console, [])
+                except Diverged as error:
+                    console.say(f"Left out: {error}")
         spent = sum(each.log["cpu_seconds"] for each in models.values() if each is not trained)
         return Prepared(trained.model, self.extension, ceiling=models, cpu_seconds=spent)
 
@@ -412,7 +416,7 @@ class Experiment:
                 "train_positions": self.train_positions,
                 "learning_rate": trained.settings.learning_rate,
                 "learning_rates": trained.grid,
-                "steps": curve[-1]["step"],  # fewer than were allowed where it stopped early
+                "steps": curve[-1]["step"] if curve else None,  # fewer than were allowed where it stopped early
                 "parameters": sum(p.numel() for p in trained.model.parameters()),
                 "solved": gate >= config.evaluation.solved,
                 "solved_step": reached[0] if reached else None,
@@ -445,6 +449,39 @@ class Experiment:
             },
         }
 
+    def diverged(self, error: Diverged, trained: Trained | None) -> results.Record:
+        """The record of a run whose training diverged, or what came after it where `trained` is there. There is no
+        model to be tested: nothing is right at any length.
+        """
+        seconds = {"preparation_cpu_seconds": 0.0, "further_training_cpu_seconds": 0.0, "evaluation_cpu_seconds": 0.0}
+        if trained is None:
+            settings, config = self.config.training.candidates[0], self.config
+            log = {
+                "curve": [],
+                "cpu_seconds": error.cpu_seconds,
+                "wall_seconds": error.cpu_seconds,
+                "device": device_name(config.trainer.accelerator),
+                "commit": provenance.commit(),
+                "versions": provenance.versions(),
+            }
+            trained = Trained(self._checkpoints(Console()).folder(self._content(settings)), settings, self.model(), log)
+        else:
+            seconds["further_training_cpu_seconds"] = error.cpu_seconds
+        rows = [
+            {
+                "test_length": n,
+                "multiple": multiple,
+                "aggregated": multiple in self.config.evaluation.multiples,
+                "total_length": self.task.total_length(n),
+                "num_samples": 0,
+                "chance": self.task.chance(n),
+                **dict.fromkeys(results.ACCURACIES, 0.0),
+            }
+            for n, multiple in self.lengths.items()
+        ]
+        record = self.record(trained, Prepared(trained.model, self.extension), rows, [], seconds)
+        return record | {"diverged": str(error)}
+
     def _ceiling_log(self, models: dict[int, Trained]) -> list[dict[str, Any]]:
         return [
             {
@@ -471,7 +508,8 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
     experiment = Experiment(cfg, identity, task)
     complete = path.exists() and not config.force and experiment.explains(results.read(path))
     if complete:
-        console.say(f"Complete already: {path} (force=true repeats the run).")
+        failed = results.read(path).get("diverged")
+        console.say(f"{f'Diverged: {failed}' if failed else 'Complete already'}: {path} (force=true repeats the run).")
         if not config.audit:
             return
     experiment.model()  # refuses what cannot be built before anything is written
@@ -480,6 +518,7 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
     except OSError as error:
         raise ConfigError(f"results_dir={config.results_dir} cannot be written to: {error}") from None
     loggers = [logger for logger in [_logger(experiment)] if logger is not None]
+    trained = None
     try:
         console.announce(identity, config.seed, hardware, path)
         trained = experiment.trained(console, loggers)
@@ -496,15 +535,13 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
             "further_training_cpu_seconds": prepared.cpu_seconds,
             "evaluation_cpu_seconds": time.process_time() - before,
         }
-        if not all(math.isfinite(row["loss"]) for row in rows):
-            raise Diverged("the trained model gives a loss that is not a number on a test length: no record is written")
-        if path.exists() and not config.force:
-            # Settings or code have changed since: the file is kept beside, and the leaderboard takes the newer one.
-            kept = path.with_suffix(f".{provenance.content_hash(results.read(path))[:8]}.json")
-            os.replace(path, kept)
-            console.say(f"Settings or code have changed since the record there was made; it is kept as {kept.name}.")
-        results.write(experiment.record(trained, prepared, rows, cells, timings), path)
+        _keep(experiment.record(trained, prepared, rows, cells, timings), path, config.force, console)
         _log_rows(loggers, rows)
+    except Diverged as error:
+        # A method that diverges for some seeds must not look as good as its other seeds.
+        _keep(experiment.diverged(error, trained), path, config.force, console)
+        console.say(f"Recorded as a run that diverged: {path}")
+        raise
     finally:
         for logger in loggers:
             getattr(logger, "close", lambda: None)()
@@ -518,6 +555,15 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
     same = "trained at 1x" if prepared.ceiling else "before fine-tuning" if prepared.finetuning else "same weights"
     spent = trained.log["cpu_seconds"] + prepared.cpu_seconds
     console.table(identity, task.measure, rows, base, same, spent, path, Path(config.results_dir))
+
+
+def _keep(record: results.Record, path: Path, force: bool, console: Console) -> None:
+    if path.exists() and not force:
+        # Settings or code have changed since: the file is kept beside, and the leaderboard takes the newer one.
+        kept = path.with_suffix(f".{provenance.content_hash(results.read(path))[:8]}.json")
+        os.replace(path, kept)
+        console.say(f"Settings or code have changed since the record there was made; it is kept as {kept.name}.")
+    results.write(record, path)
 
 
 def _logger(experiment: Experiment) -> Any:
@@ -540,7 +586,7 @@ def _logger(experiment: Experiment) -> Any:
 def _log_rows(loggers: list[Any], rows: Rows) -> None:
     for logger in loggers:
         for row in rows:
-            metrics = {f"test/{key}": row[key] for key in LOGGED}
+            metrics = {f"test/{key}": row[key] for key in LOGGED if row[key] is not None}
             logger.log_metrics(metrics, step=row["test_length"])
         logger.save()
         logger.finalize("success")

@@ -31,8 +31,8 @@ GUIDE = {
     "either way: methods share seeds and test data, so compare them seed by seed.",
     "Solved": "seeds that learned the task at all, with a score of at least .95 at 1x. A row in which none did is "
     "marked “did not learn”: it says nothing about extrapolation. “Fails at 1x” marks a row whose training was solved, "
-    "and whose extension has lost the training length. Unsolved seeds stay in every mean; the "
-    "mean of the solved ones alone stands beside it.",
+    "and whose extension has lost the training length. Unsolved seeds stay in every mean, and "
+    "those whose training diverged count as 0; the mean of the solved ones alone stands beside it.",
     "Area": "under the score from 1x to the longest length in the mean, on a logarithmic axis, 1 at the most.",
     "Effective": "the largest length with a mean score of at least .95, all shorter ones included; half: of .5.",
     "Steps": "of training until the score was .95 for the first time; a mean over the seeds that got there.",

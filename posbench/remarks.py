@@ -23,6 +23,7 @@ def remarks(found: list[results.Record], table: pd.DataFrame, audits: Sequence[r
         _one_label_several_methods(runs),
         _one_method_several_labels(runs),
         _mixed_code(runs),
+        _diverged(found),
         _outdated(found),
         _unknown_code(found),
         _repeats(len(found) - len(runs)),
@@ -89,6 +90,20 @@ def _mixed_code(runs: pd.DataFrame) -> str:
         return ""
     return (
         f"Seeds in one row were trained by different versions of the code ({', '.join(names)}): repeat the older ones."
+    )
+
+
+def _diverged(found: list[results.Record]) -> str:
+    runs = sorted(
+        f"{each['method']['label']} on {each['task']['label']}, seed {each['seed']}"
+        for each in found
+        if each.get("diverged")
+    )
+    if not runs:
+        return ""
+    return (
+        f"{len(runs)} of {len(found)} runs diverged and count as 0 at every length ({'; '.join(runs)}): their records "
+        "say why."
     )
 
 

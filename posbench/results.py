@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import sys
@@ -67,6 +68,16 @@ COLUMNS = {
 """Of the long table, with their types."""
 
 
+ACCURACIES = (
+    "score",
+    "sequence_accuracy",
+    "sequence_accuracy_without_end",
+    "correct_prefix",
+    "token_accuracy_teacher_forced",
+)
+"""Of the columns, those that are 0 where nothing is right."""
+
+
 def record_path(results_dir: str | Path, protocol: str, task: str, method: str, seed: int) -> Path:
     return Path(results_dir) / "records" / protocol / task / method / f"seed={seed}.json"
 
@@ -86,6 +97,18 @@ def audits(results_dir: str | Path) -> list[Record]:
             if all(audit[key] == provenance.get(key) for key in ("source_hash", "evaluation_hash")):
                 found.append(audit)
     return found
+
+
+def finite(value: Any) -> Any:
+    """The value with null for every number in it that is none, which JSON cannot hold: a loss may overflow at a length
+    far beyond training. A score that follows from such a loss is 0.
+    """
+    if isinstance(value, dict):
+        changed = {key: finite(each) for key, each in value.items()}
+        return changed | {"score": 0.0} if changed.get("score", 0.0) is None else changed
+    if isinstance(value, list):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write(record: Record, path: Path) -> None:

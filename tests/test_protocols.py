@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from test_prepared_extensions import ran, tiny
 
 from posbench import checkpoints as keeping
+from posbench import results
 from posbench.batches import everywhere, joined, packed, shifted, training_batch
 from posbench.config import TrainingConfig, checked
 from posbench.console import Console
@@ -26,6 +27,7 @@ from posbench.errors import ConfigError, Diverged
 from posbench.evaluation import Tests
 from posbench.extensions.finetuned import FineTuned
 from posbench.provenance import content_hash
+from posbench.remarks import remarks
 from posbench.scoring import inputs, logits
 from posbench.task import BOS, Batch
 from posbench.training import DECAYS, Batches, Training, fit
@@ -471,6 +473,67 @@ def test_what_diverged_is_not_tried_again_unless_forced(tmp_path: Path, monkeypa
     assert tiny(tmp_path, "method=rope").trained(Console(), []).log["curve"], "and what was made since counts"
 
 
+def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def diverging(training: Training, *arguments: Any) -> Any:
+        raise Diverged("the loss became nan")
+
+    ran(tmp_path, "method=rope", "seed=1")
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping, "fit", diverging)
+        for word in ("method=rope", "method=rope_ntk"):
+            with pytest.raises(Diverged, match="the loss became nan"):
+                ran(tmp_path, word)
+    found = results.records(tmp_path)
+    failed = [record for record in found if record.get("diverged")]
+    assert [record["diverged"] for record in failed] == 2 * ["the loss became nan"] and len(found) == 3
+    assert not any(record["training"]["solved"] for record in failed)
+    rows = results.table(failed)
+    assert set(rows["multiple"]) == set(results.table(found[-1:])["multiple"])
+    assert (rows[list(results.ACCURACIES)] == 0).all(axis=None) and rows["loss"].isna().all()
+    said = [note for note in remarks(found, results.table(found)) if "diverged" in note]
+    assert len(said) == 1 and "2 of 3 runs" in said[0] and "method=rope_ntk on tiny, seed 0" in said[0]
+    capsys.readouterr()
+    assert ran(tmp_path, "method=rope")["diverged"], "and it is not tried again"
+    assert "Diverged: the loss became nan" in capsys.readouterr().out
+
+
+def test_a_fine_tuning_that_diverges_costs_the_row_and_not_the_training_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverging(training: Training, *arguments: Any) -> Any:
+        if training.settings.total_steps < 100:
+            raise Diverged("the loss became nan")
+        return fit(training, *arguments)
+
+    monkeypatch.setattr(keeping, "fit", diverging)
+    before = ran(tmp_path, "method=rope", "training.steps=100")
+    with pytest.raises(Diverged):
+        ran(tmp_path, "method=rope_pi_fine_tuned", "training.steps=100")
+    failed = next(record for record in results.records(tmp_path) if record.get("diverged"))
+    assert failed["training"]["curve"] == before["training"]["curve"] and failed["training"]["steps"] == 100
+    assert not failed["training"]["solved"] and {row["score"] for row in failed["rows"]} == {0.0}
+
+
+def test_a_loss_that_overflows_beyond_training_loses_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Tests.rows
+
+    def overflowing(tests: Tests, *arguments: Any) -> Any:
+        found, views = rows(tests, *arguments)
+        found[-1]["loss"] = found[-1]["score"] = math.nan
+        views[-1]["loss"][0] = math.inf
+        return found, views
+
+    plain = ran(tmp_path / "a", "method=rope")
+    monkeypatch.setattr(Tests, "rows", overflowing)
+    record = ran(tmp_path / "b", "method=rope")
+    assert record["rows"][:-1] == plain["rows"][:-1]
+    assert record["rows"][-1] == plain["rows"][-1] | {"loss": None, "score": 0.0}
+    assert record["cells"][-1]["loss"] == [None, *plain["cells"][-1]["loss"][1:]]
+    assert results.table([record])["loss"].isna().sum() == 1
+
+
 # -- how it is tested ------------------------------------------------------------------------------------
 
 
@@ -533,6 +596,22 @@ def test_a_ceiling_is_no_method_whatever_its_encoding(tmp_path: Path) -> None:
     found = ran(tmp_path, "encoding=random_positions", "extension=ceiling", *words)
     assert found["method"]["class"] == "ceiling"
     assert [row["multiple"] for row in found["rows"]] == [1.0, 2.0], "nothing is extrapolated to shorter ones"
+
+
+def test_a_length_at_which_a_ceiling_diverges_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def diverging(training: Training, *arguments: Any) -> Any:
+        if training.settings.lengths[1] == longest:
+            raise Diverged("the loss became nan")
+        return fit(training, *arguments)
+
+    words = ("encoding=rope", "extension=ceiling")
+    lengths = [row["test_length"] for row in ran(tmp_path / "a", *words)["rows"]]
+    longest = max(lengths)
+    monkeypatch.setattr(keeping, "fit", diverging)
+    assert [row["test_length"] for row in ran(tmp_path / "b", *words)["rows"]] == lengths[:-1]
+    assert "Left out: the loss became nan" in capsys.readouterr().out
 
 
 def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
