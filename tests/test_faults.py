@@ -314,12 +314,13 @@ def test_two_processes_that_want_the_same_weights_train_them_once(tmp_path: Path
     assert checkpoint_folder(tmp_path).is_dir()
 
 
-def test_a_loss_that_is_no_number_stops_the_run_with_a_sentence(tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_stops_the_run_with_a_sentence_and_is_recorded(tmp_path: Path) -> None:
     command = finished(tmp_path, *SMOKE, "training.learning_rate=1e30")
     assert command.status == 1
     assert command.err.count("\n") == 1 and command.err.startswith("posbench: the loss became nan"), command.err
     assert "training.learning_rate=1e+30" in command.err
-    assert not list((tmp_path / "results").rglob("seed=0.json"))
+    (path,) = (tmp_path / "results").rglob("seed=0.json")
+    assert json.loads(path.read_text())["diverged"] in command.err
     assert not list((tmp_path / "results").rglob("weights.pt"))
 
 
