@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from posbench.summaries import BOARD, METHOD, TASK, TaskBoard, named, without_repeats
+from posbench.summaries import BOARD, METHOD, TASK, Summary, TaskBoard, named, without_repeats
 
 NEARLY_ALL, SECONDS, SEPARATES = 0.85, 90.0, 0.15
 """What makes a task fit: the share of trainings that solve it, CPU seconds, the spread at two lengths."""
@@ -71,8 +70,39 @@ class Agreement:
     task: str
     protocols: tuple[str, str]
     num_methods: int
+    num_seeds: int
+    num_shared: int  # runs whose weights are the same under both
     correlation: float  # Spearman's, of the means over seeds
+    between_seeds: float  # the same of two seeds under one protocol, a mean over all such pairs; NaN where none are
     first: tuple[str, str]  # the best method under each
+
+    @classmethod
+    def of(cls, one: TaskBoard, other: TaskBoard) -> Agreement | None:
+        """Over what both have; None where that is less than three methods."""
+        ranked = [_ranked(board) for board in (one, other)]
+        scores = [pd.DataFrame({row.method: row.scores for row in rows}) for rows in ranked]  # [seed, method]
+        weights = [pd.DataFrame({row.method: row.trainings for row in rows}) for rows in ranked]
+        common = sorted(set(scores[0].columns) & set(scores[1].columns))
+        complete = [each[common].dropna() for each in scores]  # seeds that every method was run with
+        seeds = sorted(set(complete[0].index) & set(complete[1].index))
+        if len(common) < 3 or not seeds:
+            return None
+        means = [each.loc[seeds].mean() for each in complete]
+        noise = [
+            rank_correlation(each.loc[a], each.loc[b])
+            for each in complete
+            for a, b in itertools.combinations(each.index, 2)
+        ]
+        return cls(
+            task=one.task,
+            protocols=(one.protocol, other.protocol),
+            num_methods=len(common),
+            num_seeds=len(seeds),
+            num_shared=int((weights[0].loc[seeds, common] == weights[1].loc[seeds, common]).sum(axis=None)),
+            correlation=rank_correlation(*means),
+            between_seeds=float(pd.Series(noise, dtype=float).mean()),
+            first=(str(means[0].idxmax()), str(means[1].idxmax())),
+        )
 
 
 def agreements(found: list[list[TaskBoard]]) -> list[Agreement]:
@@ -80,29 +110,18 @@ def agreements(found: list[list[TaskBoard]]) -> list[Agreement]:
     by_task: dict[str, list[TaskBoard]] = {}
     for board in itertools.chain.from_iterable(found):
         by_task.setdefault(board.task, []).append(board)
-    said = []
-    for task, several in sorted(by_task.items()):
-        for one, other in itertools.combinations(several, 2):
-            means = [
-                {
-                    s.method: s.mean.mean
-                    for s in board.summaries
-                    if s.method_class == "zero-shot" and not np.isnan(s.mean.mean)
-                }
-                for board in (one, other)
-            ]
-            common = sorted(means[0].keys() & means[1].keys())
-            if len(common) < 3:
-                continue
-            values = [[each[method] for method in common] for each in means]
-            one_first, other_first = (common[int(np.argmax(each))] for each in values)
-            protocols = (one.protocol, other.protocol)
-            said.append(Agreement(task, protocols, len(common), rank_correlation(*values), (one_first, other_first)))
-    return said
+    said: list[Agreement | None] = []
+    for _, several in sorted(by_task.items()):
+        said += [Agreement.of(one, other) for one, other in itertools.combinations(several, 2)]
+    return [each for each in said if each is not None]
 
 
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
+def _ranked(board: TaskBoard) -> list[Summary]:
+    return [row for row in board.summaries if row.method_class == "zero-shot" and row.scores.notna().any()]
+
+
+def rank_correlation(one: pd.Series, other: pd.Series) -> float:
     """Spearman's, with average ranks for ties; NaN where one side is all ties."""
-    if len(set(one)) < 2 or len(set(other)) < 2:
+    if one.nunique() < 2 or other.nunique() < 2:
         return np.nan
-    return float(pd.Series(one).corr(pd.Series(other), method="spearman"))
+    return float(one.corr(other, method="spearman"))

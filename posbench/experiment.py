@@ -281,13 +281,18 @@ class Experiment:
         cfg.evaluation.multiples, cfg.evaluation.further = [1.0], []
         return Experiment(cfg, self.identity, self.task, self.test_positions)
 
+    @property
+    def retrained_lengths(self) -> dict[int, float]:
+        multiples = self.config.evaluation.multiples
+        return {n: multiple for n, multiple in self.lengths.items() if multiple >= 1 and multiple in multiples}
+
     def _retrained(self, trained: Trained, console: Console) -> Prepared:
         """A model for each test length that enters the mean; that of the training length is there."""
         models = {}
-        for n, multiple in self.lengths.items():
+        for n, multiple in self.retrained_lengths.items():
             if multiple == 1:
                 models[n] = trained
-            elif multiple > 1 and multiple in self.config.evaluation.multiples:
+            else:
                 console.say(f"Training at {multiple:g}x, with n up to {n}.")
                 try:
                     models[n] = self.at(n).trained(console, [])
@@ -477,7 +482,7 @@ class Experiment:
                 "chance": self.task.chance(n),
                 **dict.fromkeys(results.ACCURACIES, 0.0),
             }
-            for n, multiple in self.lengths.items()
+            for n, multiple in (self.retrained_lengths if self.extension.retrained else self.lengths).items()
         ]
         record = self.record(trained, Prepared(trained.model, self.extension), rows, [], seconds)
         return record | {"diverged": str(error)}

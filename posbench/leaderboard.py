@@ -30,12 +30,15 @@ GUIDE = {
     "±": "half the width of the 95 % interval over seeds (Student's t). Intervals that overlap decide nothing "
     "either way: methods share seeds and test data, so compare them seed by seed.",
     "Solved": "seeds that learned the task at all, with a score of at least .95 at 1x. A row in which none did is "
-    "marked “did not learn”: it says nothing about extrapolation. “Fails at 1x” marks a row whose training was solved, "
-    "and whose extension has lost the training length. Unsolved seeds stay in every mean, and "
-    "those whose training diverged count as 0; the mean of the solved ones alone stands beside it.",
+    "marked “did not learn”: it says nothing about extrapolation. “Fails at 1x” marks a row that had learned it at "
+    "some step of its training and fails the test there, mostly because an extension has lost the training length. "
+    "Unsolved seeds stay in every mean, and those whose training diverged count as 0; the mean of the solved ones "
+    "alone stands beside it.",
     "Area": "under the score from 1x to the longest length in the mean, on a logarithmic axis, 1 at the most.",
-    "Effective": "the largest length with a mean score of at least .95, all shorter ones included; half: of .5.",
-    "Steps": "of training until the score was .95 for the first time; a mean over the seeds that got there.",
+    "Effective": "the largest length with a mean score of at least .95, all shorter ones included; half: of .5, where "
+    "guessing does not come as far.",
+    "Steps": "of training until the score on a small validation set at 1x was .95 for the first time; a mean over the "
+    "seeds that got there, some of which may fall back later.",
     "Class": "what a method was given. Zero-shot methods saw only training lengths. Below stand, and are compared "
     "among themselves, those whose settings were chosen on a validation length beyond training (tuned), those that "
     "went on training (fine-tuned; their controls went on without an extension), those trained on positions beyond "
@@ -104,8 +107,8 @@ def csv(found: list[list[TaskBoard]]) -> str:
             "effective_50": row.half,
             "solved_step": row.solved_step,
             "parameters": row.parameters,
-            "train_cpu_seconds": row.cpu_seconds,
-            "train_gpu_seconds": row.gpu_seconds,
+            "train_cpu_seconds": row.cpu_seconds.mean(),
+            "train_gpu_seconds": row.gpu_seconds.mean(),
             "method_hash": row.method_hash,
             **board.hashes,
         }

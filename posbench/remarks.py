@@ -15,6 +15,8 @@ from posbench.summaries import BOARD, METHOD, RUN, TASK, named
 def remarks(found: list[results.Record], table: pd.DataFrame, audits: Sequence[results.Record] = ()) -> list[str]:
     """A sentence each."""
     runs = named(table).drop_duplicates(RUN, keep="last")
+    repeats = len(found) - len(runs)
+    found = _latest(found)
     said = [
         _several_protocols(runs),
         _smoke(runs),
@@ -26,10 +28,20 @@ def remarks(found: list[results.Record], table: pd.DataFrame, audits: Sequence[r
         _diverged(found),
         _outdated(found),
         _unknown_code(found),
-        _repeats(len(found) - len(runs)),
+        _repeats(repeats),
         _audits(audits),
     ]
     return [sentence for sentence in said if sentence]
+
+
+def _latest(found: list[results.Record]) -> list[results.Record]:
+    """Of a run that is there twice the record that counts."""
+
+    def key(record: results.Record) -> tuple[object, ...]:
+        parts = [record[part][name] for part in ("protocol", "task", "method") for name in ("label", "hash")]
+        return *parts, record["task"]["version"], record["seed"]
+
+    return list({key(record): record for record in found}.values())
 
 
 def _several_protocols(runs: pd.DataFrame) -> str:

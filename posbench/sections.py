@@ -74,7 +74,7 @@ POSITION_NOTE = (
 )
 FEW, MANY_DEPTHS = 12, 8
 """Methods whose pictures can be looked at beside each other, and bins of depth that make a picture."""
-DETAILS = ("area", "half", "class", "steps", "untrained", "parameters", "CPU s", "GPU s")
+DETAILS = ("area", "half", "seeds", "class", "steps", "untrained", "parameters", "CPU s", "GPU s")
 """Columns that the terminal has no room for."""
 
 
@@ -205,11 +205,14 @@ def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
     }
     rows = [Row(task.task, [show(task) for show in columns.values()]) for task in compared]
     note = (
-        "Of encodings without an extension. Solved: trainings, one an encoding and seed, that reach a score of .95 at "
-        "1x. Steps: the median until then. Spread: the standard deviation between encodings of their mean score, at "
-        "most .5. Ceiling: the score of a model trained at that length. Fit for a board of limited time: solved by "
+        "Of encodings without an extension. Solved: trainings, one an encoding and seed, with a score of .95 in the "
+        "test at 1x. Steps: the median until a validation gave that for the first time. Spread: the standard deviation "
+        "between encodings of their mean score, at most .5. Ceiling: the score of a model trained at that length, with "
+        "the encodings and seeds of the ceiling rows below; a low one is a training that failed there, "
+        "and another seed or more steps may not. Fit for a board of limited time: solved by "
         f"{100 * NEARLY_ALL:.0f} % of the trainings in {SECONDS:.0f} CPU seconds at most, with a spread of "
-        f"{number(SEPARATES)} or more at two lengths."
+        f"{number(SEPARATES)} or more at two lengths. That depends on which encodings were run: with few of them one "
+        "training, or one encoding that stands apart, decides."
     )
     return Section(f"What tasks tell apart, protocol {protocol}", [note], Table(["task", *columns], rows))
 
@@ -222,15 +225,34 @@ def agreement_section(compared: Sequence[Agreement]) -> Section:
     rows = [
         Row(
             each.task,
-            [" / ".join(each.protocols), str(each.num_methods), number(each.correlation), " / ".join(each.first)],
+            [
+                " / ".join(each.protocols),
+                str(each.num_methods),
+                str(each.num_seeds),
+                f"{each.num_shared}/{each.num_methods * each.num_seeds}",
+                number(each.correlation),
+                number(each.between_seeds),
+                " / ".join(each.first),
+            ],
         )
         for each in compared
     ]
     note = (
         "Spearman's rank correlation, over the zero-shot methods run under both, of their means beyond the training "
-        f"length: 1 where the order is the same, {NOTHING} where all methods tie."
+        f"length over the seeds run under both: 1 where the order is the same, {NOTHING} where all methods tie. Same "
+        "weights: runs that the two protocols train alike, and so share. Between seeds: the mean correlation of one "
+        "seed with another under one protocol. Protocols that agree as well as seeds do cannot be told to differ."
     )
-    headings = ["task", "protocols", "methods", "rank correlation", "best under each"]
+    headings = [
+        "task",
+        "protocols",
+        "methods",
+        "seeds",
+        "same weights",
+        "rank correlation",
+        "between seeds",
+        "best under each",
+    ]
     return Section("Do protocols agree on the order?", [note], Table(headings, rows))
 
 
@@ -242,7 +264,10 @@ def overall_section(tasks: list[TaskBoard]) -> Section:
     rows = best_first(Overall(parts, len(tasks)) for parts in by_method.values())
     common = [n for n in tasks[0].lengths if all(n.multiple in {m.multiple for m in task.lengths} for task in tasks)]
     names = ", ".join(board.task for board in tasks)
-    notes = [f"A row is a mean over {names}, tasks of unlike difficulty: look at each before you choose."]
+    notes = [
+        f"A row is a mean over {names}, tasks of unlike difficulty: look at each before you choose. It is over the "
+        "seeds that were run on all of them, as are the trainings solved and the CPU seconds."
+    ]
     if not all(row.seeds for row in rows):
         notes.append("Rows without a mean lack some of the tasks; a mean over other tasks would not be comparable.")
     title = f"Mean over {len(tasks)} tasks, protocol {tasks[0].protocol}"
@@ -264,14 +289,14 @@ def _task_columns(lengths: Sequence[Length]) -> Columns:
         "solved only": lambda row: number(row.mean_of_solved),
         **_at_each(lengths, lambda row, multiple: str(row.cells[multiple].accuracy)),
         "area": lambda row: number(row.area.mean),
-        "solved": lambda row: f"{row.num_solved}/{len(row.solved)}",
+        "solved": lambda row: row.shown_solved,
         "effective": lambda row: _multiple(row.effective),
         "half": lambda row: _multiple(row.half),
         "steps": lambda row: number(row.solved_step, 0),
         "class": lambda row: row.method_class,
         "untrained": lambda row: _untrained(row, lengths),
         "parameters": lambda row: f"{row.parameters:,}",
-        "CPU s": lambda row: number(row.cpu_seconds, 0),
+        "CPU s": lambda row: number(row.cpu_seconds.mean(), 0),
     }
 
 
@@ -281,7 +306,9 @@ def _multiple(value: float) -> str:
 
 def _gpu_column(rows: Sequence[Any]) -> Columns:
     """Shown where some row was trained on a GPU."""
-    return {"GPU s": lambda row: number(row.gpu_seconds, 0)} if any(row.gpu_seconds for row in rows) else {}
+    return (
+        {"GPU s": lambda row: number(row.gpu_seconds.mean(), 0)} if any(row.gpu_seconds.any() for row in rows) else {}
+    )
 
 
 def _untrained(row: Summary, lengths: Sequence[Length]) -> str:
@@ -297,10 +324,11 @@ def _overall_columns(lengths: Sequence[Length]) -> Columns:
         "solved only": lambda row: number(row.mean_of_solved),
         **_at_each(lengths, lambda row, multiple: number(row.accuracy(multiple))),
         "area": lambda row: number(row.area.mean),
-        "solved": lambda row: row.solved,
+        "seeds": lambda row: str(len(row.seeds)),
+        "solved": lambda row: row.shown_solved,
         "class": lambda row: row.method_class,
         "parameters": lambda row: f"{row.parameters:,}",
-        "CPU s": lambda row: number(row.cpu_seconds, 0),
+        "CPU s": lambda row: number(row.cpu_seconds.mean(), 0),
     }
 
 

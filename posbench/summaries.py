@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,6 +101,17 @@ def reach(scores: Mapping[float, float], threshold: float) -> float:
     return found
 
 
+def half(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
+    """`reach` at HALF; NaN where guessing comes as far."""
+    return np.nan if any(n.chance >= HALF for n in lengths) else reach(scores, HALF)
+
+
+def lengths_of(runs: pd.DataFrame) -> list[Length]:
+    """The test lengths of a task, ascending."""
+    different = runs.drop_duplicates("test_length").sort_values("test_length")
+    return [Length(*row) for row in different[LENGTH].itertuples(index=False, name=None)]
+
+
 def area(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
     """Under the score from the training length to the longest in the mean, on a logarithmic axis, as a share of what
     would be there with a score of 1: unlike the mean, it does not depend on how densely lengths were chosen.
@@ -119,9 +130,13 @@ def mean_of(values: Sequence[float]) -> float:
 def per_run(table: pd.DataFrame) -> pd.DataFrame:
     """One row a run: what it was, how far it went, what it cost."""
     rows = []
-    for _, runs in named(without_repeats(table)).groupby(RUN, sort=True):
-        first, by_multiple = runs.iloc[0], dict(zip(runs["multiple"], runs["score"], strict=True))
-        lengths = [Length(*row) for row in runs[LENGTH].itertuples(index=False, name=None)]
+    ordered = named(without_repeats(table))
+    tested = {task: lengths_of(part) for task, part in ordered.groupby([*BOARD, *TASK])}
+    for key, runs in ordered.groupby(RUN, sort=True):
+        first, lengths = runs.iloc[0], tested[key[: len([*BOARD, *TASK])]]
+        # A run that lacks a length has NaN there, and so no mean: one over other lengths would not be comparable.
+        by_multiple = dict.fromkeys((n.multiple for n in lengths), np.nan)
+        by_multiple |= dict(zip(runs["multiple"], runs["score"], strict=True))
         rows.append(
             {
                 "protocol": first["protocol_name"],
@@ -136,7 +151,7 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
                 "mean": mean_of([by_multiple[n.multiple] for n in lengths if n.in_mean]),
                 "area": area(by_multiple, lengths),
                 "effective_95": reach(by_multiple, THRESHOLD),
-                "effective_50": reach(by_multiple, HALF),
+                "effective_50": half(by_multiple, lengths),
                 "parameters": first["parameters"],
                 "train_cpu_seconds": first["train_cpu_seconds"],
                 "train_gpu_seconds": first["train_gpu_seconds"],
@@ -160,11 +175,13 @@ class Summary:
     scores: pd.Series  # by seed: the mean accuracy beyond the training length
     mean: Estimate  # of the scores
     areas: pd.Series  # by seed: under the score, on a logarithmic axis of lengths
+    half: float  # the largest multiple with a mean score of at least HALF, all shorter ones included; or NaN
     solved: pd.Series  # by seed
+    trainings: pd.Series  # by seed: the hash of what the weights depend on
     solved_step: float
     parameters: int
-    cpu_seconds: float
-    gpu_seconds: float
+    cpu_seconds: pd.Series  # by seed
+    gpu_seconds: pd.Series  # by seed
 
     @classmethod
     def of(cls, runs: pd.DataFrame, lengths: Sequence[Length]) -> Summary:
@@ -184,11 +201,13 @@ class Summary:
             scores=scores,
             mean=Estimate.over(scores),
             areas=accuracy.apply(lambda row: area(row, lengths), axis=1),
+            half=half(accuracy.mean().to_dict(), lengths),
             solved=by_seed["solved"],
+            trainings=by_seed["training_hash"],
             solved_step=float(by_seed["solved_step"].mean()),
             parameters=int(first["parameters"]),
-            cpu_seconds=float(by_seed["train_cpu_seconds"].mean()),
-            gpu_seconds=float(by_seed["train_gpu_seconds"].mean()),
+            cpu_seconds=by_seed["train_cpu_seconds"],
+            gpu_seconds=by_seed["train_gpu_seconds"],
         )
 
     @property
@@ -201,17 +220,16 @@ class Summary:
 
     @property
     def mean_of_solved(self) -> float:
-        return float(self.scores[self.solved].mean())
+        return float(self.scores[self.solved].mean(skipna=False))
+
+    @property
+    def shown_solved(self) -> str:
+        return f"{self.num_solved}/{len(self.solved)}"
 
     @property
     def effective(self) -> float:
         """The largest multiple with a mean score of at least THRESHOLD, all shorter ones included; or NaN."""
         return reach({multiple: cell.accuracy.mean for multiple, cell in self.cells.items()}, THRESHOLD)
-
-    @property
-    def half(self) -> float:
-        """The same with a mean score of at least HALF."""
-        return reach({multiple: cell.accuracy.mean for multiple, cell in self.cells.items()}, HALF)
 
     @property
     def learned(self) -> bool:
@@ -248,18 +266,6 @@ class Overall:
     def parameters(self) -> int:
         return max(part.parameters for part in self.parts)  # tasks differ in the size of their vocabulary
 
-    @property
-    def cpu_seconds(self) -> float:
-        return float(np.mean([part.cpu_seconds for part in self.parts]))
-
-    @property
-    def gpu_seconds(self) -> float:
-        return float(np.mean([part.gpu_seconds for part in self.parts]))
-
-    @functools.cached_property
-    def area(self) -> Estimate:
-        return Estimate.over(np.mean([part.areas[seed] for part in self.parts]) for seed in self.seeds)
-
     @functools.cached_property
     def seeds(self) -> list[int]:
         """Those that were run on every task: only they can be averaged over tasks."""
@@ -267,9 +273,26 @@ class Overall:
             return []
         return sorted(set.intersection(*(set(part.scores.index) for part in self.parts)))
 
+    def _averaged(self, values: Callable[[Summary], pd.Series]) -> pd.Series:
+        """Over the tasks, by seed."""
+        found = {seed: np.mean([values(part)[seed] for part in self.parts]) for seed in self.seeds}
+        return pd.Series(found, dtype=float)
+
     @functools.cached_property
     def mean(self) -> Estimate:
-        return Estimate.over(np.mean([part.scores[seed] for part in self.parts]) for seed in self.seeds)
+        return Estimate.over(self._averaged(lambda part: part.scores))
+
+    @property
+    def area(self) -> Estimate:
+        return Estimate.over(self._averaged(lambda part: part.areas))
+
+    @property
+    def cpu_seconds(self) -> pd.Series:
+        return self._averaged(lambda part: part.cpu_seconds)
+
+    @property
+    def gpu_seconds(self) -> pd.Series:
+        return self._averaged(lambda part: part.gpu_seconds)
 
     def accuracy(self, multiple: float) -> float:
         if not self.seeds:
@@ -283,8 +306,10 @@ class Overall:
         return float(np.mean(each)) if each else np.nan
 
     @property
-    def solved(self) -> str:
-        return f"{sum(part.num_solved for part in self.parts)}/{sum(len(part.solved) for part in self.parts)}"
+    def shown_solved(self) -> str:
+        """Of the trainings that are averaged; of all of them where there is no mean."""
+        each = [part.solved[self.seeds] if self.seeds else part.solved for part in self.parts]
+        return f"{sum(solved.sum() for solved in each)}/{sum(map(len, each))}"
 
     @property
     def shown_mean(self) -> str:
@@ -324,9 +349,7 @@ class TaskBoard:
     @classmethod
     def of(cls, runs: pd.DataFrame, looks: dict[tuple[str, str], int]) -> TaskBoard:
         """`runs`: the rows of one task under one protocol."""
-        different = runs.drop_duplicates("test_length").sort_values("test_length")
-        lengths = [Length(*row) for row in different[LENGTH].itertuples(index=False, name=None)]
-        first = runs.iloc[0]
+        lengths, first = lengths_of(runs), runs.iloc[0]
         return cls(
             protocol=str(first["protocol_name"]),
             task=str(first["task_name"]),

@@ -165,7 +165,7 @@ def test_the_mean_over_tasks_is_over_the_seeds_that_have_them_all() -> None:
     )
     # Seeds 0 and 1: .4 and .3. Seed 2 lacks copy.
     assert shown["rope"][:5] == ["", ".35 ±.64", ".35", "1.00", ".35"]
-    assert shown["rope"][6] == "5/5"
+    assert shown["rope"][6:8] == ["2", "4/4"], "and so are the trainings that are counted"
 
 
 def test_a_row_that_lacks_a_task_stands_last_without_a_mean() -> None:
@@ -654,9 +654,44 @@ def test_protocols_agree_as_far_as_the_order_of_their_methods_does() -> None:
     half = record("f", {1: 1.0}, protocol="until_solved")  # without a mean it is neither ranked nor the best
     [same] = comparisons.agreements(boards(*found, tuned, record("f", {1: 1.0}), half))
     assert same == each
-    assert np.isnan(comparisons.rank_correlation([1, 1, 1], [1, 2, 3]))
+    assert np.isnan(comparisons.rank_correlation(pd.Series([1, 1, 1]), pd.Series([1, 2, 3])))
     table = sectioning.agreement_section([each]).table
-    assert table.rows[0].cells == ["cpu / until_solved", "4", ".80", "a / b"]
+    assert table.rows[0].cells == ["cpu / until_solved", "4", "1", "4/4", ".80", "\N{EN DASH}", "a / b"]
+
+
+def test_protocols_are_compared_over_the_seeds_of_both_and_with_what_seeds_differ_by() -> None:
+    cpu = {"a": (0.9, 0.1), "b": (0.6, 0.6), "c": (0.3, 0.9)}
+    other = {"a": 0.8, "b": 0.5, "c": 0.2}
+    found = [run for method, each in cpu.items() for run in seeds(method, [{1: 1.0, 2: value} for value in each])]
+    found += [record(method, {1: 1.0, 2: value}, protocol="until_solved") for method, value in other.items()]
+    found[-1]["training"]["hash"] = "another"
+    [each] = comparisons.agreements(boards(*found))
+    assert (each.num_seeds, each.num_shared) == (1, 2)
+    assert each.correlation == 1, "over both seeds of cpu the methods would tie or turn round"
+    assert each.between_seeds == -1 and each.first == ("a", "a")
+
+
+def test_a_run_that_lacks_a_length_has_no_mean_anywhere() -> None:
+    whole, part = record("rope", {1: 1.0, 2: 0.5, 4: 0.1}), record("rope", {1: 1.0, 4: 0.3}, seed=1)
+    table = summaries.per_run(results.table([whole, part])).set_index("seed")
+    assert table.loc[0, "mean"] == pytest.approx(0.3) and table.loc[1, ["mean", "area"]].isna().all()
+    [row] = boards(whole, part)[0][0].summaries
+    assert np.isnan(row.mean.mean) and np.isnan(row.mean_of_solved)
+
+
+def test_half_is_not_said_where_guessing_comes_as_far() -> None:
+    found = record("rope", {1: 0.6, 2: 0.5})
+    for row in found["rows"]:
+        row["chance"] = 0.5
+    assert np.isnan(boards(found)[0][0].summaries[0].half)
+    assert summaries.per_run(results.table([found]))["effective_50"].isna().all()
+
+
+def test_a_run_that_diverged_and_was_repeated_is_not_spoken_of() -> None:
+    failed, repeated = record("rope", {1: 0.0, 2: 0.0}) | {"diverged": "the loss became nan"}, record("rope", {1: 1.0})
+    assert any("diverged" in note for note in remarking.remarks([failed], results.table([failed])))
+    both = [failed, repeated]
+    assert not any("diverged" in note for note in remarking.remarks(both, results.table(both)))
 
 
 # -- by depth and position ---------------------------------------------------------------------------------
