@@ -112,8 +112,8 @@ class TrainingConfig:
             _at_least(f"training.{name}", getattr(self, name), 0)
         if 0 < self.num_examples < self.batch_size:
             raise ConfigError(
-                f"training.num_examples={self.num_examples} does not fill one batch: give training.batch_size="
-                f"{self.batch_size} or more, or 0 for new examples at every step"
+                f"training.num_examples={self.num_examples} does not fill one batch of training.batch_size="
+                f"{self.batch_size}: raise it to {self.batch_size} or more, or give 0 for new examples at every step"
             )
         _at_least("training.min_length", self.min_length, 0)
         _at_least("training.weight_decay", self.weight_decay, 0)

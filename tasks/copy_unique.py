@@ -41,5 +41,6 @@ class CopyUnique(Rearranged):
         if n > self.num_symbols:
             raise ConfigError(
                 f"{n} symbols without a repeat cannot be drawn from task.num_symbols={self.num_symbols}: raise it to "
-                "the longest test, or shorten evaluation.multiples and evaluation.further"
+                "the longest test, which is training.max_length and training.length_scale times the largest of "
+                "evaluation.multiples and evaluation.further, or lower one of these"
             )

@@ -15,11 +15,13 @@ class MQAR(Pairs):
         BOS B 4 A 1 SEP b A 1 c B 4 EOS
         BOS C 2 A 7 B 2 SEP B 2 C 2 A 7 a EOS
 
-    As published, most gaps are short: a filler symbol falls before pair r (of those that are asked for) with a
-    probability that falls like $r^{-0.99}$, the power law of the authors' code. There the value is not given back
-    after a query, here it is part of the sequence like every answer.
+    As published, most queries come early: the r-th of the n + `num_pairs` places where a query or a filler symbol may
+    stand is a query's with a weight of $r^{-0.99}$, the power law of the authors' code. There the value is not given
+    back after a query, values do not repeat, and all filler is one symbol; here the value is part of the sequence like
+    every answer.
     """
 
+    version = 2
     POWER = 0.01
 
     def __init__(self, num_pairs: int = 4, num_symbols: int = 16) -> None:
@@ -31,11 +33,10 @@ class MQAR(Pairs):
         values = FIRST_SYMBOL + symbols + rng.integers(0, symbols, (batch_size, pairs))
         prompt = np.stack((keys, values), 2).reshape(batch_size, 2 * pairs)
 
-        # Where each filler symbol falls: before the first query, between two, or after the last.
-        weights = np.arange(1, pairs + 2) ** (self.POWER - 1.0)
-        gaps = rng.choice(pairs + 1, (batch_size, n), p=weights / weights.sum())
-        before = (gaps[:, None, :] <= np.arange(pairs)[:, None]).sum(2)  # filler up to each query
-        places = before + 2 * np.arange(pairs)
+        # Without replacement, by weight: the largest of log weight plus Gumbel noise.
+        weights = np.arange(1, n + pairs + 1) ** (self.POWER - 1.0)
+        noisy = np.log(weights) + rng.gumbel(size=(batch_size, n + pairs))
+        places = np.sort(noisy.argsort(1)[:, n:], 1) + np.arange(pairs)  # each value moves all after it
         answer = FIRST_SYMBOL + 2 * symbols + rng.integers(0, symbols, (batch_size, n + 2 * pairs))
         predicted, source = np.zeros_like(answer, bool), np.full_like(answer, -1)
         order = rng.random((batch_size, pairs)).argsort(1)

@@ -15,7 +15,8 @@ class NoisyRecall(Pairs):
         BOS a 4 B 4 c 1 A 1 SEP A 1 B 4 EOS
         BOS C 2 A 7 d 7 B 2 SEP C 2 B 2 A 7 EOS
 
-    A value alone does not tell whether it counts.
+    A value alone does not tell whether it counts. In MAD both symbols of a noise pair are noise, keys come again, and
+    one of them is asked for.
     """
 
     def __init__(self, num_pairs: int = 4, num_symbols: int = 16) -> None:

@@ -99,7 +99,7 @@ def test_the_rotary_share_of_a_protocol_is_that_of_partial_rope() -> None:
     [
         ("training.packing=-1", "training.packing must be at least 0, got -1"),
         ("training.random_offset=-2", "training.random_offset must be at least 0, got -2"),
-        ("training.num_examples=10", "training.num_examples=10 does not fill one batch: give .* or 0"),
+        ("training.num_examples=10", "training.num_examples=10 does not fill one batch of .*: raise it to 64 or"),
         ("training.loss_on=prompt", "training.loss_on=prompt is unknown: use one of answer, all"),
         ("training.decay=steep", "training.decay=steep is unknown: use one of linear, cosine"),
         ("training.stop_at=1.5", "training.stop_at is a share .* got 1.5"),

@@ -356,6 +356,15 @@ def test_chance_is_the_accuracy_of_guessing(name: str) -> None:
     assert abs(right.all(1).mean() - task.chance(2)) < 0.015
 
 
+def test_queries_of_mqar_come_early_by_the_published_power_law() -> None:
+    task = type(made("mqar")[0])(num_pairs=1, num_symbols=4)
+    n = 7
+    batch = task.batch(n, 40_000, "places")
+    place = batch.answer[:, :-1].argmax(1) - (2 + 2 + 1)  # after BOS, the pair, SEP, and the query itself
+    weights = np.arange(1, n + 2) ** -0.99
+    assert np.allclose(np.bincount(place, minlength=n + 1) / 40_000, weights / weights.sum(), atol=0.01)
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_the_answer_is_not_in_the_length(name: str) -> None:
     """Each answer symbol is spread evenly over its alphabet: no label can be guessed from the format."""

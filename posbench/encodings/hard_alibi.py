@@ -17,11 +17,11 @@ class HardALiBi(PositionEncoding):
     The reach of the masked head h = 0..M-1 is $r_h = r_0 + h$ with `shortest` $r_0$; offsets are counted by index.
     A head with reach r is a lookup of the last r + 1 tokens; a head without a mask finds an earlier occurrence of
     that run, whatever the distance. `num_masked` M left out (null) is two thirds of the heads rounded down, at
-    least 1: the published 8 of 12. The published $r_0$ is 0, a head that sees only its own token; with the two
-    heads of a small model that would be the only masked one and no head could tell the previous token from any
-    other, so the default is 1. Beyond the training length masked heads do exactly what they did, the others spread
-    as NoPE does. Positions are not read at all. (The authors' code also concatenates three quarters of the channels
-    of q and k with themselves; that is left out.)
+    least 1 (published: 8 of 16, and 8 of 12 in an earlier revision of the code). The published $r_0$ is 0, a head that
+    sees only its own token; with the two heads of a small model that would be the only masked one and no head could
+    tell the previous token from any other, so the default is 1. Beyond the training length masked heads do exactly
+    what they did, the others spread as NoPE does. Positions are not read at all. (The authors' code also concatenates
+    three quarters of the channels of q and k with themselves; that is left out.)
     """
 
     def __init__(self, num_heads: int, num_masked: int | None = None, shortest: int = 1) -> None:
