@@ -161,7 +161,9 @@ def generate(folder: Path) -> tuple[dict[str, str], list[Section], list[str]]:
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = results.table(found)
     notes, summaries = remarks(found, table, results.audits(folder)), boards(table)
-    shown = sections(summaries, results.views(found), discriminations(table), agreements(summaries))
+    shown = sections(
+        summaries, results.views(found), discriminations(table), agreements(summaries), results.choices(found)
+    )
     files = {
         "leaderboard.md": markdown(shown, notes),
         "leaderboard.html": html(shown, notes),

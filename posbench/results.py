@@ -200,7 +200,30 @@ def views(found: Iterable[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*VIEWED, *BINNED]).drop_duplicates([*VIEWED, "above"], keep="last")
 
 
-VIEWED = ("protocol_hash", "task_hash", "task_version", "method_hash", "seed", "test_length", "by")
+def choices(found: Iterable[Record]) -> pd.DataFrame:
+    """The third: one row a run that had settings to choose from, those of an extension or learning rates."""
+    rows = []
+    for record in found:
+        chosen = dict((record.get("search") or {}).get("chosen", {}))
+        if record["training"].get("learning_rates"):
+            chosen["learning_rate"] = record["training"]["learning_rate"]
+        elif not record.get("search"):
+            continue
+        rows.append(
+            {
+                "protocol_hash": record["protocol"]["hash"],
+                "task_hash": record["task"]["hash"],
+                "task_version": record["task"]["version"],
+                "method_hash": record["method"]["hash"],
+                "seed": record["seed"],
+                "chosen": chosen,
+            }
+        )
+    return pd.DataFrame(rows, columns=[*CHOSEN, "chosen"]).drop_duplicates(CHOSEN, keep="last")
+
+
+CHOSEN = ["protocol_hash", "task_hash", "task_version", "method_hash", "seed"]
+VIEWED = (*CHOSEN, "test_length", "by")
 BINNED = ("above", "up_to", "num_tokens", "token_accuracy_teacher_forced", "loss")
 
 

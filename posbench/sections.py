@@ -72,6 +72,10 @@ POSITION_NOTE = (
     "Mean loss, nats a token, of the tokens asked for at {multiple:g}x, by their place in multiples of the positions "
     "of training."
 )
+CHOICES_NOTE = (
+    "Settings of an extension by their loss at a validation length beyond training that is no test length; learning "
+    "rates by their loss in distribution. Defaults: nothing that was tried did better."
+)
 FEW, MANY_DEPTHS = 12, 8
 """Methods whose pictures can be looked at beside each other, and bins of depth that make a picture."""
 DETAILS = ("area", "half", "seeds", "class", "steps", "untrained", "parameters", "CPU s", "GPU s")
@@ -83,6 +87,7 @@ def sections(
     views: pd.DataFrame | None = None,
     tasks_compared: Sequence[Sequence[Discrimination]] = (),
     protocols_compared: Sequence[Agreement] = (),
+    choices: pd.DataFrame | None = None,
 ) -> list[Section]:
     """Of each protocol first all tasks together, then what they tell apart, then each; last, protocols compared."""
     shown = []
@@ -95,11 +100,11 @@ def sections(
                 shown.append(overall_section(same))
         if len(compared) > 1:
             shown.append(tasks_section(compared, as_shipped[0].protocol))
-        shown += [task_section(board, views) for board in tasks]
+        shown += [task_section(board, views, choices) for board in tasks]
     return [*shown, agreement_section(protocols_compared)] if protocols_compared else shown
 
 
-def task_section(board: TaskBoard, views: pd.DataFrame | None = None) -> Section:
+def task_section(board: TaskBoard, views: pd.DataFrame | None = None, choices: pd.DataFrame | None = None) -> Section:
     title = f"{board.task}, protocol {board.protocol}"
     ids = [f"curve-{anchor(title)}-{index}" for index in range(len(board.summaries))]
     return Section(
@@ -109,7 +114,7 @@ def task_section(board: TaskBoard, views: pd.DataFrame | None = None) -> Section
         figures.score_by_length(_curves(board), [n.multiple for n in board.lengths], anchor(title), board.measure),
         board.measure,
         _depth_grids(board, views),
-        [*_distances(board, ids), *_binned(board, views, ids)],
+        [*_distances(board, ids), *_binned(board, views, ids), *_choices(board, choices)],
     )
 
 
@@ -181,6 +186,29 @@ def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) ->
         rows = [row for row in board.summaries if by != "position" or row.method_class != "ceiling"]
         curves = [curve for curve, row in zip(ids, board.summaries, strict=True) if row in rows]
         yield Detail(title, note.format(multiple=longest.multiple), tabulated(columns, rows, curves))
+
+
+def _choices(board: TaskBoard, choices: pd.DataFrame | None) -> Iterator[Detail]:
+    """What was chosen for each method and seed that had a choice."""
+    if choices is None or (mine := _of_board(board, choices)).empty:
+        return
+    chosen = {(row.method_hash, row.seed): _settings(row.chosen) for row in mine.itertuples()}
+    columns = {f"seed {seed}": _by_seed(chosen, seed) for seed in sorted(set(mine["seed"]))}
+    rows = [row for row in board.summaries if row.method_hash in set(mine["method_hash"])]
+    yield Detail("What was chosen", CHOICES_NOTE, tabulated(columns, rows))
+
+
+def _by_seed(chosen: dict[tuple[str, int], str], seed: int) -> Callable[[Summary], str]:
+    return lambda row: chosen.get((row.method_hash, seed), NOTHING)
+
+
+def _settings(chosen: dict[str, Any]) -> str:
+    def shown(value: Any) -> str:
+        if isinstance(value, list):
+            return f"{len(value)} numbers from {number(min(value))} to {number(max(value))}"
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
+    return ", ".join(f"{name} {shown(value)}" for name, value in chosen.items()) or "defaults"
 
 
 def _bin(low: float, high: float) -> str:

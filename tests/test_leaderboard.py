@@ -671,6 +671,26 @@ def test_protocols_are_compared_over_the_seeds_of_both_and_with_what_seeds_diffe
     assert each.between_seeds == -1 and each.first == ("a", "a")
 
 
+def test_what_was_chosen_is_shown_for_each_seed() -> None:
+    plain, one, two, rates = (record(name, {1: 1.0, 2: 0.5}) for name in ("rope", "yarn", "yarn", "alibi"))
+    two["seed"] = 1
+    for searched in (one, two):
+        searched["timings"]["preparation_cpu_seconds"] = 1.0
+    one["search"] = {"chosen": {"beta_fast": 3, "beta_slow": 0.75, "exponents": [0.1, 0.5, 0.3]}}
+    two["search"] = {"chosen": {}}
+    rates["training"] |= {"learning_rates": [{"learning_rate": 3e-3, "loss": 0.1}], "learning_rate": 3e-3}
+    found = [plain, one, two, rates]
+    [section] = sectioning.sections(boards(*found), choices=results.choices(found))
+    [table] = [each.table for each in section.details if each.title == "What was chosen"]
+    assert table.headings == ["method", "seed 0", "seed 1"]
+    assert {row.name: row.cells for row in table.rows} == {
+        "yarn": ["beta_fast 3, beta_slow 0.75, exponents 3 numbers from .10 to .50", "defaults"],
+        "alibi": ["learning_rate 0.003", "\N{EN DASH}"],
+    }
+    [without] = sectioning.sections(boards(plain), choices=results.choices([plain]))
+    assert "What was chosen" not in {each.title for each in without.details}
+
+
 def test_a_run_that_lacks_a_length_has_no_mean_anywhere() -> None:
     whole, part = record("rope", {1: 1.0, 2: 0.5, 4: 0.1}), record("rope", {1: 1.0, 4: 0.3}, seed=1)
     table = summaries.per_run(results.table([whole, part])).set_index("seed")
