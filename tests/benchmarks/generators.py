@@ -3,8 +3,8 @@
     python tests/benchmarks/generators.py [--write] [protocol=...]
 
 Prints a table, and with --write puts it into GENERATORS.md; asserts nothing. The encoding is NoPE, whose step is the
-cheapest. CPU time, the median of alternating measurements, over lengths as they come in training and with as many
-batches made at once as there.
+cheapest. CPU time (GPU: wall time), the median of alternating measurements, over lengths as they come in training and
+with as many batches made at once as there.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from conftest import experiment, names
 
 from posbench import resolvers
 from posbench.batches import training_batch
+from posbench.errors import ConfigError
 from posbench.scoring import loss
 from posbench.training import Batches, Training
 
@@ -33,29 +34,40 @@ TARGET = Path(__file__).parent / "GENERATORS.md"
 def main(arguments: list[str]) -> None:
     torch.set_num_threads(1)
     resolvers.register()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    clock = time.perf_counter if device.type == "cuda" else time.process_time
     overrides = [word for word in arguments if word != "--write"] or ["protocol=cpu"]
     runs = {}
     with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
         for name in names("task"):
-            run = experiment(*overrides, "encoding=nope", f"task={name}")
-            training = Training(run.model(), run.task, run.config.training, 0)
+            try:
+                run = experiment(*overrides, "encoding=nope", f"task={name}")
+            except ConfigError as error:  # a task may need other settings under another protocol
+                print(f"{name} is left out: {error}", file=sys.stderr)
+                continue
+            training = Training(run.model().to(device), run.task, run.config.training, 0)
             optimized = training.configure_optimizers()
             runs[name] = training, optimized["optimizer"], optimized["lr_scheduler"]["scheduler"]
 
     def measure(training: Training, optimizer: Any, scheduler: Any) -> tuple[float, float, float]:
-        start = time.process_time()
+        start = clock()
         batches = Batches(training).made(range(STEPS))  # draws tokens, and makes tensors and positions of them
-        made = time.process_time()
+        made = clock()
+        half = training.settings.precision.startswith("bf16")
         for data in batches:
             optimizer.zero_grad()
-            loss(training.model, data).backward()
+            with torch.autocast(device.type, torch.bfloat16, enabled=half):
+                lost = loss(training.model, data.to(device))
+            lost.backward()
             torch.nn.utils.clip_grad_norm_(training.model.parameters(), training.settings.gradient_clip)
             optimizer.step()
             scheduler.step()
-        stepped = time.process_time()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        stepped = clock()
         for step in range(STEPS):
             training_batch(training.task, training.settings, 0, step)
-        drawn = time.process_time()
+        drawn = clock()
         return (drawn - stepped) / STEPS, (made - start) / STEPS, (stepped - made) / STEPS
 
     times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in runs}
@@ -71,12 +83,13 @@ def main(arguments: list[str]) -> None:
         )
     table = "\n".join(lines)
     print(table)
+    how, where = " ".join(overrides), torch.cuda.get_device_name() if device.type == "cuda" else "one thread"
     if "--write" in arguments:
         TARGET.write_text(
             "# What making a batch costs\n\n"
-            f"Written by `python tests/benchmarks/generators.py --write`, {' '.join(overrides)}, encoding nope, one "
-            "thread.\nThe step is forward, backward, clipping, optimiser and schedule; the batch is tokens, positions "
-            f"and tensors,\nmade {STEPS} at a time as in training.\n\n"
+            f"Written by `python tests/benchmarks/generators.py --write`, {how}, encoding nope, {where}."
+            "\nThe step is forward, backward, clipping, optimiser and schedule; the batch is tokens, positions and\n"
+            f"tensors, made {STEPS} at a time as in training.\n\n"
             f"{table}\n",
             encoding="utf-8",
         )
