@@ -23,7 +23,7 @@ class Discrimination:
     num_trainings: int
     solved_step: float  # median over those that got there
     cpu_seconds: float  # mean
-    spread: dict[float, float]  # by multiple: the standard deviation between encodings
+    spread: dict[float, float]  # by multiple: the standard deviation between encodings, of the trainings that solved it
     ceiling: dict[float, float]  # by multiple: of the model trained there
 
     @classmethod
@@ -34,7 +34,9 @@ class Discrimination:
             return None
         trainings = plain.drop_duplicates([*METHOD, "seed"])
         lengths = sorted(set(plain.loc[plain["aggregated"] & (plain["multiple"] > 1), "multiple"]))
-        means = plain.groupby(["multiple", *METHOD])["score"].mean()
+        # A training that did not learn says nothing about extrapolation, and alone would make a spread.
+        means = plain[plain["solved"]].groupby(["multiple", *METHOD])["score"].mean()
+        between = means.groupby("multiple").std(ddof=0)
         ceiling = runs[runs["class"] == "ceiling"].groupby("multiple")["score"].mean()
         return cls(
             task=str(plain.iloc[0]["task_name"]),
@@ -42,7 +44,7 @@ class Discrimination:
             num_trainings=len(trainings),
             solved_step=float(trainings["solved_step"].median()),
             cpu_seconds=float(trainings["train_cpu_seconds"].mean()),
-            spread={multiple: float(means[multiple].std(ddof=0)) for multiple in lengths},
+            spread={multiple: float(between.get(multiple, np.nan)) for multiple in lengths},
             ceiling={multiple: float(ceiling.get(multiple, np.nan)) for multiple in lengths},
         )
 

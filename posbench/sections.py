@@ -235,10 +235,10 @@ def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
     note = (
         "Of encodings without an extension. Solved: trainings, one an encoding and seed, with a score of .95 in the "
         "test at 1x. Steps: the median until a validation gave that for the first time. Spread: the standard deviation "
-        "between encodings of their mean score, at most .5. Ceiling: the score of a model trained at that length, with "
-        "the encodings and seeds of the ceiling rows below; a low one is a training that failed there, "
-        "and another seed or more steps may not. Fit for a board of limited time: solved by "
-        f"{100 * NEARLY_ALL:.0f} % of the trainings in {SECONDS:.0f} CPU seconds at most, with a spread of "
+        "between encodings of their mean score, at most .5, over the trainings that solved the task. Ceiling: the "
+        "score of a model trained at that length, with the encodings and seeds of the ceiling rows below; a low one is "
+        "a training that failed there, and another seed or more steps may not. Fit for a board of limited time: solved "
+        f"by {100 * NEARLY_ALL:.0f} % of the trainings in {SECONDS:.0f} CPU seconds at most, with a spread of "
         f"{number(SEPARATES)} or more at two lengths. That depends on which encodings were run: with few of them one "
         "training, or one encoding that stands apart, decides."
     )

@@ -671,6 +671,19 @@ def test_protocols_are_compared_over_the_seeds_of_both_and_with_what_seeds_diffe
     assert each.between_seeds == -1 and each.first == ("a", "a")
 
 
+def test_a_training_that_did_not_learn_makes_no_spread() -> None:
+    scores = {"a": 0.9, "b": 0.7, "c": 0.0}
+    rows = plain(*(record(name, {1: 1.0, 2: score, 4: score}) for name, score in scores.items()))
+    rows[2]["training"]["solved"] = False
+    task = discriminated(*rows)
+    assert task is not None and task.spread[2] == pytest.approx(0.1)
+    assert (task.num_solved, task.num_trainings) == (2, 3)
+    for row in rows:
+        row["training"]["solved"] = False
+    task = discriminated(*rows)
+    assert task is not None and np.isnan(task.spread[2]) and not task.fit
+
+
 def test_what_was_chosen_is_shown_for_each_seed() -> None:
     plain, one, two, rates = (record(name, {1: 1.0, 2: 0.5}) for name in ("rope", "yarn", "yarn", "alibi"))
     two["seed"] = 1
