@@ -515,7 +515,7 @@ def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
     if complete:
         failed = results.read(path).get("diverged")
         console.say(f"{f'Diverged: {failed}' if failed else 'Complete already'}: {path} (force=true repeats the run).")
-        if not config.audit:
+        if failed or not config.audit:
             return
     experiment.model()  # refuses what cannot be built before anything is written
     try:

@@ -482,9 +482,9 @@ def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
     ran(tmp_path, "method=rope", "seed=1")
     with monkeypatch.context() as patch:
         patch.setattr(keeping, "fit", diverging)
-        for word in ("method=rope", "method=rope_ntk"):
+        for words in (("method=rope", "audit=4"), ("method=rope_ntk",)):
             with pytest.raises(Diverged, match="the loss became nan"):
-                ran(tmp_path, word)
+                ran(tmp_path, *words)
     found = results.records(tmp_path)
     failed = [record for record in found if record.get("diverged")]
     assert [record["diverged"] for record in failed] == 2 * ["the loss became nan"] and len(found) == 3
@@ -495,8 +495,9 @@ def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
     said = [note for note in remarks(found, results.table(found)) if "diverged" in note]
     assert len(said) == 1 and "2 of 3 runs" in said[0] and "method=rope_ntk on tiny, seed 0" in said[0]
     capsys.readouterr()
-    assert ran(tmp_path, "method=rope")["diverged"], "and it is not tried again"
+    assert ran(tmp_path, "method=rope", "audit=4")["diverged"], "and it is not tried again"
     assert "Diverged: the loss became nan" in capsys.readouterr().out
+    assert len(results.records(tmp_path)) == 3, "nor is there a model to be audited"
 
 
 def test_a_fine_tuning_that_diverges_costs_the_row_and_not_the_training_before_it(
