@@ -1,11 +1,12 @@
 """What one attention call computes, as an immutable value, and the executor that runs it.
 
-An encoding is a function from one `Attention` to another. It fills the fields its formula needs; the
-executor reads off the object which path can run it and knows no encoding by name:
+An encoding is a function from one `Attention` to another. It fills the fields its formula needs;
+the executor reads off the object which path can run it and knows no encoding by name:
 
-    fused          nothing but q, k, v and a factored bias: one `scaled_dot_product_attention`, O(n) memory
-    fused by rows  additive terms or masks: the same kernel on blocks of queries with an additive mask
-    dense          own content score, normaliser or value term: explicit weights on blocks of queries
+    fused          nothing but q, k, v and a factored bias: one `scaled_dot_product_attention`,
+                   O(n) memory
+    fused by rows  additive terms or masks: the same kernel on blocks of queries, with a mask
+    dense          own content score, normaliser or value term: explicit weights on such blocks
 
 The dense path runs every object and is the reference that the other two must equal.
 """
@@ -23,7 +24,9 @@ from torch import Tensor
 Term = Callable[[slice], Tensor]
 """rows -> [batch|1, heads|1, rows, keys]; `rows` is a slice of query indices."""
 Normaliser = Callable[[Tensor, Tensor], Tensor]
-"""(logits, allowed) -> weights, all [batch, heads, rows, keys]; a query's own key is its last allowed one."""
+"""(logits, allowed) -> weights, all [batch, heads, rows, keys]; a query's own key is its last
+allowed one.
+"""
 ValueTerm = Callable[[Tensor, slice], Tensor]
 """(weights, rows) -> [batch, heads, rows, width], linear in the weights."""
 Change = Callable[["Attention", slice], "Attention"]
@@ -32,10 +35,13 @@ Finish = Callable[[Tensor, slice], Tensor]
 """(output, rows) -> output, [batch, heads, rows, width]; row by row, so every path can apply it."""
 
 BLOCK_ELEMENTS = 2**21
-"""Elements of one block of the score matrix (8 MiB in float32): what bounds memory at any length."""
+"""Elements of one block of the score matrix (8 MiB in float32): what bounds memory at any length.
+"""
 
 ROWS_AT_ONCE = 64
-"""Queries of a layer whose attention weights are held at once where only the last queries are wanted."""
+"""Queries of a layer whose attention weights are held at once where only the last queries are
+wanted.
+"""
 
 
 def softmax(logits: Tensor, allowed: Tensor) -> Tensor:
@@ -64,9 +70,9 @@ class Attention:
     $$z_{ij} = \tau_i\, c\, \langle q_i, k_j \rangle + B_{ij}, \qquad
       o_i = \sum_j N(z_i)_j\, v_j + \sum_t a^{(t)}_i$$
 
-    with $B = b^q (b^k)^\top + \sum_t \text{terms}$ added *after* the scale $c$. With `scales_bias` the
-    temperature multiplies $B$ as well. Causality goes by index, distance by position: the two differ as
-    soon as positions are random, shifted or supplied by the task.
+    with $B = b^q (b^k)^\top + \sum_t \text{terms}$ added *after* the scale $c$. With `scales_bias`
+    the temperature multiplies $B$ as well. Causality goes by index, distance by position: the two
+    differ as soon as positions are random, shifted or supplied by the task.
     """
 
     q: Tensor  # [batch, heads, n, width]; an encoding may widen q and k together
@@ -74,7 +80,9 @@ class Attention:
     v: Tensor  # [batch, heads, n, head_width]
     x: Tensor  # [batch, n, model_width], the normalised input of the layer
     q_pos: Tensor  # [batch|1, n] or [batch|1, n, axes], integer or float
-    k_pos: Tensor  # the same shape; a field of its own because region methods move only one of the two
+    k_pos: (
+        Tensor  # the same shape; a field of its own because region methods move only one of the two
+    )
     scale: float  # c
     temperature: Tensor | None = None  # [batch|1, heads|1, n|1, 1], tau
     scales_bias: bool = False
@@ -82,21 +90,30 @@ class Attention:
     bias_k: Tensor | None = None  # [batch|1, heads, n, rank]
     content: Term | None = None  # replaces c <q_i, k_j>
     terms: tuple[Term, ...] = ()
-    masks: tuple[Term, ...] = ()  # boolean, True where a key may be seen; a query must always see itself
+    masks: tuple[
+        Term, ...
+    ] = ()  # boolean, True where a key may be seen; a query must always see itself
     normalise: Normaliser = softmax
     values: tuple[ValueTerm, ...] = ()
     finish: Finish | None = None  # a last map of the output, such as a rotation undone at the query
-    segments: Tensor | None = None  # [batch|1, n], integer: the part of the sequence a token is of; None: all one
+    segments: Tensor | None = (
+        None  # [batch|1, n], integer: the part of the sequence a token is of; None: all one
+    )
 
     def __post_init__(self) -> None:
-        if self.temperature is not None and (self.temperature.ndim != 4 or self.temperature.shape[-1] != 1):
-            raise ValueError(f"temperature must be [batch|1, heads|1, n|1, 1], got {tuple(self.temperature.shape)}")
+        if self.temperature is not None and (
+            self.temperature.ndim != 4 or self.temperature.shape[-1] != 1
+        ):
+            raise ValueError(
+                "temperature must be [batch|1, heads|1, n|1, 1], got "
+                f"{tuple(self.temperature.shape)}"
+            )
         if (self.bias_q is None) != (self.bias_k is None):
             raise ValueError("bias_q and bias_k make one factored bias: give both or neither")
         if self.q_pos.ndim < 2 or self.k_pos.ndim < 2:
             raise ValueError("positions must be [batch|1, n] or [batch|1, n, axes]")
 
-    # -- builders: each returns a new object -------------------------------------------------------------
+    # -- builders: each returns a new object -------------------------------------------------------
 
     def at(self, q_pos: Tensor, k_pos: Tensor) -> Attention:
         """The same call with queries and keys at other positions."""
@@ -114,17 +131,24 @@ class Attention:
         return replace(self, temperature=tau, scales_bias=self.scales_bias or scales_bias)
 
     def factored(self, bias_q: Tensor, bias_k: Tensor) -> Attention:
-        """Add the low-rank bias `bias_q @ bias_k.T`, exactly, at the price of `rank` extra channels."""
+        """Add the low-rank bias `bias_q @ bias_k.T`, exactly, at the price of `rank` extra
+        channels.
+        """
         if self.bias_q is not None and self.bias_k is not None:
-            bias_q, bias_k = torch.cat((self.bias_q, bias_q), -1), torch.cat((self.bias_k, bias_k), -1)
+            bias_q, bias_k = (
+                torch.cat((self.bias_q, bias_q), -1),
+                torch.cat((self.bias_k, bias_k), -1),
+            )
         return replace(self, bias_q=bias_q, bias_k=bias_k)
 
     def heads(self, part: slice) -> Attention:
-        """The call restricted to some heads. Only what acts on inputs can be cut; a head's own content
-        score, normaliser and value terms are set afterwards, on the part.
+        """The call restricted to some heads. Only what acts on inputs can be cut; a head's own
+        content score, normaliser and value terms are set afterwards, on the part.
         """
         if self.content is not None or self.values or self.finish is not None:
-            raise ValueError("split heads before an encoding sets content, value terms or finish, not after")
+            raise ValueError(
+                "split heads before an encoding sets content, value terms or finish, not after"
+            )
 
         def cut(t: Tensor) -> Tensor:
             return t if t.shape[1] == 1 else t[:, part]
@@ -145,21 +169,25 @@ class Attention:
         )
 
     def each(self, change: Change, first: int = 0) -> Attention:
-        """The plan with `change` applied to every call in it, whatever a host has made of them. Its heads are counted
-        from `first`.
+        """The plan with `change` applied to every call in it, whatever a host has made of them. Its
+        heads are counted from `first`.
         """
         return change(self, slice(first, first + self.num_heads))
 
     def distance(self, rows: slice) -> Tensor:
-        """D = i - j as positions, [batch|1, rows, keys]; negative only where ids decrease along the sequence."""
+        """D = i - j as positions, [batch|1, rows, keys]; negative only where ids decrease along the
+        sequence.
+        """
         return self.q_pos[:, rows, None] - self.k_pos[:, None, :]
 
     def offset(self, rows: slice) -> Tensor:
-        """The offset i - j as indices, [rows, keys]: what causality, windows and counts of keys go by."""
+        """The offset i - j as indices, [rows, keys]: what causality, windows and counts of keys go
+        by.
+        """
         index = torch.arange(self.num_queries, device=self.q.device)
         return index[rows, None] - index[None, :]
 
-    # -- the formula, row by row -------------------------------------------------------------------------
+    # -- the formula, row by row -------------------------------------------------------------------
 
     @property
     def num_queries(self) -> int:
@@ -172,7 +200,9 @@ class Attention:
     def tau(self, rows: slice) -> Tensor | float:
         if self.temperature is None:
             return 1.0
-        return self.temperature if self.temperature.shape[-2] == 1 else self.temperature[..., rows, :]
+        return (
+            self.temperature if self.temperature.shape[-2] == 1 else self.temperature[..., rows, :]
+        )
 
     def bias(self, rows: slice) -> Tensor | None:
         """B, [batch|1, heads|1, rows, keys], or None where there is none."""
@@ -182,7 +212,11 @@ class Attention:
         return sum(parts[1:], parts[0]) if parts else None
 
     def logits(self, rows: slice) -> Tensor:
-        content = self.content(rows) if self.content is not None else self.scale * (self.q[..., rows, :] @ self.k.mT)
+        content = (
+            self.content(rows)
+            if self.content is not None
+            else self.scale * (self.q[..., rows, :] @ self.k.mT)
+        )
         bias, tau = self.bias(rows), self.tau(rows)
         if bias is None:
             return tau * content
@@ -208,7 +242,7 @@ class Attention:
     def _finished(self, out: Tensor, rows: slice) -> Tensor:
         return out if self.finish is None else self.finish(out, rows)
 
-    # -- execution ---------------------------------------------------------------------------------------
+    # -- execution ---------------------------------------------------------------------------------
 
     @property
     def path(self) -> str:
@@ -231,8 +265,12 @@ class Attention:
             bias_q = self.bias_q * self.tau(slice(None)) if self.scales_bias else self.bias_q
             bias_q, bias_k = exact_channels(bias_q, self.bias_k, q.dtype)
             shape = (*q.shape[:-1], bias_q.shape[-1])
-            q, k = torch.cat((q, bias_q.expand(shape)), -1), torch.cat((k, bias_k.expand(shape)), -1)
-        # Kernels with linear memory want q, k and v of one width: at 16,384 tokens unequal widths cost 10 GB.
+            q, k = (
+                torch.cat((q, bias_q.expand(shape)), -1),
+                torch.cat((k, bias_k.expand(shape)), -1),
+            )
+        # Kernels with linear memory want q, k and v of one width: at 16,384 tokens unequal widths
+        # cost 10 GB.
         width = self.v.shape[-1]
         v = F.pad(self.v, (0, q.shape[-1] - width)) if q.shape[-1] > width else self.v
         if v.shape[-1] > q.shape[-1]:
@@ -250,14 +288,20 @@ class Attention:
         if bias is None:
             mask = torch.zeros((), dtype=q.dtype, device=q.device).masked_fill(~allowed, -torch.inf)
         else:
-            mask = (tau * bias if self.scales_bias else bias).to(q.dtype).masked_fill(~allowed, -torch.inf)
+            mask = (
+                (tau * bias if self.scales_bias else bias)
+                .to(q.dtype)
+                .masked_fill(~allowed, -torch.inf)
+            )
         out = F.scaled_dot_product_attention(q, self.k, self.v, attn_mask=mask, scale=1.0)
         return self._finished(out, rows)
 
 
 @dataclass(frozen=True)
 class Heads:
-    """Several plans side by side, each on its own heads: parts may differ in width, normaliser and path."""
+    """Several plans side by side, each on its own heads: parts may differ in width, normaliser and
+    path.
+    """
 
     parts: Sequence[Plan]
 
@@ -305,8 +349,8 @@ class Heads:
 class Regions:
     """One call whose scores come from several position maps: `parts[select(rows)]`, key by key.
 
-    The host encodes once per map. Logits are selected, and value terms are summed on the weights of their
-    own region, which is exact because they are linear in the weights.
+    The host encodes once per map. Logits are selected, and value terms are summed on the weights of
+    their own region, which is exact because they are linear in the weights.
     """
 
     select: Term  # rows -> integer [batch|1, heads|1, rows, keys]
@@ -316,7 +360,9 @@ class Regions:
 
     def __post_init__(self) -> None:
         if any(part.finish is not None for part in self.parts):
-            raise ValueError("a map of the finished output has no meaning where keys have several positions")
+            raise ValueError(
+                "a map of the finished output has no meaning where keys have several positions"
+            )
 
     @property
     def num_queries(self) -> int:
@@ -355,13 +401,17 @@ class Regions:
 
 
 def attend(plan: Plan, block: int | None = None) -> Tensor:
-    """Execute a plan: [batch, heads, n, head_width]. `block` is the number of query rows worked on at once."""
+    """Execute a plan: [batch, heads, n, head_width]. `block` is the number of query rows worked on
+    at once.
+    """
     return plan.run(block or _block_rows(plan))
 
 
 def attend_from(plan: Plan, start: int) -> Tensor:
     """`attend` for the queries from `start` on, [batch, heads, n - start, head_width]."""
-    if 2 * start < plan.num_queries:  # most of them: then a fused kernel for all is faster than explicit weights
+    if (
+        2 * start < plan.num_queries
+    ):  # most of them: then a fused kernel for all is faster than explicit weights
         return attend(plan)[..., start:, :]
 
     def outputs(rows: slice) -> Tensor:
@@ -374,7 +424,9 @@ def attend_from(plan: Plan, start: int) -> Tensor:
 def dense(plan: Plan, block: int | None = None) -> Tensor:
     """The reference: explicit logits and weights, in blocks of query rows."""
     return by_rows(
-        lambda r: plan.output(plan.weights(plan.logits(r), r), r), plan.num_queries, block or _block_rows(plan)
+        lambda r: plan.output(plan.weights(plan.logits(r), r), r),
+        plan.num_queries,
+        block or _block_rows(plan),
     )
 
 
@@ -383,8 +435,9 @@ def by_rows(compute: Callable[[slice], Tensor], n: int, size: int) -> Tensor:
     rows = blocks(n, size)
     if torch.is_grad_enabled() or len(rows) == 1:
         return torch.cat([compute(part) for part in rows], -2)
-    # A small result kept after each block would split the large space that the block has freed, and the next block
-    # would ask for more: 3.5 GB instead of 0.5 at 16,384 tokens. Written into one place, none is kept.
+    # A small result kept after each block would split the large space that the block has freed, and
+    # the next block would ask for more: 3.5 GB instead of 0.5 at 16,384 tokens. Written into one
+    # place, none is kept.
     first = compute(rows[0])
     out = first.new_empty(*first.shape[:-2], n, first.shape[-1])
     out[..., rows[0], :] = first
@@ -406,10 +459,13 @@ def _block_rows(plan: Plan) -> int:
 
 
 def exact_channels(bias_q: Tensor, bias_k: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Bias channels in the precision of q. bfloat16 holds integers only up to 256, so each factor is split
-    into a leading part and a remainder: (a + a')(b + b') = ab + ab' + a'b, less a term of 2^-16.
+    """Bias channels in the precision of q. bfloat16 holds integers only up to 256, so each factor
+    is split into a leading part and a remainder: (a + a')(b + b') = ab + ab' + a'b, less a term of
+    2^-16.
     """
     if dtype.itemsize >= bias_q.dtype.itemsize or dtype.itemsize >= 4:
         return bias_q.to(dtype), bias_k.to(dtype)
-    (a, a_rest), (b, b_rest) = ((t.to(dtype), (t - t.to(dtype).to(t.dtype)).to(dtype)) for t in (bias_q, bias_k))
+    (a, a_rest), (b, b_rest) = (
+        (t.to(dtype), (t - t.to(dtype).to(t.dtype)).to(dtype)) for t in (bias_q, bias_k)
+    )
     return torch.cat((a, a, a_rest), -1), torch.cat((b, b_rest, b), -1)

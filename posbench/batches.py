@@ -1,4 +1,6 @@
-"""The batches of a training: a pure function of the settings, the seed and the step, the same for every encoding."""
+"""The batches of a training: a pure function of the settings, the seed and the step, the same for
+every encoding.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from posbench.task import Batch, Task
 
 
 def training_batch(task: Task, settings: TrainingConfig, seed: int, step: int) -> Batch:
-    """Sequences of one length, drawn uniformly; or, with `packing`, rows of as many sequences as fill a context."""
+    """Sequences of one length, drawn uniformly; or, with `packing`, rows of as many sequences as
+    fill a context.
+    """
     if settings.num_examples:
         step %= settings.num_examples // settings.batch_size
     if settings.packing:
@@ -23,17 +27,21 @@ def training_batch(task: Task, settings: TrainingConfig, seed: int, step: int) -
         batch = task.batch(n, settings.batch_size, seed, "train", step)
     if settings.random_offset:
         batch = shifted(
-            batch, settings.random_offset, np.random.default_rng(stream_seed(seed, "train", "offset", step))
+            batch,
+            settings.random_offset,
+            np.random.default_rng(stream_seed(seed, "train", "offset", step)),
         )
     return everywhere(batch) if settings.loss_on == "all" else batch
 
 
 def packed(task: Task, settings: TrainingConfig, seed: int, step: int) -> Batch:
-    """Rows of `packing` input tokens, and one more to be predicted: sequences of random lengths one after another.
+    """Rows of `packing` input tokens, and one more to be predicted: sequences of random lengths one
+    after another.
 
-    The last one is cut where the context ends. Positions go on through the whole row and attention is not kept inside
-    a sequence, as in the trainings that pack (arXiv 2402.01032, 2310.16028): absolute positions and distances far
-    beyond one sequence are trained. The lengths are those of the whole batch.
+    The last one is cut where the context ends. Positions go on through the whole row and attention
+    is not kept inside a sequence, as in the trainings that pack (arXiv 2402.01032, 2310.16028):
+    absolute positions and distances far beyond one sequence are trained. The lengths are those of
+    the whole batch.
     """
     parts: list[Batch] = []
     while sum(part.tokens.shape[1] for part in parts) <= settings.packing:
@@ -43,9 +51,14 @@ def packed(task: Task, settings: TrainingConfig, seed: int, step: int) -> Batch:
 
 
 def joined(parts: Sequence[Batch], total: int) -> Batch:
-    """One batch after the other, cut after `total` tokens. Ids of the task begin anew in each, indices do not."""
+    """One batch after the other, cut after `total` tokens. Ids of the task begin anew in each,
+    indices do not.
+    """
     starts = np.cumsum([0, *(part.tokens.shape[1] for part in parts[:-1])])
-    sources = [np.where(part.source >= 0, part.source + start, -1) for part, start in zip(parts, starts, strict=True)]
+    sources = [
+        np.where(part.source >= 0, part.source + start, -1)
+        for part, start in zip(parts, starts, strict=True)
+    ]
 
     def row(arrays: Sequence[np.ndarray]) -> np.ndarray:
         return np.concatenate(arrays, 1)[:, :total]
@@ -60,14 +73,18 @@ def joined(parts: Sequence[Batch], total: int) -> Batch:
 
 
 def shifted(batch: Batch, largest: int, rng: np.random.Generator) -> Batch:
-    """All indices of a sequence greater by one number from 0 to `largest`. Ids of the task stay as they are."""
+    """All indices of a sequence greater by one number from 0 to `largest`. Ids of the task stay as
+    they are.
+    """
     index = np.arange(batch.tokens.shape[1]) + rng.integers(0, largest + 1, (len(batch.tokens), 1))
     return replace(batch, ids={**batch.ids, "index": index})
 
 
 def everywhere(batch: Batch) -> Batch:
     """Every token after the first is to be predicted, those of the prompt among them."""
-    return replace(batch, answer=np.tile(np.arange(batch.tokens.shape[1]) > 0, (len(batch.tokens), 1)))
+    return replace(
+        batch, answer=np.tile(np.arange(batch.tokens.shape[1]) > 0, (len(batch.tokens), 1))
+    )
 
 
 def _length(settings: TrainingConfig, seed: int, *stream: str | int) -> int:

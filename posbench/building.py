@@ -1,4 +1,6 @@
-"""From a node of the configuration to an object, with a sentence where that fails. Imports no torch."""
+"""From a node of the configuration to an object, with a sentence where that fails. Imports no
+torch.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from posbench.errors import ConfigError, PosbenchError
 def build(node: dict[str, Any], group: str) -> Any:
     """Instantiate `node`; `group` names it in the sentence about what is wrong."""
     if "_target_" not in node:
-        raise ConfigError(f"{group} has no _target_: name the class, as the YAML files in conf/{group} do")
+        raise ConfigError(
+            f"{group} has no _target_: name the class, as the YAML files in conf/{group} do"
+        )
     try:
         _check_types(node, group)
         return hydra.utils.instantiate(node)
@@ -26,7 +30,13 @@ def build(node: dict[str, Any], group: str) -> Any:
         raise ConfigError(f"{group}: {_reason(node, cause or error)}") from None
 
 
-KINDS = {int: "an integer", float: "a number", str: "a text", bool: "true or false", type(None): "null"}
+KINDS = {
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    type(None): "null",
+}
 
 
 def _check_types(node: dict[str, Any], group: str) -> None:

@@ -1,10 +1,12 @@
-"""`python -m posbench.catalogue`: one page with every method, its formula, its picture and what it declares.
+"""`python -m posbench.catalogue`: one page with every method, its formula, its picture and what it
+declares.
 
     python -m posbench.catalogue                              all methods, into results/catalogue
     python -m posbench.catalogue alibi fire --output folder   some of them
     python -m posbench.catalogue --config-dir mine            those of a folder like conf/ as well
 
-Everything on it is read off the classes and measured on untrained models; nothing is written by hand.
+Everything on it is read off the classes and measured on untrained models; nothing is written by
+hand.
 """
 
 from __future__ import annotations
@@ -68,14 +70,18 @@ class Entry:
         return tuple(dict.fromkeys(source for each in self.descriptions for source in each.sources))
 
 
-# -- reading -----------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def describe(cls: type) -> Description:
     """The docstring as HTML, its formulas as MathML."""
     text = inspect.cleandoc(cls.__doc__ or "")
-    paragraphs = [f"<p>{_inline(' '.join(part.split()))}</p>" for part in text.split("\n\n") if part.strip()]
-    return Description(cls.__name__, "\n".join(paragraphs), tuple(dict.fromkeys(re.findall(r"\d{4}\.\d{5}", text))))
+    paragraphs = [
+        f"<p>{_inline(' '.join(part.split()))}</p>" for part in text.split("\n\n") if part.strip()
+    ]
+    return Description(
+        cls.__name__, "\n".join(paragraphs), tuple(dict.fromkeys(re.findall(r"\d{4}\.\d{5}", text)))
+    )
 
 
 def _inline(text: str) -> str:
@@ -85,7 +91,10 @@ def _inline(text: str) -> str:
     # Formulas first: what stands between dollars is not prose.
     parts = re.split(r"(\$\$.+?\$\$|\$.+?\$)", text)
     parts[1::2] = [re.sub(r"\$\$(.+?)\$\$|\$(.+?)\$", formula, part) for part in parts[1::2]]
-    parts[::2] = [re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(part, quote=False)) for part in parts[::2]]
+    parts[::2] = [
+        re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(part, quote=False))
+        for part in parts[::2]
+    ]
     return "".join(parts)
 
 
@@ -97,7 +106,9 @@ def parts_of(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
 
 
 def applied(extension: Extension) -> Iterator[Extension]:
-    """An extension and those inside it; of a sequence only these. What changes nothing needs no words."""
+    """An extension and those inside it; of a sequence only these. What changes nothing needs no
+    words.
+    """
     parts = getattr(extension, "parts", None)
     if isinstance(parts, tuple):
         inside = parts
@@ -116,7 +127,8 @@ def entry(method: str) -> Entry:
     length = base.span(run.train_positions, training=True)
     stack = run.extension.extend(base, length, STRETCH * length) if run.extension.changes else base
     distinct = [layer for index in base.firsts for layer in parts_of(base.layers[index])]  # type: ignore[arg-type]
-    # The encoding as it was trained, and what is done to it: wrappers that an extension makes are its own matter.
+    # The encoding as it was trained, and what is done to it: wrappers that an extension makes are
+    # its own matter.
     classes = [type(part) for part in (*distinct, *applied(run.extension))]
     picture = portrait(method, stack, run.train_positions)
     return Entry(
@@ -131,14 +143,18 @@ def entry(method: str) -> Entry:
 def _settings(method: str) -> str:
     """All but sizes of the model, which are not the method's own."""
     cfg = composed(f"method={method}")
-    plain = [OmegaConf.to_container(cfg[group], resolve=False) for group in ("encoding", "extension")]
+    plain = [
+        OmegaConf.to_container(cfg[group], resolve=False) for group in ("encoding", "extension")
+    ]
     return ", ".join(word for node in plain for word in _flat(node) if "=${model." not in word)
 
 
 def _flat(node: Any, prefix: str = "") -> Iterator[str]:
     items = enumerate(node) if isinstance(node, list) else node.items()
     for key, value in items:
-        if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict) for each in value)):
+        if isinstance(value, dict) or (
+            isinstance(value, list) and any(isinstance(each, dict) for each in value)
+        ):
             yield from _flat(value, f"{prefix}{key}.")
         elif key not in ("_target_", "_partial_"):
             yield f"{prefix}{key}={value}"
@@ -161,18 +177,23 @@ def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> 
         "positions": "no limit" if limit is None else f"{limit}",
         "ids asked of the task": stack.ids,
         "parameters": f"{parameters:,}" if parameters else "none",
-        "tied over layers": ", ".join(sorted({name for layer in layers for name in layer.shared})) or "nothing",
+        "tied over layers": ", ".join(sorted({name for layer in layers for name in layer.shared}))
+        or "nothing",
         "handles": ", ".join(sorted(stack.handles)),
         "extensions": ", ".join(allowed),
     }
 
 
-# -- measuring ---------------------------------------------------------------------------------------------
+# -- measuring -------------------------------------------------------------------------------------
 
 
 def _call(n: int, batch: int) -> Attention:
-    """All tokens ask for and offer the same; what a content-dependent encoding reads beside that is random."""
-    x = torch.randn(batch, n, HEADS * WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    """All tokens ask for and offer the same; what a content-dependent encoding reads beside that is
+    random.
+    """
+    x = torch.randn(
+        batch, n, HEADS * WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     same = torch.ones(batch, HEADS, n, WIDTH, dtype=torch.float64)
     pos = torch.arange(n)[None]
     segments = torch.zeros(1, n, dtype=torch.long)
@@ -228,38 +249,60 @@ def _at_other_bases(method: str, n: int) -> Iterator[tuple[str, np.ndarray]]:
         yield f"base {base:,}", _last_row(measured(layer, n)[1])[0]  # type: ignore[arg-type]
 
 
-# -- writing -----------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def page(entries: list[Entry]) -> str:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("posbench", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.PackageLoader("posbench", "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     return environment.get_template("catalogue.html.j2").render(entries=entries, stretch=STRETCH)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m posbench.catalogue", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.catalogue", description=__doc__.split("\n\n")[0]
+    )
     parser.add_argument("methods", nargs="*", help="default: all")
-    parser.add_argument("--config-dir", type=Path, action="append", default=[], help="a folder like conf/ of your own")
-    parser.add_argument("--output", type=Path, default=Path("results/catalogue"), help="default: %(default)s")
+    parser.add_argument(
+        "--config-dir",
+        type=Path,
+        action="append",
+        default=[],
+        help="a folder like conf/ of your own",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/catalogue"), help="default: %(default)s"
+    )
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     try:
         with composing(*chosen.config_dir):
             known = options("method")
             if unknown := [name for name in chosen.methods if name not in known]:
-                raise ConfigError(f"method {unknown[0]} is unknown: choose among {', '.join(known)}")
+                raise ConfigError(
+                    f"method {unknown[0]} is unknown: choose among {', '.join(known)}"
+                )
             entries = [entry(name) for name in chosen.methods or known]
             chosen.output.mkdir(parents=True, exist_ok=True)
             (chosen.output / "catalogue.html").write_text(page(entries), encoding="utf-8")
             for each in entries:
                 (chosen.output / f"{each.method}.svg").write_text(each.picture, encoding="utf-8")
     except (HydraException, OmegaConfBaseException, PosbenchError, OSError) as error:
-        shown = sentence(error) if isinstance(error, HydraException | OmegaConfBaseException) else str(error)
+        shown = (
+            sentence(error)
+            if isinstance(error, HydraException | OmegaConfBaseException)
+            else str(error)
+        )
         print(f"posbench: {shown}", file=sys.stderr)
         return 1
-    print(f"{len(entries)} methods: {chosen.output / 'catalogue.html'}, and an SVG for each beside it.")
+    print(
+        f"{len(entries)} methods: {chosen.output / 'catalogue.html'}, and an SVG for each beside "
+        "it."
+    )
     return 0
 
 

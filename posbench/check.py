@@ -4,8 +4,8 @@
     python -m posbench.check --config-dir mine method=mine
     python -m posbench.check encoding=rope encoding.base=500
 
-The same checks that the test suite runs on every encoding of posbench; each failure is a sentence. Exit status 1
-where one fails.
+The same checks that the test suite runs on every encoding of posbench; each failure is a sentence.
+Exit status 1 where one fails.
 """
 
 from __future__ import annotations
@@ -27,9 +27,19 @@ from posbench.errors import ConfigError, PosbenchError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m posbench.check", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--config-dir", type=Path, action="append", default=[], help="a folder like conf/ of your own")
-    parser.add_argument("words", nargs="+", help="a YAML file, or choices such as method=mine and encoding.base=500")
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.check", description=__doc__.split("\n\n")[0]
+    )
+    parser.add_argument(
+        "--config-dir",
+        type=Path,
+        action="append",
+        default=[],
+        help="a folder like conf/ of your own",
+    )
+    parser.add_argument(
+        "words", nargs="+", help="a YAML file, or choices such as method=mine and encoding.base=500"
+    )
     options = parser.parse_args(arguments)
     out = Console(soft_wrap=True, highlight=False)
     with ExitStack() as stack:
@@ -38,12 +48,19 @@ def main(arguments: list[str] | None = None) -> int:
             stack.enter_context(composing(*folders))
             return _report(words, out)
         except (PosbenchError, HydraException, OmegaConfBaseException) as error:
-            out.print(f"posbench: {error if isinstance(error, PosbenchError) else sentence(error)}", markup=False)
+            out.print(
+                f"posbench: {error if isinstance(error, PosbenchError) else sentence(error)}",
+                markup=False,
+            )
             return 1
 
 
-def _choices(words: list[str], folders: list[Path], stack: ExitStack) -> tuple[list[Path], list[str]]:
-    """The folders to look in and the overrides; a YAML file becomes the encoding of a folder made for it."""
+def _choices(
+    words: list[str], folders: list[Path], stack: ExitStack
+) -> tuple[list[Path], list[str]]:
+    """The folders to look in and the overrides; a YAML file becomes the encoding of a folder made
+    for it.
+    """
     found = []
     for word in words:
         if not word.endswith((".yaml", ".yml")):
@@ -51,7 +68,10 @@ def _choices(words: list[str], folders: list[Path], stack: ExitStack) -> tuple[l
             continue
         path = Path(word)
         if not path.is_file():
-            raise ConfigError(f"{word} is not a file: give the YAML of an encoding, with its _target_ and settings")
+            raise ConfigError(
+                f"{word} is not a file: give the YAML of an encoding, with its _target_ and "
+                "settings"
+            )
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "encoding").mkdir()
         shutil.copy(path, folder / "encoding" / f"{path.stem}.yaml")
@@ -65,7 +85,9 @@ def _choices(words: list[str], folders: list[Path], stack: ExitStack) -> tuple[l
 
 
 def _report(words: list[str], out: Console) -> int:
-    from posbench import conformance  # and with it torch, which a mistake in the words does not need
+    from posbench import (
+        conformance,
+    )  # and with it torch, which a mistake in the words does not need
 
     subject = conformance.Subject(*words)
     failed = 0
@@ -82,7 +104,9 @@ def _report(words: list[str], out: Console) -> int:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(frame.filename).name}, line {frame.lineno}"
             reason = " ".join(str(error).split())
-            out.print(f"  FAILED  {title}: {type(error).__name__} in {where}: {reason}", markup=False)
+            out.print(
+                f"  FAILED  {title}: {type(error).__name__} in {where}: {reason}", markup=False
+            )
     total = len(conformance.CHECKS)
     out.print(f"{total - failed} of {total} promises kept by {' '.join(words)}.", markup=False)
     return int(failed > 0)

@@ -1,4 +1,6 @@
-"""Trained weights, kept under the hash of all that they depend on, and the training that makes them once."""
+"""Trained weights, kept under the hash of all that they depend on, and the training that makes them
+once.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,14 @@ from posbench.transformer import Transformer
 class Checkpoints:
     """The folder of a results folder in which trainings are kept, shared by processes.
 
-    A training is a folder named by the hash of its content: `last.ckpt` while it goes on, then `weights.pt` and, last,
-    `training.json`, whose presence says that it is complete. With `force` what is there is made again.
+    A training is a folder named by the hash of its content: `last.ckpt` while it goes on, then
+    `weights.pt` and, last, `training.json`, whose presence says that it is complete. With `force`
+    what is there is made again.
     """
 
-    def __init__(self, results_dir: str, trainer: TrainerConfig, force: bool, console: Console) -> None:
+    def __init__(
+        self, results_dir: str, trainer: TrainerConfig, force: bool, console: Console
+    ) -> None:
         self.root = Path(results_dir) / "checkpoints"
         self.trainer = trainer
         self.force = force
@@ -41,8 +46,8 @@ class Checkpoints:
     ) -> dict[str, Any]:
         """Train, or load the weights into `model` if that training has been done; its log.
 
-        The folder is locked while one process trains; a second process that wants the same weights waits for the
-        first.
+        The folder is locked while one process trains; a second process that wants the same weights
+        waits for the first.
         """
         folder = self.folder(content)
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,14 +77,20 @@ class Checkpoints:
             return None
         try:
             log = json.loads(finished.read_text(encoding="utf-8"))
-            # Last: a model that was changed before something else failed would not be trained from its start.
+            # Last: a model that was changed before something else failed would not be trained from
+            # its start.
             model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
             return log
         except Exception as error:  # whatever a damaged file makes torch raise
-            self.console.say(f"The checkpoint in {folder} cannot be read ({type(error).__name__}); training again.")
+            self.console.say(
+                f"The checkpoint in {folder} cannot be read ({type(error).__name__}); training "
+                "again."
+            )
             return None
 
-    def _train(self, training: Training, model: Transformer, folder: Path, loggers: list[Any]) -> dict[str, Any]:
+    def _train(
+        self, training: Training, model: Transformer, folder: Path, loggers: list[Any]
+    ) -> dict[str, Any]:
         finished, last = folder / "training.json", folder / "last.ckpt"
         finished.unlink(missing_ok=True)
         for rest in folder.glob("*.tmp"):  # of a killed process; the lock is ours
@@ -95,7 +106,8 @@ class Checkpoints:
             with self.console.progress(training.settings.total_steps) as (report, callback):
                 found = fit(training, last, *arguments, [callback], report)
         except Diverged as error:
-            # The same again would diverge again: another method that shares this training is told at once.
+            # The same again would diverge again: another method that shares this training is told
+            # at once.
             spent = time.process_time() - start
             write_json({"sentence": str(error), "cpu_seconds": spent}, folder / "diverged.json")
             last.unlink(missing_ok=True)
@@ -103,9 +115,16 @@ class Checkpoints:
         return self._keep(model.cpu(), folder, found.points, found.cpu_seconds, found.wall_seconds)
 
     def _keep(
-        self, model: Transformer, folder: Path, curve: list[dict[str, float]], cpu_seconds: float, wall_seconds: float
+        self,
+        model: Transformer,
+        folder: Path,
+        curve: list[dict[str, float]],
+        cpu_seconds: float,
+        wall_seconds: float,
     ) -> dict[str, Any]:
-        """Write the weights and, last, the log whose presence says that the training is complete."""
+        """Write the weights and, last, the log whose presence says that the training is
+        complete.
+        """
         log = {
             "curve": curve,
             "cpu_seconds": cpu_seconds,
@@ -131,7 +150,10 @@ class Checkpoints:
             self.console.say("Going on from the last checkpoint of an interrupted training.")
             return state
         except Exception as error:  # whatever a damaged file makes torch raise
-            self.console.say(f"The checkpoint {path} is damaged ({type(error).__name__}); starting from the beginning.")
+            self.console.say(
+                f"The checkpoint {path} is damaged ({type(error).__name__}); starting from the "
+                "beginning."
+            )
             path.unlink()
             return None
 

@@ -1,8 +1,9 @@
-"""What papers say, held against records: `claims.yaml` and records in, `claims.md` out. Same records, same bytes.
+"""What papers say, held against records: `claims.yaml` and records in, `claims.md` out. Same
+records, same bytes.
 
-`python -m posbench.claims FOLDER` reads FOLDER/claims.yaml, a list of claims written down before the runs. Each says
-that one extension does better than another, or than a number, and the verdict is that of the paired differences over
-seeds. Nothing here imports torch.
+`python -m posbench.claims FOLDER` reads FOLDER/claims.yaml, a list of claims written down before
+the runs. Each says that one extension does better than another, or than a number, and the verdict
+is that of the paired differences over seeds. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class Claim:
-    """`of` does better than `over` by more than `by`, in mean sequence accuracy at the multiples `at`.
+    """`of` does better than `over` by more than `by`, in mean sequence accuracy at the multiples
+    `at`.
 
-    A side is an extension with settings as its row is labelled, "pi" or "pi (extension.scale=2)", on each of the
-    `encodings`; "rope_short_base/direct" names the encoding itself; `over` may also be a number.
+    A side is an extension with settings as its row is labelled, "pi" or "pi (extension.scale=2)",
+    on each of the `encodings`; "rope_short_base/direct" names the encoding itself; `over` may also
+    be a number.
     """
 
     claim: str
@@ -49,14 +52,23 @@ class Claim:
 
     def __post_init__(self) -> None:
         def numbers(value: object) -> bool:
-            return isinstance(value, list) and value != [] and all(type(each) in (int, float) for each in value)
+            return (
+                isinstance(value, list)
+                and value != []
+                and all(type(each) in (int, float) for each in value)
+            )
 
         for name, value, expected, fits in (
             ("of", self.of, "an extension", isinstance(self.of, str)),
             ("over", self.over, "an extension or a number", type(self.over) in (str, int, float)),
             ("by", self.by, "a number", type(self.by) in (int, float)),
             ("at", self.at, "a list of multiples", numbers(self.at)),
-            ("over_at", self.over_at, "a list of multiples", self.over_at is None or numbers(self.over_at)),
+            (
+                "over_at",
+                self.over_at,
+                "a list of multiples",
+                self.over_at is None or numbers(self.over_at),
+            ),
             ("encodings", self.encodings, "a list of encodings", isinstance(self.encodings, list)),
         ):
             if not fits:
@@ -92,8 +104,12 @@ def table(folder: Path) -> pd.DataFrame:
     for record in results.records(folder):
         method = record["method"]
         label, _, settings = method["label"].partition(" (")
-        encoding = method["base_label"].partition(" (")[0]  # "ssmax-alibi", where the host is not that of the YAML
-        joined = label.startswith(f"{encoding}+")  # "rope+yarn+sliding_window": parts that are not those of `both`
+        encoding = method["base_label"].partition(" (")[
+            0
+        ]  # "ssmax-alibi", where the host is not that of the YAML
+        joined = label.startswith(
+            f"{encoding}+"
+        )  # "rope+yarn+sliding_window": parts that are not those of `both`
         run = {
             "protocol": record["protocol"]["label"],
             "task": record["task"]["label"],
@@ -106,7 +122,9 @@ def table(folder: Path) -> pd.DataFrame:
     if not rows:
         raise PosbenchError(f"no records in {folder}: run what its claims are about first")
     frame = pd.DataFrame(rows)
-    return frame.drop_duplicates(["protocol", "task", "encoding", "side", "seed", "multiple"], keep="last")
+    return frame.drop_duplicates(
+        ["protocol", "task", "encoding", "side", "seed", "multiple"], keep="last"
+    )
 
 
 def read(path: Path) -> list[Claim]:
@@ -114,19 +132,33 @@ def read(path: Path) -> list[Claim]:
         return [Claim(**entry) for entry in yaml.safe_load(path.read_text(encoding="utf-8"))]
     except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
-        raise PosbenchError(f"{path} is not a list of claims ({reason}): see `Claim` in posbench/claims.py") from None
+        raise PosbenchError(
+            f"{path} is not a list of claims ({reason}): see `Claim` in posbench/claims.py"
+        ) from None
 
 
 def markdown(claims: list[Claim], frame: pd.DataFrame) -> str:
-    lines = ["# Claims", "", "Written down before the runs, in `claims.yaml`; remarks came afterwards. A difference is"]
-    lines += ["that of mean sequence accuracies, paired over seeds, with its 95 % interval (Student's t).", ""]
+    lines = [
+        "# Claims",
+        "",
+        "Written down before the runs, in `claims.yaml`; remarks came afterwards. A difference is",
+    ]
+    lines += [
+        "that of mean sequence accuracies, paired over seeds, with its 95 % interval (Student's "
+        "t).",
+        "",
+    ]
     lines += [f"- **{verdict}**: {meaning}." for verdict, meaning in VERDICTS.items()]
     for protocol, runs in frame.groupby("protocol"):
         lines += ["", f"## Protocol {protocol}", "", _counts(claims, runs)]
         for claim in claims:
             lines += ["", f"### {claim.claim}", "", *_stated(claim), "", *_found(claim, runs)]
             lines += ["", claim.remark.strip()] if claim.remark else []
-    lines += ["", "Generated by `python -m posbench.claims` from the records beside it; do not edit.", ""]
+    lines += [
+        "",
+        "Generated by `python -m posbench.claims` from the records beside it; do not edit.",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -150,7 +182,9 @@ def _found(claim: Claim, runs: pd.DataFrame) -> list[str]:
 
 
 def _differences(claim: Claim, runs: pd.DataFrame) -> Iterator[tuple[str, str, Estimate]]:
-    """A task whose settings were changed, as its name then says, counts where it has both sides; others always."""
+    """A task whose settings were changed, as its name then says, counts where it has both sides;
+    others always.
+    """
     for task, part in runs.groupby("task"):
         for encoding in claim.encodings:
             difference = claim.difference(part, encoding)
@@ -159,20 +193,28 @@ def _differences(claim: Claim, runs: pd.DataFrame) -> Iterator[tuple[str, str, E
 
 
 def _counts(claims: list[Claim], runs: pd.DataFrame) -> str:
-    verdicts = [claim.verdict(found) for claim in claims for _, _, found in _differences(claim, runs)]
+    verdicts = [
+        claim.verdict(found) for claim in claims for _, _, found in _differences(claim, runs)
+    ]
     return ", ".join(f"{verdict}: {verdicts.count(verdict)}" for verdict in VERDICTS) + "."
 
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
-    parser = argparse.ArgumentParser(prog="python -m posbench.claims", description="What papers say, against records.")
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.claims", description="What papers say, against records."
+    )
     parser.add_argument("folder", type=Path, help="with claims.yaml and records")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if regenerating changes the file")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if regenerating changes the file"
+    )
     chosen = parser.parse_args(arguments)
     path = chosen.folder / "claims.md"
     try:
         text = markdown(read(chosen.folder / "claims.yaml"), table(chosen.folder))
         if chosen.check and not (path.exists() and path.read_bytes() == text.encode()):
-            raise PosbenchError(f"regenerating changes {path}: run `python -m posbench.claims {chosen.folder}`")
+            raise PosbenchError(
+                f"regenerating changes {path}: run `python -m posbench.claims {chosen.folder}`"
+            )
         if not chosen.check:
             path.write_bytes(text.encode())
     except (PosbenchError, OSError) as error:

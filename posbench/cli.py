@@ -1,7 +1,7 @@
 """`python -m posbench`: the Hydra application.
 
-An importable module, so that launchers can pickle its function by name. torch and lightning are imported
-when a run begins: help and mistakes in the configuration answer without them.
+An importable module, so that launchers can pickle its function by name. torch and lightning are
+imported when a run begins: help and mistakes in the configuration answer without them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def application(cfg: DictConfig) -> None:
         _say(str(error))
         sys.exit(1)
     except Terminated as stopped:
-        _say(f"stopped by {signal.Signals(stopped.args[0]).name}; the same command goes on from here.")
+        _say(
+            f"stopped by {signal.Signals(stopped.args[0]).name}; the same command goes on from "
+            "here."
+        )
         sys.exit(128 + stopped.args[0])
 
 
@@ -66,8 +69,8 @@ def _run(cfg: DictConfig, choices: dict[str, str]) -> None:
     except IllegalExtension as error:
         legal = ", ".join(legal_encodings(cfg.extension)) or "no encoding"
         raise IllegalExtension(
-            f"extension {identity.method.extension} cannot extend encoding {identity.method.encoding}: {error}; "
-            f"it can extend {legal}"
+            f"extension {identity.method.extension} cannot extend encoding "
+            f"{identity.method.encoding}: {error}; it can extend {legal}"
         ) from None
 
 
@@ -88,8 +91,12 @@ def main() -> None:
         _say(sentence(error))
         sys.exit(1)
     except ValueError as error:
-        # Hydra raises these for a defaults list that cannot be: `encoding=null`, an override without a key.
-        if verbose or "hydra" not in Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts:
+        # Hydra raises these for a defaults list that cannot be: `encoding=null`, an override
+        # without a key.
+        if (
+            verbose
+            or "hydra" not in Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts
+        ):
             raise
         _say(f"the command line cannot be composed: {' '.join(str(error).split())}")
         sys.exit(1)

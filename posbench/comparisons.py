@@ -1,4 +1,6 @@
-"""Tasks and protocols compared: what a task tells apart, and whether two protocols put methods into one order."""
+"""Tasks and protocols compared: what a task tells apart, and whether two protocols put methods into
+one order.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +13,39 @@ import pandas as pd
 from posbench.summaries import BOARD, METHOD, TASK, Summary, TaskBoard, named, without_repeats
 
 NEARLY_ALL, SECONDS, SEPARATES = 0.85, 90.0, 0.15
-"""What makes a task fit: the share of trainings that solve it, CPU seconds, the spread at two lengths."""
+"""What makes a task fit: the share of trainings that solve it, CPU seconds, the spread at two
+lengths.
+"""
 
 
 @dataclass(frozen=True)
 class Discrimination:
-    """What a task tells apart, over the trainings that were tested without an extension: is it fit for a board?"""
+    """What a task tells apart, over the trainings that were tested without an extension: is it fit
+    for a board?
+    """
 
     task: str
     num_solved: int
     num_trainings: int
     solved_step: float  # median over those that got there
     cpu_seconds: float  # mean
-    spread: dict[float, float]  # by multiple: the standard deviation between encodings, of the trainings that solved it
+    spread: dict[
+        float, float
+    ]  # by multiple: the standard deviation between encodings, of the trainings that solved it
     ceiling: dict[float, float]  # by multiple: of the model trained there
 
     @classmethod
     def of(cls, runs: pd.DataFrame) -> Discrimination | None:
-        """`runs`: the rows of one task under one protocol. None where no two encodings were tested."""
+        """`runs`: the rows of one task under one protocol. None where no two encodings were
+        tested.
+        """
         plain = runs[runs["plain"] & (runs["class"] == "zero-shot")]
         if plain["method_hash"].nunique() < 2:
             return None
         trainings = plain.drop_duplicates([*METHOD, "seed"])
         lengths = sorted(set(plain.loc[plain["aggregated"] & (plain["multiple"] > 1), "multiple"]))
-        # A training that did not learn says nothing about extrapolation, and alone would make a spread.
+        # A training that did not learn says nothing about extrapolation, and alone would make a
+        # spread.
         means = plain[plain["solved"]].groupby(["multiple", *METHOD])["score"].mean()
         between = means.groupby("multiple").std(ddof=0)
         ceiling = runs[runs["class"] == "ceiling"].groupby("multiple")["score"].mean()
@@ -50,17 +61,29 @@ class Discrimination:
 
     @property
     def fit(self) -> bool:
-        """Solved by nearly all, in the time of a coffee, and telling encodings apart at two lengths at least."""
+        """Solved by nearly all, in the time of a coffee, and telling encodings apart at two lengths
+        at least.
+        """
         separates = sum(spread >= SEPARATES for spread in self.spread.values()) >= 2
-        return self.num_solved >= NEARLY_ALL * self.num_trainings and self.cpu_seconds <= SECONDS and separates
+        return (
+            self.num_solved >= NEARLY_ALL * self.num_trainings
+            and self.cpu_seconds <= SECONDS
+            and separates
+        )
 
 
 def discriminations(table: pd.DataFrame) -> list[list[Discrimination]]:
-    """One list a protocol, in the order of `boards`; tasks whose settings were changed are left out."""
+    """One list a protocol, in the order of `boards`; tasks whose settings were changed are left
+    out.
+    """
     ordered = named(without_repeats(table))
     found = []
     for _, protocol in ordered.groupby(BOARD):
-        each = [Discrimination.of(runs) for _, runs in protocol.groupby(TASK) if "(" not in runs.iloc[0]["task_name"]]
+        each = [
+            Discrimination.of(runs)
+            for _, runs in protocol.groupby(TASK)
+            if "(" not in runs.iloc[0]["task_name"]
+        ]
         found.append([task for task in each if task is not None])
     return found
 
@@ -75,17 +98,22 @@ class Agreement:
     num_seeds: int
     num_shared: int  # runs whose weights are the same under both
     correlation: float  # Spearman's, of the means over seeds
-    between_seeds: float  # the same of two seeds under one protocol, a mean over all such pairs; NaN where none are
+    # the same of two seeds under one protocol, a mean over all such pairs; NaN where none are
+    between_seeds: float
     first: tuple[str, str]  # the best method under each
 
     @classmethod
     def of(cls, one: TaskBoard, other: TaskBoard) -> Agreement | None:
         """Over what both have; None where that is less than three methods."""
         ranked = [_ranked(board) for board in (one, other)]
-        scores = [pd.DataFrame({row.method: row.scores for row in rows}) for rows in ranked]  # [seed, method]
+        scores = [
+            pd.DataFrame({row.method: row.scores for row in rows}) for rows in ranked
+        ]  # [seed, method]
         weights = [pd.DataFrame({row.method: row.trainings for row in rows}) for rows in ranked]
         common = sorted(set(scores[0].columns) & set(scores[1].columns))
-        complete = [each[common].dropna() for each in scores]  # seeds that every method was run with
+        complete = [
+            each[common].dropna() for each in scores
+        ]  # seeds that every method was run with
         seeds = sorted(set(complete[0].index) & set(complete[1].index))
         if len(common) < 3 or not seeds:
             return None
@@ -100,7 +128,9 @@ class Agreement:
             protocols=(one.protocol, other.protocol),
             num_methods=len(common),
             num_seeds=len(seeds),
-            num_shared=int((weights[0].loc[seeds, common] == weights[1].loc[seeds, common]).sum(axis=None)),
+            num_shared=int(
+                (weights[0].loc[seeds, common] == weights[1].loc[seeds, common]).sum(axis=None)
+            ),
             correlation=rank_correlation(*means),
             between_seeds=float(pd.Series(noise, dtype=float).mean()),
             first=(str(means[0].idxmax()), str(means[1].idxmax())),
@@ -108,7 +138,9 @@ class Agreement:
 
 
 def agreements(found: list[list[TaskBoard]]) -> list[Agreement]:
-    """Of each pair of protocols and each task of both, where three zero-shot methods or more are in common."""
+    """Of each pair of protocols and each task of both, where three zero-shot methods or more are in
+    common.
+    """
     by_task: dict[str, list[TaskBoard]] = {}
     for board in itertools.chain.from_iterable(found):
         by_task.setdefault(board.task, []).append(board)
@@ -119,7 +151,11 @@ def agreements(found: list[list[TaskBoard]]) -> list[Agreement]:
 
 
 def _ranked(board: TaskBoard) -> list[Summary]:
-    return [row for row in board.summaries if row.method_class == "zero-shot" and row.scores.notna().any()]
+    return [
+        row
+        for row in board.summaries
+        if row.method_class == "zero-shot" and row.scores.notna().any()
+    ]
 
 
 def rank_correlation(one: pd.Series, other: pd.Series) -> float:

@@ -31,10 +31,15 @@ class _Folders(SearchPathPlugin):
 
 @contextmanager
 def composing(*folders: Path) -> Iterator[None]:
-    """Hydra initialised on posbench's configuration and on folders of one's own, whose classes can be imported."""
+    """Hydra initialised on posbench's configuration and on folders of one's own, whose classes can
+    be imported.
+    """
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigError(f"{folder} is not a folder: give one that holds encoding/ and method/, as conf/ does")
+            raise ConfigError(
+                f"{folder} is not a folder: give one that holds encoding/ and method/, as conf/ "
+                "does"
+            )
     resolvers.register()
     _Folders.chosen = tuple(folder.resolve() for folder in folders)
     Plugins.instance().register(_Folders)
@@ -56,13 +61,25 @@ def sentence(error: Exception) -> str:
         group, _, option = error.missing_cfg_file.rpartition("/")
         return f"{group}={option} is unknown: choose one of {', '.join(sorted(error.options))}"
     if unknown := re.search(r"Could not override '([^']+)'", text):
-        section, known = unknown[1].rpartition(".")[0], getattr(error.__cause__, "parent_node", None)
+        section, known = (
+            unknown[1].rpartition(".")[0],
+            getattr(error.__cause__, "parent_node", None),
+        )
         if section and isinstance(known, DictConfig):
-            return f"{unknown[1]} is not a setting: {section} has {', '.join(str(k) for k in known if k != '_target_')}"
+            settings = ", ".join(str(key) for key in known if key != "_target_")
+            return f"{unknown[1]} is not a setting: {section} has {settings}"
         return f"{unknown[1]} is not a setting: `python -m posbench --cfg job` prints all of them"
     if "Ambiguous value for argument" in text:
         argument = re.search(r"argument '([^']+)'", text)
-        return f"{argument[1] if argument else 'a setting'} lists several values: add -m to run one after the other"
+        name = argument[1] if argument else "a setting"
+        return f"{name} lists several values: add -m to run one after the other"
     if isinstance(error, OverrideParseException):
-        return f"cannot read {error.override!r}: write key=value, and quote what the shell or Hydra would interpret"
-    return " ".join(line.strip() for line in text.splitlines() if line.strip() and "HYDRA_FULL_ERROR" not in line)
+        return (
+            f"cannot read {error.override!r}: write key=value, and quote what the shell or Hydra "
+            "would interpret"
+        )
+    return " ".join(
+        line.strip()
+        for line in text.splitlines()
+        if line.strip() and "HYDRA_FULL_ERROR" not in line
+    )

@@ -1,7 +1,7 @@
 """The schema of a resolved configuration: types, ranges, and one sentence for whatever breaks them.
 
-Groups that instantiate a class (encoding, extension, task, logger) stay free mappings: the class's own
-constructor is their schema.
+Groups that instantiate a class (encoding, extension, task, logger) stay free mappings: the class's
+own constructor is their schema.
 """
 
 from __future__ import annotations
@@ -46,14 +46,19 @@ class ModelConfig:
         if self.embedding_std <= 0:
             raise ConfigError(f"model.embedding_std must be positive, got {self.embedding_std}")
         if self.width % self.num_heads:
-            fits = [h for h in range(1, self.width + 1) if self.width % h == 0 and h <= 4 * self.num_heads]
+            fits = [
+                h
+                for h in range(1, self.width + 1)
+                if self.width % h == 0 and h <= 4 * self.num_heads
+            ]
             raise ConfigError(
                 f"model.num_heads={self.num_heads} does not divide model.width={self.width}: "
                 f"choose one of {', '.join(map(str, fits))}"
             )
         if self.head_width not in (0, self.width // self.num_heads):
             raise ConfigError(
-                f"model.head_width={self.head_width} is not a setting: it follows from model.width and model.num_heads"
+                f"model.head_width={self.head_width} is not a setting: it follows from model.width "
+                "and model.num_heads"
             )
         self.head_width = self.width // self.num_heads
 
@@ -61,7 +66,11 @@ class ModelConfig:
 CHOICES = {
     "loss_on": ("answer", "all"),
     "decay": ("linear", "cosine"),
-    "precision": ("32-true", "bf16-mixed", "16-mixed"),  # weights stay float32, so that every evaluation is
+    "precision": (
+        "32-true",
+        "bf16-mixed",
+        "16-mixed",
+    ),  # weights stay float32, so that every evaluation is
 }
 
 
@@ -70,9 +79,15 @@ def _rates(value: Any) -> float | list[float]:
     rates = value if isinstance(value, list) else [value]
     for rate in rates:
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
-            raise ConfigError(f"training.learning_rate must be positive and finite, or a list of such, got {value}")
+            raise ConfigError(
+                "training.learning_rate must be positive and finite, or a list of such, got "
+                f"{value}"
+            )
     if not rates or len(set(rates)) < len(rates):
-        raise ConfigError(f"training.learning_rate lists rates to choose from, each once and one at least, got {value}")
+        raise ConfigError(
+            "training.learning_rate lists rates to choose from, each once and one at least, got "
+            f"{value}"
+        )
     return [float(rate) for rate in rates] if isinstance(value, list) else float(value)
 
 
@@ -84,12 +99,18 @@ class TrainingConfig:
     steps: int = 1
     steps_scale: float = 1.0  # multiplies the steps of every task
     batch_size: int = 64
-    num_examples: int = 0  # how many there are, to be seen again and again; 0: every step has new ones
-    packing: int = 0  # tokens of context that sequences one after another fill; 0: each sequence by itself
+    num_examples: int = (
+        0  # how many there are, to be seen again and again; 0: every step has new ones
+    )
+    packing: int = (
+        0  # tokens of context that sequences one after another fill; 0: each sequence by itself
+    )
     random_offset: int = 0  # largest number added to all positions of a training sequence
     loss_on: str = "answer"  # or "all": every token after the first
     stop_at: float | None = None  # validation score at which training ends early; null: all steps
-    learning_rate: Any = 3e-3  # or a list, of which the one with the lowest in-distribution loss is kept
+    learning_rate: Any = (
+        3e-3  # or a list, of which the one with the lowest in-distribution loss is kept
+    )
     warmup_steps: int = 100
     decay: str = "linear"  # or "cosine"
     decay_fraction: float = 0.3
@@ -105,15 +126,18 @@ class TrainingConfig:
         self.learning_rate = _rates(self.learning_rate)
         for name in ("length_scale", "steps_scale", "gradient_clip"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"training.{name} must be positive and finite, got {getattr(self, name)}")
+                raise ConfigError(
+                    f"training.{name} must be positive and finite, got {getattr(self, name)}"
+                )
         for name in ("steps", "batch_size", "validate_every", "validation_samples"):
             _at_least(f"training.{name}", getattr(self, name), 1)
         for name in ("warmup_steps", "num_examples", "packing", "random_offset"):
             _at_least(f"training.{name}", getattr(self, name), 0)
         if 0 < self.num_examples < self.batch_size:
             raise ConfigError(
-                f"training.num_examples={self.num_examples} does not fill one batch of training.batch_size="
-                f"{self.batch_size}: raise it to {self.batch_size} or more, or give 0 for new examples at every step"
+                f"training.num_examples={self.num_examples} does not fill one batch of "
+                f"training.batch_size={self.batch_size}: raise it to {self.batch_size} or more, or "
+                "give 0 for new examples at every step"
             )
         _at_least("training.min_length", self.min_length, 0)
         _at_least("training.weight_decay", self.weight_decay, 0)
@@ -123,7 +147,10 @@ class TrainingConfig:
             _share("training.stop_at", self.stop_at)
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
-                raise ConfigError(f"training.{name}={getattr(self, name)} is unknown: use one of {', '.join(known)}")
+                raise ConfigError(
+                    f"training.{name}={getattr(self, name)} is unknown: use one of "
+                    f"{', '.join(known)}"
+                )
         if self.max_length < max(self.min_length, 1):
             raise ConfigError(
                 f"training.max_length={self.max_length} must be at least 1 and no less than "
@@ -152,7 +179,9 @@ class EvaluationConfig:
     multiples: list[float] = field(default_factory=lambda: [1.0])
     further: list[float] = field(default_factory=list)  # measured and shown, not part of any mean
     num_samples: int = 512
-    decoding: str = "teacher_forced"  # or "greedy", token by token: slower, and the same accuracy of sequences
+    decoding: str = (
+        "teacher_forced"  # or "greedy", token by token: slower, and the same accuracy of sequences
+    )
     solved: float = 0.95
 
     def __post_init__(self) -> None:
@@ -160,15 +189,19 @@ class EvaluationConfig:
         _share("evaluation.solved", self.solved)
         known = ("teacher_forced", "greedy")
         if self.decoding not in known:
-            raise ConfigError(f"evaluation.decoding={self.decoding} is unknown: use one of {', '.join(known)}")
+            raise ConfigError(
+                f"evaluation.decoding={self.decoding} is unknown: use one of {', '.join(known)}"
+            )
         if 1.0 not in self.multiples:
             raise ConfigError(
-                f"evaluation.multiples={self.multiples} must contain 1: without the training length "
-                "nobody can tell what was learned"
+                f"evaluation.multiples={self.multiples} must contain 1: without the training "
+                "length nobody can tell what was learned"
             )
         for multiple in (*self.multiples, *self.further):
             if multiple <= 0:
-                raise ConfigError(f"evaluation.multiples are factors of the training length, got {multiple}")
+                raise ConfigError(
+                    f"evaluation.multiples are factors of the training length, got {multiple}"
+                )
 
 
 @dataclass
@@ -182,7 +215,9 @@ class TrainerConfig:
         _at_least("trainer.checkpoint_every", self.checkpoint_every, 1)
         known = ("auto", "cpu", "gpu", "cuda", "mps")
         if self.accelerator not in known:
-            raise ConfigError(f"trainer.accelerator={self.accelerator} is unknown: use one of {', '.join(known)}")
+            raise ConfigError(
+                f"trainer.accelerator={self.accelerator} is unknown: use one of {', '.join(known)}"
+            )
 
 
 @dataclass
@@ -209,15 +244,19 @@ class Config:
 
 
 def checked(cfg: DictConfig) -> Config:
-    """The typed sections of a composed config. Encoding, extension and task stay out: they may still refer
-    to lengths that only the task knows.
+    """The typed sections of a composed config. Encoding, extension and task stay out: they may
+    still refer to lengths that only the task knows.
     """
     free = ("task", "encoding", "extension", "logger")
     try:
         for name in ("train_positions", "test_positions"):
             if cfg.get(name):
-                raise ConfigError(f"{name}={cfg[name]} is not a setting: it follows from the task and its lengths")
-        plain = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [str(k) for k in cfg if k not in free]), resolve=True)
+                raise ConfigError(
+                    f"{name}={cfg[name]} is not a setting: it follows from the task and its lengths"
+                )
+        plain = OmegaConf.to_container(
+            OmegaConf.masked_copy(cfg, [str(k) for k in cfg if k not in free]), resolve=True
+        )
         return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))  # type: ignore[return-value]
     except OmegaConfBaseException as error:
         raise ConfigError(_sentence(error)) from None

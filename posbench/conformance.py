@@ -1,7 +1,8 @@
 """Does an encoding keep its promises? What it declares is measured, and what it offers works.
 
-Each check takes a `Subject` and raises `Broken` with a sentence for its author: what was promised, what was found,
-where to look. The test suite runs every check on every encoding; `python -m posbench.check` on one's own.
+Each check takes a `Subject` and raises `Broken` with a sentence for its author: what was promised,
+what was found, where to look. The test suite runs every check on every encoding; `python -m
+posbench.check` on one's own.
 """
 
 from __future__ import annotations
@@ -56,45 +57,63 @@ def _extension(name: str) -> DictConfig:
 
 def experiment(*overrides: str) -> Experiment:
     """The experiment of a command line, at the smoke protocol unless told otherwise."""
-    cfg = composed(*([] if any(word.startswith("protocol=") for word in overrides) else ["protocol=smoke"]), *overrides)
+    cfg = composed(
+        *([] if any(word.startswith("protocol=") for word in overrides) else ["protocol=smoke"]),
+        *overrides,
+    )
     task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
     return Experiment(cfg, None, task)  # type: ignore[arg-type]  # a name is needed for records alone
 
 
 class Subject:
-    """An encoding as the command line chooses it, e.g. ("encoding=rope",) or ("method=mine", "encoding.base=500").
+    """An encoding as the command line chooses it, e.g. ("encoding=rope",) or ("method=mine",
+    "encoding.base=500").
 
-    Needs an initialised Hydra. Experiments hold no weights, so they are kept; each model is built anew.
+    Needs an initialised Hydra. Experiments hold no weights, so they are kept; each model is built
+    anew.
     """
 
     def __init__(self, *words: str) -> None:
         self.words = words
         kind = experiment(*words).encodings()[0].ids
-        if kind != "index":  # on the default task, or of those that have the ids the one with most symbols
+        if (
+            kind != "index"
+        ):  # on the default task, or of those that have the ids the one with most symbols
             tasks = [f"task={name}" for name in supplying_tasks(kind)]
-            self.words = (*words, max(tasks, key=lambda word: experiment(*words, word).task.vocab_size))
+            self.words = (
+                *words,
+                max(tasks, key=lambda word: experiment(*words, word).task.vocab_size),
+            )
         self.made = functools.cache(self._made)
 
     def _made(self, *overrides: str) -> Experiment:
-        return experiment(*self.words, f"model.width={MODEL}", f"model.num_heads={HEADS}", *overrides)
+        return experiment(
+            *self.words, f"model.width={MODEL}", f"model.num_heads={HEADS}", *overrides
+        )
 
     def model(self, *overrides: str) -> Transformer:
         return self.made(*overrides).model().double().eval()
 
     def layers(self, *overrides: str) -> Iterator[PositionEncoding]:
-        """The encodings as the configuration builds them, one for each specification, in float64."""
+        """The encodings as the configuration builds them, one for each specification, in
+        float64.
+        """
         stack = self.model(*overrides).encodings
         return iter([stack.layers[index] for index in stack.firsts])  # type: ignore[misc]
 
     def extension(self, name: str) -> Extension:
         """An extension at the lengths of this subject, without composing all else again."""
         run = self.made()
-        cfg = OmegaConf.create({key: run.nodes[key] for key in ("model", "train_positions", "test_positions")})
+        cfg = OmegaConf.create(
+            {key: run.nodes[key] for key in ("model", "train_positions", "test_positions")}
+        )
         cfg.extension = copy.deepcopy(_extension(name))
         return build(OmegaConf.to_container(cfg, resolve=True)["extension"], "extension")  # type: ignore
 
     def settings(self) -> list[tuple[str, float]]:
-        """Numeric settings of the encoding, those interpolated from elsewhere (sizes of the model) left out."""
+        """Numeric settings of the encoding, those interpolated from elsewhere (sizes of the model)
+        left out.
+        """
         return list(_numbers(OmegaConf.to_container(composed(*self.words).encoding, resolve=False)))
 
 
@@ -106,10 +125,14 @@ def _numbers(node: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
         yield prefix.rstrip("."), node
 
 
-def call(n: int, pos: Tensor | None = None, dtype: torch.dtype = torch.float64, width: int = WIDTH) -> Attention:
+def call(
+    n: int, pos: Tensor | None = None, dtype: torch.dtype = torch.float64, width: int = WIDTH
+) -> Attention:
     """One attention call on random inputs."""
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(BATCH, HEADS, n, width, generator=generator, dtype=dtype) for _ in range(3))
+    q, k, v = (
+        torch.randn(BATCH, HEADS, n, width, generator=generator, dtype=dtype) for _ in range(3)
+    )
     x = torch.randn(BATCH, n, HEADS * width, generator=generator, dtype=dtype)
     pos = torch.arange(n)[None] if pos is None else pos
     segments = (torch.arange(n) >= n // 2).long()[None]
@@ -145,12 +168,12 @@ def require(condition: bool, sentence: str) -> None:
 def _finite(tensors: Outputs, where: str) -> None:
     require(
         all(bool(torch.isfinite(t).all()) for t in tensors),
-        f"{where} some outputs are infinite or not a number: look for logarithms, roots and powers of what can be "
-        "zero or negative, and for rows of attention without a visible key",
+        f"{where} some outputs are infinite or not a number: look for logarithms, roots and powers "
+        "of what can be zero or negative, and for rows of attention without a visible key",
     )
 
 
-# -- the paths of attention ------------------------------------------------------------------------------
+# -- the paths of attention ------------------------------------------------------------------------
 
 
 def fused_path_equals_the_dense_reference(subject: Subject) -> None:
@@ -159,35 +182,53 @@ def fused_path_equals_the_dense_reference(subject: Subject) -> None:
         results = []
         for run, block in ((attend, 16), (dense, 8 * 9)):
             a = call(8 * 9)
-            leaves = [t.requires_grad_() for t in (a.q, a.k, a.v, a.x)] + list(encoding.parameters())
+            leaves = [t.requires_grad_() for t in (a.q, a.k, a.v, a.x)] + list(
+                encoding.parameters()
+            )
             out = run(encoding.encode(a), block)
-            weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=out.dtype)
-            results.append((out, *torch.autograd.grad((out * weight).sum(), leaves, allow_unused=True)))
+            weight = torch.randn(
+                out.shape, generator=torch.Generator().manual_seed(1), dtype=out.dtype
+            )
+            results.append(
+                (out, *torch.autograd.grad((out * weight).sum(), leaves, allow_unused=True))
+            )
         for fused, reference in zip(*results, strict=True):
             if fused is None and reference is None:
                 continue
             require(
-                fused is not None and reference is not None and (fused - reference).abs().max().item() < 1e-10,
-                f"layer {index}: the fused path and the dense one give different outputs or gradients: a term, mask or "
-                "normaliser returns something else for a block of rows than for all of them",
+                fused is not None
+                and reference is not None
+                and (fused - reference).abs().max().item() < 1e-10,
+                f"layer {index}: the fused path and the dense one give different outputs or "
+                "gradients: a term, mask or normaliser returns something else for a block of rows "
+                "than for all of them",
             )
 
 
 def fused_path_stays_within_tolerance_at_8x(subject: Subject) -> None:
-    """In float32 and bfloat16, against the dense path in float64 on the very same (rounded) inputs."""
+    """In float32 and bfloat16, against the dense path in float64 on the very same (rounded)
+    inputs.
+    """
     n = 8 * subject.made().train_positions
     backends = [("cpu", torch.float32, 2e-5), ("cpu", torch.bfloat16, 3e-2)]
-    backends += [("cuda", torch.float32, 5e-5), ("cuda", torch.bfloat16, 3e-2)] if torch.cuda.is_available() else []
+    backends += (
+        [("cuda", torch.float32, 5e-5), ("cuda", torch.bfloat16, 3e-2)]
+        if torch.cuda.is_available()
+        else []
+    )
     further = f"evaluation.further=[{n}]"
     for device, dtype, tolerance in backends:
         for exact, encoding in zip(subject.layers(further), subject.layers(further), strict=True):
             a = call(n, dtype=dtype)
-            fused = attend(encoding.float().to(device).encode(_moved(a, device=device))).double().cpu()
+            fused = (
+                attend(encoding.float().to(device).encode(_moved(a, device=device))).double().cpu()
+            )
             error = (fused - dense(exact.encode(_moved(a, dtype=torch.float64)))).abs().max().item()
             require(
                 error < tolerance,
-                f"in {dtype} on {device} outputs at 8 times the training length are off by {error:.1e} (at most "
-                f"{tolerance}): form angles, cumulative sums and biases in float32 or better, cast afterwards",
+                f"in {dtype} on {device} outputs at 8 times the training length are off by "
+                f"{error:.1e} (at most {tolerance}): form angles, cumulative sums and biases in "
+                "float32 or better, cast afterwards",
             )
 
 
@@ -199,24 +240,28 @@ def any_block_size_gives_the_same(subject: Subject) -> None:
             error = (attend(encoding.encode(call(29)), block) - whole).abs().max().item()
             require(
                 error < 1e-12,
-                f"in blocks of {block} rows the output differs by {error:.1e} from that of all rows at once: use "
-                "`rows` to index queries (q, q_pos), and never the shape of a block as the number of keys",
+                f"in blocks of {block} rows the output differs by {error:.1e} from that of all "
+                "rows at once: use `rows` to index queries (q, q_pos), and never the shape of a "
+                "block as the number of keys",
             )
 
 
-# -- declarations ----------------------------------------------------------------------------------------
+# -- declarations ----------------------------------------------------------------------------------
 
 
 def relative_is_measured(subject: Subject) -> None:
-    """The whole model, shifted by a constant: unchanged if and only if the encoding says `relative`."""
+    """The whole model, shifted by a constant: unchanged if and only if the encoding says
+    `relative`.
+    """
     model, n, shift = subject.model(), 12, 5
     pos = torch.arange(n)[None]
     change = (model(_tokens(n), pos + shift) - model(_tokens(n), pos)).abs().max().item()
     declared = all(encoding.relative for encoding in model.encodings)
     require(
         (change < EXACT) == declared,
-        f"`relative` is declared {declared}, and shifting all positions by {shift} changes logits by {change:.1e}: "
-        f"declare relative = {not declared}, or use differences of positions alone",
+        f"`relative` is declared {declared}, and shifting all positions by {shift} changes logits "
+        f"by {change:.1e}: declare relative = {not declared}, or use differences of positions "
+        "alone",
     )
 
 
@@ -229,10 +274,14 @@ def no_output_depends_on_a_later_token(subject: Subject) -> None:
     change = (before - after)[:, :9].abs().max().item()
     require(
         change < 1e-12,
-        f"changing tokens from place 9 on changes earlier logits by {change:.1e}: the encoding lets a query see later "
-        "keys (a sum over all keys, a mean over the sequence, a mask that is not causal)",
+        f"changing tokens from place 9 on changes earlier logits by {change:.1e}: the encoding "
+        "lets a query see later keys (a sum over all keys, a mean over the sequence, a mask that "
+        "is not causal)",
     )
-    require(not torch.allclose(before[:, 9:], after[:, 9:]), "the logits do not depend on the tokens at all")
+    require(
+        not torch.allclose(before[:, 9:], after[:, 9:]),
+        "the logits do not depend on the tokens at all",
+    )
 
 
 def float_positions_are_accepted_iff_declared(subject: Subject) -> None:
@@ -245,20 +294,24 @@ def float_positions_are_accepted_iff_declared(subject: Subject) -> None:
             except (IndexError, RuntimeError, TypeError, PosbenchError):
                 continue
             raise Broken(
-                "`float_positions` is declared False, and positions like 0.25 were taken without an error: declare it "
-                "True, or index with them as they are (casting to integers hides a mistake)"
+                "`float_positions` is declared False, and positions like 0.25 were taken without "
+                "an error: declare it True, or index with them as they are (casting to integers "
+                "hides a mistake)"
             )
         _finite(outputs(encoding, pos), "at positions like 0.25")
         change = difference(outputs(encoding, whole.double()), outputs(encoding, whole))
         require(
             change < EXACT,
-            f"the positions 0.0, 1.0, 2.0 give another result than 0, 1, 2 (by {change:.1e}): integer arithmetic on "
-            "positions, or a table indexed by them; declare float_positions = False if they cannot be floats",
+            f"the positions 0.0, 1.0, 2.0 give another result than 0, 1, 2 (by {change:.1e}): "
+            "integer arithmetic on positions, or a table indexed by them; declare float_positions "
+            "= False if they cannot be floats",
         )
 
 
 def max_positions_is_measured(subject: Subject) -> None:
-    """Up to the limit all is well, and beyond it an IndexError; without a limit, position 100,000 is fine."""
+    """Up to the limit all is well, and beyond it an IndexError; without a limit, position 100,000
+    is fine.
+    """
     for encoding in subject.layers():
         limit = encoding.max_positions
         if limit is None:
@@ -270,8 +323,9 @@ def max_positions_is_measured(subject: Subject) -> None:
         except IndexError:
             continue
         raise Broken(
-            f"`max_positions` is declared {limit}, and position {limit} gave no IndexError: an encoding that clamps in "
-            "silence reports results of positions it does not have; declare None if there is no limit"
+            f"`max_positions` is declared {limit}, and position {limit} gave no IndexError: an "
+            "encoding that clamps in silence reports results of positions it does not have; "
+            "declare None if there is no limit"
         )
 
 
@@ -283,9 +337,14 @@ def finite_under_decreasing_positions(subject: Subject) -> None:
 
 
 def handles_are_measured(subject: Subject) -> None:
-    """An extension that the encoding is open to changes it at the longest test, and any other refuses."""
+    """An extension that the encoding is open to changes it at the longest test, and any other
+    refuses.
+    """
     run, stack = subject.made(), subject.model().encodings
-    trained, longest = stack.span(run.train_positions, training=True), stack.span(run.test_positions)
+    trained, longest = (
+        stack.span(run.train_positions, training=True),
+        stack.span(run.test_positions),
+    )
     pos = torch.arange(min(48, stack.max_positions or 48))[None]
     before = [outputs(layer, pos) for layer in stack]
     changes: dict[str, float] = {}
@@ -295,35 +354,47 @@ def handles_are_measured(subject: Subject) -> None:
         try:
             extended = extension.extend(stack, trained, longest)
         except IllegalExtension:
-            require(needs not in stack.handles, f"extension {name} refused, although {needs!r} is among the handles")
+            require(
+                needs not in stack.handles,
+                f"extension {name} refused, although {needs!r} is among the handles",
+            )
             continue
-        change = max(difference(outputs(new, pos), old) for new, old in zip(extended, before, strict=True))
+        change = max(
+            difference(outputs(new, pos), old) for new, old in zip(extended, before, strict=True)
+        )
         # A sampler of positions that fills its range in training has nothing left to extend.
         may = extension.changes and (longest > trained or not extension.is_identity)
-        require(may or change <= EXACT, f"extension {name} changes outputs by {change:.1e}, and has nothing to extend")
+        require(
+            may or change <= EXACT,
+            f"extension {name} changes outputs by {change:.1e}, and has nothing to extend",
+        )
         if may:
             changes[needs] = max(change, changes.get(needs, 0.0))
     for needs, change in changes.items():
         require(
             change > EXACT,
-            f"no extension that takes hold of {needs!r}, which the handles offer, changes an output at the longest "
-            "test: an offered handle must have an effect; drop it from `handles` otherwise",
+            f"no extension that takes hold of {needs!r}, which the handles offer, changes an "
+            "output at the longest test: an offered handle must have an effect; drop it from "
+            "`handles` otherwise",
         )
 
 
-# -- parameters ------------------------------------------------------------------------------------------
+# -- parameters ------------------------------------------------------------------------------------
 
 
 def every_parameter_gets_a_gradient(subject: Subject) -> None:
     """From one training batch, at the training length."""
     run = subject.made()
     model = run.model()
-    data = inputs(run.task.batch(run.train_length, 16, 0, "train", 0), model.encodings, 0, training=True)
+    data = inputs(
+        run.task.batch(run.train_length, 16, 0, "train", 0), model.encodings, 0, training=True
+    )
     loss(model, data).backward()
     for name, parameter in model.named_parameters():
         require(
             parameter.grad is not None and bool(parameter.grad.abs().max() > 0),
-            f"{name} gets no gradient from a training batch: it is unused, or hidden by a clamp, a rounding or a zero",
+            f"{name} gets no gradient from a training batch: it is unused, or hidden by a clamp, a "
+            "rounding or a zero",
         )
 
 
@@ -335,17 +406,23 @@ def state_dict_round_trips(subject: Subject) -> None:
     other.load_state_dict(one.state_dict())
     require(
         torch.equal(one(tokens, pos), other(tokens, pos)),
-        "a model with the weights of another gives other outputs: something learned or drawn is neither a parameter "
-        "nor a buffer, so it is lost in a checkpoint",
+        "a model with the weights of another gives other outputs: something learned or drawn is "
+        "neither a parameter nor a buffer, so it is lost in a checkpoint",
     )
 
 
 def shared_modules_start_equal_across_encodings(subject: Subject) -> None:
     """The transformer's own weights do not depend on the encoding, so that methods start alike."""
-    ours, plain = subject.made().model().state_dict(), Subject("encoding=nope").made().model().state_dict()
+    ours, plain = (
+        subject.made().model().state_dict(),
+        Subject("encoding=nope").made().model().state_dict(),
+    )
     for key in plain.keys() & ours.keys():
         if plain[key].shape == ours[key].shape:
-            require(torch.equal(ours[key], plain[key]), f"{key} starts at other weights than without the encoding")
+            require(
+                torch.equal(ours[key], plain[key]),
+                f"{key} starts at other weights than without the encoding",
+            )
 
 
 def two_constructions_are_equal(subject: Subject) -> None:
@@ -355,18 +432,24 @@ def two_constructions_are_equal(subject: Subject) -> None:
         torch.manual_seed(stream_seed("anything"))
         other = subject.made().model().state_dict()
     for key in one:
-        require(torch.equal(one[key], other[key]), f"{key} is drawn anew each time: use torch's own generator")
+        require(
+            torch.equal(one[key], other[key]),
+            f"{key} is drawn anew each time: use torch's own generator",
+        )
 
 
 def every_numeric_setting_changes_an_output(subject: Subject) -> None:
-    """Doubled (zero: one; halved, where double is illegal) at the lengths and sizes of the cpu protocol, both objects
-    alive at once, so that a cache shared between them would show.
+    """Doubled (zero: one; halved, where double is illegal) at the lengths and sizes of the cpu
+    protocol, both objects alive at once, so that a cache shared between them would show.
     """
     sizes = ("protocol=cpu", f"model.width={2 * CPU_HEAD}", "model.num_heads=2")
 
     def changed(*overrides: str) -> list[Outputs]:
         run = experiment(*subject.words, *sizes, *overrides)
-        stack, batch = run.model().double().encodings, run.task.batch(run.train_length, 4, 0, "train", 0)
+        stack, batch = (
+            run.model().double().encodings,
+            run.task.batch(run.train_length, 4, 0, "train", 0),
+        )
         pos = torch.arange(64)[None]
         draw = inputs(batch, stack, 0, training=True).pos.double()
         return [(draw, draw), *(outputs(layer, pos, CPU_HEAD) for layer in stack)]
@@ -379,8 +462,8 @@ def every_numeric_setting_changes_an_output(subject: Subject) -> None:
             after = changed(f"encoding.{key}={value // 2 if isinstance(value, int) else value / 2}")
         require(
             any(difference(old, new) > EXACT for old, new in zip(before, after, strict=True)),
-            f"encoding.{key}={value} can be doubled and no output changes at the training length of the cpu protocol: "
-            "scale its default with the training length, or remove it",
+            f"encoding.{key}={value} can be doubled and no output changes at the training length "
+            "of the cpu protocol: scale its default with the training length, or remove it",
         )
 
 

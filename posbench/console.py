@@ -27,13 +27,17 @@ class Console:
 
     def announce(self, identity: Identity, seed: int, device: str, path: Path) -> None:
         self.say(
-            f"posbench: {identity.method.label} on {identity.task.label}, protocol {identity.protocol.label}, "
-            f"seed {seed}, on {device}; record: {path}"
+            f"posbench: {identity.method.label} on {identity.task.label}, protocol "
+            f"{identity.protocol.label}, seed {seed}, on {device}; record: {path}"
         )
 
     @contextmanager
-    def progress(self, steps: int) -> Iterator[tuple[Callable[[dict[str, float]], None], L.Callback]]:
-        """A bar with loss, in-distribution score and time left; in a log file, a line every tenth."""
+    def progress(
+        self, steps: int
+    ) -> Iterator[tuple[Callable[[dict[str, float]], None], L.Callback]]:
+        """A bar with loss, in-distribution score and time left; in a log file, a line every
+        tenth.
+        """
         if not self.terminal.is_terminal:
             lines = Lines(self, steps)
             yield lines.report, lines
@@ -70,13 +74,23 @@ class Console:
         without = {each["test_length"]: each["score"] for each in base or []}
         for row in rows:
             accuracy = row["score"]
-            cells = [f"{row['multiple']:g}x", str(row["test_length"]), str(row["total_length"]), f"{accuracy:.3f}"]
+            cells = [
+                f"{row['multiple']:g}x",
+                str(row["test_length"]),
+                str(row["total_length"]),
+                f"{accuracy:.3f}",
+            ]
             if base is not None:
                 before = without[row["test_length"]]
                 cells += [f"{before:.3f}", f"{accuracy - before:+.3f}"]
             table.add_row(*cells)
         self.terminal.print(table)
-        command = ["python", "-m", "posbench.leaderboard", *([] if results_dir == LOCAL else [str(results_dir)])]
+        command = [
+            "python",
+            "-m",
+            "posbench.leaderboard",
+            *([] if results_dir == LOCAL else [str(results_dir)]),
+        ]
         self.say(f"Training took {cpu_seconds:.0f} s of CPU time. Record: {path}")
         self.say(f"Leaderboard: {shlex.join(command)}")
 

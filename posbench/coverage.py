@@ -1,7 +1,8 @@
-"""What a test uses of an encoding that training never reached: rows of a table, buckets, units of a network.
+"""What a test uses of an encoding that training never reached: rows of a table, buckets, units of a
+network.
 
-An entry of a parameter is reached if some output depends on it, that is, if its gradient is not zero. Measured on
-random tokens: where positions depend on content, it is an estimate.
+An entry of a parameter is reached if some output depends on it, that is, if its gradient is not
+zero. Measured on random tokens: where positions depend on content, it is an estimate.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ DRAWS = 32
 def share_untrained(
     trained: list[Tensor], extended: EncodingStack, ids: Tensor, num_heads: int, width: int
 ) -> float | None:
-    """The share of the entries used at the test ids [1, n] that no training sequence reaches, None without parameters.
+    """The share of the entries used at the test ids [1, n] that no training sequence reaches, None
+    without parameters.
 
-    `trained` is what a training sequence of the largest length has reached, `extended` the encoding as it is tested:
-    with the parameters of the trained one, or with none.
+    `trained` is what a training sequence of the largest length has reached, `extended` the encoding
+    as it is tested: with the parameters of the trained one, or with none.
     """
     if not trained or not list(extended.parameters()):
         return None
@@ -34,7 +36,9 @@ def share_untrained(
 
 
 @torch.enable_grad()
-def reached(stack: EncodingStack, ids: Tensor, num_heads: int, width: int, training: bool) -> list[Tensor]:
+def reached(
+    stack: EncodingStack, ids: Tensor, num_heads: int, width: int, training: bool
+) -> list[Tensor]:
     """Which entries of each parameter some output depends on."""
     parameters = list(stack.parameters())
     if not parameters:
@@ -56,7 +60,9 @@ def reached(stack: EncodingStack, ids: Tensor, num_heads: int, width: int, train
     return masks
 
 
-def _outputs(stack: EncodingStack, pos: Tensor, num_heads: int, width: int, generator: torch.Generator) -> Tensor:
+def _outputs(
+    stack: EncodingStack, pos: Tensor, num_heads: int, width: int, generator: torch.Generator
+) -> Tensor:
     """A random combination of all that the encodings put out."""
     n = pos.shape[1]
 

@@ -18,7 +18,9 @@ def device(accelerator: str) -> torch.device:
         )
     if accelerator == "mps":
         if not torch.backends.mps.is_available():
-            raise ConfigError("trainer.accelerator=mps needs an Apple GPU and torch sees none: use cpu or auto")
+            raise ConfigError(
+                "trainer.accelerator=mps needs an Apple GPU and torch sees none: use cpu or auto"
+            )
         return torch.device("mps")
     return torch.device("cpu")
 

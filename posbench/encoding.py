@@ -25,18 +25,20 @@ class Draw:
 class PositionEncoding(nn.Module):
     """How position enters the transformer. The base class is NoPE: nothing is encoded.
 
-    A method overrides one or two of `positions`, `embed` and `encode`. Positions always arrive as an
-    argument and are never rebuilt from a shape: random, shifted and task-supplied ids would break in silence.
+    A method overrides one or two of `positions`, `embed` and `encode`. Positions always arrive as
+    an argument and are never rebuilt from a shape: random, shifted and task-supplied ids would
+    break in silence.
 
     Declarations (the conformance suite measures each of them):
 
     `shared`           parameters or submodules tied over layers
-    `handles`          what an extension may take hold of: "frequencies", "distance", "positions", "rows",
-                       "mask", "temperature"
+    `handles`          what an extension may take hold of: "frequencies", "distance", "positions",
+                       "rows", "mask", "temperature"
     `relative`         shifting all positions by a constant changes nothing
     `float_positions`  non-integer positions are accepted
     `max_positions`    number of positions that exist, None for no limit
-    `ids`              the position ids it asks of the task: the "index" of a token, or a kind from `Task.ids`
+    `ids`              the position ids it asks of the task: the "index" of a token, or a kind from
+                       `Task.ids`
     `method_class`     what kind of result it gives: rows are compared within their class
     """
 
@@ -50,16 +52,21 @@ class PositionEncoding(nn.Module):
 
     def positions(self, ids: Tensor, draw: Draw) -> Tensor:
         """The positions the model is given for the ids [batch|1, n] of the task: [batch|1, n] or
-        [batch|1, n, axes]. Runs outside the model, so that the forward pass stays a pure function of its inputs.
+        [batch|1, n, axes]. Runs outside the model, so that the forward pass stays a pure function
+        of its inputs.
         """
         return ids
 
     def span(self, length: int, training: bool = False) -> int:
-        """The largest position, plus one, that `positions` may give for ids below `length`, in training or a test."""
+        """The largest position, plus one, that `positions` may give for ids below `length`, in
+        training or a test.
+        """
         return length
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        """Token embeddings [batch, n, model_width] with position added; once, before the first layer."""
+        """Token embeddings [batch, n, model_width] with position added; once, before the first
+        layer.
+        """
         return x
 
     def encode(self, a: Attention) -> Plan:
@@ -69,7 +76,8 @@ class PositionEncoding(nn.Module):
     def variant(self, **changes: object) -> Self:
         """A new encoding with some attributes changed and the very same parameters."""
         new = copy.copy(self)
-        # copy.copy shares the registries, and setting a buffer on the copy would then change the original.
+        # copy.copy shares the registries, and setting a buffer on the copy would then change the
+        # original.
         for registry in ("_parameters", "_buffers", "_modules"):
             new.__dict__[registry] = dict(self.__dict__[registry])
         for name, value in changes.items():
@@ -82,8 +90,8 @@ class PositionEncoding(nn.Module):
 class Wrapper(PositionEncoding):
     """An encoding around a host: it changes what goes into the host and leaves the rest to it.
 
-    Declarations are those of the host; a subclass states where it departs. An attribute the wrapper does not
-    have is the host's, and so is a change that an extension makes to it.
+    Declarations are those of the host; a subclass states where it departs. An attribute the wrapper
+    does not have is the host's, and so is a change that an extension makes to it.
     """
 
     def __init__(self, host: PositionEncoding) -> None:
@@ -109,7 +117,8 @@ class Wrapper(PositionEncoding):
         return self.host.encode(a)
 
     def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
-        # torch asks first whether the name is taken, and the host may have a parameter of that name.
+        # torch asks first whether the name is taken, and the host may have a parameter of that
+        # name.
         host = self._modules.pop("host")
         super().register_parameter(name, param)
         self._modules["host"] = host
@@ -123,7 +132,11 @@ class Wrapper(PositionEncoding):
             return getattr(self.host, name)
 
     def variant(self, **changes: object) -> Self:
-        ours = {name: value for name, value in changes.items() if name in self.__dict__ or name in self._modules}
+        ours = {
+            name: value
+            for name, value in changes.items()
+            if name in self.__dict__ or name in self._modules
+        }
         new = super().variant(**ours)
         theirs = {name: value for name, value in changes.items() if name not in ours}
         if theirs:
@@ -132,7 +145,9 @@ class Wrapper(PositionEncoding):
 
 
 def tie(layer: PositionEncoding, first: PositionEncoding) -> None:
-    """Give a layer the shared parameters of the first layer, those of hosts inside wrappers included."""
+    """Give a layer the shared parameters of the first layer, those of hosts inside wrappers
+    included.
+    """
     for name in layer.shared:
         setattr(layer, name, getattr(first, name))
     for name, child in layer.named_children():
@@ -141,7 +156,9 @@ def tie(layer: PositionEncoding, first: PositionEncoding) -> None:
 
 
 class EncodingStack(nn.Module):
-    """One encoding per layer. Layers of one specification tie the parameters that it names as `shared`."""
+    """One encoding per layer. Layers of one specification tie the parameters that it names as
+    `shared`.
+    """
 
     def __init__(self, layers: Sequence[PositionEncoding], num_specifications: int = 1) -> None:
         super().__init__()
@@ -167,7 +184,10 @@ class EncodingStack(nn.Module):
 
     @property
     def method_class(self) -> str:
-        return max((layer.method_class for layer in self), key=lambda name: name != PositionEncoding.method_class)
+        return max(
+            (layer.method_class for layer in self),
+            key=lambda name: name != PositionEncoding.method_class,
+        )
 
     # The first layer speaks for all about positions: they are drawn once a forward pass.
 

@@ -1,4 +1,6 @@
-"""The errors a user can cause. Each carries one sentence: the value, what was expected, what to do."""
+"""The errors a user can cause. Each carries one sentence: the value, what was expected, what to
+do.
+"""
 
 
 class PosbenchError(Exception):
@@ -22,4 +24,6 @@ class Diverged(PosbenchError):
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived. Not an `Exception`, so that a sweep stops instead of going on to its next run."""
+    """SIGTERM arrived. Not an `Exception`, so that a sweep stops instead of going on to its next
+    run.
+    """

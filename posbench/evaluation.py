@@ -23,20 +23,24 @@ from posbench.transformer import Transformer
 Rows = list[dict[str, Any]]
 
 TOKENS_PER_PASS = {"cpu": 2**12}
-"""Tokens put through the model at once, by kind of device: what a core's cache holds. Changes no token."""
+"""Tokens put through the model at once, by kind of device: what a core's cache holds. Changes no
+token.
+"""
 TOKENS_PER_PASS_ELSEWHERE = 2**17
 """On accelerators, which want larger pieces; bounds memory."""
 
 REACH_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0, np.inf)
-"""Bins of the distance between a query and its source, in multiples of the largest trained distance, and of the place
-of a query, in multiples of the positions of training."""
+"""Bins of the distance between a query and its source, in multiples of the largest trained
+distance, and of the place of a query, in multiples of the positions of training."""
 
 DEPTH_EDGES = tuple(tenth / 10 for tenth in range(11))
 """Bins of where the source stands in its prompt: 0 at the start, 1 at the end."""
 
 
 def test_lengths(settings: EvaluationConfig, train_length: int) -> dict[int, float]:
-    """Task length n -> multiple of the training length, ascending, the aggregated and the further ones."""
+    """Task length n -> multiple of the training length, ascending, the aggregated and the further
+    ones.
+    """
     multiples = sorted({*settings.multiples, *settings.further})
     lengths = {round(multiple * train_length): multiple for multiple in multiples}
     # Short trainings round two multiples to one length; keep the one that names the length best.
@@ -45,7 +49,9 @@ def test_lengths(settings: EvaluationConfig, train_length: int) -> dict[int, flo
 
 @dataclass(frozen=True)
 class Answers:
-    """What one teacher-forced pass says about sequences, [batch, n]: entries are those of the tokens asked for."""
+    """What one teacher-forced pass says about sequences, [batch, n]: entries are those of the
+    tokens asked for.
+    """
 
     asked: np.ndarray  # bool
     right: np.ndarray  # bool, False where nothing is asked
@@ -74,12 +80,19 @@ class Answers:
 
 
 class Tests:
-    """The test sequences of one run and the measures on them: the same for every encoding and every extension."""
+    """The test sequences of one run and the measures on them: the same for every encoding and every
+    extension.
+    """
 
     __test__ = False  # for pytest, which would collect it by its name
 
     def __init__(
-        self, task: Task, settings: EvaluationConfig, training: TrainingConfig, train_positions: int, seed: int
+        self,
+        task: Task,
+        settings: EvaluationConfig,
+        training: TrainingConfig,
+        train_positions: int,
+        seed: int,
     ) -> None:
         self.task, self.settings, self.training, self.seed = task, settings, training, seed
         self.train_length, self.train_positions = training.lengths[1], train_positions
@@ -91,8 +104,8 @@ class Tests:
     def extended(self, model: Transformer, extension: Extension | None, n: int) -> Transformer:
         """The model as it is tested on length n.
 
-        The extension is told the positions of the whole sequence, prompt and answer, so that teacher forcing and
-        greedy decoding use one and the same scale.
+        The extension is told the positions of the whole sequence, prompt and answer, so that
+        teacher forcing and greedy decoding use one and the same scale.
         """
         if extension is None:
             return model
@@ -101,7 +114,9 @@ class Tests:
     def spans(self, model: Transformer, n: int) -> tuple[int, int]:
         """The positions of training and of a test of length n, as the encodings give them."""
         stack = model.encodings
-        return stack.span(self.train_positions, training=True), stack.span(self.task.num_positions(n))
+        return stack.span(self.train_positions, training=True), stack.span(
+            self.task.num_positions(n)
+        )
 
     def inputs(self, batch: Batch, model: Transformer, n: int) -> Inputs:
         return inputs(batch, model.encodings, stream_seed(self.seed, "test", "positions", n))
@@ -116,7 +131,9 @@ class Tests:
                 predicted = logits(model, data).float()
             asked = data.where.cpu().numpy()
             right[rows][asked] = (predicted.argmax(-1) == data.labels).cpu().numpy()
-            losses[rows][asked] = F.cross_entropy(predicted, data.labels, reduction="none").cpu().numpy()
+            losses[rows][asked] = (
+                F.cross_entropy(predicted, data.labels, reduction="none").cpu().numpy()
+            )
         return Answers(batch.answer[:, 1:], right, losses, _ends(batch))
 
     def decoded(self, model: Transformer, base: Transformer, batch: Batch, n: int) -> Answers:
@@ -128,15 +145,22 @@ class Tests:
         return Answers(batch.answer[:, 1:], right, np.zeros(right.shape, np.float32), _ends(batch))
 
     def rows(self, model: Transformer, extension: Extension | None) -> tuple[Rows, Rows]:
-        """One row a test length, and its views: accuracy by distance and depth of the source, or by position."""
+        """One row a test length, and its views: accuracy by distance and depth of the source, or by
+        position.
+        """
         rows, cells = [], []
         model.eval()
         trained = self._trained_entries(model)
         for n, multiple in self.lengths.items():
             extended, batch = self.extended(model, extension, n), self.batch(n)
             forced = self.answers(extended, model, batch, n)
-            # What is asked for the sequence as a whole may be decoded; what is said of tokens is of teacher forcing.
-            answers = forced if self.settings.decoding == "teacher_forced" else self.decoded(extended, model, batch, n)
+            # What is asked for the sequence as a whole may be decoded; what is said of tokens is of
+            # teacher forcing.
+            answers = (
+                forced
+                if self.settings.decoding == "teacher_forced"
+                else self.decoded(extended, model, batch, n)
+            )
             correct, loss = forced.right[forced.asked], forced.mean_loss
             reach = _distances(batch) / self.task.max_distance(self.train_length)
             ids = position_ids(batch.part(slice(0, 1)), model.encodings)
@@ -154,24 +178,43 @@ class Tests:
                     "sequence_accuracy_without_end": float(answers.without_end.mean()),
                     "correct_prefix": float(answers.correct_prefix.mean()),
                     "token_accuracy_teacher_forced": float(correct.mean()),
-                    "token_accuracy_within_trained_distance": _mean(correct[(reach >= 0) & (reach <= 1)]),
+                    "token_accuracy_within_trained_distance": _mean(
+                        correct[(reach >= 0) & (reach <= 1)]
+                    ),
                     "token_accuracy_beyond_trained_distance": _mean(correct[reach > 1]),
                     "loss": loss,
                     "chance": self.task.chance(n),
-                    "untrained": share_untrained(trained, extended.encodings, ids, model.num_heads, model.width),
+                    "untrained": share_untrained(
+                        trained, extended.encodings, ids, model.num_heads, model.width
+                    ),
                 }
             )
-            cells += [{"test_length": n, **view} for view in self._views(batch, correct, forced.losses[forced.asked])]
+            cells += [
+                {"test_length": n, **view}
+                for view in self._views(batch, correct, forced.losses[forced.asked])
+            ]
         return rows, cells
 
     def _views(self, batch: Batch, correct: np.ndarray, losses: np.ndarray) -> Rows:
-        """What is right and lost, by where a token's source is; of tasks without sources, by a token's own place."""
+        """What is right and lost, by where a token's source is; of tasks without sources, by a
+        token's own place.
+        """
         sourced = batch.source[:, 1:][batch.answer[:, 1:]] >= 0
-        place = np.broadcast_to(np.arange(batch.tokens.shape[1] - 1), batch.tokens[:, 1:].shape)[batch.answer[:, 1:]]
+        place = np.broadcast_to(np.arange(batch.tokens.shape[1] - 1), batch.tokens[:, 1:].shape)[
+            batch.answer[:, 1:]
+        ]
         of = {
-            "distance": (_distances(batch) / self.task.max_distance(self.train_length), REACH_EDGES, sourced),
+            "distance": (
+                _distances(batch) / self.task.max_distance(self.train_length),
+                REACH_EDGES,
+                sourced,
+            ),
             "depth": (_depths(batch), DEPTH_EDGES, sourced),
-            "position": ((place + 1) / self.train_positions, REACH_EDGES, ~sourced & (not sourced.any())),
+            "position": (
+                (place + 1) / self.train_positions,
+                REACH_EDGES,
+                ~sourced & (not sourced.any()),
+            ),
         }
         return [
             view
@@ -182,29 +225,41 @@ class Tests:
     def _trained_entries(self, model: Transformer) -> list[Tensor]:
         """What a training sequence of the largest length reaches, at any of its offsets."""
         if self.training.packing:
-            full = replace(self.training, batch_size=1, min_length=self.train_length, max_length=self.train_length)
+            full = replace(
+                self.training,
+                batch_size=1,
+                min_length=self.train_length,
+                max_length=self.train_length,
+            )
             longest = packed(self.task, replace(full, length_scale=1.0), self.seed, 0)
         else:
             longest = self.task.batch(self.train_length, 1, self.seed, "coverage")
         ids, stack = position_ids(longest, model.encodings), model.encodings
         last = self.training.random_offset if stack.ids == "index" else 0
         starts = {*range(0, last, ids.shape[1]), last}
-        each = [reached(stack, ids + start, model.num_heads, model.width, training=True) for start in starts]
+        each = [
+            reached(stack, ids + start, model.num_heads, model.width, training=True)
+            for start in starts
+        ]
         return [torch.stack(masks).any(0) for masks in zip(*each, strict=True)]
 
 
 def pieces(batch: Batch, device: torch.device) -> Iterator[slice]:
     """Of as many sequences as may be put through the model at once."""
-    size = max(1, TOKENS_PER_PASS.get(device.type, TOKENS_PER_PASS_ELSEWHERE) // batch.tokens.shape[1])
+    size = max(
+        1, TOKENS_PER_PASS.get(device.type, TOKENS_PER_PASS_ELSEWHERE) // batch.tokens.shape[1]
+    )
     for start in range(0, len(batch.tokens), size):
         yield slice(start, start + size)
 
 
 @torch.inference_mode()
 def greedy(model: Transformer, data: Inputs) -> np.ndarray:
-    """Which tokens of the answers are right, [batch, n], where each is predicted from the prompt and those before it.
+    """Which tokens of the answers are right, [batch, n], where each is predicted from the prompt
+    and those before it.
 
-    The model is given prefixes, as if it were generating: the tokens it has chosen, and nothing of what comes after.
+    The model is given prefixes, as if it were generating: the tokens it has chosen, and nothing of
+    what comes after.
     """
     tokens, right = data.tokens.clone(), torch.zeros_like(data.where)
     labels = torch.zeros_like(data.tokens)
@@ -224,7 +279,9 @@ def binned(
     by: str, values: np.ndarray, edges: Sequence[float], correct: np.ndarray, losses: np.ndarray
 ) -> dict[str, Any] | None:
     """Means over bins (low, high], those that hold no token left out; None where no bin does."""
-    bins = np.clip(np.searchsorted(edges, values, side="left") - 1, 0, len(edges) - 2)  # an edge 0 is in the first bin
+    bins = np.clip(
+        np.searchsorted(edges, values, side="left") - 1, 0, len(edges) - 2
+    )  # an edge 0 is in the first bin
     used, index, counts = np.unique(bins, return_inverse=True, return_counts=True)
     if not len(used):
         return None
@@ -244,13 +301,19 @@ def _ends(batch: Batch) -> np.ndarray:
 
 
 def _depths(batch: Batch) -> np.ndarray:
-    """Where in its prompt a token's source stands, from 0 to 1: each prompt ends before its own first answer token."""
-    length = np.maximum((batch.segments == 0).sum(1, keepdims=True) - 3, 1)  # without BOS and SEP, from 0 on
+    """Where in its prompt a token's source stands, from 0 to 1: each prompt ends before its own
+    first answer token.
+    """
+    length = np.maximum(
+        (batch.segments == 0).sum(1, keepdims=True) - 3, 1
+    )  # without BOS and SEP, from 0 on
     return ((batch.source - 1) / length)[:, 1:][batch.answer[:, 1:]]
 
 
 def _distances(batch: Batch) -> np.ndarray:
-    """Tokens between the query that predicts a token and its source, -1 where there is no one source."""
+    """Tokens between the query that predicts a token and its source, -1 where there is no one
+    source.
+    """
     query = np.arange(batch.tokens.shape[1]) - 1
     distance = np.where(batch.source >= 0, query - batch.source, -1)
     return distance[:, 1:][batch.answer[:, 1:]].astype(float)

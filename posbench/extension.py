@@ -1,4 +1,6 @@
-"""The one interface of an extension: what is done to a trained encoding so that it works further."""
+"""The one interface of an extension: what is done to a trained encoding so that it works
+further.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,14 @@ class FineTuning:
         for name in ("steps", "multiple", "learning_rate"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ConfigError(
-                    f"{name} of the fine-tuning is a factor of that of the training and must be positive, "
-                    f"got {getattr(self, name)}"
+                    f"{name} of the fine-tuning is a factor of that of the training and must be "
+                    f"positive, got {getattr(self, name)}"
                 )
 
     def settings(self, training: TrainingConfig) -> TrainingConfig:
-        """Lengths from the shortest of the training to the new longest; warm-up over the first tenth; to the end."""
+        """Lengths from the shortest of the training to the new longest; warm-up over the first
+        tenth; to the end.
+        """
         steps = max(1, round(self.steps * training.steps))
         return replace(
             training,
@@ -49,18 +53,19 @@ class FineTuning:
 class Extension(ABC):
     """Changes a trained encoding: the new encoding shares the weights of the old.
 
-    Lengths are counts of positions: the largest position seen in training, or in the test at hand, plus one;
-    never the task's n. The test is told whole, prompt and answer, so that whatever an extension makes of its length
-    is the same for teacher forcing and for greedy decoding, token after token.
+    Lengths are counts of positions: the largest position seen in training, or in the test at hand,
+    plus one; never the task's n. The test is told whole, prompt and answer, so that whatever an
+    extension makes of its length is the same for teacher forcing and for greedy decoding, token
+    after token.
 
     `needs`        the handle the encoding must offer, "" for none
     `method_class` what kind of result it gives: rows are compared within their class
     `changes`      False for direct extrapolation alone, the base that all others are compared with
-    `is_identity`  the outputs at the training length are those of the base, bit for bit: declared here,
-                   measured by the conformance suite
-    `scale_policy` how it follows the length of a test: "none" (not by a factor), "fixed" (one factor at every
-                   length, also at the training length) or "per test length"
-    `finetuning`   the training that goes on with the new encoding before it is tested, None for none
+    `is_identity`  the outputs at the training length are those of the base, bit for bit: declared
+                   here, measured by the conformance suite
+    `scale_policy` how it follows the length of a test: "none" (not by a factor), "fixed" (one
+                   factor at every length, also at the training length) or "per test length"
+    `finetuning`   the training that goes on with the new encoding before a test, None for none
     `retrained`    a model is trained from the start for each test length
     """
 
@@ -81,13 +86,21 @@ class Extension(ABC):
         return self.finetuning is not None or self.retrained
 
     @abstractmethod
-    def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
-        """The encoding to use for a test of `test_positions`, after training on `train_positions`."""
+    def apply(
+        self, encoding: PositionEncoding, train_positions: int, test_positions: int
+    ) -> PositionEncoding:
+        """The encoding to use for a test of `test_positions`, after training on
+        `train_positions`.
+        """
 
-    def extend(self, stack: EncodingStack, train_positions: int, test_positions: int) -> EncodingStack:
+    def extend(
+        self, stack: EncodingStack, train_positions: int, test_positions: int
+    ) -> EncodingStack:
         """`apply` on every layer that offers what is needed; refused where none does."""
         if self.needs and self.needs not in stack.handles:
-            raise IllegalExtension(f"{type(self).__name__} needs {self.needs}, which this encoding does not have")
+            raise IllegalExtension(
+                f"{type(self).__name__} needs {self.needs}, which this encoding does not have"
+            )
         return stack.replaced(
             [
                 self.apply(layer, train_positions, test_positions)
@@ -99,14 +112,18 @@ class Extension(ABC):
 
 
 class Scaled(Extension):
-    r"""An extension by a factor s: `scale`, where it is set; the model is then changed at every length, also at the
-    training length. Left out (null) it is $s = \max(1, L'/L)$ for each test length L' of its own, and nothing changes
-    at the training length L. Both are common in practice and they are different rows.
+    r"""An extension by a factor s: `scale`, where it is set; the model is then changed at every
+    length, also at the training length. Left out (null) it is $s = \max(1, L'/L)$ for each test
+    length L' of its own, and nothing changes at the training length L. Both are common in practice
+    and they are different rows.
     """
 
     def __init__(self, scale: float | None = None) -> None:
         if scale is not None and scale < 1:
-            raise ConfigError(f"scale is the factor of extension, at least 1 (or null for one a length), got {scale}")
+            raise ConfigError(
+                "scale is the factor of extension, at least 1 (or null for one a length), got "
+                f"{scale}"
+            )
         self.scale = scale
 
     @property
@@ -123,27 +140,37 @@ class Scaled(Extension):
 
 
 class FrequencyExtension(Scaled):
-    r"""An extension of the form $\theta'_m = \theta_m / \lambda_m$, with an optional factor on cos and sin."""
+    r"""An extension of the form $\theta'_m = \theta_m / \lambda_m$, with an optional factor on cos
+    and sin.
+    """
 
     needs = "frequencies"
 
     @abstractmethod
-    def stretch(self, frequencies: Frequencies, train_positions: int, scale: float) -> tuple[float, ...]:
+    def stretch(
+        self, frequencies: Frequencies, train_positions: int, scale: float
+    ) -> tuple[float, ...]:
         r"""$\lambda_m$ for m = 0..K-1."""
 
     def magnitude(self, train_positions: int, scale: float) -> float:
         """The factor on every cosine and sine, 1 for most."""
         return 1.0
 
-    def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
+    def apply(
+        self, encoding: PositionEncoding, train_positions: int, test_positions: int
+    ) -> PositionEncoding:
         frequencies: Frequencies = encoding.frequencies  # type: ignore[assignment]  # promised by the handle
         scale = self.scale_at(train_positions, test_positions)
         stretch = self.stretch(frequencies, train_positions, scale)
-        return encoding.variant(frequencies=frequencies.stretched(stretch, self.magnitude(train_positions, scale)))
+        return encoding.variant(
+            frequencies=frequencies.stretched(stretch, self.magnitude(train_positions, scale))
+        )
 
 
 class Around(Extension):
-    """Another extension with something about it that is no change of the encoding: it declares what that one does."""
+    """Another extension with something about it that is no change of the encoding: it declares what
+    that one does.
+    """
 
     def __init__(self, extension: Extension) -> None:
         self.extension = extension
@@ -154,10 +181,14 @@ class Around(Extension):
     def is_identity(self) -> bool:
         return self.extension.is_identity
 
-    def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
+    def apply(
+        self, encoding: PositionEncoding, train_positions: int, test_positions: int
+    ) -> PositionEncoding:
         return self.extension.apply(encoding, train_positions, test_positions)
 
-    def extend(self, stack: EncodingStack, train_positions: int, test_positions: int) -> EncodingStack:
+    def extend(
+        self, stack: EncodingStack, train_positions: int, test_positions: int
+    ) -> EncodingStack:
         return self.extension.extend(stack, train_positions, test_positions)
 
 
@@ -173,16 +204,22 @@ class Trial:
 class Searched(Around):
     """An extension whose settings are chosen on a validation length that is no test length.
 
-    `extension` is the one with its default settings, and the first candidate; `budget` counts candidates, and is the
-    same for all that are to be compared; `multiple` gives the validation length in multiples of the training's.
+    `extension` is the one with its default settings, and the first candidate; `budget` counts
+    candidates, and is the same for all that are to be compared; `multiple` gives the validation
+    length in multiples of the training's.
     """
 
     def __init__(self, extension: Extension, budget: int = 24, multiple: float = 3.0) -> None:
         super().__init__(extension)
         if budget < 1:
-            raise ConfigError(f"budget is the number of candidates, the default among them, at least 1, got {budget}")
+            raise ConfigError(
+                "budget is the number of candidates, the default among them, at least 1, got "
+                f"{budget}"
+            )
         if not multiple > 1:
-            raise ConfigError(f"multiple is that of the validation length and must exceed 1, got {multiple}")
+            raise ConfigError(
+                f"multiple is that of the validation length and must exceed 1, got {multiple}"
+            )
         self.method_class = "tuned"
         self.budget = budget
         self.multiple = multiple
@@ -191,7 +228,9 @@ class Searched(Around):
     def candidates(
         self, stack: EncodingStack, train_positions: int, rng: np.random.Generator
     ) -> Iterator[tuple[dict[str, Any], Extension]]:
-        """Settings and extension, without end or as many as there are; the default is not among them."""
+        """Settings and extension, without end or as many as there are; the default is not among
+        them.
+        """
 
     def trials(
         self,
@@ -203,6 +242,9 @@ class Searched(Around):
         """The default and random candidates, `budget` in all, the best first."""
         others = itertools.islice(self.candidates(stack, train_positions, rng), self.budget - 1)
         found = [
-            Trial(settings, each, loss(each)) for settings, each in itertools.chain([({}, self.extension)], others)
+            Trial(settings, each, loss(each))
+            for settings, each in itertools.chain([({}, self.extension)], others)
         ]
-        return sorted(found, key=lambda trial: trial.loss if trial.loss == trial.loss else float("inf"))
+        return sorted(
+            found, key=lambda trial: trial.loss if trial.loss == trial.loss else float("inf")
+        )

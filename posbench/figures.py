@@ -19,7 +19,18 @@ STYLE = {
     "font.size": 10,
 }
 # Three cycles whose lengths share no factor: no two of the first 210 curves look the same.
-COLOURS = ("#1f77b4", "#d95f02", "#2a9d3a", "#c2263e", "#7a52b3", "#8c564b", "#e06db8", "#5f6b73", "#a6a11b", "#17aebf")
+COLOURS = (
+    "#1f77b4",
+    "#d95f02",
+    "#2a9d3a",
+    "#c2263e",
+    "#7a52b3",
+    "#8c564b",
+    "#e06db8",
+    "#5f6b73",
+    "#a6a11b",
+    "#17aebf",
+)
 DASHES = ("solid", (0, (5, 1.8)), (0, (1.2, 1.4)))
 MARKERS = "osD^vPX"
 MANY = 24
@@ -37,13 +48,18 @@ class Curve:
     halves: Sequence[float]  # NaN where there is no interval
 
 
-def score_by_length(curves: Sequence[Curve], ticks: Sequence[float], name: str, measure: str) -> str:
+def score_by_length(
+    curves: Sequence[Curve], ticks: Sequence[float], name: str, measure: str
+) -> str:
     """SVG with a legend in the order given. The group of curve i has the id `curve-{name}-{i}`.
 
-    Of more than `MANY` curves only the lines are drawn: one is told from the others by pointing at its row.
+    Of more than `MANY` curves only the lines are drawn: one is told from the others by pointing at
+    its row.
     """
     crowded = len(curves) > MANY
-    with style.context(["default", STYLE]):  # "default" first: a matplotlibrc of one's own changes nothing
+    with style.context(
+        ["default", STYLE]
+    ):  # "default" first: a matplotlibrc of one's own changes nothing
         height = 5.2 if crowded else max(3.9, 0.6 + 0.27 * len(curves))
         figure = Figure(figsize=(9, height), layout="constrained")
         axes = figure.subplots()
@@ -52,7 +68,9 @@ def score_by_length(curves: Sequence[Curve], ticks: Sequence[float], name: str, 
         _dress(axes, ticks, measure)
         if crowded:
             return svg_text(figure)
-        legend = figure.legend(loc="outside right upper", frameon=False, handlelength=3.4, labelspacing=0.7)
+        legend = figure.legend(
+            loc="outside right upper", frameon=False, handlelength=3.4, labelspacing=0.7
+        )
         for text in legend.get_texts():
             text.set_parse_math(False)  # a label may hold an interpolation, ${...}
         return svg_text(figure)
@@ -67,14 +85,18 @@ class Grid:
 
 
 def depth_grids(grids: Sequence[Grid], lengths: Sequence[str], edges: Sequence[float]) -> str:
-    """SVG with one picture a method: how deep in the prompt, and in how long a prompt, a source is still found."""
+    """SVG with one picture a method: how deep in the prompt, and in how long a prompt, a source is
+    still found.
+    """
     across = min(len(grids), 4)
     down = -(-len(grids) // across)
     with style.context(["default", STYLE]):
         figure = Figure(figsize=(9, 0.5 + 1.75 * down), layout="constrained")
         all_axes = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).ravel()
         for axes, grid in zip(all_axes, grids, strict=False):
-            mesh = axes.pcolormesh(np.array(edges), np.arange(len(lengths) + 1), grid.values, vmin=0, vmax=1)
+            mesh = axes.pcolormesh(
+                np.array(edges), np.arange(len(lengths) + 1), grid.values, vmin=0, vmax=1
+            )
             axes.set_title(textwrap.shorten(grid.label, 28), fontsize=9, parse_math=False)
             axes.set_yticks(np.arange(len(lengths)) + 0.5, lengths)
             axes.set_xticks([0, 0.5, 1], ["start", "", "end"])
@@ -100,7 +122,9 @@ def _draw(axes: Axes, curve: Curve, gid: str, crowded: bool) -> None:
         return
     means, halves = np.array(curve.means), np.array(curve.halves)
     low, high = np.clip([means - halves, means + halves], 0, 1)
-    axes.fill_between(curve.multiples, low, high, color=colour, alpha=0.08, linewidth=0, gid=f"{gid}-band")
+    axes.fill_between(
+        curve.multiples, low, high, color=colour, alpha=0.08, linewidth=0, gid=f"{gid}-band"
+    )
     axes.plot(
         curve.multiples,
         curve.means,

@@ -1,4 +1,6 @@
-"""The geometric frequencies that sinusoidal and rotary encodings share, and what an extension may do to them."""
+"""The geometric frequencies that sinusoidal and rotary encodings share, and what an extension may
+do to them.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ class Frequencies:
     r"""$\theta'_m = b^{-m/K} / \lambda_m$ radians a position, m = 0..K-1, the fastest first.
 
     `count` is K (half the head width for RoPE, half the model width for sinusoidal), `base` is b.
-    Every frequency extension is a choice of `stretch` $\lambda_m$ (infinity switches a pair off) and of
-    `magnitude`, a factor on every cosine and sine. A second extension multiplies the first.
+    Every frequency extension is a choice of `stretch` $\lambda_m$ (infinity switches a pair off)
+    and of `magnitude`, a factor on every cosine and sine. A second extension multiplies the first.
     """
 
     count: int
@@ -26,11 +28,19 @@ class Frequencies:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise ConfigError(f"there must be at least one frequency, got {self.count}: use a head width of 2 or more")
+            raise ConfigError(
+                f"there must be at least one frequency, got {self.count}: use a head width of 2 or "
+                "more"
+            )
         if not self.base > 1:
-            raise ConfigError(f"the base of the frequencies must exceed 1: the first is the fastest; got {self.base}")
+            raise ConfigError(
+                "the base of the frequencies must exceed 1: the first is the fastest; got "
+                f"{self.base}"
+            )
         if self.stretch is not None and len(self.stretch) != self.count:
-            raise ConfigError(f"{self.count} frequencies need {self.count} stretches, got {len(self.stretch)}")
+            raise ConfigError(
+                f"{self.count} frequencies need {self.count} stretches, got {len(self.stretch)}"
+            )
 
     def theta(self, device: torch.device | None = None) -> Tensor:
         """[count], radians a position, in float64 (float32 where the device has no float64)."""
@@ -44,8 +54,8 @@ class Frequencies:
     def tables(self, pos: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosine and sine of `pos * theta`, each [*pos.shape, count].
 
-        Angles are formed in float64 and cast afterwards: at position 100,000 a float32 angle is already off
-        by 0.004 radians, a bfloat16 one by hundreds.
+        Angles are formed in float64 and cast afterwards: at position 100,000 a float32 angle is
+        already off by 0.004 radians, a bfloat16 one by hundreds.
         """
         theta = self.theta(pos.device)
         angles = pos.to(theta.dtype)[..., None] * theta

@@ -17,7 +17,9 @@ from posbench.errors import ConfigError
 from posbench.provenance import content_hash
 
 HOST, PART = "encoding@encoding.", "extension@extension."
-"""How Hydra names the choice of a host inside a wrapper, `encoding@encoding.host=alibi`, and a part of a sequence."""
+"""How Hydra names the choice of a host inside a wrapper, `encoding@encoding.host=alibi`, and a part
+of a sequence.
+"""
 LENGTHS = ("min_length", "max_length", "steps")
 """Settings of training that belong to the task."""
 
@@ -51,13 +53,17 @@ class Identity:
 
 
 def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
-    """Compare a composed configuration with what its names stand for. Needs an initialised Hydra."""
+    """Compare a composed configuration with what its names stand for. Needs an initialised
+    Hydra.
+    """
     group: dict[str, Any] = {
         name: choices.get(name) for name in ("protocol", "task", "method", "encoding", "extension")
     }
     if missing := [name for name, choice in group.items() if choice is None]:
         raise ConfigError(f"{missing[0]} is missing: choose one with {missing[0]}=NAME, see --help")
-    named = _compose(f"task={group['task']}", f"protocol={group['protocol']}", f"method={group['method']}")
+    named = _compose(
+        f"task={group['task']}", f"protocol={group['protocol']}", f"method={group['method']}"
+    )
     parts, canonical = _parts(cfg), _parts(named)
 
     label, base, words = group["method"], group["encoding"], [f"method={group['method']}"]
@@ -65,7 +71,9 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
         pair = {name: group[name] for name in ("encoding", "extension")}
         hosts = _hosts(pair, choices)
         plain = _compose(*_overrides(pair | hosts))
-        if _parts(plain)["method"] != canonical["method"]:  # another pair than that of the method's YAML
+        if (
+            _parts(plain)["method"] != canonical["method"]
+        ):  # another pair than that of the method's YAML
             found = _method_of(pair | hosts)
             base = _hosted(base, hosts)
             label = found or _joined(base, _parted(group["extension"], choices, hosts), plain)
@@ -94,8 +102,12 @@ def _overrides(chosen: Mapping[str, str]) -> list[str]:
 
 
 def _hosts(pair: dict[str, str], choices: Mapping[str, Any]) -> dict[str, str]:
-    """The hosts and parts inside that were chosen, where they are not those of the outer one's own YAML."""
-    usual = hydra.compose("config", _overrides(pair), return_hydra_config=True).hydra.runtime.choices
+    """The hosts and parts inside that were chosen, where they are not those of the outer one's own
+    YAML.
+    """
+    usual = hydra.compose(
+        "config", _overrides(pair), return_hydra_config=True
+    ).hydra.runtime.choices
     inside = {key: choice for key, choice in choices.items() if key.startswith((HOST, PART))}
     return {key: choice for key, choice in inside.items() if usual.get(key) != choice}
 
@@ -106,18 +118,22 @@ def _hosted(encoding: str, hosts: Mapping[str, str]) -> str:
 
 
 def _parted(extension: str, choices: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
-    """The name of a sequence by its parts in their order, "yarn+sliding_window"; of any other its own, with the
-    extension inside it where that is not its own: "yarn_tuned-by_parts".
+    """The name of a sequence by its parts in their order, "yarn+sliding_window"; of any other its
+    own, with the extension inside it where that is not its own: "yarn_tuned-by_parts".
     """
     parts = {key: choice for key, choice in choices.items() if key.startswith(PART)}
-    leaves = [key for key in sorted(parts) if not any(other.startswith(f"{key}.") for other in parts)]
+    leaves = [
+        key for key in sorted(parts) if not any(other.startswith(f"{key}.") for other in parts)
+    ]
     if len(leaves) > 1:
         return "+".join(parts[key] for key in leaves)
     return "-".join((extension, *(chosen[key] for key in leaves if key in chosen)))
 
 
 def _method_of(chosen: Mapping[str, str]) -> str | None:
-    """The method whose YAML makes these choices, so that `method=rope extension=yarn` is the row rope_yarn."""
+    """The method whose YAML makes these choices, so that `method=rope extension=yarn` is the row
+    rope_yarn.
+    """
     loader = GlobalHydra.instance().config_loader()
     for name in sorted(loader.get_group_options("method")):
         # Read, not composed: a catalogue of a hundred methods would take seconds.
@@ -129,12 +145,16 @@ def _method_of(chosen: Mapping[str, str]) -> str | None:
 
 
 def _key(default: Any) -> str:
-    """The choice that an entry of a defaults list makes: "encoding", or "encoding@encoding.host"."""
+    """The choice that an entry of a defaults list makes: "encoding", or
+    "encoding@encoding.host".
+    """
     return default.group.strip("/") + (f"@{default.package}" if default.package else "")
 
 
 def _joined(encoding: str, extension: str, cfg: DictConfig) -> str:
-    """A name for a pair without a YAML of its own; the extension of the default method needs no mention."""
+    """A name for a pair without a YAML of its own; the extension of the default method needs no
+    mention.
+    """
     return encoding if cfg.extension == _compose().extension else f"{encoding}+{extension}"
 
 
@@ -143,8 +163,9 @@ def _compose(*overrides: str) -> DictConfig:
 
 
 def _parts(cfg: DictConfig) -> dict[str, dict[str, Any]]:
-    """The content behind each name, interpolations unresolved: `num_heads: ${model.num_heads}` is one method
-    at every model size, and a default that scales with the training length is one method on every task.
+    """The content behind each name, interpolations unresolved: `num_heads: ${model.num_heads}` is
+    one method at every model size, and a default that scales with the training length is one method
+    on every task.
     """
     plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=False)  # type: ignore[assignment]
     training = plain["training"]

@@ -1,7 +1,8 @@
-"""The leaderboard: records in, `leaderboard.md`, `.html` and `.csv`, and `runs.csv` out. Same records, same bytes.
+"""The leaderboard: records in, `leaderboard.md`, `.html` and `.csv`, and `runs.csv` out. Same
+records, same bytes.
 
-`python -m posbench.leaderboard [FOLDER]` reads FOLDER/records (your own runs by default), writes the four
-files into FOLDER and prints the tables. Nothing here imports torch.
+`python -m posbench.leaderboard [FOLDER]` reads FOLDER/records (your own runs by default), writes
+the four files into FOLDER and prints the tables. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -23,30 +24,38 @@ from posbench.sections import DETAILS, Section, Table, sections
 from posbench.summaries import TaskBoard, boards, per_run
 
 GUIDE = {
-    "Score": "the accuracy of whole sequences: every answer token and the end right. On language, which has no one "
-    "answer, the share of the source that is explained. Columns are test lengths in multiples of the training length.",
-    "Mean": "over the lengths beyond the training length, tasks and seeds. Lengths in brackets are shown but not "
-    "averaged.",
-    "±": "half the width of the 95 % interval over seeds (Student's t). Intervals that overlap decide nothing "
-    "either way: methods share seeds and test data, so compare them seed by seed.",
-    "Solved": "seeds that learned the task at all, with a score of at least .95 at 1x. A row in which none did is "
-    "marked “did not learn”: it says nothing about extrapolation. “Fails at 1x” marks a row that had learned it at "
-    "some step of its training and fails the test there, mostly because an extension has lost the training length. "
-    "Unsolved seeds stay in every mean, and those whose training diverged count as 0; the mean of the solved ones "
-    "alone stands beside it.",
-    "Area": "under the score from 1x to the longest length in the mean, on a logarithmic axis, 1 at the most.",
-    "Effective": "the largest length with a mean score of at least .95, all shorter ones included; half: of .5, where "
-    "guessing does not come as far.",
-    "Steps": "of training until the score on a small validation set at 1x was .95 for the first time; a mean over the "
-    "seeds that got there, some of which may fall back later.",
-    "Class": "what a method was given. Zero-shot methods saw only training lengths. Below stand, and are compared "
-    "among themselves, those whose settings were chosen on a validation length beyond training (tuned), those that "
-    "went on training (fine-tuned; their controls went on without an extension), those trained on positions beyond "
-    "the training length, and those given ids by the task. The ceiling is no method: a model trained at each length.",
-    "Untrained": "of the entries of the encoding's parameters (rows of a table, buckets, units) that the longest test "
-    "in the mean uses, the share that no training sequence reached.",
-    "CPU s": "seconds of training, and of fine-tuning or searching where a row has that. Methods that stretch the same "
-    "trained weights share them, and their cost. GPU s, where there are any: of the shared training alone.",
+    "Score": "the accuracy of whole sequences: every answer token and the end right. On language, "
+    "which has no one answer, the share of the source that is explained. Columns are "
+    "test lengths in multiples of the training length.",
+    "Mean": "over the lengths beyond the training length, tasks and seeds. Lengths in brackets "
+    "are shown but not averaged.",
+    "±": "half the width of the 95 % interval over seeds (Student's t). Intervals that overlap "
+    "decide nothing either way: methods share seeds and test data, so compare them seed by "
+    "seed.",
+    "Solved": "seeds that learned the task at all, with a score of at least .95 at 1x. A row in "
+    "which none did is marked “did not learn”: it says nothing about extrapolation. "
+    "“Fails at 1x” marks a row that had learned it at some step of its training and "
+    "fails the test there, mostly because an extension has lost the training length. "
+    "Unsolved seeds stay in every mean, and those whose training diverged count as 0; "
+    "the mean of the solved ones alone stands beside it.",
+    "Area": "under the score from 1x to the longest length in the mean, on a logarithmic axis, 1 "
+    "at the most.",
+    "Effective": "the largest length with a mean score of at least .95, all shorter ones "
+    "included; half: of .5, where guessing does not come as far.",
+    "Steps": "of training until the score on a small validation set at 1x was .95 for the first "
+    "time; a mean over the seeds that got there, some of which may fall back later.",
+    "Class": "what a method was given. Zero-shot methods saw only training lengths. Below stand, "
+    "and are compared among themselves, those whose settings were chosen on a validation "
+    "length beyond training (tuned), those that went on training (fine-tuned; their "
+    "controls went on without an extension), those trained on positions beyond the "
+    "training length, and those given ids by the task. The ceiling is no method: a model "
+    "trained at each length.",
+    "Untrained": "of the entries of the encoding's parameters (rows of a table, buckets, units) "
+    "that the longest test in the mean uses, the share that no training sequence "
+    "reached.",
+    "CPU s": "seconds of training, and of fine-tuning or searching where a row has that. Methods "
+    "that stretch the same trained weights share them, and their cost. GPU s, where "
+    "there are any: of the shared training alone.",
 }
 
 
@@ -55,23 +64,37 @@ def markdown(shown: list[Section], notes: list[str]) -> str:
     lines += [f"- **{term}**: {meaning}" for term, meaning in GUIDE.items()]
     lines += ["", *(f"> {note}\n" for note in notes)]
     for section in shown:
-        lines += [f"## {section.title}", "", *(f"{note}\n" for note in section.notes), *_pipes(section.table), ""]
+        lines += [
+            f"## {section.title}",
+            "",
+            *(f"{note}\n" for note in section.notes),
+            *_pipes(section.table),
+            "",
+        ]
         for detail in section.details:
             lines += [f"### {detail.title}", "", f"{detail.note}\n", *_pipes(detail.table), ""]
-    lines.append("Generated by `python -m posbench.leaderboard` from the records beside it; do not edit.")
+    lines.append(
+        "Generated by `python -m posbench.leaderboard` from the records beside it; do not edit."
+    )
     return "\n".join(lines) + "\n"
 
 
 def _pipes(table: Table) -> list[str]:
-    rows = [[f"{row.name} *({row.mark})*" if row.mark else row.name, *row.cells] for row in table.rows]
-    lines = [" | ".join(cell.replace("|", "\\|") for cell in cells) for cells in [table.headings, *rows]]
+    rows = [
+        [f"{row.name} *({row.mark})*" if row.mark else row.name, *row.cells] for row in table.rows
+    ]
+    lines = [
+        " | ".join(cell.replace("|", "\\|") for cell in cells) for cells in [table.headings, *rows]
+    ]
     lines.insert(1, " | ".join(["---"] + ["---:"] * (len(table.headings) - 1)))
     return [f"| {line} |" for line in lines]
 
 
 def html(shown: list[Section], notes: list[str]) -> str:
     source = (Path(__file__).parent / "leaderboard.html.j2").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
     return environment.from_string(source).render(sections=shown, notes=notes, guide=GUIDE)
 
 
@@ -138,8 +161,12 @@ def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) ->
 
 
 def _aligned(table: Table) -> list[str]:
-    rows = [[f"{row.name} ({row.mark})" if row.mark else row.name, *row.cells] for row in table.rows]
-    columns = [column for column in zip(table.headings, *rows, strict=True) if column[0] not in DETAILS]
+    rows = [
+        [f"{row.name} ({row.mark})" if row.mark else row.name, *row.cells] for row in table.rows
+    ]
+    columns = [
+        column for column in zip(table.headings, *rows, strict=True) if column[0] not in DETAILS
+    ]
     widths = [max(map(len, column)) for column in columns]
     lines = zip(*columns, strict=True)
     return [
@@ -157,12 +184,17 @@ def generate(folder: Path) -> tuple[dict[str, str], list[Section], list[str]]:
     if not found:
         hint = "run `python -m posbench` first"
         if folder != results.PUBLISHED and results.PUBLISHED.is_dir():
-            hint += f", or read the published board with `python -m posbench.leaderboard {results.PUBLISHED}`"
+            command = f"python -m posbench.leaderboard {results.PUBLISHED}"
+            hint += f", or read the published board with `{command}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = results.table(found)
     notes, summaries = remarks(found, table, results.audits(folder)), boards(table)
     shown = sections(
-        summaries, results.views(found), discriminations(table), agreements(summaries), results.choices(found)
+        summaries,
+        results.views(found),
+        discriminations(table),
+        agreements(summaries),
+        results.choices(found),
     )
     files = {
         "leaderboard.md": markdown(shown, notes),
@@ -183,9 +215,15 @@ def changed(folder: Path, files: dict[str, str]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
-    parser = argparse.ArgumentParser(prog="python -m posbench.leaderboard", description="Records in, leaderboard out.")
-    parser.add_argument("folder", nargs="?", type=Path, default=results.LOCAL, help="default: %(default)s")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if regenerating changes a file")
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.leaderboard", description="Records in, leaderboard out."
+    )
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=results.LOCAL, help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if regenerating changes a file"
+    )
     chosen = parser.parse_args(arguments)
     try:
         files, shown, notes = generate(chosen.folder)

@@ -1,4 +1,6 @@
-"""Which extension can extend which encoding, and which task supplies what it asks for, read off declarations."""
+"""Which extension can extend which encoding, and which task supplies what it asks for, read off
+declarations.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def options(group: str) -> list[str]:
 
 def legal_encodings(extension: DictConfig) -> list[str]:
     """The encodings that an extension does not refuse. Needs an initialised Hydra."""
-    from posbench.encoding import EncodingStack  # and with it torch, which has been imported wherever this is asked
+    from posbench.encoding import (
+        EncodingStack,
+    )  # and with it torch, which has been imported wherever this is asked
 
     root = _root()
     root.extension = extension
@@ -37,7 +41,10 @@ def legal_encodings(extension: DictConfig) -> list[str]:
     for name in options("encoding"):
         root.encoding = node("encoding", name)
         plain = OmegaConf.to_container(root, resolve=True)
-        layers = [build(layer, "encoding") for layer in plain["encoding"].get("layers", [plain["encoding"]])]
+        layers = [
+            build(layer, "encoding")
+            for layer in plain["encoding"].get("layers", [plain["encoding"]])
+        ]
         if legal(made, EncodingStack(layers, len(layers))):
             found.append(name)
     return found
@@ -69,7 +76,9 @@ def supplying_tasks(kind: str) -> list[str]:
 
 
 def node(group: str, name: str) -> DictConfig:
-    """The content of an option of a group, read where it stands alone: composing a hundred would take seconds."""
+    """The content of an option of a group, read where it stands alone: composing a hundred would
+    take seconds.
+    """
     found = GlobalHydra.instance().config_loader().repository.load_config(f"{group}/{name}")  # type: ignore[attr-defined]
     if all(default.is_self() for default in found.defaults_list):
         return found.config

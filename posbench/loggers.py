@@ -9,10 +9,13 @@ from lightning.pytorch.loggers import WandbLogger
 
 
 class QuietWandb(WandbLogger):
-    """Offline unless told otherwise, and silent: no banner, no question for an account, no waiting for a network."""
+    """Offline unless told otherwise, and silent: no banner, no question for an account, no waiting
+    for a network.
+    """
 
     def __init__(self, offline: bool = True, **settings: Any) -> None:
-        # Before `wandb.init`, whose own settings come too late to silence what it says about its arguments.
+        # Before `wandb.init`, whose own settings come too late to silence what it says about its
+        # arguments.
         wandb.setup(wandb.Settings(silent=True, mode="offline" if offline else "online"))
         super().__init__(offline=offline, **settings)
 

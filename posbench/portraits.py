@@ -1,4 +1,6 @@
-"""What an encoding looks like: its score over distance, its scores as a map, its attention as a map."""
+"""What an encoding looks like: its score over distance, its scores as a map, its attention as a
+map.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +48,22 @@ def _curves(axes: Axes, portrait: Portrait) -> None:
         label = "all heads" if same else f"head {head + 1}"
         axes.plot(values, linewidth=1.6, color=COLOURS[head % len(COLOURS)], label=label)
     axes.axvline(portrait.train_positions - 1, color="0.6", linewidth=0.8, linestyle=":")
-    axes.text(portrait.train_positions - 1, 1.01, "training ends", fontsize=6.5, color="0.4", transform=_above(axes))
+    axes.text(
+        portrait.train_positions - 1,
+        1.01,
+        "training ends",
+        fontsize=6.5,
+        color="0.4",
+        transform=_above(axes),
+    )
     axes.set_xlabel("distance, tokens")
     axes.set_ylabel(portrait.quantity)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     handles, labels = axes.get_legend_handles_labels()
-    shown = [(h, text) for h, text in zip(handles, labels, strict=True) if text not in portrait.variants]
+    shown = [
+        (h, text) for h, text in zip(handles, labels, strict=True) if text not in portrait.variants
+    ]
     axes.legend(*zip(*shown, strict=True), frameon=False, fontsize=6.5, ncols=2)
 
 

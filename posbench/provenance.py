@@ -16,19 +16,23 @@ from pathlib import Path
 from typing import Any
 
 NOT_COMPUTING = ("posbench.config", "posbench.errors")
-"""Left out of the hash of source: settings are hashed by their values, and sentences change no weight."""
+"""Left out of the hash of source: settings are hashed by their values, and sentences change no
+weight.
+"""
 
 PACKAGES = ("posbench", "torch", "lightning", "hydra-core", "numpy", "pandas")
 
 
 def content_hash(content: Any) -> str:
-    """16 hexadecimal digits that change when the content does; the order of keys does not matter."""
+    """16 hexadecimal digits that change when the content does; the order of keys does not
+    matter.
+    """
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def source_hash(*modules: str) -> str:
-    """Hash of the source of these modules and of all of posbench that they import, comments and docstrings
-    left out: what may change the weights that a training ends with.
+    """Hash of the source of these modules and of all of posbench that they import, comments and
+    docstrings left out: what may change the weights that a training ends with.
     """
     found: dict[str, str] = {}
     waiting = list(modules)
@@ -44,7 +48,9 @@ def source_hash(*modules: str) -> str:
 
 
 def target_modules(node: Any) -> set[str]:
-    """The modules of every class that a node of the configuration names, hosts inside wrappers included."""
+    """The modules of every class that a node of the configuration names, hosts inside wrappers
+    included.
+    """
     if isinstance(node, list):
         return set().union(*map(target_modules, node))
     if not isinstance(node, dict):
@@ -65,8 +71,8 @@ def evaluation_hash(extension: dict[str, Any]) -> str:
 
 @functools.cache  # of the text, not of the file: a sweep asks for the same modules with every run
 def normalised(source: str) -> str:
-    """Source without comments, docstrings and blank lines. Works on the text, because the output of `ast`
-    differs between versions of Python.
+    """Source without comments, docstrings and blank lines. Works on the text, because the output of
+    `ast` differs between versions of Python.
     """
     lines = source.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -74,7 +80,11 @@ def normalised(source: str) -> str:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
     for node in ast.walk(ast.parse(source)):
-        for child in getattr(node, "body", None) or [] if not isinstance(node, ast.Lambda | ast.IfExp) else []:
+        for child in (
+            getattr(node, "body", None) or []
+            if not isinstance(node, ast.Lambda | ast.IfExp)
+            else []
+        ):
             if (
                 isinstance(child, ast.Expr)
                 and isinstance(child.value, ast.Constant)
@@ -102,7 +112,10 @@ def module_file(module: str) -> Path | None:
         return None  # a name in a module; to ask for it would import the module, and torch with it
     try:
         spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):  # a name that was imported from a module is not itself a module
+    except (
+        ImportError,
+        ValueError,
+    ):  # a name that was imported from a module is not itself a module
         return None
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
@@ -116,20 +129,26 @@ def _is_package(module: str) -> bool:
 
 
 def commit() -> str | None:
-    """The commit of the source tree, with `+` where files differ from it; None outside a git checkout."""
+    """The commit of the source tree, with `+` where files differ from it; None outside a git
+    checkout.
+    """
     root = Path(__file__).parent.parent
     if not (root / ".git").exists():
         return None
     try:
         head = _git(root, "rev-parse", "HEAD")
-        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "posbench", "conf", "tasks")
+        changed = _git(
+            root, "status", "--porcelain", "--untracked-files=no", "--", "posbench", "conf", "tasks"
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("+" if changed else "")
 
 
 def _git(root: Path, *arguments: str) -> str:
-    return subprocess.run(("git", *arguments), cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ("git", *arguments), cwd=root, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def versions() -> dict[str, str]:

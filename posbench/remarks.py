@@ -12,7 +12,9 @@ from posbench import provenance, results
 from posbench.summaries import BOARD, METHOD, RUN, TASK, named
 
 
-def remarks(found: list[results.Record], table: pd.DataFrame, audits: Sequence[results.Record] = ()) -> list[str]:
+def remarks(
+    found: list[results.Record], table: pd.DataFrame, audits: Sequence[results.Record] = ()
+) -> list[str]:
     """A sentence each."""
     runs = named(table).drop_duplicates(RUN, keep="last")
     repeats = len(found) - len(runs)
@@ -38,7 +40,11 @@ def _latest(found: list[results.Record]) -> list[results.Record]:
     """Of a run that is there twice the record that counts."""
 
     def key(record: results.Record) -> tuple[object, ...]:
-        parts = [record[part][name] for part in ("protocol", "task", "method") for name in ("label", "hash")]
+        parts = [
+            record[part][name]
+            for part in ("protocol", "task", "method")
+            for name in ("label", "hash")
+        ]
         return *parts, record["task"]["version"], record["seed"]
 
     return list({key(record): record for record in found}.values())
@@ -48,7 +54,10 @@ def _several_protocols(runs: pd.DataFrame) -> str:
     names = sorted(set(runs["protocol_name"]))
     if len(names) == 1:
         return ""
-    return f"Records of {len(names)} protocols ({', '.join(names)}) are shown apart: never compare across them."
+    listed = ", ".join(names)
+    return (
+        f"Records of {len(names)} protocols ({listed}) are shown apart: never compare across them."
+    )
 
 
 def _smoke(runs: pd.DataFrame) -> str:
@@ -62,8 +71,8 @@ def _single_seeds(runs: pd.DataFrame) -> str:
     if not (few := int((seeds == 1).sum())):
         return ""
     return (
-        f"{few} of {len(seeds)} rows rest on one seed: they have no interval, and seed noise is often larger than the "
-        "difference between two methods. Add seeds with -m 'seed=range(3)'."
+        f"{few} of {len(seeds)} rows rest on one seed: they have no interval, and seed noise is "
+        "often larger than the difference between two methods. Add seeds with -m 'seed=range(3)'."
     )
 
 
@@ -73,7 +82,8 @@ def _several_settings(runs: pd.DataFrame) -> str:
         return ""
     names = ", ".join(sorted(set(ambiguous["task_name"])))
     return (
-        f"A task appears in several versions or settings ({names}): each has a table of its own and counts as a task."
+        f"A task appears in several versions or settings ({names}): each has a table of its own "
+        "and counts as a task."
     )
 
 
@@ -82,13 +92,16 @@ def _one_label_several_methods(runs: pd.DataFrame) -> str:
     if not names:
         return ""
     return (
-        f"One name stands for methods of different settings; their hashes tell them apart ({', '.join(names)}). "
-        "A name changes its meaning when its YAML does: repeat the older runs."
+        "One name stands for methods of different settings; their hashes tell them apart "
+        f"({', '.join(names)}). A name changes its meaning when its YAML does: repeat the older "
+        "runs."
     )
 
 
 def _one_method_several_labels(runs: pd.DataFrame) -> str:
-    names = runs.groupby([*BOARD, "method_hash"])["method_name"].agg(lambda column: sorted(set(column)))
+    names = runs.groupby([*BOARD, "method_hash"])["method_name"].agg(
+        lambda column: sorted(set(column))
+    )
     same = sorted({" = ".join(group) for group in names if len(group) > 1})
     if not same:
         return ""
@@ -101,7 +114,8 @@ def _mixed_code(runs: pd.DataFrame) -> str:
     if not names:
         return ""
     return (
-        f"Seeds in one row were trained by different versions of the code ({', '.join(names)}): repeat the older ones."
+        f"Seeds in one row were trained by different versions of the code ({', '.join(names)}): "
+        "repeat the older ones."
     )
 
 
@@ -114,8 +128,8 @@ def _diverged(found: list[results.Record]) -> str:
     if not runs:
         return ""
     return (
-        f"{len(runs)} of {len(found)} runs diverged and count as 0 at every length ({'; '.join(runs)}): their records "
-        "say why."
+        f"{len(runs)} of {len(found)} runs diverged and count as 0 at every length "
+        f"({'; '.join(runs)}): their records say why."
     )
 
 
@@ -125,8 +139,8 @@ def _outdated(found: list[results.Record]) -> str:
         return ""
     names = sorted({record["method"]["label"] for record in old})
     return (
-        f"{len(old)} of {len(found)} records come from other code than this version's ({', '.join(names)}): "
-        "run them again."
+        f"{len(old)} of {len(found)} records come from other code than this version's "
+        f"({', '.join(names)}): run them again."
     )
 
 
@@ -134,15 +148,18 @@ def _unknown_code(found: list[results.Record]) -> str:
     names = sorted({record["method"]["label"] for record in found if outdated(record) is None})
     if not names:
         return ""
-    return f"The code of some methods is not at hand, so whether it has changed is not known: {', '.join(names)}."
+    return (
+        "The code of some methods is not at hand, so whether it has changed is not known: "
+        f"{', '.join(names)}."
+    )
 
 
 def _repeats(count: int) -> str:
     if not count:
         return ""
     return (
-        f"{count} {'records repeat a run' if count > 1 else 'record repeats a run'} that is there already, with the "
-        "same settings and seed: the last in the order of paths counts."
+        f"{count} {'records repeat a run' if count > 1 else 'record repeats a run'} that is there "
+        "already, with the same settings and seed: the last in the order of paths counts."
     )
 
 
@@ -152,25 +169,29 @@ def _audits(audits: Sequence[results.Record]) -> str:
     rows = [row for audit in audits for row in audit["rows"]]
     methods = len({audit["method"] for audit in audits})
     count, wrong, prefixes = (
-        sum(row[key] for row in rows) for key in ("num_samples", "disagreements", "prefix_disagreements")
+        sum(row[key] for row in rows)
+        for key in ("num_samples", "disagreements", "prefix_disagreements")
     )
     noun = "method" if methods == 1 else "methods"
     return (
-        f"Audit: {count:,} sequences of {methods} {noun} were also decoded token by token. Greedy decoding and teacher "
-        f"forcing disagree on {wrong} of them, and on the correct prefix of {prefixes}."
+        f"Audit: {count:,} sequences of {methods} {noun} were also decoded token by token. Greedy "
+        f"decoding and teacher forcing disagree on {wrong} of them, and on the correct prefix of "
+        f"{prefixes}."
     )
 
 
 def outdated(record: results.Record) -> bool | None:
-    """Whether the modules that trained or evaluated this record have changed since; None where that cannot be
-    told, because a module from outside the package is not at hand.
+    """Whether the modules that trained or evaluated this record have changed since; None where that
+    cannot be told, because a module from outside the package is not at hand.
     """
     config, known = record["config"], record["provenance"]
     for part in ("task", "encoding", "extension"):
         for module in provenance.target_modules(config[part]):
             if provenance.module_file(module) is None:
                 return True if module.startswith("posbench.") else None
-    current = _hashes(*(json.dumps(config[part], sort_keys=True) for part in ("task", "encoding", "extension")))
+    current = _hashes(
+        *(json.dumps(config[part], sort_keys=True) for part in ("task", "encoding", "extension"))
+    )
     return current != (known["source_hash"], known.get("evaluation_hash", current[1]))
 
 

@@ -20,7 +20,8 @@ def _positions(share: float, at_most: int | None = None, *, _root_: Any) -> int:
 
 
 def _base_for_turns(share: float, *, _root_: Any) -> float:
-    r"""`${base_for_turns:0.7}`: the base b with which that share of the frequencies $b^{-m/K}$ completes a turn in the
-    L positions of training: $L\,b^{-\text{share}} = 2\pi$. For L = 4,096 and b = 10,000 the share is 0.70.
+    r"""`${base_for_turns:0.7}`: the base b with which that share of the frequencies $b^{-m/K}$
+    completes a turn in the L positions of training: $L\,b^{-\text{share}} = 2\pi$. For L = 4,096
+    and b = 10,000 the share is 0.70.
     """
     return round((_root_.train_positions / (2 * math.pi)) ** (1 / share), 2)

@@ -1,6 +1,8 @@
-"""Records: one small JSON file a run, written when the run is complete, and the table of all of them.
+"""Records: one small JSON file a run, written when the run is complete, and the table of all of
+them.
 
-`python -m posbench.results publish` copies chosen records from your own results to the published ones.
+`python -m posbench.results publish` copies chosen records from your own results to the published
+ones.
 """
 
 from __future__ import annotations
@@ -27,7 +29,17 @@ Record = dict[str, Any]
 PLAIN = {"_target_": "posbench.extensions.direct.Direct"}
 """The content of the default extension."""
 
-PARTS = ("protocol", "task", "method", "seed", "training", "rows", "config", "provenance", "timings")
+PARTS = (
+    "protocol",
+    "task",
+    "method",
+    "seed",
+    "training",
+    "rows",
+    "config",
+    "provenance",
+    "timings",
+)
 COLUMNS = {
     "protocol": "str",
     "protocol_hash": "str",
@@ -93,15 +105,18 @@ def audits(results_dir: str | Path) -> list[Record]:
     found = []
     for path in sorted(Path(results_dir).glob("records/**/seed=*.json")):
         if (beside := audit_path(path)).exists():
-            audit, provenance = json.loads(beside.read_text(encoding="utf-8")), read(path)["provenance"]
+            audit, provenance = (
+                json.loads(beside.read_text(encoding="utf-8")),
+                read(path)["provenance"],
+            )
             if all(audit[key] == provenance.get(key) for key in ("source_hash", "evaluation_hash")):
                 found.append(audit)
     return found
 
 
 def finite(value: Any) -> Any:
-    """The value with null for every number in it that is none, which JSON cannot hold: a loss may overflow at a length
-    far beyond training. A score that follows from such a loss is 0.
+    """The value with null for every number in it that is none, which JSON cannot hold: a loss may
+    overflow at a length far beyond training. A score that follows from such a loss is 0.
     """
     if isinstance(value, dict):
         changed = {key: finite(each) for key, each in value.items()}
@@ -130,11 +145,14 @@ def read(path: Path) -> Record:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise PosbenchError(f"{path} is not a readable record ({error}): delete it and repeat the run") from None
+        raise PosbenchError(
+            f"{path} is not a readable record ({error}): delete it and repeat the run"
+        ) from None
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         found = record.get("schema") if isinstance(record, dict) else None
         raise PosbenchError(
-            f"{path} has record schema {found}, this version reads {SCHEMA}: repeat the run with force=true"
+            f"{path} has record schema {found}, this version reads {SCHEMA}: repeat the run with "
+            "force=true"
         )
     if missing := [part for part in PARTS if part not in record]:
         raise PosbenchError(f"{path} lacks {', '.join(missing)}: delete it and repeat the run")
@@ -182,7 +200,9 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
 
 
 def views(found: Iterable[Record]) -> pd.DataFrame:
-    """The second long table: one row a run, test length and bin of what tokens are told apart by."""
+    """The second long table: one row a run, test length and bin of what tokens are told apart
+    by.
+    """
     rows = []
     for record in found:
         run = {
@@ -197,11 +217,15 @@ def views(found: Iterable[Record]) -> pd.DataFrame:
             bins = zip(*(view[name] for name in BINNED), strict=True)
             rows += [run | where | dict(zip(BINNED, values, strict=True)) for values in bins]
     # As in the first table, the last record of a run that is there twice counts.
-    return pd.DataFrame(rows, columns=[*VIEWED, *BINNED]).drop_duplicates([*VIEWED, "above"], keep="last")
+    return pd.DataFrame(rows, columns=[*VIEWED, *BINNED]).drop_duplicates(
+        [*VIEWED, "above"], keep="last"
+    )
 
 
 def choices(found: Iterable[Record]) -> pd.DataFrame:
-    """The third: one row a run that had settings to choose from, those of an extension or learning rates."""
+    """The third: one row a run that had settings to choose from, those of an extension or learning
+    rates.
+    """
     rows = []
     for record in found:
         chosen = dict((record.get("search") or {}).get("chosen", {}))
@@ -228,10 +252,14 @@ BINNED = ("above", "up_to", "num_tokens", "token_accuracy_teacher_forced", "loss
 
 
 def cpu_seconds(record: Record) -> float:
-    """What was spent before the test: the shared training, and the further training or search of this row."""
+    """What was spent before the test: the shared training, and the further training or search of
+    this row.
+    """
     timings = record["timings"]
     search = timings["preparation_cpu_seconds"] if record.get("search") else 0.0
-    return float(timings["train_cpu_seconds"] + timings.get("further_training_cpu_seconds", 0.0) + search)
+    return float(
+        timings["train_cpu_seconds"] + timings.get("further_training_cpu_seconds", 0.0) + search
+    )
 
 
 def gpu_seconds(record: Record) -> float:
@@ -254,9 +282,15 @@ def publish(source: Path, target: Path, protocol: str, task: str, method: str) -
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m posbench.results", description="Keep records.")
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("publish", help="copy records from your own results to the published ones")
-    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help="default: %(default)s")
-    command.add_argument("--to", dest="target", type=Path, default=PUBLISHED, help="default: %(default)s")
+    command = commands.add_parser(
+        "publish", help="copy records from your own results to the published ones"
+    )
+    command.add_argument(
+        "--from", dest="source", type=Path, default=LOCAL, help="default: %(default)s"
+    )
+    command.add_argument(
+        "--to", dest="target", type=Path, default=PUBLISHED, help="default: %(default)s"
+    )
     command.add_argument("--protocol", default="cpu", help="name or pattern, default: %(default)s")
     command.add_argument("--task", default="*", help="name or pattern, default: all")
     command.add_argument("--method", default="*", help="name or pattern, default: all")

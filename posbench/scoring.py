@@ -1,8 +1,8 @@
 """Right or wrong: what one teacher-forced forward pass says about a batch.
 
-The first wrong token of greedy decoding is the first wrong token under teacher forcing, because up to there
-both have seen the same prefix. So one forward pass gives the exact greedy sequence accuracy. Token accuracy
-has no such property: it is that of teacher forcing, and always named so.
+The first wrong token of greedy decoding is the first wrong token under teacher forcing, because up
+to there both have seen the same prefix. So one forward pass gives the exact greedy sequence
+accuracy. Token accuracy has no such property: it is that of teacher forcing, and always named so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from posbench.transformer import Transformer
 
 @dataclass(frozen=True)
 class Inputs:
-    """A batch as the model takes it: `tokens` [batch, n], the `labels` of the places in `where` [batch, n]."""
+    """A batch as the model takes it: `tokens` [batch, n], the `labels` of the places in `where`
+    [batch, n].
+    """
 
     tokens: Tensor
     pos: Tensor  # [batch|1, n]
@@ -44,7 +46,9 @@ class Inputs:
         )
 
 
-def inputs(batch: Batch, encodings: EncodingStack, positions_seed: int, training: bool = False) -> Inputs:
+def inputs(
+    batch: Batch, encodings: EncodingStack, positions_seed: int, training: bool = False
+) -> Inputs:
     """Input tokens are all but the last; the token at t + 1 is predicted at t."""
     tokens, segments = torch.from_numpy(batch.tokens), torch.from_numpy(batch.segments)
     answer = batch.answer[:, 1:]

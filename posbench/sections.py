@@ -60,24 +60,26 @@ Columns = dict[str, Callable[[Any], str]]
 """Heading -> what it shows of a `Summary` or an `Overall`."""
 
 DISTANCES_NOTE = (
-    "Of answer tokens that repeat a token of the prompt, the right ones, given the right tokens before them (teacher "
-    "forcing). Within: the query is no farther from its source than in training. Beyond: it is farther. "
-    f"{NOTHING}: no such tokens at this length."
+    "Of answer tokens that repeat a token of the prompt, the right ones, given the right tokens "
+    "before them (teacher forcing). Within: the query is no farther from its source than in "
+    f"training. Beyond: it is farther. {NOTHING}: no such tokens at this length."
 )
 DEPTH_NOTE = (
-    "Of the same tokens at {multiple:g}x, the right ones by where in the prompt the source stands: 0 is the start, 1 "
-    "the end."
+    "Of the same tokens at {multiple:g}x, the right ones by where in the prompt the source "
+    "stands: 0 is the start, 1 the end."
 )
 POSITION_NOTE = (
-    "Mean loss, nats a token, of the tokens asked for at {multiple:g}x, by their place in multiples of the positions "
-    "of training."
+    "Mean loss, nats a token, of the tokens asked for at {multiple:g}x, by their place in "
+    "multiples of the positions of training."
 )
 CHOICES_NOTE = (
-    "Settings of an extension by their loss at a validation length beyond training that is no test length; learning "
-    "rates by their loss in distribution. Defaults: nothing that was tried did better."
+    "Settings of an extension by their loss at a validation length beyond training that is no "
+    "test length; learning rates by their loss in distribution. Defaults: nothing that was tried "
+    "did better."
 )
 FEW, MANY_DEPTHS = 12, 8
-"""Methods whose pictures can be looked at beside each other, and bins of depth that make a picture."""
+"""Methods whose pictures can be looked at beside each other, and bins of depth that make a picture.
+"""
 DETAILS = ("area", "half", "seeds", "class", "steps", "untrained", "parameters", "CPU s", "GPU s")
 """Columns that the terminal has no room for."""
 
@@ -89,10 +91,13 @@ def sections(
     protocols_compared: Sequence[Agreement] = (),
     choices: pd.DataFrame | None = None,
 ) -> list[Section]:
-    """Of each protocol first all tasks together, then what they tell apart, then each; last, protocols compared."""
+    """Of each protocol first all tasks together, then what they tell apart, then each; last,
+    protocols compared.
+    """
     shown = []
     for tasks, compared in itertools.zip_longest(found, tasks_compared, fillvalue=()):
-        # A task whose settings were changed, as its name then says, is somebody's experiment: its own table only.
+        # A task whose settings were changed, as its name then says, is somebody's experiment: its
+        # own table only.
         as_shipped = [board for board in tasks if "(" not in board.task]
         for measure in sorted({board.measure for board in as_shipped}):  # unlike ones have no mean
             same = [board for board in as_shipped if board.measure == measure]
@@ -104,14 +109,20 @@ def sections(
     return [*shown, agreement_section(protocols_compared)] if protocols_compared else shown
 
 
-def task_section(board: TaskBoard, views: pd.DataFrame | None = None, choices: pd.DataFrame | None = None) -> Section:
+def task_section(
+    board: TaskBoard, views: pd.DataFrame | None = None, choices: pd.DataFrame | None = None
+) -> Section:
     title = f"{board.task}, protocol {board.protocol}"
     ids = [f"curve-{anchor(title)}-{index}" for index in range(len(board.summaries))]
     return Section(
         title,
         [_lengths_note(board), *_chance_note(board)],
-        tabulated(_task_columns(board.lengths) | _gpu_column(board.summaries), board.summaries, ids),
-        figures.score_by_length(_curves(board), [n.multiple for n in board.lengths], anchor(title), board.measure),
+        tabulated(
+            _task_columns(board.lengths) | _gpu_column(board.summaries), board.summaries, ids
+        ),
+        figures.score_by_length(
+            _curves(board), [n.multiple for n in board.lengths], anchor(title), board.measure
+        ),
         board.measure,
         _depth_grids(board, views),
         [*_distances(board, ids), *_binned(board, views, ids), *_choices(board, choices)],
@@ -134,7 +145,9 @@ def _of_board(board: TaskBoard, views: pd.DataFrame) -> pd.DataFrame:
 
 
 def _depth_grids(board: TaskBoard, views: pd.DataFrame | None) -> str:
-    """Pictures of all methods, where there are few enough to look at and sources stand at all depths."""
+    """Pictures of all methods, where there are few enough to look at and sources stand at all
+    depths.
+    """
     if views is None or len(board.summaries) > FEW:
         return ""
     mine = _of_board(board, views)
@@ -143,14 +156,21 @@ def _depth_grids(board: TaskBoard, views: pd.DataFrame | None) -> str:
         return ""
     edges = sorted({*mine["above"], *mine["up_to"]})
     right = mine["token_accuracy_teacher_forced"] * mine["num_tokens"]
-    sums = mine.assign(right=right).groupby(["method_hash", "test_length", "above"])[["right", "num_tokens"]].sum()
+    sums = (
+        mine.assign(right=right)
+        .groupby(["method_hash", "test_length", "above"])[["right", "num_tokens"]]
+        .sum()
+    )
     accuracy = (sums["right"] / sums["num_tokens"]).to_dict()
     grids = [
         figures.Grid(
             row.method,
             np.array(
                 [
-                    [accuracy.get((row.method_hash, n.test_length, low), np.nan) for low in edges[:-1]]
+                    [
+                        accuracy.get((row.method_hash, n.test_length, low), np.nan)
+                        for low in edges[:-1]
+                    ]
                     for n in board.lengths
                 ]
             ),
@@ -161,8 +181,12 @@ def _depth_grids(board: TaskBoard, views: pd.DataFrame | None) -> str:
 
 
 def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) -> Iterator[Detail]:
-    """By depth of the source, or by position where a task has no sources, at the longest test in the mean."""
-    longest = max((n for n in board.lengths if n.aggregated), key=lambda n: n.multiple, default=None)
+    """By depth of the source, or by position where a task has no sources, at the longest test in
+    the mean.
+    """
+    longest = max(
+        (n for n in board.lengths if n.aggregated), key=lambda n: n.multiple, default=None
+    )
     if views is None or longest is None:
         return
     mine = _of_board(board, views)
@@ -176,7 +200,9 @@ def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) ->
         if part.empty:
             continue
         weighted = part.assign(total=part[value] * part["num_tokens"])
-        sums = weighted.groupby(["method_hash", "above", "up_to"], dropna=False)[["total", "num_tokens"]].sum()
+        sums = weighted.groupby(["method_hash", "above", "up_to"], dropna=False)[
+            ["total", "num_tokens"]
+        ].sum()
         means = sums["total"] / sums["num_tokens"]
         bins = sorted(set(zip(part["above"], part["up_to"].fillna(np.inf), strict=True)))
         if len(bins) < 2:  # the rule of the task puts all sources into one place
@@ -185,7 +211,9 @@ def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) ->
         # A ceiling has positions of training of its own at each length.
         rows = [row for row in board.summaries if by != "position" or row.method_class != "ceiling"]
         curves = [curve for curve, row in zip(ids, board.summaries, strict=True) if row in rows]
-        yield Detail(title, note.format(multiple=longest.multiple), tabulated(columns, rows, curves))
+        yield Detail(
+            title, note.format(multiple=longest.multiple), tabulated(columns, rows, curves)
+        )
 
 
 def _choices(board: TaskBoard, choices: pd.DataFrame | None) -> Iterator[Detail]:
@@ -212,7 +240,11 @@ def _settings(chosen: dict[str, Any]) -> str:
 
 
 def _bin(low: float, high: float) -> str:
-    return f"{number(low, 2) if low else '0'}{NOTHING}{number(high, 2)}" if np.isfinite(high) else f"> {number(low, 2)}"
+    return (
+        f"{number(low, 2) if low else '0'}{NOTHING}{number(high, 2)}"
+        if np.isfinite(high)
+        else f"> {number(low, 2)}"
+    )
 
 
 def _of(means: pd.Series, low: float, high: float) -> Callable[[Summary], str]:
@@ -233,19 +265,25 @@ def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
     }
     rows = [Row(task.task, [show(task) for show in columns.values()]) for task in compared]
     note = (
-        "Of encodings without an extension. Solved: trainings, one an encoding and seed, with a score of .95 in the "
-        "test at 1x. Steps: the median until a validation gave that for the first time. Spread: the standard deviation "
-        "between encodings of their mean score, at most .5, over the trainings that solved the task. Ceiling: the "
-        "score of a model trained at that length, with the encodings and seeds of the ceiling rows below; a low one is "
-        "a training that failed there, and another seed or more steps may not. Fit for a board of limited time: solved "
-        f"by {100 * NEARLY_ALL:.0f} % of the trainings in {SECONDS:.0f} CPU seconds at most, with a spread of "
-        f"{number(SEPARATES)} or more at two lengths. That depends on which encodings were run: with few of them one "
-        "training, or one encoding that stands apart, decides."
+        "Of encodings without an extension. Solved: trainings, one an encoding and seed, with a "
+        "score of .95 in the test at 1x. Steps: the median until a validation gave that for the "
+        "first time. Spread: the standard deviation between encodings of their mean score, at "
+        "most .5, over the trainings that solved the task. Ceiling: the score of a model trained "
+        "at that length, with the encodings and seeds of the ceiling rows below; a low one is a "
+        "training that failed there, and another seed or more steps may not. Fit for a board of "
+        f"limited time: solved by {100 * NEARLY_ALL:.0f} % of the trainings in {SECONDS:.0f} CPU "
+        f"seconds at most, with a spread of {number(SEPARATES)} or more at two lengths. That "
+        "depends on which encodings were run: with few of them one training, or one encoding that "
+        "stands apart, decides."
     )
-    return Section(f"What tasks tell apart, protocol {protocol}", [note], Table(["task", *columns], rows))
+    return Section(
+        f"What tasks tell apart, protocol {protocol}", [note], Table(["task", *columns], rows)
+    )
 
 
-def _at(values: Callable[[Discrimination], dict[float, float]], multiple: float) -> Callable[[Discrimination], str]:
+def _at(
+    values: Callable[[Discrimination], dict[float, float]], multiple: float
+) -> Callable[[Discrimination], str]:
     return lambda task: number(values(task).get(multiple, np.nan))
 
 
@@ -266,10 +304,11 @@ def agreement_section(compared: Sequence[Agreement]) -> Section:
         for each in compared
     ]
     note = (
-        "Spearman's rank correlation, over the zero-shot methods run under both, of their means beyond the training "
-        f"length over the seeds run under both: 1 where the order is the same, {NOTHING} where all methods tie. Same "
-        "weights: runs that the two protocols train alike, and so share. Between seeds: the mean correlation of one "
-        "seed with another under one protocol. Protocols that agree as well as seeds do cannot be told to differ."
+        "Spearman's rank correlation, over the zero-shot methods run under both, of their means "
+        "beyond the training length over the seeds run under both: 1 where the order is the same, "
+        f"{NOTHING} where all methods tie. Same weights: runs that the two protocols train alike, "
+        "and so share. Between seeds: the mean correlation of one seed with another under one "
+        "protocol. Protocols that agree as well as seeds do cannot be told to differ."
     )
     headings = [
         "task",
@@ -290,14 +329,22 @@ def overall_section(tasks: list[TaskBoard]) -> Section:
         for summary in board.summaries:
             by_method.setdefault((summary.method, summary.method_hash), []).append(summary)
     rows = best_first(Overall(parts, len(tasks)) for parts in by_method.values())
-    common = [n for n in tasks[0].lengths if all(n.multiple in {m.multiple for m in task.lengths} for task in tasks)]
+    common = [
+        n
+        for n in tasks[0].lengths
+        if all(n.multiple in {m.multiple for m in task.lengths} for task in tasks)
+    ]
     names = ", ".join(board.task for board in tasks)
     notes = [
-        f"A row is a mean over {names}, tasks of unlike difficulty: look at each before you choose. It is over the "
-        "seeds that were run on all of them, as are the trainings solved and the CPU seconds."
+        f"A row is a mean over {names}, tasks of unlike difficulty: look at each before you "
+        "choose. It is over the seeds that were run on all of them, as are the trainings solved "
+        "and the CPU seconds."
     ]
     if not all(row.seeds for row in rows):
-        notes.append("Rows without a mean lack some of the tasks; a mean over other tasks would not be comparable.")
+        notes.append(
+            "Rows without a mean lack some of the tasks; a mean over other tasks would not be "
+            "comparable."
+        )
     title = f"Mean over {len(tasks)} tasks, protocol {tasks[0].protocol}"
     return Section(title, notes, tabulated(_overall_columns(common) | _gpu_column(rows), rows))
 
@@ -307,7 +354,10 @@ def tabulated(columns: Columns, rows: Sequence[Any], ids: Sequence[str] = ()) ->
     curves = ids or [""] * len(rows)
     return Table(
         ["method", *columns],
-        [Row(row.method, cells, row.mark, curve) for row, cells, curve in zip(rows, shown, curves, strict=True)],
+        [
+            Row(row.method, cells, row.mark, curve)
+            for row, cells, curve in zip(rows, shown, curves, strict=True)
+        ],
     )
 
 
@@ -335,7 +385,9 @@ def _multiple(value: float) -> str:
 def _gpu_column(rows: Sequence[Any]) -> Columns:
     """Shown where some row was trained on a GPU."""
     return (
-        {"GPU s": lambda row: number(row.gpu_seconds.mean(), 0)} if any(row.gpu_seconds.any() for row in rows) else {}
+        {"GPU s": lambda row: number(row.gpu_seconds.mean(), 0)}
+        if any(row.gpu_seconds.any() for row in rows)
+        else {}
     )
 
 
@@ -377,7 +429,10 @@ def _at_each(lengths: Sequence[Length], show: Callable[[Any, float], str]) -> Co
 
 def _lengths_note(board: TaskBoard) -> str:
     tested = ", ".join(f"{n.test_length} ({n.total_length} tokens)" for n in board.lengths)
-    return f"Trained on n up to {board.train_length} ({board.train_positions} positions); tested at n = {tested}."
+    return (
+        f"Trained on n up to {board.train_length} ({board.train_positions} positions); "
+        f"tested at n = {tested}."
+    )
 
 
 def _chance_note(board: TaskBoard) -> Iterator[str]:
@@ -386,7 +441,8 @@ def _chance_note(board: TaskBoard) -> Iterator[str]:
         return
     highest = max(n.chance for n in board.lengths)
     same = all(n.chance == highest for n in board.lengths)
-    yield f"Guessing the answer succeeds with a probability of {'' if same else 'at most '}{highest:.1g}."
+    bound = "" if same else "at most "
+    yield f"Guessing the answer succeeds with a probability of {bound}{highest:.1g}."
 
 
 def _curves(board: TaskBoard) -> list[figures.Curve]:

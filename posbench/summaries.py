@@ -1,4 +1,6 @@
-"""What the records say: means over seeds, by method and task, computed once for every format of the board."""
+"""What the records say: means over seeds, by method and task, computed once for every format of the
+board.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ import pandas as pd
 from scipy import special
 
 THRESHOLD, HALF = 0.95, 0.5
-"""Mean score from which a length counts towards the effective length, and towards that at a half."""
+"""Mean score from which a length counts towards the effective length, and towards that at a half.
+"""
 CONFIDENCE = 0.95
 NOTHING = "\N{EN DASH}"
 
@@ -21,7 +24,9 @@ TASK = ["task", "task_hash", "task_version"]
 METHOD = ["method", "method_hash"]
 RUN = [*BOARD, *TASK, *METHOD, "seed"]
 LENGTH = ["test_length", "total_length", "multiple", "aggregated", "chance"]
-"""Columns that tell apart what must not be mixed: contents by their hash, and names as people gave them."""
+"""Columns that tell apart what must not be mixed: contents by their hash, and names as people gave
+them.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,11 @@ class Estimate:
         return cls(mean, float(quantile * values.std(ddof=1) / len(values) ** 0.5))
 
     def __str__(self) -> str:
-        return number(self.mean) if np.isnan(self.half) else f"{number(self.mean)} ±{number(self.half)}"
+        return (
+            number(self.mean)
+            if np.isnan(self.half)
+            else f"{number(self.mean)} ±{number(self.half)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,8 @@ class Cell:
     lowest: float
     highest: float
     token_accuracy: float
-    within: float  # token accuracy where the source is no farther than in training; NaN where there is none
+    # token accuracy where the source is no farther than in training; NaN where there is none
+    within: float
     beyond: float
     loss: float
     untrained: float  # share of the encoding's parameters used here that training did not reach
@@ -92,7 +102,9 @@ class Cell:
 
 
 def reach(scores: Mapping[float, float], threshold: float) -> float:
-    """The largest multiple whose score is at least the threshold, all shorter ones included; NaN for none."""
+    """The largest multiple whose score is at least the threshold, all shorter ones included; NaN
+    for none.
+    """
     found = np.nan
     for multiple in sorted(scores):
         if not scores[multiple] >= threshold:  # nor where it is NaN
@@ -113,8 +125,9 @@ def lengths_of(runs: pd.DataFrame) -> list[Length]:
 
 
 def area(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
-    """Under the score from the training length to the longest in the mean, on a logarithmic axis, as a share of what
-    would be there with a score of 1: unlike the mean, it does not depend on how densely lengths were chosen.
+    """Under the score from the training length to the longest in the mean, on a logarithmic axis,
+    as a share of what would be there with a score of 1: unlike the mean, it does not depend on how
+    densely lengths were chosen.
     """
     multiples = [n.multiple for n in lengths if n.aggregated and n.multiple >= 1]
     if len(multiples) < 2:
@@ -134,7 +147,8 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
     tested = {task: lengths_of(part) for task, part in ordered.groupby([*BOARD, *TASK])}
     for key, runs in ordered.groupby(RUN, sort=True):
         first, lengths = runs.iloc[0], tested[key[: len([*BOARD, *TASK])]]
-        # A run that lacks a length has NaN there, and so no mean: one over other lengths would not be comparable.
+        # A run that lacks a length has NaN there, and so no mean: one over other lengths would not
+        # be comparable.
         by_multiple = dict.fromkeys((n.multiple for n in lengths), np.nan)
         by_multiple |= dict(zip(runs["multiple"], runs["score"], strict=True))
         rows.append(
@@ -175,7 +189,8 @@ class Summary:
     scores: pd.Series  # by seed: the mean accuracy beyond the training length
     mean: Estimate  # of the scores
     areas: pd.Series  # by seed: under the score, on a logarithmic axis of lengths
-    half: float  # the largest multiple with a mean score of at least HALF, all shorter ones included; or NaN
+    # the largest multiple with a mean score of at least HALF, all shorter ones included; or NaN
+    half: float
     solved: pd.Series  # by seed
     trainings: pd.Series  # by seed: the hash of what the weights depend on
     solved_step: float
@@ -228,12 +243,18 @@ class Summary:
 
     @property
     def effective(self) -> float:
-        """The largest multiple with a mean score of at least THRESHOLD, all shorter ones included; or NaN."""
-        return reach({multiple: cell.accuracy.mean for multiple, cell in self.cells.items()}, THRESHOLD)
+        """The largest multiple with a mean score of at least THRESHOLD, all shorter ones included;
+        or NaN.
+        """
+        return reach(
+            {multiple: cell.accuracy.mean for multiple, cell in self.cells.items()}, THRESHOLD
+        )
 
     @property
     def learned(self) -> bool:
-        """Some seed was solved at some time in training, whatever an extension has made of it since."""
+        """Some seed was solved at some time in training, whatever an extension has made of it
+        since.
+        """
         return self.num_solved > 0 or not np.isnan(self.solved_step)
 
     @property
@@ -264,7 +285,9 @@ class Overall:
 
     @property
     def parameters(self) -> int:
-        return max(part.parameters for part in self.parts)  # tasks differ in the size of their vocabulary
+        return max(
+            part.parameters for part in self.parts
+        )  # tasks differ in the size of their vocabulary
 
     @functools.cached_property
     def seeds(self) -> list[int]:
@@ -302,7 +325,11 @@ class Overall:
     @property
     def mean_of_solved(self) -> float:
         """The mean over tasks of what the solved seeds reach; NaN where a task has none."""
-        each = [part.scores[self.seeds][part.solved[self.seeds]].mean() for part in self.parts] if self.seeds else []
+        each = (
+            [part.scores[self.seeds][part.solved[self.seeds]].mean() for part in self.parts]
+            if self.seeds
+            else []
+        )
         return float(np.mean(each)) if each else np.nan
 
     @property
@@ -344,7 +371,9 @@ class TaskBoard:
     measure: str  # what the score is
     lengths: list[Length]
     summaries: list[Summary]
-    looks: dict[tuple[str, str], int]  # (method, hash) -> number of the look of its curve, one a protocol
+    looks: dict[
+        tuple[str, str], int
+    ]  # (method, hash) -> number of the look of its curve, one a protocol
 
     @classmethod
     def of(cls, runs: pd.DataFrame, looks: dict[tuple[str, str], int]) -> TaskBoard:
@@ -364,7 +393,9 @@ class TaskBoard:
 
 
 def boards(table: pd.DataFrame) -> list[list[TaskBoard]]:
-    """One list a protocol, one board a task in it. What differs in label, hash or version is never averaged."""
+    """One list a protocol, one board a task in it. What differs in label, hash or version is never
+    averaged.
+    """
     ordered = without_repeats(table).sort_values(["seed", "test_length"], kind="stable")
     found = []
     for _, protocol in named(ordered).groupby(BOARD):
@@ -375,34 +406,52 @@ def boards(table: pd.DataFrame) -> list[list[TaskBoard]]:
 
 
 def without_repeats(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with each run once. Settings that were changed and changed back leave a run's record twice,
-    `seed=0.<hash>.json` and the newer `seed=0.json`, which comes later in the order of paths.
+    """The table with each run once. Settings that were changed and changed back leave a run's
+    record twice, `seed=0.<hash>.json` and the newer `seed=0.json`, which comes later in the order
+    of paths.
     """
     return table.drop_duplicates([*RUN, "test_length"], keep="last")
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the names that are shown: labels, and what tells them apart where a label is not unique."""
+    """The table with the names that are shown: labels, and what tells them apart where a label is
+    not unique.
+    """
     versions = _suffixes(table, [*BOARD, "task"], "task_version", ", version {}")
     return table.assign(
-        protocol_name=table["protocol"] + _suffixes(table, ["protocol"], "protocol_hash", " [{:.8}]"),
-        task_name=table["task"] + versions + _suffixes(table, [*BOARD, "task"], "task_hash", " [{:.8}]"),
-        method_name=table["method"] + _suffixes(table, [*BOARD, "method"], "method_hash", " [{:.8}]"),
+        protocol_name=table["protocol"]
+        + _suffixes(table, ["protocol"], "protocol_hash", " [{:.8}]"),
+        task_name=table["task"]
+        + versions
+        + _suffixes(table, [*BOARD, "task"], "task_hash", " [{:.8}]"),
+        method_name=table["method"]
+        + _suffixes(table, [*BOARD, "method"], "method_hash", " [{:.8}]"),
     )
 
 
 def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series:
-    """The value of `column` in this form where one label stands for several values, "" elsewhere."""
+    """The value of `column` in this form where one label stands for several values, ""
+    elsewhere.
+    """
     several = table.groupby(label)[column].transform("nunique") > 1
     return table[column].map(form.format).where(several, "")
 
 
 def best_first(rows: Iterable[Any]) -> list[Any]:
-    """Zero-shot methods first, then the other classes; in each by mean, rows without one last, ties by name."""
+    """Zero-shot methods first, then the other classes; in each by mean, rows without one last, ties
+    by name.
+    """
 
     def order(row: Any) -> tuple[bool, str, bool, float, str, str]:
         mean, kind = row.mean.mean, row.method_class
-        return kind != "zero-shot", kind, np.isnan(mean), -np.nan_to_num(mean), row.method, row.method_hash
+        return (
+            kind != "zero-shot",
+            kind,
+            np.isnan(mean),
+            -np.nan_to_num(mean),
+            row.method,
+            row.method_hash,
+        )
 
     return sorted(rows, key=order)
 

@@ -1,7 +1,8 @@
 """The contract of a task: a generator of token sequences with a difficulty length n.
 
-Every sequence reads `BOS prompt SEP answer EOS`; the model is given all tokens but the last and predicts
-the answer and EOS. numpy alone, so that tokens are the same on every device and version of torch.
+Every sequence reads `BOS prompt SEP answer EOS`; the model is given all tokens but the last and
+predicts the answer and EOS. numpy alone, so that tokens are the same on every device and version of
+torch.
 """
 
 from __future__ import annotations
@@ -27,14 +28,20 @@ class Batch:
 
     tokens: np.ndarray  # int64
     answer: np.ndarray  # bool, the tokens to be predicted: answer symbols and EOS
-    source: np.ndarray  # int64, where an answer token stands in the prompt; -1 where it has no one source
+    source: (
+        np.ndarray
+    )  # int64, where an answer token stands in the prompt; -1 where it has no one source
     segments: np.ndarray  # int64, 0 for the prompt with BOS and SEP, 1 for the answer with EOS
-    ids: Mapping[str, np.ndarray] = field(default_factory=dict)  # int64, position ids by kind, see `Task.ids`
+    ids: Mapping[str, np.ndarray] = field(
+        default_factory=dict
+    )  # int64, position ids by kind, see `Task.ids`
 
     def part(self, rows: slice) -> Batch:
         """Some of the sequences."""
         ids = {kind: values[rows] for kind, values in self.ids.items()}
-        return Batch(self.tokens[rows], self.answer[rows], self.source[rows], self.segments[rows], ids)
+        return Batch(
+            self.tokens[rows], self.answer[rows], self.source[rows], self.segments[rows], ids
+        )
 
 
 class Task(ABC):
@@ -45,10 +52,9 @@ class Task(ABC):
 
     version: ClassVar[int] = 1
     ids: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of position ids that the task supplies, besides the "index" of a token, which every task has:
-    "coupled", where tokens that correspond share an id, and "within", 1, 2, 3, ... inside a number or string and
-    0 outside.
-    """
+    """Kinds of position ids that the task supplies, besides the "index" of a token, which every
+    task has: "coupled", where tokens that correspond share an id, and "within", 1, 2, 3, ... inside
+    a number or string and 0 outside. """
     measure: ClassVar[str] = "sequence accuracy"
     """What `score` is, for headings."""
     vocab_size: int
@@ -72,10 +78,13 @@ class Task(ABC):
 
     @abstractmethod
     def max_distance(self, n: int) -> int:
-        """Largest distance, in tokens, between the query that predicts an answer token and its source."""
+        """Largest distance, in tokens, between the query that predicts an answer token and its
+        source.
+        """
 
     def score(self, n: int, sequence_accuracy: float, loss: float) -> float:
-        """How well length n is solved, from 0 to 1: the sequence accuracy, unless a task has something better.
+        """How well length n is solved, from 0 to 1: the sequence accuracy, unless a task has
+        something better.
 
         `loss` is the mean cross-entropy of the tokens asked for, in nats.
         """
@@ -90,11 +99,13 @@ class Task(ABC):
         return self.sample(np.random.default_rng(stream_seed(*stream)), n, batch_size)
 
 
-def assemble(prompt: np.ndarray, answer: np.ndarray, predicted: np.ndarray, source: np.ndarray) -> Batch:
+def assemble(
+    prompt: np.ndarray, answer: np.ndarray, predicted: np.ndarray, source: np.ndarray
+) -> Batch:
     """`BOS prompt SEP answer EOS` from arrays [batch, ...].
 
-    `predicted` says which tokens of the answer part the model is asked for (queries are not), `source` gives
-    for those the index in `prompt` they repeat, or -1.
+    `predicted` says which tokens of the answer part the model is asked for (queries are not),
+    `source` gives for those the index in `prompt` they repeat, or -1.
     """
     start = prompt.shape[1] + 2
     shape = len(prompt), start + answer.shape[1] + 1
@@ -104,7 +115,9 @@ def assemble(prompt: np.ndarray, answer: np.ndarray, predicted: np.ndarray, sour
     asked = np.zeros(shape, bool)
     asked[:, start:-1], asked[:, -1] = predicted, True
     origin = np.full(shape, -1, np.int64)
-    origin[:, start:-1] = np.where(predicted & (source >= 0), source + 1, -1)  # BOS stands before the prompt
+    origin[:, start:-1] = np.where(
+        predicted & (source >= 0), source + 1, -1
+    )  # BOS stands before the prompt
     segments = np.zeros(shape, np.int64)
     segments[:, start:] = 1
     return Batch(tokens, asked, origin, segments)

@@ -44,7 +44,9 @@ class Training(L.LightningModule):
     def train_dataloader(self) -> DataLoader:
         return DataLoader(Batches(self), batch_size=None)
 
-    def transfer_batch_to_device(self, batch: Inputs, device: torch.device, dataloader_idx: int) -> Inputs:
+    def transfer_batch_to_device(
+        self, batch: Inputs, device: torch.device, dataloader_idx: int
+    ) -> Inputs:
         return batch.to(device)
 
     def training_step(self, batch: Inputs, batch_idx: int) -> torch.Tensor:
@@ -55,7 +57,10 @@ class Training(L.LightningModule):
     def configure_optimizers(self) -> Any:
         s = self.settings
         optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=s.learning_rate, betas=(s.beta1, s.beta2), weight_decay=s.weight_decay
+            self.model.parameters(),
+            lr=s.learning_rate,
+            betas=(s.beta1, s.beta2),
+            weight_decay=s.weight_decay,
         )
         decay_steps = max(s.decay_fraction * s.total_steps, 1)
 
@@ -69,21 +74,30 @@ class Training(L.LightningModule):
     def batch(self, step: int) -> Inputs:
         """The training batch of a step, a pure function of (seed, step)."""
         batch = training_batch(self.task, self.settings, self.seed, step)
-        return inputs(batch, self.model.encodings, stream_seed(self.seed, "train", "positions", step), training=True)
+        return inputs(
+            batch,
+            self.model.encodings,
+            stream_seed(self.seed, "train", "positions", step),
+            training=True,
+        )
 
     def validation_batch(self) -> Inputs:
         """Held-out sequences of the training length."""
         n = self.settings.lengths[1]
         batch = self.task.batch(n, self.settings.validation_samples, self.seed, "validation", n)
-        return inputs(batch, self.model.encodings, stream_seed(self.seed, "validation", "positions"))
+        return inputs(
+            batch, self.model.encodings, stream_seed(self.seed, "validation", "positions")
+        )
 
 
 class Batches(IterableDataset):
-    """The batches still to come. Starting at the trainer's step is what makes a resumed run see the same data."""
+    """The batches still to come. Starting at the trainer's step is what makes a resumed run see the
+    same data.
+    """
 
     AT_ONCE = 8
-    """Made in a row: a batch made alone, between two steps, finds every cache full of weights and takes twice as long.
-    """
+    """Made in a row: a batch made alone, between two steps, finds every cache full of weights and
+    takes twice as long. """
 
     def __init__(self, training: Training) -> None:
         self.training = training
@@ -98,8 +112,8 @@ class Batches(IterableDataset):
 
 
 class Curve(L.Callback):
-    """Loss and in-distribution score every `validate_every` steps, and the time it all took; ends a training that is
-    to be stopped once its score is `stop_at`.
+    """Loss and in-distribution score every `validate_every` steps, and the time it all took; ends a
+    training that is to be stopped once its score is `stop_at`.
 
     Part of the checkpoint, so that the curve of a resumed run is the curve of an uninterrupted one.
     """
@@ -117,7 +131,9 @@ class Curve(L.Callback):
         self.losses = [value.to(pl_module.device) for value in self.losses]
         self._tick()
 
-    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *_: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *_: Any
+    ) -> None:
         self.losses.append(outputs["loss"].detach())
         step, settings = trainer.global_step, self.training.settings
         if step % settings.validate_every and step != settings.total_steps:
@@ -156,7 +172,12 @@ class Curve(L.Callback):
         self.wall_seconds += time.perf_counter() - self.wall_start
         self._tick()
         losses = [value.item() for value in self.losses]
-        return {"points": self.points, "losses": losses, "cpu": self.cpu_seconds, "wall": self.wall_seconds}
+        return {
+            "points": self.points,
+            "losses": losses,
+            "cpu": self.cpu_seconds,
+            "wall": self.wall_seconds,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.points = state["points"]
@@ -166,16 +187,24 @@ class Curve(L.Callback):
 
 def log_point(logger: Any, point: dict[str, float]) -> None:
     """A point of a curve, under the names that dashboards show."""
-    names = {"loss": "train/loss", "validation_loss": "validation/loss", "score": "validation/score"}
-    logger.log_metrics({shown: point[name] for name, shown in names.items()}, step=int(point["step"]))
+    names = {
+        "loss": "train/loss",
+        "validation_loss": "validation/loss",
+        "score": "validation/score",
+    }
+    logger.log_metrics(
+        {shown: point[name] for name, shown in names.items()}, step=int(point["step"])
+    )
 
 
 class Checkpoint(L.Callback):
-    """Writes `path` every `every` steps, and when SIGTERM or Ctrl-C arrives: then it stops the training.
+    """Writes `path` every `every` steps, and when SIGTERM or Ctrl-C arrives: then it stops the
+    training.
 
-    A signal is only noted when it arrives and obeyed at the end of the step, because in the middle of an
-    optimiser step half of the weights are of the next one. The file is written beside and renamed: Lightning's
-    own writer goes through the system's temporary folder, and a move across file systems is not atomic.
+    A signal is only noted when it arrives and obeyed at the end of the step, because in the middle
+    of an optimiser step half of the weights are of the next one. The file is written beside and
+    renamed: Lightning's own writer goes through the system's temporary folder, and a move across
+    file systems is not atomic.
     """
 
     def __init__(self, path: Path, every: int) -> None:
@@ -239,6 +268,8 @@ def fit(
             log_every_n_steps=training.settings.validate_every,
             default_root_dir=checkpoint.parent,
         )
-        trainer.fit(training, ckpt_path=checkpoint if checkpoint.exists() else None, weights_only=True)
+        trainer.fit(
+            training, ckpt_path=checkpoint if checkpoint.exists() else None, weights_only=True
+        )
     curve.state_dict()  # adds the time since the last checkpoint
     return curve

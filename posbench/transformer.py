@@ -17,9 +17,10 @@ from posbench.streams import stream_seed
 class Transformer(nn.Module):
     """Token embedding, `num_layers` blocks, final norm, linear head.
 
-    Weights are a function of `seed` and their own name, so that modules shared by two encodings start equal
-    whatever else the encodings bring along. Token embeddings start with standard deviation `embedding_std`;
-    at the usual 0.02 small models learn these tasks several times more slowly.
+    Weights are a function of `seed` and their own name, so that modules shared by two encodings
+    start equal whatever else the encodings bring along. Token embeddings start with standard
+    deviation `embedding_std`; at the usual 0.02 small models learn these tasks several times more
+    slowly.
     """
 
     def __init__(
@@ -36,16 +37,24 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         if len(encodings) != num_layers:
-            raise ValueError(f"{num_layers} layers need {num_layers} encodings, got {len(encodings)}")
+            raise ValueError(
+                f"{num_layers} layers need {num_layers} encodings, got {len(encodings)}"
+            )
         self.width, self.num_heads = width, num_heads
         self.embedding = nn.Embedding(vocab_size, width)
         self.dropout = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(Block(width, num_heads, mlp_ratio, dropout) for _ in range(num_layers))
+        self.blocks = nn.ModuleList(
+            Block(width, num_heads, mlp_ratio, dropout) for _ in range(num_layers)
+        )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocab_size, bias=False)
         for name, parameter in self.named_parameters():
             if parameter.ndim > 1:
-                std = embedding_std if name == "embedding.weight" else 1 / math.sqrt(parameter.shape[1])
+                std = (
+                    embedding_std
+                    if name == "embedding.weight"
+                    else 1 / math.sqrt(parameter.shape[1])
+                )
                 generator = torch.Generator().manual_seed(stream_seed(seed, "init", name))
                 nn.init.normal_(parameter, std=std, generator=generator)
             elif name.endswith("bias"):
@@ -62,10 +71,11 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Next-token logits.
 
-        tokens [batch, n], positions [batch|1, n] and segments [batch|1, n] (left out: one segment) give
-        [batch, n, vocab]; with a boolean `where` [batch, n] only those places are put through the head,
-        [number of places, vocab]. No place before `first` may be among them: what the last layer puts out is then
-        computed from there on, which spares the attention and MLP of a long prompt. It takes in every token.
+        tokens [batch, n], positions [batch|1, n] and segments [batch|1, n] (left out: one segment)
+        give [batch, n, vocab]; with a boolean `where` [batch, n] only those places are put through
+        the head, [number of places, vocab]. No place before `first` may be among them: what the
+        last layer puts out is then computed from there on, which spares the attention and MLP of a
+        long prompt. It takes in every token.
         """
         x = self.dropout(self.encodings.embed(self.embedding(tokens), pos))
         starts = [0] * (len(self.blocks) - 1) + [first]
@@ -98,13 +108,20 @@ class Block(nn.Module):
             self.mlp_out = nn.Linear(mlp_ratio * width, width)
 
     def forward(
-        self, x: Tensor, pos: Tensor, segments: Tensor | None, encoding: PositionEncoding, start: int = 0
+        self,
+        x: Tensor,
+        pos: Tensor,
+        segments: Tensor | None,
+        encoding: PositionEncoding,
+        start: int = 0,
     ) -> Tensor:
         """Of the tokens from `start` on, [batch, n - start, width]."""
         normed = self.attention_norm(x)
         # [batch, n, 3 width] -> three times [batch, heads, n, head width]
         q, k, v = self.qkv(normed).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        call = Attention(q, k, v, normed, pos, pos, scale=1 / math.sqrt(q.shape[-1]), segments=segments)
+        call = Attention(
+            q, k, v, normed, pos, pos, scale=1 / math.sqrt(q.shape[-1]), segments=segments
+        )
         attended = attend_from(encoding.encode(call), start)
         x = x[:, start:] + self.dropout(self.out(attended.transpose(1, 2).flatten(-2)))
         if not self.mlp_ratio:

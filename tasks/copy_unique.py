@@ -1,4 +1,6 @@
-"""Copy without repeats: every symbol of the string occurs once (copy with unique tokens of arXiv 2310.16028)."""
+"""Copy without repeats: every symbol of the string occurs once (copy with unique tokens of arXiv
+2310.16028).
+"""
 
 import math
 
@@ -16,7 +18,8 @@ class CopyUnique(Rearranged):
         BOS c a b SEP c a b EOS
         BOS b e d a c SEP b e d a c EOS
 
-    To look a symbol up and to step on is enough at every length. The longest test needs as many symbols.
+    To look a symbol up and to step on is enough at every length. The longest test needs as many
+    symbols.
     """
 
     def __init__(self, num_symbols: int = 64) -> None:
@@ -40,7 +43,8 @@ class CopyUnique(Rearranged):
     def _fits(self, n: int) -> None:
         if n > self.num_symbols:
             raise ConfigError(
-                f"{n} symbols without a repeat cannot be drawn from task.num_symbols={self.num_symbols}: raise it to "
-                "the longest test, which is training.max_length and training.length_scale times the largest of "
+                f"{n} symbols without a repeat cannot be drawn from "
+                f"task.num_symbols={self.num_symbols}: raise it to the longest test, which is "
+                "training.max_length and training.length_scale times the largest of "
                 "evaluation.multiples and evaluation.further, or lower one of these"
             )

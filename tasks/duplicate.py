@@ -7,14 +7,15 @@ from posbench.tasks.symbols import Symbols
 
 
 class Duplicate(Symbols):
-    """The answer is the prompt, and the prompt again. Symbols are drawn with replacement from `num_symbols`.
+    """The answer is the prompt, and the prompt again. Symbols are drawn with replacement from
+    `num_symbols`.
 
     Examples, n = 2 and n = 3:
         BOS c a SEP c a c a EOS
         BOS b b d SEP b b d b b d EOS
 
-    The source of both copies is the prompt, though the second could be read off the first: what tells them apart is
-    where to stop.
+    The source of both copies is the prompt, though the second could be read off the first: what
+    tells them apart is where to stop.
     """
 
     def __init__(self, num_symbols: int = 26) -> None:
@@ -23,7 +24,12 @@ class Duplicate(Symbols):
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n))
         answer = np.concatenate((x, x), 1)
-        return assemble(x, answer, np.ones_like(answer, bool), np.broadcast_to(np.tile(np.arange(n), 2), answer.shape))
+        return assemble(
+            x,
+            answer,
+            np.ones_like(answer, bool),
+            np.broadcast_to(np.tile(np.arange(n), 2), answer.shape),
+        )
 
     def total_length(self, n: int) -> int:
         return 3 * n + 3

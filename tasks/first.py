@@ -1,4 +1,6 @@
-"""First: the first symbol of the prompt. A smoke test, which nearly everything solves at any length."""
+"""First: the first symbol of the prompt. A smoke test, which nearly everything solves at any
+length.
+"""
 
 import numpy as np
 

@@ -7,8 +7,8 @@ from posbench.tasks.symbols import OneSymbol
 
 
 class Induction(OneSymbol):
-    """MARK and a symbol after it stand at a random place among n symbols; MARK is given again and the answer is that
-    symbol. All are drawn with replacement from the same `num_symbols`.
+    """MARK and a symbol after it stand at a random place among n symbols; MARK is given again and
+    the answer is that symbol. All are drawn with replacement from the same `num_symbols`.
 
     Examples, n = 2 and n = 4:
         BOS a MARK b c SEP MARK b EOS
@@ -22,7 +22,9 @@ class Induction(OneSymbol):
         prompt = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n + 2))
         place = rng.integers(0, n + 1, (batch_size, 1))
         np.put_along_axis(prompt, place, MARK, 1)
-        answer = np.concatenate((np.full((batch_size, 1), MARK), np.take_along_axis(prompt, place + 1, 1)), 1)
+        answer = np.concatenate(
+            (np.full((batch_size, 1), MARK), np.take_along_axis(prompt, place + 1, 1)), 1
+        )
         predicted = np.broadcast_to([False, True], answer.shape)
         return assemble(prompt, answer, predicted, np.repeat(place + 1, 2, 1))
 

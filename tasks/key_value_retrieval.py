@@ -1,4 +1,6 @@
-"""Key-value retrieval: pairs among filler, and a question for every key (arXiv 2307.03172, 2312.04927)."""
+"""Key-value retrieval: pairs among filler, and a question for every key (arXiv 2307.03172,
+2312.04927).
+"""
 
 import numpy as np
 
@@ -7,11 +9,13 @@ from posbench.tasks.pairs import Pairs
 
 
 class KeyValueRetrieval(Pairs):
-    """`num_pairs` pairs of a key and its value stand among n filler symbols. The answer part asks for every
-    key, in random order, and the model is to give the value after each. Keys, values and filler are drawn from
-    three separate sets of `num_symbols`; keys do not repeat. n counts the filler.
+    """`num_pairs` pairs of a key and its value stand among n filler symbols. The answer part asks
+    for every key, in random order, and the model is to give the value after each. Keys, values and
+    filler are drawn from three separate sets of `num_symbols`; keys do not repeat. n counts the
+    filler.
 
-    Examples, keys in capitals, values as digits, filler in small letters; 2 pairs with n = 3 and 3 with n = 1:
+    Examples, keys in capitals, values as digits, filler in small letters; 2 pairs with n = 3 and 3
+    with n = 1:
         BOS a B 4 c b A 1 SEP A 1 B 4 EOS
         BOS C 2 A 7 d B 2 SEP C 2 B 2 A 7 EOS
     """
@@ -24,7 +28,8 @@ class KeyValueRetrieval(Pairs):
         keys = FIRST_SYMBOL + rng.random((batch_size, symbols)).argsort(1)[:, :pairs]
         values = FIRST_SYMBOL + symbols + rng.integers(0, symbols, (batch_size, pairs))
         prompt = FIRST_SYMBOL + 2 * symbols + rng.integers(0, symbols, (batch_size, n + 2 * pairs))
-        # Choose which of n + pairs units are pairs; each pair before a unit pushes it one token further.
+        # Choose which of n + pairs units are pairs; each pair before a unit pushes it one token
+        # further.
         units = np.sort(rng.random((batch_size, n + pairs)).argsort(1)[:, :pairs], 1)
         key_places = units + np.arange(pairs)
         np.put_along_axis(prompt, key_places, keys, 1)

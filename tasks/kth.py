@@ -9,7 +9,9 @@ from posbench.tasks.symbols import OneSymbol
 
 
 class Kth(OneSymbol):
-    """What both share: k is a setting, never a token, since an index would be a new symbol at every new length."""
+    """What both share: k is a setting, never a token, since an index would be a new symbol at every
+    new length.
+    """
 
     def __init__(self, k: int = 5, num_symbols: int = 16) -> None:
         super().__init__(num_symbols)
@@ -33,7 +35,8 @@ class Kth(OneSymbol):
 
 
 class KthFromStart(Kth):
-    """The answer is the k-th symbol of the prompt, which has n + k. Symbols are drawn from `num_symbols`.
+    """The answer is the k-th symbol of the prompt, which has n + k. Symbols are drawn from
+    `num_symbols`.
 
     Examples, k = 2 with n = 1 and k = 3 with n = 2:
         BOS c a b SEP a EOS
@@ -47,14 +50,15 @@ class KthFromStart(Kth):
 
 
 class KthFromEnd(Kth):
-    """The answer is the k-th symbol of the prompt, counted from its end; the prompt has n + k, from `num_symbols`.
+    """The answer is the k-th symbol of the prompt, counted from its end; the prompt has n + k, from
+    `num_symbols`.
 
     Examples, k = 2 with n = 1 and k = 3 with n = 2:
         BOS c a b SEP a EOS
         BOS b b d a c SEP d EOS
 
-    The source is k tokens before the query at every length: what is relative has nothing to extrapolate, what is
-    absolute has.
+    The source is k tokens before the query at every length: what is relative has nothing to
+    extrapolate, what is absolute has.
     """
 
     def place(self, n: int) -> int:

@@ -1,4 +1,6 @@
-"""Language: a random text with statistics of its own, measured by its loss (as in arXiv 2108.12409, on WikiText)."""
+"""Language: a random text with statistics of its own, measured by its loss (as in arXiv 2108.12409,
+on WikiText).
+"""
 
 import functools
 from dataclasses import replace
@@ -11,30 +13,35 @@ from posbench.tasks.symbols import Symbols
 
 
 class Language(Symbols):
-    r"""Each symbol depends on the `order` symbols before it. The table of conditional probabilities is the same for
-    every text: each row is drawn once from a symmetric Dirichlet distribution, small `concentration` making it peaked.
-    The prompt is empty, and all of n + `order` symbols are to be predicted; the end is not, since nothing announces it.
+    r"""Each symbol depends on the `order` symbols before it. The table of conditional probabilities
+    is the same for every text: each row is drawn once from a symmetric Dirichlet distribution,
+    small `concentration` making it peaked. The prompt is empty, and all of n + `order` symbols are
+    to be predicted; the end is not, since nothing announces it.
 
     Examples, order 1 with n = 2 and order 2 with n = 3:
         BOS SEP a b d EOS
         BOS SEP c a b d a EOS
 
-    What counts is the loss $\ell$, nats a symbol. The score is the share explained of what can be known,
-    $(\ln V - \ell) / (\ln V - H)$, between 0 and 1: V is `num_symbols` and H the entropy of the source, the least loss
-    that is possible. A text can be told from the last few symbols, so nothing need be carried far: an encoding that
-    forgets the distant past does well here and badly where something must be found.
+    What counts is the loss $\ell$, nats a symbol. The score is the share explained of what can be
+    known, $(\ln V - \ell) / (\ln V - H)$, between 0 and 1: V is `num_symbols` and H the entropy of
+    the source, the least loss that is possible. A text can be told from the last few symbols, so
+    nothing need be carried far: an encoding that forgets the distant past does well here and badly
+    where something must be found.
     """
 
     measure = "share of the source explained"
 
     def __init__(self, num_symbols: int = 16, order: int = 2, concentration: float = 0.1) -> None:
         super().__init__(num_symbols)
-        require(order >= 1, f"task.order is how many symbols the next depends on, at least 1; got {order}")
+        require(
+            order >= 1,
+            f"task.order is how many symbols the next depends on, at least 1; got {order}",
+        )
         require(concentration > 0, f"task.concentration must be positive; got {concentration}")
         require(
             num_symbols ** (order + 1) <= MOST_ENTRIES,
-            f"task.num_symbols={num_symbols} and task.order={order} give a table of {num_symbols ** (order + 1)} "
-            f"entries, more than {MOST_ENTRIES}: lower either",
+            f"task.num_symbols={num_symbols} and task.order={order} give a table of "
+            f"{num_symbols ** (order + 1)} entries, more than {MOST_ENTRIES}: lower either",
         )
         self.order = order
         self.source = Source.drawn(num_symbols, order, concentration)
@@ -72,8 +79,8 @@ MOST_ENTRIES = 2**18
 
 
 class Source:
-    """A stationary Markov chain: `table` [V^order, V] holds the probability of the next symbol after each context,
-    which is read as a number with base V, the latest symbol last.
+    """A stationary Markov chain: `table` [V^order, V] holds the probability of the next symbol
+    after each context, which is read as a number with base V, the latest symbol last.
     """
 
     def __init__(self, table: np.ndarray, order: int) -> None:
@@ -87,25 +94,38 @@ class Source:
     @functools.cache
     def drawn(cls, num_symbols: int, order: int, concentration: float) -> "Source":
         seed = stream_seed("language", num_symbols, order, f"{concentration:g}")
-        rows = np.random.default_rng(seed).dirichlet(np.full(num_symbols, concentration), num_symbols**order)
-        return cls(0.99 * rows + 0.01 / num_symbols, order)  # every text is possible, so no context is a dead end
+        rows = np.random.default_rng(seed).dirichlet(
+            np.full(num_symbols, concentration), num_symbols**order
+        )
+        return cls(
+            0.99 * rows + 0.01 / num_symbols, order
+        )  # every text is possible, so no context is a dead end
 
     def _stationary(self) -> np.ndarray:
         """The distribution of contexts that a step does not change, [V^order]."""
         share = np.full(self.num_contexts, 1 / self.num_contexts)
         while True:
             # The oldest symbol of a context is forgotten, the new one becomes its latest.
-            after = (share[:, None] * self.table).reshape(self.num_symbols, -1, self.num_symbols).sum(0).reshape(-1)
+            after = (
+                (share[:, None] * self.table)
+                .reshape(self.num_symbols, -1, self.num_symbols)
+                .sum(0)
+                .reshape(-1)
+            )
             if np.abs(after - share).max() < 1e-14:
                 return after / after.sum()
             share = after
 
     def sample(self, rng: np.random.Generator, length: int, batch_size: int) -> np.ndarray:
-        """Texts of at least `order` symbols, [batch, length], that begin anywhere in the stationary chain."""
+        """Texts of at least `order` symbols, [batch, length], that begin anywhere in the stationary
+        chain.
+        """
         context = rng.choice(self.num_contexts, batch_size, p=self.stationary)
         text = np.empty((batch_size, length), int)
         for place in range(self.order):
-            text[:, place] = context // self.num_symbols ** (self.order - 1 - place) % self.num_symbols
+            text[:, place] = (
+                context // self.num_symbols ** (self.order - 1 - place) % self.num_symbols
+            )
         for place in range(self.order, length):
             later = rng.random((batch_size, 1)) > self.cumulative[context]
             # A sum of probabilities may fall short of 1.

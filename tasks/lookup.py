@@ -1,4 +1,6 @@
-"""Lookup by a run of symbols: what follows the one place where the key stands (arXiv 2402.01032)."""
+"""Lookup by a run of symbols: what follows the one place where the key stands (arXiv
+2402.01032).
+"""
 
 from abc import abstractmethod
 
@@ -8,15 +10,24 @@ from posbench.task import FIRST_SYMBOL, MARK, Batch, Task, assemble, require
 
 
 class Lookup(Task):
-    """What both share: a string of n symbols beside key and answer, in which the key occurs once."""
+    """What both share: a string of n symbols beside key and answer, in which the key occurs
+    once.
+    """
 
     def __init__(self, key_length: int = 2, num_answers: int = 4, num_symbols: int = 26) -> None:
-        require(key_length >= 1, f"task.key_length is the number of symbols of the key, at least 1; got {key_length}")
+        require(
+            key_length >= 1,
+            f"task.key_length is the number of symbols of the key, at least 1; got {key_length}",
+        )
         require(
             num_answers >= 1,
-            f"task.num_answers is what follows the key and is asked for, at least 1; got {num_answers}",
+            "task.num_answers is what follows the key and is asked for, at least 1; got "
+            f"{num_answers}",
         )
-        require(num_symbols >= 4, f"task.num_symbols must be at least 4, or keys cannot be unique; got {num_symbols}")
+        require(
+            num_symbols >= 4,
+            f"task.num_symbols must be at least 4, or keys cannot be unique; got {num_symbols}",
+        )
         self.key_length = key_length
         self.num_answers = num_answers
         self.num_symbols = num_symbols
@@ -37,8 +48,12 @@ class Lookup(Task):
         answer = np.take_along_axis(string, answers, 1)
         return assemble(prompt, answer, np.ones_like(answer, bool), start + answers)
 
-    def _make_unique(self, rng: np.random.Generator, string: np.ndarray, key: np.ndarray, place: np.ndarray) -> None:
-        """Replace a symbol of each further occurrence of the key, one that is not part of the key's own place."""
+    def _make_unique(
+        self, rng: np.random.Generator, string: np.ndarray, key: np.ndarray, place: np.ndarray
+    ) -> None:
+        """Replace a symbol of each further occurrence of the key, one that is not part of the key's
+        own place.
+        """
         g = self.key_length
         while True:
             windows = np.lib.stride_tricks.sliding_window_view(string, g, 1)
@@ -52,7 +67,9 @@ class Lookup(Task):
             inside = (starts >= place[rows, 0]) & (starts < place[rows, 0] + g)
             at = np.where(inside, starts + g - 1, starts)
             shift = rng.integers(1, self.num_symbols, len(rows))
-            string[rows, at] = FIRST_SYMBOL + (string[rows, at] - FIRST_SYMBOL + shift) % self.num_symbols
+            string[rows, at] = (
+                FIRST_SYMBOL + (string[rows, at] - FIRST_SYMBOL + shift) % self.num_symbols
+            )
 
     def total_length(self, n: int) -> int:
         return n + 2 * self.key_length + 2 * self.num_answers + 4
@@ -65,8 +82,9 @@ class Lookup(Task):
 
 
 class PrefixLookup(Lookup):
-    """The key of `key_length` symbols comes first, MARK, and then a string in which it occurs once; the answer is the
-    `num_answers` symbols that follow it there. n counts the other symbols of the string, drawn from `num_symbols`.
+    """The key of `key_length` symbols comes first, MARK, and then a string in which it occurs once;
+    the answer is the `num_answers` symbols that follow it there. n counts the other symbols of the
+    string, drawn from `num_symbols`.
 
     Examples, a key of 2 and 1 answer with n = 2, a key of 1 and 2 answers with n = 1:
         BOS a b MARK c a b d b SEP d EOS
@@ -84,8 +102,9 @@ class PrefixLookup(Lookup):
 
 
 class SuffixLookup(Lookup):
-    """The string comes first, MARK, and then a key of `key_length` symbols that occurs once in it; the answer is the
-    `num_answers` symbols that follow it there. n counts the other symbols of the string, drawn from `num_symbols`.
+    """The string comes first, MARK, and then a key of `key_length` symbols that occurs once in it;
+    the answer is the `num_answers` symbols that follow it there. n counts the other symbols of the
+    string, drawn from `num_symbols`.
 
     Examples, a key of 2 and 1 answer with n = 2, a key of 1 and 2 answers with n = 1:
         BOS c a b d b MARK a b SEP d EOS

@@ -1,4 +1,6 @@
-"""Majority: which of two symbols occurs more often. A smoke test, for which no position is needed."""
+"""Majority: which of two symbols occurs more often. A smoke test, for which no position is
+needed.
+"""
 
 import numpy as np
 
@@ -6,7 +8,8 @@ from posbench.task import FIRST_SYMBOL, Batch, Task, assemble
 
 
 class Majority(Task):
-    """The answer is the symbol that occurs more often among 2 n + 1, drawn from two: there are no ties.
+    """The answer is the symbol that occurs more often among 2 n + 1, drawn from two: there are no
+    ties.
 
     Examples, n = 1 and n = 2:
         BOS a b b SEP b EOS
@@ -20,7 +23,10 @@ class Majority(Task):
         x = rng.integers(0, 2, (batch_size, 2 * n + 1))
         answer = (x.sum(1, keepdims=True) > n).astype(int)
         return assemble(
-            FIRST_SYMBOL + x, FIRST_SYMBOL + answer, np.ones_like(answer, bool), np.full((batch_size, 1), -1)
+            FIRST_SYMBOL + x,
+            FIRST_SYMBOL + answer,
+            np.ones_like(answer, bool),
+            np.full((batch_size, 1), -1),
         )
 
     def total_length(self, n: int) -> int:

@@ -7,8 +7,8 @@ from posbench.tasks.symbols import OneSymbol
 
 
 class MissingDuplicate(OneSymbol):
-    """The prompt is a string of n + 1 symbols twice, with MARK in the place of one symbol of either copy; the answer is
-    that symbol. Symbols are drawn with replacement from `num_symbols`.
+    """The prompt is a string of n + 1 symbols twice, with MARK in the place of one symbol of either
+    copy; the answer is that symbol. Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 1 and n = 2:
         BOS b a MARK a SEP b EOS
@@ -26,7 +26,9 @@ class MissingDuplicate(OneSymbol):
         place = rng.integers(0, 2 * (n + 1), (batch_size, 1))
         answer = np.take_along_axis(prompt, place, 1)
         np.put_along_axis(prompt, place, MARK, 1)
-        return assemble(prompt, answer, np.ones((batch_size, 1), bool), (place + n + 1) % (2 * (n + 1)))
+        return assemble(
+            prompt, answer, np.ones((batch_size, 1), bool), (place + n + 1) % (2 * (n + 1))
+        )
 
     def total_length(self, n: int) -> int:
         return 2 * n + 6

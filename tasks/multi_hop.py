@@ -6,12 +6,14 @@ from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
 
 
 class MultiHop(Task):
-    """`num_chains` chains of `hops` + 1 pairs stand among n filler symbols: a name and a value, then a name and the
-    name before it in the chain. The answer part asks for the last name of every chain, in random order, and the model
-    is to give the value at the chain's start. Pairs of a chain keep their order. Names, values and filler are drawn
-    from three separate sets, of `num_symbols` (values, filler) and as many names as are needed; no name repeats.
+    """`num_chains` chains of `hops` + 1 pairs stand among n filler symbols: a name and a value,
+    then a name and the name before it in the chain. The answer part asks for the last name of every
+    chain, in random order, and the model is to give the value at the chain's start. Pairs of a
+    chain keep their order. Names, values and filler are drawn from three separate sets, of
+    `num_symbols` (values, filler) and as many names as are needed; no name repeats.
 
-    Examples, names in capitals, values as digits, filler in small letters; 1 hop in 2 chains with n = 2, 2 hops in 1:
+    Examples, names in capitals, values as digits, filler in small letters; 1 hop in 2 chains with n
+    = 2, 2 hops in 1:
         BOS A 4 c D 1 B A c C D SEP C 1 B 4 EOS
         BOS B 7 a A B C A SEP C 7 EOS
 
@@ -20,7 +22,10 @@ class MultiHop(Task):
 
     def __init__(self, num_chains: int = 2, hops: int = 1, num_symbols: int = 16) -> None:
         require(num_chains >= 1, f"task.num_chains must be at least 1; got {num_chains}")
-        require(hops >= 1, f"task.hops is the number of names that stand for a name, at least 1; got {hops}")
+        require(
+            hops >= 1,
+            f"task.hops is the number of names that stand for a name, at least 1; got {hops}",
+        )
         require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
         self.num_chains = num_chains
         self.hops = hops
@@ -29,12 +34,22 @@ class MultiHop(Task):
         self.vocab_size = FIRST_SYMBOL + 2 * num_symbols + self.num_names
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
-        chains, links, symbols, names = self.num_chains, self.hops + 1, self.num_symbols, self.num_names
-        name = FIRST_SYMBOL + 2 * symbols + rng.random((batch_size, names)).argsort(1).reshape(-1, chains, links)
+        chains, links, symbols, names = (
+            self.num_chains,
+            self.hops + 1,
+            self.num_symbols,
+            self.num_names,
+        )
+        name = (
+            FIRST_SYMBOL
+            + 2 * symbols
+            + rng.random((batch_size, names)).argsort(1).reshape(-1, chains, links)
+        )
         value = FIRST_SYMBOL + rng.integers(0, symbols, (batch_size, chains))
         referent = np.concatenate((value[:, :, None], name[:, :, :-1]), 2)
 
-        # Which units are pairs, and whose: a random order in which each chain takes its turns one after the other.
+        # Which units are pairs, and whose: a random order in which each chain takes its turns one
+        # after the other.
         units = np.sort(rng.random((batch_size, n + names)).argsort(1)[:, :names], 1)
         shuffled = rng.random((batch_size, names)).argsort(1).reshape(-1, chains, links)
         turns = np.sort(shuffled, 2).reshape(batch_size, names)
@@ -45,7 +60,9 @@ class MultiHop(Task):
 
         order = rng.random((batch_size, chains)).argsort(1)
         starts = places.reshape(-1, chains, links)[:, :, 0] + 1
-        asked, given, source = (np.take_along_axis(a, order, 1) for a in (name[:, :, -1], value, starts))
+        asked, given, source = (
+            np.take_along_axis(a, order, 1) for a in (name[:, :, -1], value, starts)
+        )
         answer = np.stack((asked, given), 2).reshape(batch_size, 2 * chains)
         predicted = np.broadcast_to(np.arange(2 * chains) % 2 == 1, answer.shape)
         return assemble(prompt, answer, predicted, np.repeat(source, 2, 1))

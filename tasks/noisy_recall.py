@@ -1,4 +1,6 @@
-"""Noisy recall: pairs among pairs that are never asked for (in-context recall with noise, MAD, arXiv 2403.17844)."""
+"""Noisy recall: pairs among pairs that are never asked for (in-context recall with noise, MAD,
+arXiv 2403.17844).
+"""
 
 import numpy as np
 
@@ -7,16 +9,18 @@ from posbench.tasks.pairs import Pairs
 
 
 class NoisyRecall(Pairs):
-    """`num_pairs` pairs of a key and its value stand among n pairs that begin with a noise symbol and also end in a
-    value. The answer part asks for every key, in random order, and the model is to give the value after each. Keys,
-    values and noise are drawn from three separate sets of `num_symbols`; keys do not repeat.
+    """`num_pairs` pairs of a key and its value stand among n pairs that begin with a noise symbol
+    and also end in a value. The answer part asks for every key, in random order, and the model is
+    to give the value after each. Keys, values and noise are drawn from three separate sets of
+    `num_symbols`; keys do not repeat.
 
-    Examples, keys in capitals, values as digits, noise in small letters; 2 pairs with n = 2 and 3 with n = 1:
+    Examples, keys in capitals, values as digits, noise in small letters; 2 pairs with n = 2 and 3
+    with n = 1:
         BOS a 4 B 4 c 1 A 1 SEP A 1 B 4 EOS
         BOS C 2 A 7 d 7 B 2 SEP C 2 B 2 A 7 EOS
 
-    A value alone does not tell whether it counts. In MAD both symbols of a noise pair are noise, keys come again, and
-    one of them is asked for.
+    A value alone does not tell whether it counts. In MAD both symbols of a noise pair are noise,
+    keys come again, and one of them is asked for.
     """
 
     def __init__(self, num_pairs: int = 4, num_symbols: int = 16) -> None:
@@ -27,13 +31,17 @@ class NoisyRecall(Pairs):
         keys = FIRST_SYMBOL + rng.random((batch_size, symbols)).argsort(1)[:, :pairs]
         heads = FIRST_SYMBOL + 2 * symbols + rng.integers(0, symbols, (batch_size, n + pairs))
         values = FIRST_SYMBOL + symbols + rng.integers(0, symbols, (batch_size, n + pairs))
-        units = np.sort(rng.random((batch_size, n + pairs)).argsort(1)[:, :pairs], 1)  # which of the pairs count
+        units = np.sort(
+            rng.random((batch_size, n + pairs)).argsort(1)[:, :pairs], 1
+        )  # which of the pairs count
         np.put_along_axis(heads, units, keys, 1)
         prompt = np.stack((heads, values), 2).reshape(batch_size, 2 * (n + pairs))
 
         order = rng.random((batch_size, pairs)).argsort(1)
         asked = np.take_along_axis(units, order, 1)
-        answer = np.stack([np.take_along_axis(a, asked, 1) for a in (heads, values)], 2).reshape(batch_size, 2 * pairs)
+        answer = np.stack([np.take_along_axis(a, asked, 1) for a in (heads, values)], 2).reshape(
+            batch_size, 2 * pairs
+        )
         predicted = np.broadcast_to(np.arange(2 * pairs) % 2 == 1, answer.shape)
         return assemble(prompt, answer, predicted, np.repeat(2 * asked + 1, 2, 1))
 

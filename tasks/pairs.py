@@ -4,7 +4,9 @@ from posbench.task import FIRST_SYMBOL, Task, require
 
 
 class Pairs(Task):
-    """`num_pairs` keys, all different, and their values; three sets of `num_symbols`, the third for what is neither."""
+    """`num_pairs` keys, all different, and their values; three sets of `num_symbols`, the third for
+    what is neither.
+    """
 
     def __init__(self, num_pairs: int, num_symbols: int) -> None:
         require(num_pairs >= 1, f"task.num_pairs must be at least 1; got {num_pairs}")

@@ -12,8 +12,8 @@ class Parity(Task):
         BOS 1 0 1 SEP 0 EOS
         BOS 1 1 0 1 0 SEP 1 EOS
 
-    Every token counts and none by its place. Small transformers do not learn it at lengths where it could not be
-    memorised: it shows what an encoding cannot be blamed for.
+    Every token counts and none by its place. Small transformers do not learn it at lengths where it
+    could not be memorised: it shows what an encoding cannot be blamed for.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,10 @@ class Parity(Task):
         x = rng.integers(0, 2, (batch_size, n + 1))
         answer = x.sum(1, keepdims=True) % 2
         return assemble(
-            FIRST_SYMBOL + x, FIRST_SYMBOL + answer, np.ones_like(answer, bool), np.full((batch_size, 1), -1)
+            FIRST_SYMBOL + x,
+            FIRST_SYMBOL + answer,
+            np.ones_like(answer, bool),
+            np.full((batch_size, 1), -1),
         )
 
     def total_length(self, n: int) -> int:

@@ -1,4 +1,6 @@
-"""Passkey: find a marked key in a haystack (Mohtashami & Jaggi, arXiv 2305.16300; arXiv 2306.15595)."""
+"""Passkey: find a marked key in a haystack (Mohtashami & Jaggi, arXiv 2305.16300; arXiv
+2306.15595).
+"""
 
 import numpy as np
 
@@ -6,9 +8,10 @@ from posbench.task import FIRST_SYMBOL, MARK, Batch, Task, assemble, require
 
 
 class Passkey(Task):
-    """A key of `key_length` symbols, announced by MARK, stands at a random depth among n filler symbols; the
-    answer is the key. As in the published prompt, where a number hides in sentences, the key has symbols of its
-    own: it is drawn from `num_symbols`, the filler from `num_filler` others.
+    """A key of `key_length` symbols, announced by MARK, stands at a random depth among n filler
+    symbols; the answer is the key. As in the published prompt, where a number hides in sentences,
+    the key has symbols of its own: it is drawn from `num_symbols`, the filler from `num_filler`
+    others.
 
     Examples, a key of 2 in n = 3 and a key of 3 in n = 3 filler symbols:
         BOS a MARK 7 2 b a SEP 7 2 EOS
@@ -18,7 +21,10 @@ class Passkey(Task):
     """
 
     def __init__(self, key_length: int = 3, num_symbols: int = 10, num_filler: int = 16) -> None:
-        require(key_length >= 1, f"task.key_length is the number of symbols of the key, at least 1; got {key_length}")
+        require(
+            key_length >= 1,
+            f"task.key_length is the number of symbols of the key, at least 1; got {key_length}",
+        )
         require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
         require(num_filler >= 1, f"task.num_filler must be at least 1; got {num_filler}")
         self.key_length = key_length
@@ -39,8 +45,8 @@ class Passkey(Task):
     def total_length(self, n: int) -> int:
         require(
             n >= self.key_length,
-            f"task.key_length={self.key_length} is longer than n={n} symbols of filler: lower it, or raise "
-            "training.min_length",
+            f"task.key_length={self.key_length} is longer than n={n} symbols of filler: lower it, "
+            "or raise training.min_length",
         )
         return n + 2 * self.key_length + 4
 

@@ -13,8 +13,9 @@ class RepeatToken(Rearranged):
         BOS b b b SEP b b b EOS
         BOS a a a a a SEP a a a a a EOS
 
-    Nothing is to be found: the task is to count, and to stop. All sequences of one length have the same count, so that
-    mostly all of them are right or none: scores jump between lengths and between seeds.
+    Nothing is to be found: the task is to count, and to stop. All sequences of one length have the
+    same count, so that mostly all of them are right or none: scores jump between lengths and
+    between seeds.
     """
 
     def __init__(self, num_symbols: int = 16) -> None:

@@ -1,4 +1,6 @@
-"""Reverse: repeat a string of random symbols backwards (arXiv 2305.19466; Reverse String of arXiv 2207.02098)."""
+"""Reverse: repeat a string of random symbols backwards (arXiv 2305.19466; Reverse String of arXiv
+2207.02098).
+"""
 
 import numpy as np
 
@@ -7,7 +9,8 @@ from posbench.tasks.symbols import Rearranged
 
 
 class Reverse(Rearranged):
-    """The answer is the prompt from its end to its start. Symbols are drawn with replacement from `num_symbols`.
+    """The answer is the prompt from its end to its start. Symbols are drawn with replacement from
+    `num_symbols`.
 
     Examples, n = 3 and n = 5:
         BOS c a b SEP b a c EOS
@@ -21,7 +24,9 @@ class Reverse(Rearranged):
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n))
-        return assemble(x, x[:, ::-1], np.ones_like(x, bool), np.broadcast_to(np.arange(n)[::-1], x.shape))
+        return assemble(
+            x, x[:, ::-1], np.ones_like(x, bool), np.broadcast_to(np.arange(n)[::-1], x.shape)
+        )
 
     def max_distance(self, n: int) -> int:
         return max(2 * n - 1, 1)

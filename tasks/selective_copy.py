@@ -7,8 +7,9 @@ from posbench.tasks.symbols import Symbols
 
 
 class SelectiveCopy(Symbols):
-    """`num_data` symbols are scattered over n + `num_data` cells, NOISE fills the others; the answer is the
-    symbols in their order. n counts the noise, so the answer keeps its length while the prompt grows.
+    """`num_data` symbols are scattered over n + `num_data` cells, NOISE fills the others; the
+    answer is the symbols in their order. n counts the noise, so the answer keeps its length while
+    the prompt grows.
 
     Examples, 2 symbols with n = 3 and 3 symbols with n = 4:
         BOS . b . . a SEP b a EOS
@@ -16,7 +17,10 @@ class SelectiveCopy(Symbols):
     """
 
     def __init__(self, num_data: int = 6, num_symbols: int = 16) -> None:
-        require(num_data >= 1, f"task.num_data is the number of symbols to copy, at least 1; got {num_data}")
+        require(
+            num_data >= 1,
+            f"task.num_data is the number of symbols to copy, at least 1; got {num_data}",
+        )
         super().__init__(num_symbols)
         self.num_data = num_data
 
@@ -39,5 +43,6 @@ class SelectiveCopy(Symbols):
         return float(self.num_symbols) ** -self.num_data
 
     def max_distance(self, n: int) -> int:
-        # The last symbol, asked for by the token before it, stands n cells before its last possible place.
+        # The last symbol, asked for by the token before it, stands n cells before its last possible
+        # place.
         return n + self.num_data

@@ -1,4 +1,6 @@
-"""Sort: repeat random symbols in their order (arXiv 2305.19466; Bucket Sort of arXiv 2207.02098)."""
+"""Sort: repeat random symbols in their order (arXiv 2305.19466; Bucket Sort of arXiv
+2207.02098).
+"""
 
 import functools
 import math
@@ -10,7 +12,8 @@ from posbench.tasks.symbols import Rearranged
 
 
 class Sort(Rearranged):
-    """The answer is the prompt in the order of its symbols, which are drawn with replacement from `num_symbols`.
+    """The answer is the prompt in the order of its symbols, which are drawn with replacement from
+    `num_symbols`.
 
     Examples, n = 3 and n = 5:
         BOS c a b SEP a b c EOS
@@ -39,10 +42,14 @@ class Sort(Rearranged):
 def agreement(n: int, symbols: int) -> float:
     """The probability that two draws of n from so many symbols are equal up to order."""
     agree = np.ones(n + 1)  # of j draws from the first symbol alone
-    for size in range(2, symbols + 1):  # how often the symbol that is added was drawn, and that the others agree
+    for size in range(
+        2, symbols + 1
+    ):  # how often the symbol that is added was drawn, and that the others agree
 
         def both(j: int, k: int, share: float = 1 / size) -> float:
             return (math.comb(j, k) * share**k * (1 - share) ** (j - k)) ** 2
 
-        agree = np.array([sum(both(j, k) * agree[j - k] for k in range(j + 1)) for j in range(n + 1)])
+        agree = np.array(
+            [sum(both(j, k) * agree[j - k] for k in range(j + 1)) for j in range(n + 1)]
+        )
     return float(agree[n])

@@ -1,6 +1,8 @@
-"""What tests of formulas share: random calls in float64, and scores as double loops over (i, j) in Python floats.
+"""What tests of formulas share: random calls in float64, and scores as double loops over (i, j) in
+Python floats.
 
-A loop is the primary oracle of an encoding: ten lines without tensor tricks, written from the paper.
+A loop is the primary oracle of an encoding: ten lines without tensor tricks, written from the
+paper.
 """
 
 from __future__ import annotations
@@ -33,11 +35,16 @@ Bias = Callable[[int, float, float], float]
 """(head, position of the query, position of the key) -> B"""
 
 
-def call(positions: Sequence[float] | None = None, heads: int = HEADS, width: int = WIDTH) -> Attention:
+def call(
+    positions: Sequence[float] | None = None, heads: int = HEADS, width: int = WIDTH
+) -> Attention:
     """Random inputs; every batch element has positions of its own (the second is shifted by 2)."""
     generator = torch.Generator().manual_seed(0)
     ids = list(range(N)) if positions is None else positions
-    q, k, v = (torch.randn(BATCH, heads, len(ids), width, generator=generator, dtype=torch.float64) for _ in range(3))
+    q, k, v = (
+        torch.randn(BATCH, heads, len(ids), width, generator=generator, dtype=torch.float64)
+        for _ in range(3)
+    )
     x = torch.randn(BATCH, len(ids), heads * width, generator=generator, dtype=torch.float64)
     dtype = torch.float64 if any(isinstance(p, float) for p in ids) else torch.long
     pos = torch.tensor([[p + 2 * batch for p in ids] for batch in range(BATCH)], dtype=dtype)
@@ -54,7 +61,10 @@ def by_pairs(a: Attention, score: Score) -> Tensor:
     """The score of every pair, those hidden by the causal mask included."""
     n, batch = a.num_queries, a.q.shape[0]
     return torch.tensor(
-        [[[[score(b, h, i, j) for j in range(n)] for i in range(n)] for h in range(a.num_heads)] for b in range(batch)],
+        [
+            [[[score(b, h, i, j) for j in range(n)] for i in range(n)] for h in range(a.num_heads)]
+            for b in range(batch)
+        ],
         dtype=torch.float64,
     )
 
@@ -62,7 +72,9 @@ def by_pairs(a: Attention, score: Score) -> Tensor:
 def product(a: Attention) -> Score:
     """The scaled product c <q_i, k_j>, channel by channel."""
     q, k = a.q.tolist(), a.k.tolist()
-    return lambda b, h, i, j: a.scale * sum(x * y for x, y in zip(q[b][h][i], k[b][h][j], strict=True))
+    return lambda b, h, i, j: (
+        a.scale * sum(x * y for x, y in zip(q[b][h][i], k[b][h][j], strict=True))
+    )
 
 
 def loop(a: Attention, bias: Bias) -> Tensor:
@@ -85,9 +97,13 @@ def given(encoding: PositionEncoding, **values: object) -> PositionEncoding:
 
 
 def shaken(encoding: PositionEncoding, size: float = 1.0) -> PositionEncoding:
-    """In float64, every parameter moved away from its start, so that no term is zero by initialisation."""
+    """In float64, every parameter moved away from its start, so that no term is zero by
+    initialisation.
+    """
     encoding, generator = encoding.double(), torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in encoding.parameters():
-            parameter.add_(size * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+            parameter.add_(
+                size * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            )
     return encoding

@@ -20,7 +20,7 @@ HEAD = """# What each encoding and extension is compared with
 
 Written by `python tests/oracles.py --write` from the marks `oracle(method, kind)` of the tests;
 the number counts test cases.
-The conformance suite runs on every encoding besides, and on every pair of an encoding and an extension.
+The conformance suite runs on every encoding besides, and on every pair of encoding and extension.
 """
 
 

@@ -1,4 +1,6 @@
-"""The walls of the house: imports point one way, and the core knows no concrete encoding, extension or task."""
+"""The walls of the house: imports point one way, and the core knows no concrete encoding, extension
+or task.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ CONCRETE = ("posbench.encodings.", "posbench.extensions.", "posbench.tasks.")
 
 
 def modules() -> list[tuple[str, Path]]:
-    found = [(path.relative_to(ROOT).with_suffix("").as_posix(), path) for path in (ROOT / "posbench").rglob("*.py")]
+    found = [
+        (path.relative_to(ROOT).with_suffix("").as_posix(), path)
+        for path in (ROOT / "posbench").rglob("*.py")
+    ]
     found += [
         (f"posbench/{path.relative_to(ROOT).with_suffix('').as_posix()}", path)
         for path in (ROOT / "tasks").glob("*.py")
@@ -59,15 +64,25 @@ def layer(module: str) -> str:
     return module.split(".")[1]
 
 
-@pytest.mark.parametrize(("name", "path"), modules(), ids=lambda value: str(value) if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "path"), modules(), ids=lambda value: str(value) if isinstance(value, str) else ""
+)
 def test_imports_point_one_way(name: str, path: Path) -> None:
     assert layer(name) in RANK, f"{name} has no place in the house yet: give it one in LAYERS"
     for imported in imports(path):
-        if imported.startswith("posbench.") and layer(imported) in RANK and layer(imported) != layer(name):
-            assert RANK[layer(imported)] < RANK[layer(name)], f"{name} imports {imported}, which stands above it"
+        if (
+            imported.startswith("posbench.")
+            and layer(imported) in RANK
+            and layer(imported) != layer(name)
+        ):
+            assert RANK[layer(imported)] < RANK[layer(name)], (
+                f"{name} imports {imported}, which stands above it"
+            )
 
 
-@pytest.mark.parametrize(("name", "path"), modules(), ids=lambda value: str(value) if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "path"), modules(), ids=lambda value: str(value) if isinstance(value, str) else ""
+)
 def test_no_module_names_a_concrete_encoding_extension_or_task(name: str, path: Path) -> None:
     """They arrive by the `_target_` of their YAML."""
     for imported in imports(path):
@@ -77,7 +92,18 @@ def test_no_module_names_a_concrete_encoding_extension_or_task(name: str, path: 
 
 
 @pytest.mark.parametrize(
-    "name", ["cli", "config", "identity", "legality", "building", "results", "leaderboard", "claims", "task"]
+    "name",
+    [
+        "cli",
+        "config",
+        "identity",
+        "legality",
+        "building",
+        "results",
+        "leaderboard",
+        "claims",
+        "task",
+    ],
 )
 def test_what_answers_at_once_does_not_import_torch(name: str) -> None:
     waiting, seen = [ROOT / "posbench" / f"{name}.py"], set()
@@ -116,7 +142,9 @@ def test_every_yaml_names_a_class_that_exists() -> None:
 def test_every_package_is_shipped() -> None:
     import tomllib
 
-    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    listed = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    )
     folders = {path.parent for path in (ROOT / "posbench").rglob("*.py")}
     found = {folder.relative_to(ROOT).as_posix().replace("/", ".") for folder in folders}
     assert listed == found | {"posbench.conf", "posbench.tasks"}

@@ -1,7 +1,9 @@
-"""The executor computes the formula of `Attention`, by whichever path, in whatever blocks, in linear memory.
+"""The executor computes the formula of `Attention`, by whichever path, in whatever blocks, in
+linear memory.
 
-Two oracles: `by_hand`, loops over batch, head, query and key in Python floats, says what an object means; the
-dense path, once it equals the loops, says what the fused paths must give, gradients included.
+Two oracles: `by_hand`, loops over batch, head, query and key in Python floats, says what an object
+means; the dense path, once it equals the loops, says what the fused paths must give, gradients
+included.
 """
 
 from __future__ import annotations
@@ -18,7 +20,18 @@ import torch
 from torch import Tensor
 
 from posbench import attention
-from posbench.attention import Attention, Heads, Plan, Regions, Term, ValueTerm, attend, blocks, dense, exact_channels
+from posbench.attention import (
+    Attention,
+    Heads,
+    Plan,
+    Regions,
+    Term,
+    ValueTerm,
+    attend,
+    blocks,
+    dense,
+    exact_channels,
+)
 from posbench.encoding import PositionEncoding
 from posbench.encodings.bias import T5, ALiBi, alibi_slopes
 from posbench.encodings.nope import NoPE
@@ -44,7 +57,9 @@ def random(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def call(n: int = N, heads: int = HEADS, width: int = WIDTH, v_width: int | None = None, start: int = 0) -> Attention:
+def call(
+    n: int = N, heads: int = HEADS, width: int = WIDTH, v_width: int | None = None, start: int = 0
+) -> Attention:
     q, k = random(BATCH, heads, n, width, seed=2), random(BATCH, heads, n, width, seed=3)
     v = random(BATCH, heads, n, v_width or width, seed=4)
     pos = torch.arange(n)[None] + start
@@ -59,12 +74,14 @@ def same(actual: Tensor, expected: Tensor, tolerance: float = EXACT) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance)
 
 
-# -- the loops -------------------------------------------------------------------------------------------
+# -- the loops -------------------------------------------------------------------------------------
 
 
 def product(a: Attention) -> Number:
     q, k = a.q.tolist(), a.k.tolist()
-    return lambda b, h, i, j: a.scale * sum(x * y for x, y in zip(q[b][h][i], k[b][h][j], strict=True))
+    return lambda b, h, i, j: (
+        a.scale * sum(x * y for x, y in zip(q[b][h][i], k[b][h][j], strict=True))
+    )
 
 
 def by_hand(
@@ -74,8 +91,8 @@ def by_hand(
     extra: Callable[[int, int, int, int], list[float]] | None = None,
     rest: float = 0.0,
 ) -> Tensor:
-    """o_i = sum_j w_ij (v_j + extra_ij), w the softmax of `score` over j <= i that are `seen`, with `rest` added
-    to its denominator.
+    """o_i = sum_j w_ij (v_j + extra_ij), w the softmax of `score` over j <= i that are `seen`, with
+    `rest` added to its denominator.
     """
     v = a.v.tolist()
     batch, heads, n, width = a.v.shape
@@ -92,10 +109,12 @@ def by_hand(
     return out
 
 
-# -- plans: what a method may set, alone and together ----------------------------------------------------
+# -- plans: what a method may set, alone and together ----------------------------------------------
 
 
-def encoding(make: Callable[[], T5 | NoPE | RoPE | ALiBi]) -> Callable[[], tuple[Encode, list[Tensor]]]:
+def encoding(
+    make: Callable[[], T5 | NoPE | RoPE | ALiBi],
+) -> Callable[[], tuple[Encode, list[Tensor]]]:
     def made() -> tuple[Encode, list[Tensor]]:
         module = make().double()
         return module.encode, list(module.parameters())
@@ -104,7 +123,9 @@ def encoding(make: Callable[[], T5 | NoPE | RoPE | ALiBi]) -> Callable[[], tuple
 
 
 def gate(factored: bool) -> Callable[[], tuple[Encode, list[Tensor]]]:
-    """A bias made of x, G_i - G_j with G the running sum of log sigmoid(x w): as a term, or as two channels."""
+    """A bias made of x, G_i - G_j with G the running sum of log sigmoid(x w): as a term, or as two
+    channels.
+    """
 
     def made() -> tuple[Encode, list[Tensor]]:
         w = random(MODEL, HEADS, seed=6).requires_grad_()
@@ -144,7 +165,9 @@ def shaw_values(a: Attention, table: Tensor, limit: int) -> ValueTerm:
 
     def value(weights: Tensor, rows: slice) -> Tensor:
         index = a.distance(rows).clamp(-limit, limit).long() + limit
-        return torch.einsum("bhij,bijc->bhic", weights, table[index].expand(weights.shape[0], -1, -1, -1))
+        return torch.einsum(
+            "bhij,bijc->bhic", weights, table[index].expand(weights.shape[0], -1, -1, -1)
+        )
 
     return value
 
@@ -161,7 +184,9 @@ def one_more(logits: Tensor, allowed: Tensor) -> Tensor:
 
 
 def finished(inner: Encode) -> Callable[[], tuple[Encode, list[Tensor]]]:
-    """Outputs multiplied by a gate of x at the query: a map that needs to know which rows it was given."""
+    """Outputs multiplied by a gate of x at the query: a map that needs to know which rows it was
+    given.
+    """
 
     def made() -> tuple[Encode, list[Tensor]]:
         w = random(MODEL, HEADS, seed=29).requires_grad_()
@@ -207,7 +232,10 @@ BY_ROWS: dict[str, Callable[[], tuple[Encode, list[Tensor]]]] = {
 DENSE: dict[str, Callable[[], tuple[Encode, list[Tensor]]]] = {
     "value term": shaw,
     "own normaliser": lambda: (lambda a: replace(a, normalise=one_more), []),
-    "own content": lambda: (lambda a: replace(ALiBi(HEADS).encode(a), content=additive_content(a)), []),
+    "own content": lambda: (
+        lambda a: replace(ALiBi(HEADS).encode(a), content=additive_content(a)),
+        [],
+    ),
 }
 ALL = FUSED | BY_ROWS | DENSE
 
@@ -234,7 +262,9 @@ def test_fused_paths_equal_the_dense_reference_with_gradients(name: str, block: 
     for fused, reference in zip(*results, strict=True):
         same(fused, reference)
     reached = [g.abs().max() > 0 for g in results[0][1:]]
-    assert reached[:3] == [True] * 3 and all(reached[4:]), "q, k, v and every parameter get a gradient"
+    assert reached[:3] == [True] * 3 and all(reached[4:]), (
+        "q, k, v and every parameter get a gradient"
+    )
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -253,7 +283,9 @@ def test_blocks_cover_every_row_once() -> None:
 
 
 @pytest.mark.parametrize("composite", [False, True])
-def test_a_block_of_scores_stays_within_its_budget(composite: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_of_scores_stays_within_its_budget(
+    composite: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What bounds memory at any length: batch x heads x rows x keys elements at once."""
     monkeypatch.setattr(attention, "BLOCK_ELEMENTS", 3 * BATCH * HEADS * N)
     asked: list[int] = []
@@ -267,7 +299,7 @@ def test_a_block_of_scores_stays_within_its_budget(composite: bool, monkeypatch:
     assert max(asked) == 3 and sum(asked) == N
 
 
-# -- the dense path against loops ------------------------------------------------------------------------
+# -- the dense path against loops ------------------------------------------------------------------
 
 
 def test_attention_is_the_causal_softmax_of_the_scaled_product() -> None:
@@ -292,7 +324,9 @@ def test_a_finish_is_applied_to_each_row_of_the_output() -> None:
     for b in range(BATCH):
         for h in range(HEADS):
             for i in range(N):
-                expected[b, h, i] /= 1 + math.exp(-sum(x[b][i][c] * weight[c][h] for c in range(MODEL)))
+                expected[b, h, i] /= 1 + math.exp(
+                    -sum(x[b][i][c] * weight[c][h] for c in range(MODEL))
+                )
     for run in (attend, dense):
         same(run(encode(a), 4), expected)
 
@@ -321,15 +355,19 @@ def test_content_of_its_own_replaces_the_product_and_takes_no_scale() -> None:
     """Bias and temperature still apply to it."""
     a = call()
     q, k, m = a.q.tolist(), a.k.tolist(), alibi_slopes(HEADS)
-    plan = replace(ALiBi(HEADS).encode(a), content=additive_content(a)).heated(torch.full((1, 1, 1, 1), 0.7))
+    plan = replace(ALiBi(HEADS).encode(a), content=additive_content(a)).heated(
+        torch.full((1, 1, 1, 1), 0.7)
+    )
 
     def score(b: int, h: int, i: int, j: int) -> float:
-        return 0.7 * sum(math.tanh(q[b][h][i][c] + k[b][h][j][c]) for c in range(WIDTH)) - m[h] * (i - j)
+        return 0.7 * sum(math.tanh(q[b][h][i][c] + k[b][h][j][c]) for c in range(WIDTH)) - m[h] * (
+            i - j
+        )
 
     same(attend(plan), by_hand(a, score), 1e-7)  # 0.7 is a float32 here
 
 
-# -- temperature -----------------------------------------------------------------------------------------
+# -- temperature -----------------------------------------------------------------------------------
 
 SHAPES = [(1, 1, 1, 1), (BATCH, 1, 1, 1), (1, HEADS, 1, 1), (1, 1, N, 1), (BATCH, HEADS, N, 1)]
 
@@ -343,7 +381,11 @@ def test_temperature_multiplies_content_and_on_demand_the_bias(
     """Scores are tau c <q, k> + B, or tau (c <q, k> + B): per batch element, head and query."""
     a, tau, table = call(), random(*shape, seed=14).exp(), random(BATCH, HEADS, N, N, seed=15)
     content, m = product(a), alibi_slopes(HEADS)
-    plan = {"none": a, "factored": ALiBi(HEADS).encode(a), "term": a.plus(lambda rows: table[:, :, rows])}[bias]
+    plan = {
+        "none": a,
+        "factored": ALiBi(HEADS).encode(a),
+        "term": a.plus(lambda rows: table[:, :, rows]),
+    }[bias]
     plan = plan.heated(tau, scales_bias)
     t, entries = tau.expand(BATCH, HEADS, N, 1).tolist(), table.tolist()
 
@@ -360,7 +402,10 @@ def test_two_temperatures_multiply() -> None:
     one, two = random(1, HEADS, 1, 1, seed=16).exp(), random(1, 1, N, 1, seed=17).exp()
     t = (one * two).expand(BATCH, HEADS, N, 1).tolist()
     content = product(a)
-    same(attend(a.heated(one).heated(two)), by_hand(a, lambda b, h, i, j: t[b][h][i][0] * content(b, h, i, j)))
+    same(
+        attend(a.heated(one).heated(two)),
+        by_hand(a, lambda b, h, i, j: t[b][h][i][0] * content(b, h, i, j)),
+    )
 
 
 def test_scaling_the_bias_is_not_undone_by_a_second_temperature() -> None:
@@ -368,14 +413,24 @@ def test_scaling_the_bias_is_not_undone_by_a_second_temperature() -> None:
     assert call().heated(tau, scales_bias=True).heated(tau).scales_bias
 
 
-# -- terms, factors and masks ----------------------------------------------------------------------------
+# -- terms, factors and masks ----------------------------------------------------------------------
 
 
 def test_terms_and_factors_add_up_after_the_scale() -> None:
     a = call()
-    table, left, right = random(1, 1, N, N, seed=18), random(1, HEADS, N, 3, seed=19), random(1, HEADS, N, 3, seed=20)
+    table, left, right = (
+        random(1, 1, N, N, seed=18),
+        random(1, HEADS, N, 3, seed=19),
+        random(1, HEADS, N, 3, seed=20),
+    )
     plan = ALiBi(HEADS).encode(a).factored(left, right).plus(lambda rows: table[:, :, rows])
-    entries, u, w, m, content = table.tolist(), left.tolist(), right.tolist(), alibi_slopes(HEADS), product(a)
+    entries, u, w, m, content = (
+        table.tolist(),
+        left.tolist(),
+        right.tolist(),
+        alibi_slopes(HEADS),
+        product(a),
+    )
 
     def score(b: int, h: int, i: int, j: int) -> float:
         low_rank = sum(x * y for x, y in zip(u[0][h][i], w[0][h][j], strict=True))
@@ -393,7 +448,9 @@ def test_a_mask_hides_keys_by_batch_and_head() -> None:
     one, two = (m | torch.eye(N, dtype=torch.bool) for m in (one, two))
     plan = a.where(lambda rows: one[:, :, rows]).where(lambda rows: two[:, :, rows])
     first, second = one.tolist(), two.tolist()
-    expected = by_hand(a, product(a), seen=lambda b, h, i, j: first[b][0][i][j] and second[0][h][i][j])
+    expected = by_hand(
+        a, product(a), seen=lambda b, h, i, j: first[b][0][i][j] and second[0][h][i][j]
+    )
     for run in (attend, dense):
         same(run(plan, 4), expected)
 
@@ -415,7 +472,7 @@ def test_offset_is_query_index_less_key_index_whatever_the_positions() -> None:
     assert a.offset(slice(1, 3)).tolist() == [[1, 0, -1, -2, -3], [2, 1, 0, -1, -2]]
 
 
-# -- causality -------------------------------------------------------------------------------------------
+# -- causality -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -438,7 +495,9 @@ def test_no_output_depends_on_a_later_token(name: str, backwards: bool) -> None:
 
 @pytest.mark.parametrize("name", FUSED | BY_ROWS)
 def test_the_last_output_depends_on_every_key_it_may_see(name: str) -> None:
-    """The other half of causality: nothing earlier is lost, the first key and the query's own included."""
+    """The other half of causality: nothing earlier is lost, the first key and the query's own
+    included.
+    """
     a = call()
     v = a.v.requires_grad_()
     plan = ALL[name]()[0](a)
@@ -447,12 +506,16 @@ def test_the_last_output_depends_on_every_key_it_may_see(name: str) -> None:
     assert torch.equal(gradient.abs().sum(-1) > 0, seen)
 
 
-# -- widths ----------------------------------------------------------------------------------------------
+# -- widths ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["nope", "alibi", "alibi, heated", "t5", "alibi in a window", "own normaliser"])
+@pytest.mark.parametrize(
+    "name", ["nope", "alibi", "alibi, heated", "t5", "alibi in a window", "own normaliser"]
+)
 @pytest.mark.parametrize(("width", "v_width"), [(12, 8), (8, 12), (8, 9), (3, 8)])
-def test_queries_and_keys_may_be_wider_or_narrower_than_values(name: str, width: int, v_width: int) -> None:
+def test_queries_and_keys_may_be_wider_or_narrower_than_values(
+    name: str, width: int, v_width: int
+) -> None:
     plan = ALL[name]()[0](call(width=width, v_width=v_width))
     out = attend(plan, 4)
     assert out.shape == (BATCH, HEADS, N, v_width)
@@ -464,10 +527,12 @@ def test_unequal_widths_are_right_by_hand() -> None:
     same(attend(a), by_hand(a, product(a)))
 
 
-# -- heads -----------------------------------------------------------------------------------------------
+# -- heads -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*(name for name in FUSED | BY_ROWS if "finished" not in name), "own normaliser"])
+@pytest.mark.parametrize(
+    "name", [*(name for name in FUSED | BY_ROWS if "finished" not in name), "own normaliser"]
+)
 @pytest.mark.parametrize("part", [slice(0, 1), slice(1, 3), slice(2, None)], ids=str)
 def test_some_heads_give_what_they_give_among_all(name: str, part: slice) -> None:
     plan = ALL[name]()[0](call())
@@ -484,11 +549,18 @@ def test_heads_cannot_be_split_once_content_values_or_finish_are_set(name: str) 
 
 
 def three_parts(a: Attention) -> Heads:
-    """Head 0 with RoPE; head 1 with a normaliser of its own and wider queries; heads 2 and 3 with T5-like terms."""
+    """Head 0 with RoPE; head 1 with a normaliser of its own and wider queries; heads 2 and 3 with
+    T5-like terms.
+    """
     table = random(1, 2, N, N, seed=23)
     extra = random(BATCH, 1, N, 2, seed=24)
     middle = a.heads(slice(1, 2))
-    middle = replace(middle, q=torch.cat((middle.q, extra), -1), k=torch.cat((middle.k, extra), -1), normalise=one_more)
+    middle = replace(
+        middle,
+        q=torch.cat((middle.q, extra), -1),
+        k=torch.cat((middle.k, extra), -1),
+        normalise=one_more,
+    )
     last = a.heads(slice(2, 4)).plus(lambda rows: table[:, :, rows])
     return Heads((RoPE(WIDTH).encode(a.heads(slice(0, 1))), middle, last))
 
@@ -510,12 +582,18 @@ def test_heads_side_by_side_equal_each_one_alone() -> None:
         return a.scale * total.real
 
     def second(b: int, h: int, i: int, j: int) -> float:
-        return content(b, 1, i, j) + a.scale * sum(x * y for x, y in zip(extra[b][0][i], extra[b][0][j], strict=True))
+        return content(b, 1, i, j) + a.scale * sum(
+            x * y for x, y in zip(extra[b][0][i], extra[b][0][j], strict=True)
+        )
 
     def last(b: int, h: int, i: int, j: int) -> float:
         return content(b, h, i, j) + table[0][h - 2][i][j]
 
-    scores = [by_hand(a, first)[:, :1], by_hand(a, second, rest=1.0)[:, 1:2], by_hand(a, last)[:, 2:]]
+    scores = [
+        by_hand(a, first)[:, :1],
+        by_hand(a, second, rest=1.0)[:, 1:2],
+        by_hand(a, last)[:, 2:],
+    ]
     for run in (attend, dense):
         same(run(plan, 4), torch.cat(scores, 1))
     assert plan.num_queries == N
@@ -538,7 +616,7 @@ def test_allowed_keys_of_side_by_side_heads_are_those_of_each() -> None:
             assert allowed[0, h, i - 4].tolist() == expected
 
 
-# -- regions ---------------------------------------------------------------------------------------------
+# -- regions ---------------------------------------------------------------------------------------
 
 WINDOW = 4
 
@@ -612,7 +690,10 @@ def test_three_regions_are_selected_key_by_key_and_head_by_head() -> None:
 def test_masks_and_normaliser_of_the_first_region_hold_for_all() -> None:
     a = window(replace(call(), normalise=one_more))
     fixed = a.at(torch.full_like(a.q_pos, WINDOW), torch.zeros_like(a.k_pos))
-    plan = Regions(lambda rows: (torch.arange(N)[rows, None] % 2 == 0).long()[None, None], (a, RoPE(8).encode(fixed)))
+    plan = Regions(
+        lambda rows: (torch.arange(N)[rows, None] % 2 == 0).long()[None, None],
+        (a, RoPE(8).encode(fixed)),
+    )
     product_, turned = product(a), rotary_at(a, lambda i, j: WINDOW)
     expected = by_hand(
         a,
@@ -639,7 +720,7 @@ def test_regions_can_be_one_part_of_heads() -> None:
     assert Heads((near, rerope(far, RoPE(WIDTH).encode))).path == "fused + dense"
 
 
-# -- precision -------------------------------------------------------------------------------------------
+# -- precision -------------------------------------------------------------------------------------
 
 ENCODINGS: dict[str, Callable[[], NoPE | RoPE | ALiBi | T5]] = {
     "nope": NoPE,
@@ -652,7 +733,9 @@ TOLERANCES = [(torch.float32, 2e-5), (torch.bfloat16, 2e-2)]  # outputs are of t
 
 @pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES, ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_low_precision_stays_within_tolerance_at_8x(name: str, dtype: torch.dtype, tolerance: float) -> None:
+def test_low_precision_stays_within_tolerance_at_8x(
+    name: str, dtype: torch.dtype, tolerance: float
+) -> None:
     """The fused path against the dense one in float64, on the same rounded inputs."""
     a = as_dtype(call(8 * TRAINED), dtype)
     module = ENCODINGS[name]()
@@ -672,8 +755,9 @@ def test_low_precision_stays_within_tolerance_at_8x(name: str, dtype: torch.dtyp
 def test_alibi_keeps_its_distances_at_2048_tokens(
     heads: int, start: int, dtype: torch.dtype, logit: float, output: float
 ) -> None:
-    """bfloat16 counts to 256 and float32 has steps of 1/8 at 2^20: distances survive because positions are counted
-    from the middle and bfloat16 channels carry their remainders. Biases reach 1024; rows from all over are compared.
+    """bfloat16 counts to 256 and float32 has steps of 1/8 at 2^20: distances survive because
+    positions are counted from the middle and bfloat16 channels carry their remainders. Biases reach
+    1024; rows from all over are compared.
     """
     n = 2048
     a = call(n, heads=heads, width=4, start=start)
@@ -684,7 +768,11 @@ def test_alibi_keeps_its_distances_at_2048_tokens(
     out, slopes = attend(plan).double(), torch.tensor(alibi_slopes(heads), dtype=torch.float64)
     for rows in (slice(0, 8), slice(1020, 1028), slice(n - 8, n)):
         distance = torch.arange(n, dtype=torch.float64)[rows, None] - torch.arange(n)
-        same((bias_q[:, :, rows].double() @ bias_k.double().mT)[0], -slopes[:, None, None] * distance, logit)
+        same(
+            (bias_q[:, :, rows].double() @ bias_k.double().mT)[0],
+            -slopes[:, None, None] * distance,
+            logit,
+        )
         same(out[:, :, rows], exact.output(exact.weights(exact.logits(rows), rows), rows), output)
 
 
@@ -699,10 +787,12 @@ def test_channels_are_split_only_where_precision_is_lost() -> None:
         (torch.float32, torch.float16, 6),
     ]:
         bias_q, bias_k = exact_channels(left.to(given), right.to(given), dtype)
-        assert bias_q.shape[-1] == bias_k.shape[-1] == width and bias_q.dtype == bias_k.dtype == dtype
+        assert (
+            bias_q.shape[-1] == bias_k.shape[-1] == width and bias_q.dtype == bias_k.dtype == dtype
+        )
 
 
-# -- memory ----------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 MEMORY = """
 import resource, sys, torch
@@ -716,7 +806,8 @@ def call(n):
     return Attention(q, k, v, torch.randn(1, n, 64), pos, pos, 0.25)
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 encoding = {encoding}
 with torch.no_grad():
@@ -736,23 +827,29 @@ with torch.no_grad():
     ids=["fused", "fused by rows"],
 )
 def test_memory_stays_far_below_the_score_matrix(made: str, n: int, limit: int) -> None:
-    """In MiB. The scores of 4 heads alone would take 4096 at 16,384 tokens and 256 at 4096; by rows, one block
-    of 16 MiB exists at a time, in a few copies.
+    """In MiB. The scores of 4 heads alone would take 4096 at 16,384 tokens and 256 at 4096; by
+    rows, one block of 16 MiB exists at a time, in a few copies.
     """
     pytest.importorskip("resource")
     script = MEMORY.format(encoding=made, n=n)
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, timeout=300)
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=env, timeout=300
+    )
     assert run.returncode == 0, run.stderr
     assert float(run.stdout) < limit
 
 
-# -- objects ---------------------------------------------------------------------------------------------
+# -- objects ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(), (N,), (1, 1, N), (BATCH, HEADS, N, 2), (1, 1, 1, 1, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(), (N,), (1, 1, N), (BATCH, HEADS, N, 2), (1, 1, 1, 1, 1)], ids=str
+)
 def test_a_temperature_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"temperature must be \[batch\|1, heads\|1, n\|1, 1\], got"):
+    with pytest.raises(
+        ValueError, match=r"temperature must be \[batch\|1, heads\|1, n\|1, 1\], got"
+    ):
         replace(call(), temperature=torch.ones(shape))
 
 
@@ -783,7 +880,11 @@ def test_builders_leave_the_object_they_start_from_as_it_is() -> None:
         a.heads(slice(0, 1)),
     ):
         assert built is not a
-    assert a.terms == a.masks == () and a.temperature is a.bias_q is a.bias_k is None and not a.scales_bias
+    assert (
+        a.terms == a.masks == ()
+        and a.temperature is a.bias_q is a.bias_k is None
+        and not a.scales_bias
+    )
     assert a.q_pos[0, 0] == 0 and a.q.shape[1] == HEADS
     with pytest.raises(AttributeError):
         a.scale = 1.0  # type: ignore[misc]
@@ -797,7 +898,9 @@ def bfloat16_call(seed: int = 0) -> Attention:
 
 
 @pytest.mark.parametrize("make", [lambda: ALiBi(2), lambda: T5(2, 16, 4, 8)], ids=["alibi", "t5"])
-def test_the_dense_path_runs_in_bfloat16_under_a_float32_bias(make: Callable[[], PositionEncoding]) -> None:
+def test_the_dense_path_runs_in_bfloat16_under_a_float32_bias(
+    make: Callable[[], PositionEncoding],
+) -> None:
     torch.manual_seed(0)
     plan = make().encode(bfloat16_call())
     out = dense(plan)
@@ -805,7 +908,9 @@ def test_the_dense_path_runs_in_bfloat16_under_a_float32_bias(make: Callable[[],
     torch.testing.assert_close(out.float(), attend(plan).float(), rtol=0, atol=5e-2)
 
 
-@pytest.mark.parametrize("make", [lambda: ALiBi(2), lambda: T5(2, 16, 4, 8), NoPE], ids=["alibi", "t5", "nope"])
+@pytest.mark.parametrize(
+    "make", [lambda: ALiBi(2), lambda: T5(2, 16, 4, 8), NoPE], ids=["alibi", "t5", "nope"]
+)
 def test_a_float32_temperature_heats_bfloat16_queries(make: Callable[[], PositionEncoding]) -> None:
     torch.manual_seed(0)
     call, encoding = bfloat16_call(), make()

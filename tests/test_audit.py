@@ -1,4 +1,6 @@
-"""Greedy decoding against teacher forcing: equal where they must be, told apart where they are not."""
+"""Greedy decoding against teacher forcing: equal where they must be, told apart where they are
+not.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from posbench.scoring import inputs
 
 
 def disagreements(run: Experiment, model, extension=None, num_samples: int = 256) -> int:
-    return sum(row["prefix_disagreements"] for row in audited(run.tests, model, extension, num_samples))
+    return sum(
+        row["prefix_disagreements"] for row in audited(run.tests, model, extension, num_samples)
+    )
 
 
 @pytest.mark.parametrize("encoding", names("encoding"))
@@ -32,7 +36,9 @@ def test_decoding_token_by_token_changes_nothing(encoding: str) -> None:
 
 
 class SeesTheLength(PositionEncoding):
-    """What an extension must not do: its scale is that of the tokens at hand, not of the whole sequence."""
+    """What an extension must not do: its scale is that of the tokens at hand, not of the whole
+    sequence.
+    """
 
     def encode(self, a: Attention) -> Attention:
         return a.plus(lambda rows: -40.0 / a.num_queries * a.distance(rows).to(a.q.dtype)[:, None])
@@ -41,7 +47,9 @@ class SeesTheLength(PositionEncoding):
 def test_a_scale_that_follows_the_tokens_at_hand_is_found_out() -> None:
     subject = Subject("encoding=nope")
     model = subject.model()
-    leaking = model.with_encodings(model.encodings.replaced([SeesTheLength() for _ in model.encodings]))
+    leaking = model.with_encodings(
+        model.encodings.replaced([SeesTheLength() for _ in model.encodings])
+    )
     assert disagreements(subject.made(), model) == 0
     assert disagreements(subject.made(), leaking) > 0
 
@@ -74,6 +82,9 @@ def test_an_audit_counts_while_it_is_of_the_record_beside_it(tmp_path: Path) -> 
     results.write(audit, results.audit_path(path))
     assert results.audits(tmp_path) == [audit]
     assert "1,500 sequences of 1 method were" in remarks([], results.table([]), [audit])[-1]
-    assert "disagree on 2 of them, and on the correct prefix of 3" in remarks([], results.table([]), [audit])[-1]
+    assert (
+        "disagree on 2 of them, and on the correct prefix of 3"
+        in remarks([], results.table([]), [audit])[-1]
+    )
     results.audit_path(path).write_text(json.dumps(audit | {"source_hash": "old"}))
     assert results.audits(tmp_path) == []

@@ -1,4 +1,6 @@
-"""The catalogue has a row for every method, with formulas that are formulas and declarations that are the classes'."""
+"""The catalogue has a row for every method, with formulas that are formulas and declarations that
+are the classes'.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,32 @@ from posbench.portraits import Portrait
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("catalogue")
-    assert catalogue.main(["rope", "rope_ntk", "alibi", "learned", "t5", "--output", str(folder)]) == 0
+    assert (
+        catalogue.main(["rope", "rope_ntk", "alibi", "learned", "t5", "--output", str(folder)]) == 0
+    )
     return folder
 
 
 def test_the_page_holds_all_it_shows(folder: Path) -> None:
     page = (folder / "catalogue.html").read_text()
     assert page.count("<section") == page.count("<svg") == 5
-    assert not re.search(r'(src|href)="(?!#|data:|https://arxiv\.org/abs/)', page), "nothing is fetched from elsewhere"
-    assert sorted(path.stem for path in folder.glob("*.svg")) == ["alibi", "learned", "rope", "rope_ntk", "t5"]
+    assert not re.search(r'(src|href)="(?!#|data:|https://arxiv\.org/abs/)', page), (
+        "nothing is fetched from elsewhere"
+    )
+    assert sorted(path.stem for path in folder.glob("*.svg")) == [
+        "alibi",
+        "learned",
+        "rope",
+        "rope_ntk",
+        "t5",
+    ]
 
 
 def test_no_formula_is_left_as_source(folder: Path) -> None:
     page = (folder / "catalogue.html").read_text()
-    prose = re.sub(r"<math.*?</math>|<svg.*?</svg>|<code>.*?</code>|\$\{.*?\}", "", page, flags=re.S)
+    prose = re.sub(
+        r"<math.*?</math>|<svg.*?</svg>|<code>.*?</code>|\$\{.*?\}", "", page, flags=re.S
+    )
     assert "$" not in prose and "\\" not in prose
 
 
@@ -42,7 +56,9 @@ def test_every_method_is_described_with_formula_and_source(name: str) -> None:
     assert all(text.text for text in texts)
     assert any("<math" in text.text for text in texts) or name.startswith("nope")
     said = ("kexue.fm", "no paper")  # a blog, a library's own invention
-    assert any(text.sources or any(words in text.text for words in said) for text in texts), f"{name} names no source"
+    assert any(text.sources or any(words in text.text for words in said) for text in texts), (
+        f"{name} names no source"
+    )
 
 
 def portrait(name: str) -> Portrait:
@@ -53,10 +69,16 @@ def portrait(name: str) -> Portrait:
 def test_the_curves_are_the_formula() -> None:
     alibi, rope = portrait("alibi"), portrait("rope")
     d, content = np.arange(alibi.curves.shape[1]), catalogue.WIDTH**0.5
-    np.testing.assert_allclose(alibi.curves, [content - 2.0 ** (-2 * (h + 1)) * d for h in range(4)], atol=1e-9)
+    np.testing.assert_allclose(
+        alibi.curves, [content - 2.0 ** (-2 * (h + 1)) * d for h in range(4)], atol=1e-9
+    )
     theta = 10_000.0 ** (-np.arange(16) / 16)
-    np.testing.assert_allclose(rope.curves[0], content * np.cos(d[:, None] * theta).mean(-1), atol=1e-9)
-    np.testing.assert_allclose(rope.variants["base 100"][5], content * np.cos(5 * theta**0.5).mean(), atol=1e-9)
+    np.testing.assert_allclose(
+        rope.curves[0], content * np.cos(d[:, None] * theta).mean(-1), atol=1e-9
+    )
+    np.testing.assert_allclose(
+        rope.variants["base 100"][5], content * np.cos(5 * theta**0.5).mean(), atol=1e-9
+    )
     assert np.isnan(alibi.map[3, 4]) and alibi.map[4, 3] == pytest.approx(content - 0.25)
     np.testing.assert_allclose(np.nansum(rope.weights, -1), np.arange(1, catalogue.MAP + 1))
 
@@ -64,14 +86,20 @@ def test_the_curves_are_the_formula() -> None:
 def test_the_properties_are_those_of_the_classes() -> None:
     run = Subject("method=t5").made(*catalogue.SIZES)
     shown = catalogue.properties(Subject("method=t5"), run.model().encodings, run.extension)
-    assert shown["path"] == "fused by rows" and shown["relative"] == "yes" and shown["tied over layers"] == "table"
+    assert (
+        shown["path"] == "fused by rows"
+        and shown["relative"] == "yes"
+        and shown["tied over layers"] == "table"
+    )
     legal = shown["extensions"].split(", ")
     assert "direct" in legal and "ntk" not in legal and shown["ids asked of the task"] == "index"
 
 
 def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert catalogue.main(["nothing"]) == 1
-    assert capsys.readouterr().err.startswith("posbench: method nothing is unknown: choose among abacus")
+    assert capsys.readouterr().err.startswith(
+        "posbench: method nothing is unknown: choose among abacus"
+    )
 
 
 @pytest.mark.parametrize("name", names("extension"))

@@ -1,4 +1,6 @@
-"""A check that cannot fail proves nothing: each is shown an encoding that breaks the promise it is about."""
+"""A check that cannot fail proves nothing: each is shown an encoding that breaks the promise it is
+about.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from posbench.encoding import PositionEncoding
 
 class RowsForgotten(PositionEncoding):
     def encode(self, a):
-        return a.plus(lambda rows: a.distance(slice(0, rows.stop - rows.start))[:, None].double() ** 2)
+        return a.plus(
+            lambda rows: a.distance(slice(0, rows.stop - rows.start))[:, None].double() ** 2
+        )
 
 
 class Rounded(PositionEncoding):
@@ -30,7 +34,9 @@ class Rounded(PositionEncoding):
 
 class BlockCounted(PositionEncoding):
     def encode(self, a):
-        return a.plus(lambda rows: a.distance(rows)[:, None].double() * (rows.stop - rows.start) / 29)
+        return a.plus(
+            lambda rows: a.distance(rows)[:, None].double() * (rows.stop - rows.start) / 29
+        )
 
 
 class Absolute(PositionEncoding):
@@ -99,7 +105,8 @@ class Forgetful(PositionEncoding):
 class Dicing(PositionEncoding):
     def __init__(self, num_heads):
         super().__init__()
-        self.slopes = nn.Parameter(torch.tensor(np.random.default_rng().random((num_heads, 1, 1))).float())
+        slopes = np.random.default_rng().random((num_heads, 1, 1))
+        self.slopes = nn.Parameter(torch.tensor(slopes).float())
 
     def encode(self, a):
         return a.plus(lambda rows: -self.slopes.to(a.q) * a.distance(rows)[:, None].clamp(min=0))
@@ -116,23 +123,50 @@ class Fine(PositionEncoding):
         self.strength = strength
 
     def encode(self, a):
-        return a.plus(lambda rows: -self.strength * a.distance(rows)[:, None].to(a.q.dtype).clamp(min=0))
+        return a.plus(
+            lambda rows: -self.strength * a.distance(rows)[:, None].to(a.q.dtype).clamp(min=0)
+        )
 """
 
 CASES = [
     ("fused_path_equals_the_dense_reference", "RowsForgotten", "", "block of rows"),
-    ("fused_path_stays_within_tolerance_at_8x", "Rounded", "", "form angles, cumulative sums and biases in float32"),
+    (
+        "fused_path_stays_within_tolerance_at_8x",
+        "Rounded",
+        "",
+        "form angles, cumulative sums and biases in float32",
+    ),
     ("any_block_size_gives_the_same", "BlockCounted", "", "use `rows` to index queries"),
     ("relative_is_measured", "Absolute", "", "declare relative = False"),
     ("no_output_depends_on_a_later_token", "Prophet", "", "lets a query see later keys"),
-    ("float_positions_are_accepted_iff_declared", "Truncating", "", "casting to integers hides a mistake"),
+    (
+        "float_positions_are_accepted_iff_declared",
+        "Truncating",
+        "",
+        "casting to integers hides a mistake",
+    ),
     ("max_positions_is_measured", "Clamping", "", "position 512 gave no IndexError"),
     ("finite_under_decreasing_positions", "Logarithm", "", "look for logarithms"),
     ("handles_are_measured", "Boasting", "", "an offered handle must have an effect"),
     ("every_parameter_gets_a_gradient", "Idle", "", "weight gets no gradient"),
-    ("state_dict_round_trips", "Forgetful", "num_heads: ${model.num_heads}", "neither a parameter nor a buffer"),
-    ("two_constructions_are_equal", "Dicing", "num_heads: ${model.num_heads}", "use torch's own generator"),
-    ("every_numeric_setting_changes_an_output", "Deaf", "strength: 2", "encoding.strength=2 can be doubled"),
+    (
+        "state_dict_round_trips",
+        "Forgetful",
+        "num_heads: ${model.num_heads}",
+        "neither a parameter nor a buffer",
+    ),
+    (
+        "two_constructions_are_equal",
+        "Dicing",
+        "num_heads: ${model.num_heads}",
+        "use torch's own generator",
+    ),
+    (
+        "every_numeric_setting_changes_an_output",
+        "Deaf",
+        "strength: 2",
+        "encoding.strength=2 can be doubled",
+    ),
 ]
 
 
@@ -142,11 +176,15 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "encoding").mkdir()
     for _, name, settings, _ in [*CASES, ("", "Fine", "strength: 0.1", "")]:
         target = f"_target_: broken_encodings.{name}\n"
-        (tmp_path / "encoding" / f"{name.lower()}.yaml").write_text(target + textwrap.dedent(settings))
+        (tmp_path / "encoding" / f"{name.lower()}.yaml").write_text(
+            target + textwrap.dedent(settings)
+        )
     return tmp_path
 
 
-@pytest.mark.parametrize(("name", "encoding", "settings", "sentence"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("name", "encoding", "settings", "sentence"), CASES, ids=[case[0] for case in CASES]
+)
 def test_each_check_fails_on_an_encoding_that_breaks_its_promise(
     folder: Path, name: str, encoding: str, settings: str, sentence: str
 ) -> None:
@@ -165,10 +203,14 @@ def test_the_command_checks_a_yaml_file(folder: Path, capsys: pytest.CaptureFixt
     assert check.main([str(folder / "encoding" / "fine.yaml")]) == 0
     out = capsys.readouterr().out
     assert out.count("  ok  ") == len(conformance.CHECKS)
-    assert out.endswith(f"{len(conformance.CHECKS)} of {len(conformance.CHECKS)} promises kept by encoding=fine.\n")
+    assert out.endswith(
+        f"{len(conformance.CHECKS)} of {len(conformance.CHECKS)} promises kept by encoding=fine.\n"
+    )
 
 
-def test_the_command_explains_what_is_broken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_explains_what_is_broken(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert check.main(["--config-dir", str(folder), "encoding=idle"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "FAILED" in line]
     assert "every parameter gets a gradient" in line and "hidden by a clamp" in line
@@ -183,7 +225,9 @@ def test_the_command_explains_what_is_broken(folder: Path, capsys: pytest.Captur
         (["encoding.base=x"], "encoding.base must be a number"),
     ],
 )
-def test_a_mistake_is_one_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert check.main(words) == 1
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"posbench: {sentence}")

@@ -1,8 +1,8 @@
-"""What the command line answers: one sentence for a mistake, help without torch, a run that says what it does,
-and a name and a folder for whatever was changed.
+"""What the command line answers: one sentence for a mistake, help without torch, a run that says
+what it does, and a name and a folder for whatever was changed.
 
-A run that has to be `python -m posbench` itself is a subprocess; the others are forked from a process that has
-torch imported already.
+A run that has to be `python -m posbench` itself is a subprocess; the others are forked from a
+process that has torch imported already.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def command(
     folder: Path, *arguments: str, module: str = "posbench", without: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """`python -m MODULE ARGUMENTS`, on request where a package cannot be imported."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HYDRA_", "WANDB_"))}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("HYDRA_", "WANDB_"))
+    }
     if without:
         stubs = folder / f"without_{without}"
         stubs.mkdir(parents=True, exist_ok=True)
@@ -37,7 +39,9 @@ def command(
         earlier = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join([str(stubs), *([earlier] if earlier else [])])
     words = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
 
 
 def sentence(status: int | None, out: str, err: str) -> str:
@@ -49,7 +53,7 @@ def sentence(status: int | None, out: str, err: str) -> str:
     return err
 
 
-# -- mistakes --------------------------------------------------------------------------------------------
+# -- mistakes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_a_protocol_for_a_gpu_is_refused_without_one(tmp_path: Path) -> None:
     assert "GPU" in said and "protocol=cpu" in said
 
 
-# -- without torch ---------------------------------------------------------------------------------------
+# -- without torch ---------------------------------------------------------------------------------
 
 
 def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path) -> None:
@@ -119,7 +123,9 @@ def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path)
     assert (answer.returncode, answer.stderr) == (0, "")
     for group in GROUPS:
         assert f"{group}: {', '.join(names(group))}\n" in answer.stdout
-    assert {path.name for path in CONF.iterdir() if path.is_dir() and list(path.glob("*.yaml"))} <= {*GROUPS, "logger"}
+    assert {
+        path.name for path in CONF.iterdir() if path.is_dir() and list(path.glob("*.yaml"))
+    } <= {*GROUPS, "logger"}
 
 
 def test_printing_the_settings_does_not_import_torch(tmp_path: Path) -> None:
@@ -128,7 +134,7 @@ def test_printing_the_settings_does_not_import_torch(tmp_path: Path) -> None:
     assert "num_symbols" in answer.stdout and "learning_rate" in answer.stdout
 
 
-# -- a run, again, by force, and with another method ------------------------------------------------------
+# -- a run, again, by force, and with another method -----------------------------------------------
 
 
 @dataclass
@@ -140,7 +146,9 @@ class Told:
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Told]]:
-    """`method=rope_ntk` for the first time, again and by force; then the method without extension."""
+    """`method=rope_ntk` for the first time, again and by force; then the method without
+    extension.
+    """
     folder = tmp_path_factory.mktemp("smoke")
     path = folder / "results/local/records/smoke/passkey/rope_ntk/seed=0.json"
     told = {}
@@ -160,12 +168,18 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Tol
 Smoke = tuple[Path, dict[str, Told]]
 
 
-def test_a_run_announces_itself_in_one_line_and_ends_with_the_table_and_the_next_command(smoke: Smoke) -> None:
+def test_a_run_announces_itself_in_one_line_and_ends_with_the_table_and_the_next_command(
+    smoke: Smoke,
+) -> None:
     lines = smoke[1]["first"].out.splitlines()
     path = "results/local/records/smoke/passkey/rope_ntk/seed=0.json"
-    assert lines[0] == f"posbench: rope_ntk on passkey, protocol smoke, seed 0, on cpu; record: {path}"
+    assert (
+        lines[0] == f"posbench: rope_ntk on passkey, protocol smoke, seed 0, on cpu; record: {path}"
+    )
     (title,) = (index for index, line in enumerate(lines) if line == "sequence accuracy on passkey")
-    assert all(line.startswith("  step ") for line in lines[1:title]), "only progress before the table"
+    assert all(line.startswith("  step ") for line in lines[1:title]), (
+        "only progress before the table"
+    )
     heading = [cell.strip() for cell in lines[title + 2].strip("┃").split("┃")]
     assert heading == ["length", "n", "tokens", "rope_ntk", "rope (same weights)", "gained"]
     assert sum(line.startswith("│") for line in lines) == 5
@@ -191,7 +205,9 @@ def test_force_repeats_the_run_and_gives_the_same_record(smoke: Smoke) -> None:
 def test_methods_that_differ_in_the_extension_share_their_weights(smoke: Smoke) -> None:
     folder, told = smoke
     assert "the weights are shared" in told["rope"].out and "step " not in told["rope"].out
-    assert "same weights)" not in told["rope"].out, "nothing to compare a method without extension with"
+    assert "same weights)" not in told["rope"].out, (
+        "nothing to compare a method without extension with"
+    )
     assert len(list((folder / "results/local/checkpoints").iterdir())) == 1
     assert record(folder, "rope")["training"] == record(folder, "rope_ntk")["training"]
 
@@ -200,7 +216,10 @@ def test_the_leaderboard_needs_no_torch(smoke: Smoke) -> None:
     answer = command(smoke[0], module="posbench.leaderboard", without="torch")
     assert (answer.returncode, answer.stderr) == (0, "")
     assert "rope_ntk" in answer.stdout
-    assert all((smoke[0] / "results/local" / f"leaderboard.{ending}").exists() for ending in ("md", "html", "csv"))
+    assert all(
+        (smoke[0] / "results/local" / f"leaderboard.{ending}").exists()
+        for ending in ("md", "html", "csv")
+    )
 
 
 def test_nothing_is_written_outside_the_results(smoke: Smoke) -> None:
@@ -208,7 +227,7 @@ def test_nothing_is_written_outside_the_results(smoke: Smoke) -> None:
     assert written <= {"results", "command.out", "command.err", "without_torch"}
 
 
-# -- settings, sweeps, a method of one's own ---------------------------------------------------------------
+# -- settings, sweeps, a method of one's own -------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -221,20 +240,26 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     return folder, said
 
 
-def test_a_changed_setting_is_part_of_the_name_and_has_a_folder_of_its_own(changed: tuple[Path, dict]) -> None:
+def test_a_changed_setting_is_part_of_the_name_and_has_a_folder_of_its_own(
+    changed: tuple[Path, dict],
+) -> None:
     folder, said = changed
     assert said["base"].startswith("posbench: rope (encoding.base=500) on passkey, ")
     (path,) = folder.glob("results/local/records/smoke/passkey/rope-*/seed=0.json")
     content = json.loads(path.read_text())
     assert content["method"]["label"] == "rope (encoding.base=500)"
     assert "method=rope encoding.base=500" in content["provenance"]["command"]
-    assert len(list((folder / "results/local/checkpoints").iterdir())) == 2, "other weights than with another base"
+    assert len(list((folder / "results/local/checkpoints").iterdir())) == 2, (
+        "other weights than with another base"
+    )
 
 
 def test_an_extension_can_be_chosen_for_a_method(changed: tuple[Path, dict]) -> None:
     folder, said = changed
     assert "rope (same weights)" in said["yarn"]
-    path = folder / "results/local/records/smoke/passkey/rope_yarn/seed=0.json"  # the row that composes the same pair
+    path = (
+        folder / "results/local/records/smoke/passkey/rope_yarn/seed=0.json"
+    )  # the row that composes the same pair
     content = json.loads(path.read_text())
     assert content["method"]["label"] == "rope_yarn"
     assert (content["method"]["encoding"], content["method"]["extension"]) == ("rope", "yarn")
@@ -253,8 +278,12 @@ def test_a_sweep_with_one_illegal_run_does_the_others_and_names_it(tmp_path: Pat
     sweep = finished(tmp_path, "-m", "protocol=smoke", "method=alibi,rope", "extension=pi")
     assert sweep.status == 1
     first, *rest = sweep.err.splitlines()
-    assert first.startswith("posbench: protocol=smoke method=alibi extension=pi: extension pi cannot extend")
-    assert all(line.startswith("Error executing job with overrides: ") for line in rest), "Hydra's own last word"
+    assert first.startswith(
+        "posbench: protocol=smoke method=alibi extension=pi: extension pi cannot extend"
+    )
+    assert all(line.startswith("Error executing job with overrides: ") for line in rest), (
+        "Hydra's own last word"
+    )
     assert "Traceback" not in sweep.err
     assert sweep.out.count("Record: ") == 1
     (path,) = (tmp_path / "results").rglob("seed=0.json")
@@ -278,7 +307,8 @@ def my_conf(tmp_path: Path) -> Path:
         ("encoding/mine.yaml", "_target_: mine_encoding.Mine\nstrength: 0.5\n"),
         (
             "method/mine.yaml",
-            "# @package _global_\ndefaults:\n  - override /encoding: mine\n  - override /extension: direct\n",
+            "# @package _global_\ndefaults:\n  - override /encoding: mine\n  - override "
+            "/extension: direct\n",
         ),
     ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -286,7 +316,9 @@ def my_conf(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_encoding_of_ones_own_runs_from_its_folder_and_wandb_is_not_needed(tmp_path: Path, my_conf: Path) -> None:
+def test_an_encoding_of_ones_own_runs_from_its_folder_and_wandb_is_not_needed(
+    tmp_path: Path, my_conf: Path
+) -> None:
     words = ["--config-dir", my_conf.name, "protocol=smoke", "method=mine", "logger=csv"]
     answer = command(tmp_path, *words, without="wandb")
     assert (answer.returncode, answer.stderr) == (0, ""), answer.stderr

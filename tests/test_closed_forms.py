@@ -1,8 +1,8 @@
 """Every encoding and every frequency extension computes its published formula.
 
-The oracle is a double loop over (i, j) in Python floats and complex numbers: it shares no code, no layout and
-no tensor operation with the library. Scores are compared for all pairs, those hidden by the causal mask
-included, so that a wrong sign of i - j cannot hide.
+The oracle is a double loop over (i, j) in Python floats and complex numbers: it shares no code, no
+layout and no tensor operation with the library. Scores are compared for all pairs, those hidden by
+the causal mask included, so that a wrong sign of i - j cannot hide.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ from posbench.frequencies import Frequencies
 
 
 def turned(a: Attention, theta: Sequence[float], layout: str, factor: float = 1.0) -> Score:
-    """The score c factor Re sum_m q_im conj(k_jm) e^{i (p_i - p_j) theta_m}, with Python's complex numbers."""
+    """The score c factor Re sum_m q_im conj(k_jm) e^{i (p_i - p_j) theta_m}, with Python's complex
+    numbers.
+    """
     q, k, p = a.q.tolist(), a.k.tolist(), a.q_pos.tolist()
     pairs = len(theta)
 
@@ -69,7 +71,7 @@ def published(base: float, channels: int) -> list[float]:
     return [base ** (-2 * m / channels) for m in range(channels // 2)]
 
 
-# -- NoPE ------------------------------------------------------------------------------------------------
+# -- NoPE ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("nope", "double loop")
@@ -80,16 +82,21 @@ def test_nope_is_the_scaled_product_whatever_the_positions(positions: list[float
     assert torch.equal(NoPE().embed(a.x, a.q_pos), a.x)
 
 
-# -- RoPE ------------------------------------------------------------------------------------------------
+# -- RoPE ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("rope", "double loop")
 @everywhere
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_rope_is_the_complex_form_in_i_minus_j(layout: str, positions: list[float]) -> None:
-    """q_i conj(k_j) e^{+i(i-j)theta}: the conjugate sign, the pairing of channels and the exponent 2m/d."""
+    """q_i conj(k_j) e^{+i(i-j)theta}: the conjugate sign, the pairing of channels and the exponent
+    2m/d.
+    """
     a = call(positions)
-    same(scores(RoPE(WIDTH, layout=layout), a), by_pairs(a, turned(a, published(10000.0, WIDTH), layout)))
+    same(
+        scores(RoPE(WIDTH, layout=layout), a),
+        by_pairs(a, turned(a, published(10000.0, WIDTH), layout)),
+    )
 
 
 @pytest.mark.oracle("rope", "double loop")
@@ -97,7 +104,9 @@ def test_rope_is_the_complex_form_in_i_minus_j(layout: str, positions: list[floa
 @pytest.mark.parametrize(("base", "width"), [(10.0, 2), (500_000.0, 6), (123.4, 16), (10000.0, 12)])
 def test_rope_follows_its_base_and_width(base: float, width: int, layout: str) -> None:
     a = call(POSITIONS["with gaps"], width=width)
-    same(scores(RoPE(width, base, layout), a), by_pairs(a, turned(a, published(base, width), layout)))
+    same(
+        scores(RoPE(width, base, layout), a), by_pairs(a, turned(a, published(base, width), layout))
+    )
 
 
 @pytest.mark.oracle("rope", "double loop")
@@ -124,7 +133,16 @@ def test_rope_turns_queries_and_keys_by_their_own_positions() -> None:
 @pytest.mark.oracle("rope", "identity: the layouts are one permutation apart")
 def test_the_two_layouts_are_one_permutation_apart() -> None:
     a = call()
-    order = [0, 4, 1, 5, 2, 6, 3, 7]  # channel 2m is the m-th of the first half, 2m + 1 the m-th of the second
+    order = [
+        0,
+        4,
+        1,
+        5,
+        2,
+        6,
+        3,
+        7,
+    ]  # channel 2m is the m-th of the first half, 2m + 1 the m-th of the second
     half, interleaved = RoPE(WIDTH, layout="half"), RoPE(WIDTH, layout="interleaved")
     moved = Attention(a.q[..., order], a.k[..., order], a.v, a.x, a.q_pos, a.k_pos, a.scale)
     same(scores(interleaved, moved), scores(half, a))
@@ -137,12 +155,12 @@ def test_rope_leaves_values_alone() -> None:
     assert torch.equal(RoPE(WIDTH).encode(a).v, a.v)
 
 
-# -- ALiBi -----------------------------------------------------------------------------------------------
+# -- ALiBi -----------------------------------------------------------------------------------------
 
 
 def slopes(heads: int, steepness: float) -> list[float]:
-    """By the recursion of the published rule: a geometric sequence that starts at its own ratio, filled up
-    with the first, third, fifth... of the sequence for twice as many heads.
+    """By the recursion of the published rule: a geometric sequence that starts at its own ratio,
+    filled up with the first, third, fifth... of the sequence for twice as many heads.
     """
     power = 1
     while 2 * power <= heads:
@@ -197,23 +215,27 @@ def test_alibi_slopes_of_eight_heads_are_the_papers() -> None:
     assert alibi_slopes(8) == (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256)
 
 
-# -- T5 --------------------------------------------------------------------------------------------------
+# -- T5 --------------------------------------------------------------------------------------------
 
 
 def bucket(distance: float, num_buckets: int, max_distance: int) -> int:
-    """By counting the edges passed: bucket e + r begins at d = e (M/e)^(r/(N-e)), which is d^(N-e) e^r = M^r e^(N-e)
-    in whole numbers, without a logarithm and without rounding.
+    """By counting the edges passed: bucket e + r begins at d = e (M/e)^(r/(N-e)), which is d^(N-e)
+    e^r = M^r e^(N-e) in whole numbers, without a logarithm and without rounding.
     """
     distance = max(distance, 0)
     exact = num_buckets // 2
     if distance < exact:
         return int(distance)
     far = num_buckets - exact
-    return exact + max(r for r in range(far) if distance**far * exact**r >= max_distance**r * exact**far)
+    return exact + max(
+        r for r in range(far) if distance**far * exact**r >= max_distance**r * exact**far
+    )
 
 
 @pytest.mark.oracle("t5", "double loop")
-@pytest.mark.parametrize(("num_buckets", "max_distance"), [(6, 11), (4, 40), (12, 100), (2, 9), (7, 50), (32, 331)])
+@pytest.mark.parametrize(
+    ("num_buckets", "max_distance"), [(6, 11), (4, 40), (12, 100), (2, 9), (7, 50), (32, 331)]
+)
 @everywhere
 def test_t5_adds_the_entry_of_the_bucket_of_i_minus_j(
     num_buckets: int, max_distance: int, positions: list[float]
@@ -230,10 +252,13 @@ def test_t5_adds_the_entry_of_the_bucket_of_i_minus_j(
 
 
 @pytest.mark.parametrize(
-    ("num_buckets", "max_distance"), [(2, 9), (6, 11), (8, 21), (12, 100), (16, 42), (21, 42), (32, 100), (32, 128)]
+    ("num_buckets", "max_distance"),
+    [(2, 9), (6, 11), (8, 21), (12, 100), (16, 42), (21, 42), (32, 100), (32, 128)],
 )
 def test_t5_buckets_change_exactly_at_their_edges(num_buckets: int, max_distance: int) -> None:
-    """Every distance up to twice the maximum, against integer arithmetic: no off-by-one at any edge."""
+    """Every distance up to twice the maximum, against integer arithmetic: no off-by-one at any
+    edge.
+    """
     distances = range(2 * max_distance)
     found = t5_bucket(torch.tensor(distances), num_buckets, max_distance).tolist()
     assert found == [bucket(d, num_buckets, max_distance) for d in distances]
@@ -257,7 +282,7 @@ def test_t5_starts_with_the_standard_deviation_of_the_paper() -> None:
         assert T5(64, 256, 64, 512).table.std().item() == pytest.approx(1 / 16, rel=0.05)
 
 
-# -- learned rows ----------------------------------------------------------------------------------------
+# -- learned rows ----------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("learned", "double loop")
@@ -266,13 +291,16 @@ def test_learned_adds_row_p_to_the_token_at_position_p() -> None:
     encoding = Learned(HEADS * WIDTH, 32).double()
     x, table, p = a.x.tolist(), encoding.table.tolist(), a.q_pos.tolist()
     expected = [
-        [[x[b][i][c] + table[p[b][i]][c] for c in range(HEADS * WIDTH)] for i in range(N)] for b in range(BATCH)
+        [[x[b][i][c] + table[p[b][i]][c] for c in range(HEADS * WIDTH)] for i in range(N)]
+        for b in range(BATCH)
     ]
     same(encoding.embed(a.x, a.q_pos), torch.tensor(expected, dtype=torch.float64), 1e-14)
     same(scores(encoding, a), by_pairs(a, product(a)))
 
 
-@pytest.mark.parametrize("make", [lambda: Learned(24, 9), lambda: Sinusoidal(24)], ids=["learned", "sinusoidal"])
+@pytest.mark.parametrize(
+    "make", [lambda: Learned(24, 9), lambda: Sinusoidal(24)], ids=["learned", "sinusoidal"]
+)
 def test_a_stack_of_layers_adds_the_rows_once(make: Callable[[], PositionEncoding]) -> None:
     layers = [make().double() for _ in range(3)]
     stack = EncodingStack(layers)
@@ -294,7 +322,7 @@ def test_learned_rows_have_the_standard_deviation_asked_for() -> None:
         assert Learned(128, 128, init_std=0.25).table.std().item() == pytest.approx(0.25, rel=0.05)
 
 
-# -- sinusoids -------------------------------------------------------------------------------------------
+# -- sinusoids -------------------------------------------------------------------------------------
 
 
 def wave(width: int, position: float, base: float = 10000.0) -> list[float]:
@@ -309,18 +337,25 @@ def wave(width: int, position: float, base: float = 10000.0) -> list[float]:
 def rows(width: int, positions: Sequence[float], base: float = 10000.0) -> Tensor:
     """What the library adds, [n, width]."""
     pos = torch.tensor([positions])
-    return Sinusoidal(width, base).embed(torch.zeros(1, len(positions), width, dtype=torch.float64), pos)[0]
+    return Sinusoidal(width, base).embed(
+        torch.zeros(1, len(positions), width, dtype=torch.float64), pos
+    )[0]
 
 
 @pytest.mark.oracle("sinusoidal", "double loop")
 @everywhere
 @pytest.mark.parametrize(("base", "scale"), [(10000.0, 1.0), (50.0, 1.0), (10000.0, 0.3)])
-def test_sinusoidal_adds_sine_and_cosine_in_turns(base: float, scale: float, positions: list[float]) -> None:
+def test_sinusoidal_adds_sine_and_cosine_in_turns(
+    base: float, scale: float, positions: list[float]
+) -> None:
     a = call(positions)
     width = HEADS * WIDTH
     x, p = a.x.tolist(), a.q_pos.tolist()
     expected = [
-        [[x[b][i][c] + scale * wave(width, p[b][i], base)[c] for c in range(width)] for i in range(N)]
+        [
+            [x[b][i][c] + scale * wave(width, p[b][i], base)[c] for c in range(width)]
+            for i in range(N)
+        ]
         for b in range(BATCH)
     ]
     encoding = Sinusoidal(width, base, scale)
@@ -331,14 +366,18 @@ def test_sinusoidal_adds_sine_and_cosine_in_turns(base: float, scale: float, pos
 @pytest.mark.oracle("sinusoidal", "identity: row t + k is row t turned by k theta")
 @pytest.mark.parametrize("shift", [1, 17, -4, 0.5])
 def test_sinusoidal_row_t_plus_k_is_row_t_turned_by_k_theta(shift: float) -> None:
-    """sin(t+k) = sin t cos k + cos t sin k, cos(t+k) = cos t cos k - sin t sin k: one matrix for every t."""
+    """sin(t+k) = sin t cos k + cos t sin k, cos(t+k) = cos t cos k - sin t sin k: one matrix for
+    every t.
+    """
     width = 24
     times = [0.0, 1.0, 5.0, 100.0, 2047.0]
     now, then = rows(width, times).tolist(), rows(width, [t + shift for t in times]).tolist()
     for before, after in zip(now, then, strict=True):
         for m, theta in enumerate(published(10000.0, width)):
             s, c = before[2 * m], before[2 * m + 1]
-            assert after[2 * m] == pytest.approx(s * math.cos(shift * theta) + c * math.sin(shift * theta), abs=EXACT)
+            assert after[2 * m] == pytest.approx(
+                s * math.cos(shift * theta) + c * math.sin(shift * theta), abs=EXACT
+            )
             assert after[2 * m + 1] == pytest.approx(
                 c * math.cos(shift * theta) - s * math.sin(shift * theta), abs=EXACT
             )
@@ -348,26 +387,39 @@ def test_sinusoidal_row_t_plus_k_is_row_t_turned_by_k_theta(shift: float) -> Non
 @pytest.mark.parametrize("k", [0, 1, 13, 500])
 @pytest.mark.parametrize("t", [500, 1234])
 def test_product_of_sinusoidal_rows_is_even_in_their_distance(t: int, k: int) -> None:
-    """<P_t, P_{t+k}> = sum_m cos(k theta_m) = <P_t, P_{t-k}>: the rows know distance, not direction."""
+    """<P_t, P_{t+k}> = sum_m cos(k theta_m) = <P_t, P_{t-k}>: the rows know distance, not
+    direction.
+    """
     width = 32
     centre, ahead, behind = rows(width, [t, t + k, t - k]).tolist()
     expected = sum(math.cos(k * theta) for theta in published(10000.0, width))
     for other in (ahead, behind):
-        assert sum(x * y for x, y in zip(centre, other, strict=True)) == pytest.approx(expected, abs=EXACT)
+        assert sum(x * y for x, y in zip(centre, other, strict=True)) == pytest.approx(
+            expected, abs=EXACT
+        )
 
 
-# -- frequency extensions: the tables --------------------------------------------------------------------
+# -- frequency extensions: the tables --------------------------------------------------------------
 
 
-def stretches(extension: Extension, head_width: int, train: int, test: int, base: float = 10000.0) -> list[float]:
-    """lambda_m, read off the frequencies of an extended RoPE: theta_m of the formula over theta'_m in use."""
+def stretches(
+    extension: Extension, head_width: int, train: int, test: int, base: float = 10000.0
+) -> list[float]:
+    """lambda_m, read off the frequencies of an extended RoPE: theta_m of the formula over theta'_m
+    in use.
+    """
     new = extension.apply(RoPE(head_width, base), train, test)
-    return [b / t for b, t in zip(published(base, head_width), new.frequencies.theta().tolist(), strict=True)]
+    return [
+        b / t
+        for b, t in zip(published(base, head_width), new.frequencies.theta().tolist(), strict=True)
+    ]
 
 
-def yarn_stretch(d: int, base: float, train: int, s: float, fast: float, slow: float) -> list[float]:
-    """By counting turns, without logarithms: pair m turns L theta_m / 2 pi times in training. The ramp runs
-    from the last index with at least `fast` turns to the first with at most `slow`.
+def yarn_stretch(
+    d: int, base: float, train: int, s: float, fast: float, slow: float
+) -> list[float]:
+    """By counting turns, without logarithms: pair m turns L theta_m / 2 pi times in training. The
+    ramp runs from the last index with at least `fast` turns to the first with at most `slow`.
     """
     pairs = d // 2
 
@@ -426,9 +478,12 @@ def test_ntk_is_the_larger_base(d: int, base: float, s: float) -> None:
 @pytest.mark.oracle("ntk", "identity: the derivation")
 @pytest.mark.parametrize("s", SCALES)
 @pytest.mark.parametrize("d", [4, 64])
-def test_ntk_multiplies_the_ratio_of_neighbours_by_s_to_the_2_over_d_minus_2(d: int, s: float) -> None:
-    """The derivation: theta_m = beta^-m with beta = b^(2/d). Of all beta' = beta k, the one whose slowest pair
-    is interpolated, beta'^-(K-1) = beta^-(K-1) / s, has k = s^(2/(d-2)); the fastest stays.
+def test_ntk_multiplies_the_ratio_of_neighbours_by_s_to_the_2_over_d_minus_2(
+    d: int, s: float
+) -> None:
+    """The derivation: theta_m = beta^-m with beta = b^(2/d). Of all beta' = beta k, the one whose
+    slowest pair is interpolated, beta'^-(K-1) = beta^-(K-1) / s, has k = s^(2/(d-2)); the fastest
+    stays.
     """
     base = 10000.0
     before = published(base, d)
@@ -454,17 +509,23 @@ YARN = [  # head width, base, L, beta_fast, beta_slow
 @pytest.mark.oracle("yarn", "double loop")
 @pytest.mark.parametrize("s", SCALES)
 @pytest.mark.parametrize(("d", "base", "train", "fast", "slow"), YARN)
-def test_yarn_interpolates_by_parts(d: int, base: float, train: int, fast: float, slow: float, s: float) -> None:
+def test_yarn_interpolates_by_parts(
+    d: int, base: float, train: int, fast: float, slow: float, s: float
+) -> None:
     """1/lambda = g + (1-g)/s, with the ramp of g over whole indices."""
     expected = yarn_stretch(d, base, train, s, fast, slow)
-    assert stretches(YaRN(fast, slow, s), d, train, train, base) == pytest.approx(expected, rel=1e-12)
+    assert stretches(YaRN(fast, slow, s), d, train, train, base) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_yarn_keeps_fast_pairs_and_interpolates_slow_ones() -> None:
     found = stretches(YaRN(32.0, 1.0, 4.0), 128, 4096, 4096)
     turns = [4096 * theta / (2 * math.pi) for theta in published(10000.0, 128)]
     assert all(value == pytest.approx(1) for value, n in zip(found, turns, strict=True) if n >= 32)
-    assert all(value == pytest.approx(4) for value, n in zip(found, turns, strict=True) if n <= 0.86)
+    assert all(
+        value == pytest.approx(4) for value, n in zip(found, turns, strict=True) if n <= 0.86
+    )
     assert any(1.01 < value < 3.99 for value in found)
     assert found == sorted(found)
 
@@ -497,7 +558,10 @@ def test_pi_and_ntk_leave_the_size_of_logits_alone(extension: Extension) -> None
 def test_extended_rope_is_the_complex_form_with_divided_angles(layout: str) -> None:
     a = call(POSITIONS["shifted"])
     theta = [t / 4 ** (m / 3) for m, t in enumerate(published(10000.0, WIDTH))]
-    same(scores(NTK().apply(RoPE(WIDTH, layout=layout), 42, 168), a), by_pairs(a, turned(a, theta, layout)))
+    same(
+        scores(NTK().apply(RoPE(WIDTH, layout=layout), 42, 168), a),
+        by_pairs(a, turned(a, theta, layout)),
+    )
 
 
 @pytest.mark.oracle("yarn", "double loop")
@@ -505,14 +569,19 @@ def test_yarn_scales_sinusoidal_rows_once() -> None:
     s, width = 4.0, 24
     factor, stretch = 0.1 * math.log(s) + 1, yarn_stretch(width, 10000.0, 42, s, 2.0, 1.0)
     new = YaRN(2.0, 1.0, s).apply(Sinusoidal(width), 42, 42)
-    found = new.embed(torch.zeros(1, 1, width, dtype=torch.float64), torch.tensor([[29]]))[0, 0].tolist()
+    found = new.embed(torch.zeros(1, 1, width, dtype=torch.float64), torch.tensor([[29]]))[
+        0, 0
+    ].tolist()
     expected = []
     for m, theta in enumerate(published(10000.0, width)):
-        expected += [factor * math.sin(29 * theta / stretch[m]), factor * math.cos(29 * theta / stretch[m])]
+        expected += [
+            factor * math.sin(29 * theta / stretch[m]),
+            factor * math.cos(29 * theta / stretch[m]),
+        ]
     assert found == pytest.approx(expected, abs=EXACT)
 
 
-# -- frequency extensions: which scale -------------------------------------------------------------------
+# -- frequency extensions: which scale -------------------------------------------------------------
 
 KINDS: dict[str, Callable[[float | None], Extension]] = {
     "pi": lambda s: PI(s),
@@ -528,13 +597,20 @@ def test_without_a_scale_each_length_has_its_own_ratio(
     kind: Callable[[float | None], Extension], test: int, s: float
 ) -> None:
     """The ratio s = L'/L, read as counts of positions: no + 1 anywhere."""
-    per_length, fixed = kind(None).apply(RoPE(WIDTH), 42, test), kind(s).apply(RoPE(WIDTH), 42, test)
-    assert per_length.frequencies.theta().tolist() == pytest.approx(fixed.frequencies.theta().tolist(), rel=1e-14)
+    per_length, fixed = (
+        kind(None).apply(RoPE(WIDTH), 42, test),
+        kind(s).apply(RoPE(WIDTH), 42, test),
+    )
+    assert per_length.frequencies.theta().tolist() == pytest.approx(
+        fixed.frequencies.theta().tolist(), rel=1e-14
+    )
     assert per_length.frequencies.magnitude == pytest.approx(fixed.frequencies.magnitude, rel=1e-14)
 
 
 @every_kind
-def test_a_fixed_scale_is_the_same_at_every_length(kind: Callable[[float | None], Extension]) -> None:
+def test_a_fixed_scale_is_the_same_at_every_length(
+    kind: Callable[[float | None], Extension],
+) -> None:
     ones = [kind(4.0).apply(RoPE(WIDTH), 42, test).frequencies for test in (10, 42, 84, 336)]
     assert all(one == ones[0] for one in ones)
     assert ones[0].theta()[-1].item() == pytest.approx(published(10000.0, WIDTH)[-1] / 4, rel=1e-12)
@@ -552,10 +628,14 @@ def test_without_a_scale_nothing_changes_up_to_the_training_length(
 
 
 @every_kind
-def test_a_fixed_scale_changes_the_training_length_too(kind: Callable[[float | None], Extension]) -> None:
+def test_a_fixed_scale_changes_the_training_length_too(
+    kind: Callable[[float | None], Extension],
+) -> None:
     a = call()
     assert not kind(4.0).is_identity
-    assert not torch.allclose(scores(kind(4.0).apply(RoPE(WIDTH), 42, 42), a), scores(RoPE(WIDTH), a))
+    assert not torch.allclose(
+        scores(kind(4.0).apply(RoPE(WIDTH), 42, 42), a), scores(RoPE(WIDTH), a)
+    )
 
 
 @every_kind
@@ -571,14 +651,16 @@ def test_direct_changes_nothing() -> None:
 
 
 @every_kind
-def test_an_extension_does_not_touch_the_encoding_it_was_given(kind: Callable[[float | None], Extension]) -> None:
+def test_an_extension_does_not_touch_the_encoding_it_was_given(
+    kind: Callable[[float | None], Extension],
+) -> None:
     encoding = RoPE(WIDTH)
     before = encoding.frequencies
     new = kind(4.0).apply(encoding, 42, 336)
     assert encoding.frequencies is before and new.frequencies != before
 
 
-# -- frequency extensions: one after another -------------------------------------------------------------
+# -- frequency extensions: one after another -------------------------------------------------------
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -597,7 +679,9 @@ def test_two_yarns_multiply_stretches_and_attention_factors() -> None:
     for s in (2.0, 4.0):
         encoding = YaRN(2.0, 1.0, s).apply(encoding, 42, 42)
         factor *= 0.1 * math.log(s) + 1
-        theta = [t / r for t, r in zip(theta, yarn_stretch(WIDTH, 10000.0, 42, s, 2.0, 1.0), strict=True)]
+        theta = [
+            t / r for t, r in zip(theta, yarn_stretch(WIDTH, 10000.0, 42, s, 2.0, 1.0), strict=True)
+        ]
     same(scores(encoding, a), by_pairs(a, turned(a, theta, "half", factor**2)))
 
 
@@ -612,15 +696,19 @@ def test_an_infinite_stretch_switches_a_pair_off() -> None:
     """With lambda = inf: that pair contributes Re q conj(k), at any distance."""
     a = call(POSITIONS["with gaps"])
     encoding = RoPE(WIDTH)
-    off = encoding.variant(frequencies=encoding.frequencies.stretched((1.0, math.inf, 1.0, math.inf)))
+    off = encoding.variant(
+        frequencies=encoding.frequencies.stretched((1.0, math.inf, 1.0, math.inf))
+    )
     theta = [0.0 if m % 2 else t for m, t in enumerate(published(10000.0, WIDTH))]
     same(scores(off, a), by_pairs(a, turned(a, theta, "half")))
 
 
-# -- from logits to outputs ------------------------------------------------------------------------------
+# -- from logits to outputs ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("encoding", [NoPE(), RoPE(WIDTH), ALiBi(HEADS)], ids=["nope", "rope", "alibi"])
+@pytest.mark.parametrize(
+    "encoding", [NoPE(), RoPE(WIDTH), ALiBi(HEADS)], ids=["nope", "rope", "alibi"]
+)
 def test_outputs_are_the_softmax_over_keys_up_to_the_query(encoding: PositionEncoding) -> None:
     """The causal softmax by hand; the query's own key is included."""
     a = call()
@@ -636,21 +724,33 @@ def test_outputs_are_the_softmax_over_keys_up_to_the_query(encoding: PositionEnc
     same(attend(encoding.encode(a)), expected)
 
 
-# -- refusals --------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: RoPE(7), r"head_width must be even, got 7"),
     (lambda: RoPE(8, layout="halves"), r"layout must be one of half, interleaved, got 'halves'"),
-    (lambda: RoPE(8, base=0.0), r"base of the frequencies must exceed 1: the first is the fastest; got 0\.0"),
-    (lambda: RoPE(8, base=-10000.0), r"base of the frequencies must exceed 1: the first is the fastest; got -10000\.0"),
+    (
+        lambda: RoPE(8, base=0.0),
+        r"base of the frequencies must exceed 1: the first is the fastest; got 0\.0",
+    ),
+    (
+        lambda: RoPE(8, base=-10000.0),
+        r"base of the frequencies must exceed 1: the first is the fastest; got -10000\.0",
+    ),
     (lambda: RoPE(0), r"at least one frequency, got 0: use a head width of 2 or more"),
     (lambda: Sinusoidal(15), r"even model width, got 15"),
-    (lambda: Sinusoidal(16, base=-1.0), r"base of the frequencies must exceed 1: the first is the fastest; got -1\.0"),
+    (
+        lambda: Sinusoidal(16, base=-1.0),
+        r"base of the frequencies must exceed 1: the first is the fastest; got -1\.0",
+    ),
     (lambda: Learned(16, 0), r"at least 1, got 0"),
     (lambda: Learned(16, -3), r"at least 1, got -3"),
     (lambda: ALiBi(0), r"at least one head, got 0"),
     (lambda: T5(2, 16, 1, 42), r"at least 2 buckets, got num_buckets=1"),
-    (lambda: T5(2, 16, 32, 16), r"max_distance=16 must exceed the 16 distances .*lower num_buckets=32"),
+    (
+        lambda: T5(2, 16, 32, 16),
+        r"max_distance=16 must exceed the 16 distances .*lower num_buckets=32",
+    ),
     (lambda: PI(0.5), r"at least 1 \(or null for one a length\), got 0\.5"),
     (lambda: NTK(0.0), r"at least 1 \(or null for one a length\), got 0\.0"),
     (lambda: YaRN(scale=-2.0), r"at least 1 \(or null for one a length\), got -2\.0"),
@@ -662,17 +762,30 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
+    make: Callable[[], object], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         make()
     assert "\n" not in str(caught.value)
 
 
 def test_the_smallest_settings_that_work_are_accepted() -> None:
-    RoPE(2), Sinusoidal(2), Learned(1, 1), ALiBi(1), T5(1, 1, 2, 2), T5(2, 16, 32, 17), PI(1.0), YaRN(1.1, 1.0)
+    (
+        RoPE(2),
+        Sinusoidal(2),
+        Learned(1, 1),
+        ALiBi(1),
+        T5(1, 1, 2, 2),
+        T5(2, 16, 32, 17),
+        PI(1.0),
+        YaRN(1.1, 1.0),
+    )
 
 
-@pytest.mark.parametrize("encoding", [NoPE(), ALiBi(2), T5(2, 8, 4, 9), Learned(8, 9)], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "encoding", [NoPE(), ALiBi(2), T5(2, 8, 4, 9), Learned(8, 9)], ids=lambda e: type(e).__name__
+)
 def test_stretching_frequencies_that_are_not_there_is_refused(encoding: PositionEncoding) -> None:
     with pytest.raises(IllegalExtension, match="PI needs frequencies"):
         PI(2.0).extend(EncodingStack([encoding]), 42, 84)

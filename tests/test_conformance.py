@@ -1,4 +1,5 @@
-"""Every encoding, extension and method found in conf/, by glob: what it declares is measured, what it offers works.
+"""Every encoding, extension and method found in conf/, by glob: what it declares is measured, what
+it offers works.
 
 A new YAML is tested without a line being added here.
 """
@@ -35,7 +36,7 @@ def test_encoding(check: Callable[[Subject], None], encoding: str) -> None:
     check(subject(encoding))
 
 
-# -- extensions ------------------------------------------------------------------------------------------
+# -- extensions ------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -75,7 +76,9 @@ def test_what_each_extension_declares_of_the_training_length_is_measured(encodin
     """The base where it says so; the weights are the base's own."""
     stack, run = subject(encoding).model().encodings, subject(encoding).made()
     span = stack.span(run.train_positions, training=True)
-    pos = torch.arange(min(64, span, stack.max_positions or 64))[None]  # what training has seen, and no more
+    pos = torch.arange(min(64, span, stack.max_positions or 64))[
+        None
+    ]  # what training has seen, and no more
     weights, before = {p.data_ptr() for p in stack.parameters()}, first(stack, pos)
     for name in [name for name in EXTENSIONS if legal(name, encoding)]:
         for made in [subject(encoding).extension(name), *fixed(name)]:
@@ -83,43 +86,65 @@ def test_what_each_extension_declares_of_the_training_length_is_measured(encodin
             pairs = zip(first(extended, pos), before, strict=True)
             changed = any(difference(new, old) > EXACT for new, old in pairs)
             assert not (changed and made.is_identity), f"{name} declares is_identity"
-            assert {p.data_ptr() for p in extended.parameters()} <= weights, f"{name} has weights of its own"
+            assert {p.data_ptr() for p in extended.parameters()} <= weights, (
+                f"{name} has weights of its own"
+            )
     for new, old in zip(first(stack, pos), before, strict=True):
         assert difference(new, old) == 0, "an extension has changed its base"
 
 
 @pytest.mark.parametrize("name", EXTENSIONS)
-def test_an_extension_that_is_no_identity_changes_some_encoding_at_the_training_length(name: str) -> None:
+def test_an_extension_that_is_no_identity_changes_some_encoding_at_the_training_length(
+    name: str,
+) -> None:
     """Some, not all: a host may not tell apart the distances that are changed."""
     for made in [build_extension(name), *fixed(name)]:
-        if made.is_identity or made.finetuning is not None:  # then it is the training that changes something
+        if (
+            made.is_identity or made.finetuning is not None
+        ):  # then it is the training that changes something
             continue
         for encoding in [encoding for encoding in ENCODINGS if legal(name, encoding)]:
             stack, run = subject(encoding).model().encodings, subject(encoding).made()
             span = stack.span(run.train_positions, training=True)
             pos = torch.arange(min(64, span, stack.max_positions or 64))[None]
             extended = subject(encoding).extension(name) if made is build_extension(name) else made
-            pairs = zip(first(extended.extend(stack, span, span), pos), first(stack, pos), strict=True)
+            pairs = zip(
+                first(extended.extend(stack, span, span), pos), first(stack, pos), strict=True
+            )
             if any(difference(new, old) > EXACT for new, old in pairs):
                 break
         else:
-            pytest.fail(f"{name} declares is_identity=False and changes no encoding at the training length")
+            pytest.fail(
+                f"{name} declares is_identity=False and changes no encoding at the training length"
+            )
 
 
 def fixed(name: str) -> list[Extension]:
     """The extension at a fixed scale, where it has that setting."""
-    return [build_extension(name, "extension.scale=4")] if "scale" in composed(f"extension={name}").extension else []
+    return (
+        [build_extension(name, "extension.scale=4")]
+        if "scale" in composed(f"extension={name}").extension
+        else []
+    )
 
 
 @pytest.mark.parametrize("name", EXTENSIONS)
 def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> None:
     """At the lengths and sizes of the cpu protocol."""
-    on_default = [encoding for encoding in ENCODINGS if len(subject(encoding).words) == 1]  # the default task will do
+    on_default = [
+        encoding for encoding in ENCODINGS if len(subject(encoding).words) == 1
+    ]  # the default task will do
     host = next(encoding for encoding in on_default if legal(name, encoding))
-    node, pos = OmegaConf.to_container(composed(f"extension={name}").extension), torch.arange(64)[None]
+    node, pos = (
+        OmegaConf.to_container(composed(f"extension={name}").extension),
+        torch.arange(64)[None],
+    )
 
     if isinstance(build_extension(name), Around):
-        pytest.skip("its settings steer a training or a search, and outputs only after that: tested where those are")
+        pytest.skip(
+            "its settings steer a training or a search, and outputs only after that: tested where "
+            "those are"
+        )
 
     def changed(*overrides: str) -> list[Outputs]:
         run = experiment("protocol=cpu", f"extension={name}", f"encoding={host}", *overrides)
@@ -134,15 +159,19 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
                 after = changed(f"extension.{key}={2 * value}")
             except ConfigError:
                 after = changed(f"extension.{key}={value / 2}")
-            assert any(difference(old, new) > EXACT for old, new in zip(before, after, strict=True)), key
+            assert any(
+                difference(old, new) > EXACT for old, new in zip(before, after, strict=True)
+            ), key
 
 
-# -- methods ---------------------------------------------------------------------------------------------
+# -- methods ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_only_composes(name: str) -> None:
-    lines = [line for line in (CONF / "method" / f"{name}.yaml").read_text().splitlines() if line.strip()]
+    lines = [
+        line for line in (CONF / "method" / f"{name}.yaml").read_text().splitlines() if line.strip()
+    ]
     assert lines[0] == "# @package _global_"
     assert lines[1] == "defaults:"
     groups = ("- override /encoding", "- override /extension", "#")

@@ -1,8 +1,10 @@
-"""Encodings whose positions are made of content: CoPE, forget gates, stick-breaking, PaTH, DAPE, GRAPE-A.
+"""Encodings whose positions are made of content: CoPE, forget gates, stick-breaking, PaTH, DAPE,
+GRAPE-A.
 
-As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python floats, projections included, and scores
-are compared for all pairs, those hidden by the causal mask too. Token positions must not matter, except to a host.
-Numbers in tests/data come from the authors' code, run once; each file names it.
+As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python floats, projections
+included, and scores are compared for all pairs, those hidden by the causal mask too. Token
+positions must not matter, except to a host. Numbers in tests/data come from the authors' code, run
+once; each file names it.
 """
 
 from __future__ import annotations
@@ -84,7 +86,10 @@ def dot(a: list[float], b: list[float]) -> float:
 
 def linear(layer: nn.Linear, x: Tensor) -> list[list[list[float]]]:
     """[batch][token][output], sum by sum."""
-    weight, bias = layer.weight.tolist(), [0.0] * layer.out_features if layer.bias is None else layer.bias.tolist()
+    weight, bias = (
+        layer.weight.tolist(),
+        [0.0] * layer.out_features if layer.bias is None else layer.bias.tolist(),
+    )
     return [
         [[dot(row, token) + b for row, b in zip(weight, bias, strict=True)] for token in tokens]
         for tokens in x.tolist()
@@ -104,7 +109,10 @@ def weighted(a: Attention, weights: Score) -> Tensor:
         [
             [
                 [
-                    [sum(weights(b, h, i, j) * v[b][h][j][c] for j in range(i + 1)) for c in range(a.v.shape[-1])]
+                    [
+                        sum(weights(b, h, i, j) * v[b][h][j][c] for j in range(i + 1))
+                        for c in range(a.v.shape[-1])
+                    ]
                     for i in range(n)
                 ]
                 for h in range(a.num_heads)
@@ -120,16 +128,22 @@ def bias_of(encoding: PositionEncoding, a: Attention) -> Tensor:
     return scores(encoding, a) - scores(NoPE(), a)
 
 
-# -- CoPE ------------------------------------------------------------------------------------------------
+# -- CoPE ------------------------------------------------------------------------------------------
 
 
-def contextual(encoding: CoPE, a: Attention, factor: float, seen: Callable[[int, int], bool]) -> Score:
+def contextual(
+    encoding: CoPE, a: Attention, factor: float, seen: Callable[[int, int], bool]
+) -> Score:
     """The bias of CoPE from its formula; `seen` says which keys s <= i a query i counts."""
     content, table, q, largest = product(a), encoding.table.tolist(), a.q.tolist(), encoding.largest
 
     def bias(b: int, h: int, i: int, j: int) -> float:
-        count = min(sum(sigmoid(content(b, h, i, s)) for s in range(j, i + 1) if seen(i, s)), largest)
-        below, above = (dot(q[b][h][i], table[round(p)]) for p in (math.floor(count), math.ceil(count)))
+        count = min(
+            sum(sigmoid(content(b, h, i, s)) for s in range(j, i + 1) if seen(i, s)), largest
+        )
+        below, above = (
+            dot(q[b][h][i], table[round(p)]) for p in (math.floor(count), math.ceil(count))
+        )
         part = count - math.floor(count)
         return factor * ((1 - part) * below + part * above)
 
@@ -175,7 +189,9 @@ def test_cope_with_open_gates_counts_every_key() -> None:
 @oracle("cope", "library: x-transformers CoPE")
 def test_cope_is_x_transformers() -> None:
     """They add it unscaled and count rows, so `max_pos` is one more than the largest count."""
-    theirs = pytest.importorskip("x_transformers.x_transformers").CoPE(WIDTH, HEADS, max_pos=4).double()
+    theirs = (
+        pytest.importorskip("x_transformers.x_transformers").CoPE(WIDTH, HEADS, max_pos=4).double()
+    )
     a, ours = call(range(N)), shaken(CoPE(WIDTH, 3, "one"))
     with torch.no_grad():
         theirs.pos_emb.copy_(ours.table)
@@ -210,11 +226,13 @@ def test_cope_is_trained_through_its_counts() -> None:
     assert (encoding.table.grad.abs().sum(1) > 0).all()
 
 
-# -- forget gates ----------------------------------------------------------------------------------------
+# -- forget gates ----------------------------------------------------------------------------------
 
 
 def between(log_gates: list[list[list[float]]]) -> Score:
-    """The sum of the logarithms of gates [batch][token][head] after j up to i; its negative for a later key."""
+    """The sum of the logarithms of gates [batch][token][head] after j up to i; its negative for a
+    later key.
+    """
 
     def bias(b: int, h: int, i: int, j: int) -> float:
         total = sum(log_gates[b][s][h] for s in range(min(i, j) + 1, max(i, j) + 1))
@@ -223,7 +241,9 @@ def between(log_gates: list[list[list[float]]]) -> Score:
     return bias
 
 
-def apply(function: Callable[[float], float], values: list[list[list[float]]]) -> list[list[list[float]]]:
+def apply(
+    function: Callable[[float], float], values: list[list[list[float]]]
+) -> list[list[list[float]]]:
     return [[[function(value) for value in row] for row in rows] for rows in values]
 
 
@@ -354,14 +374,16 @@ def test_half_open_per_row_gates_are_alibi() -> None:
     same(bias_of(encoding, a), expected.expand(BATCH, HEADS, N, N))
 
 
-# -- stick-breaking --------------------------------------------------------------------------------------
+# -- stick-breaking --------------------------------------------------------------------------------
 
 
 def broken(z: list[Any], seen: Callable[[int, int], bool] = lambda i, s: True) -> Score:
     """Weights from scores z [batch][head][i][j] as a product over the keys in between."""
 
     def weight(b: int, h: int, i: int, j: int) -> float:
-        left = math.prod(1 - sigmoid(z[b][h][i][s]) for s in range(j + 1 if j < i else 0, i) if seen(i, s))
+        left = math.prod(
+            1 - sigmoid(z[b][h][i][s]) for s in range(j + 1 if j < i else 0, i) if seen(i, s)
+        )
         return (sigmoid(z[b][h][i][j]) if j < i else 1.0) * left if seen(i, j) else 0.0
 
     return weight
@@ -391,7 +413,10 @@ def test_stick_breaking_inside_a_window_breaks_among_its_keys() -> None:
 def test_stick_breaking_with_zero_scores_halves_at_every_key() -> None:
     a = call(range(N))
     a = replace(a, q=torch.zeros_like(a.q))
-    same(attend(StickBreaking().encode(a)), weighted(a, lambda b, h, i, j: 0.5 ** (i - j if j < i else i)))
+    same(
+        attend(StickBreaking().encode(a)),
+        weighted(a, lambda b, h, i, j: 0.5 ** (i - j if j < i else i)),
+    )
 
 
 @oracle("stick_breaking", "published numbers")
@@ -417,17 +442,23 @@ def test_stick_breaking_does_not_round_to_bfloat16() -> None:
     allowed = torch.ones(40, 40).tril().bool()[None, None]
     weights = break_stick(z, allowed)
     assert weights.dtype == torch.float32
-    torch.testing.assert_close(weights.double(), break_stick(z.double(), allowed), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        weights.double(), break_stick(z.double(), allowed), rtol=1e-4, atol=1e-6
+    )
 
 
-# -- PaTH ------------------------------------------------------------------------------------------------
+# -- PaTH ------------------------------------------------------------------------------------------
 
 RANK, KERNEL = 5, 3
 Vectors = list[list[list[list[float]]]]  # [batch][head][token][channel]
 
 
-def running(q: list[float], k: list[list[float]], w: list[list[float]], beta: list[float], i: int) -> list[float]:
-    """<q, k_j> for all j: the query is reflected by every token it passes on its way back from i."""
+def running(
+    q: list[float], k: list[list[float]], w: list[list[float]], beta: list[float], i: int
+) -> list[float]:
+    """<q, k_j> for all j: the query is reflected by every token it passes on its way back from
+    i.
+    """
     found = [dot(q, key) for key in k]  # a later key: nothing lies in between
     for s in range(i, -1, -1):
         found[s] = dot(q, k[s])
@@ -445,7 +476,11 @@ def reflections(encoding: PaTH, a: Attention) -> tuple[Vectors, list[list[list[f
     def one(b: int, h: int, s: int) -> list[float]:
         values = []
         for c in range(h * WIDTH, (h + 1) * WIDTH):
-            u = sum(taps[c][t] * high[b][s - kernel + 1 + t][c] for t in range(kernel) if s - kernel + 1 + t >= 0)
+            u = sum(
+                taps[c][t] * high[b][s - kernel + 1 + t][c]
+                for t in range(kernel)
+                if s - kernel + 1 + t >= 0
+            )
             values.append(u * sigmoid(u))
         length = math.sqrt(dot(values, values))
         return [value / length for value in values]
@@ -496,7 +531,9 @@ def drawn(n: int, largest: float = 2.0) -> tuple[Attention, Tensor, Tensor]:
 
 @oracle("path", "running query over 16 chunks")
 @pytest.mark.parametrize(
-    "rows", [slice(0, 1), slice(999, 1000), slice(60, 70), slice(128, 192), slice(500, 777)], ids=str
+    "rows",
+    [slice(0, 1), slice(999, 1000), slice(60, 70), slice(128, 192), slice(500, 777)],
+    ids=str,
 )
 def test_path_by_chunks_is_the_running_query(rows: slice) -> None:
     """Rows that begin and end inside chunks, for every key: those before, beside and after."""
@@ -520,7 +557,9 @@ def test_path_without_strength_is_nope() -> None:
 
 @oracle("path", "identity: one mirror for all tokens")
 def test_path_with_one_mirror_alternates() -> None:
-    """Beta = 2 and the same w everywhere: two mirrors undo each other; beta = 1: the direction is erased for good."""
+    """Beta = 2 and the same w everywhere: two mirrors undo each other; beta = 1: the direction is
+    erased for good.
+    """
     a, w, beta = drawn(150)
     w = w[:, :, :1].expand_as(w)
     inside = SCALE * (a.q * w).sum(-1)[..., None] * (a.k * w).sum(-1)[..., None, :]
@@ -531,9 +570,13 @@ def test_path_with_one_mirror_alternates() -> None:
 
 
 def test_path_lengthens_no_vector_and_mirrors_shorten_none() -> None:
-    """With no reflection among the first tokens, whose keys are the unit vectors, their scores are the query itself."""
+    """With no reflection among the first tokens, whose keys are the unit vectors, their scores are
+    the query itself.
+    """
     a, w, beta = drawn(400)
-    k = torch.cat((torch.eye(WIDTH, dtype=torch.float64).expand(BATCH, HEADS, -1, -1), a.k[:, :, WIDTH:]), 2)
+    k = torch.cat(
+        (torch.eye(WIDTH, dtype=torch.float64).expand(BATCH, HEADS, -1, -1), a.k[:, :, WIDTH:]), 2
+    )
     beta[..., :WIDTH] = 0
     length = a.q[:, :, -1].norm(dim=-1)
     left = reflected(a.q, k, w, beta)(slice(399, 400))[:, :, 0, :WIDTH].norm(dim=-1)
@@ -570,7 +613,9 @@ def test_path_fox_adds_the_gates_of_fox_after_the_scale(positions: list[float]) 
     a, encoding = call(positions), shaken(PaTHFoX(MODEL, HEADS, WIDTH, RANK, KERNEL))
     content = accumulated(a, *reflections(encoding.path, a))
     gates = between(apply(lambda u: math.log(sigmoid(u)), linear(encoding.fox.gate, a.x)))
-    same(scores(encoding, a), by_pairs(a, lambda b, h, i, j: content(b, h, i, j) + gates(b, h, i, j)))
+    same(
+        scores(encoding, a), by_pairs(a, lambda b, h, i, j: content(b, h, i, j) + gates(b, h, i, j))
+    )
 
 
 @oracle("path_fox", "identity: beta = 0 is FoX, open gates are PaTH")
@@ -591,8 +636,12 @@ def test_path_fox_gives_the_authors_numbers(monkeypatch: pytest.MonkeyPatch) -> 
     """Their gates are multiplied by the scale, ours are not."""
     data = published("path")
     a, encoding = published_call(data, data["scale"]), PaTHFoX(MODEL, 2, 4, RANK, KERNEL).double()
-    monkeypatch.setattr(encoding.path, "directions", lambda x: (tensor(data["w"]), tensor(data["beta"])))
-    monkeypatch.setattr(encoding.fox, "log_gate", lambda logits: data["scale"] * tensor(data["log_gates"]).mT)
+    monkeypatch.setattr(
+        encoding.path, "directions", lambda x: (tensor(data["w"]), tensor(data["beta"]))
+    )
+    monkeypatch.setattr(
+        encoding.fox, "log_gate", lambda logits: data["scale"] * tensor(data["log_gates"]).mT
+    )
     same(attend(encoding.encode(a)), tensor(data["path_fox"]), FLOAT32)
 
 
@@ -601,7 +650,7 @@ def test_path_fox_starts_with_the_gates_of_fox() -> None:
     assert PaTHFoX(MODEL, HEADS, WIDTH, RANK, KERNEL, -1.0).fox.gate.bias.tolist() == [-1.0] * HEADS
 
 
-# -- DAPE ------------------------------------------------------------------------------------------------
+# -- DAPE ------------------------------------------------------------------------------------------
 
 
 def network(mlp: nn.Sequential, values: list[float]) -> list[float]:
@@ -632,7 +681,9 @@ HOSTS: dict[str, Callable[[], PositionEncoding]] = {
 
 @oracle("dape", "double loop")
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("positions", [POSITIONS["counted"], POSITIONS["with gaps"], POSITIONS["running back"]])
+@pytest.mark.parametrize(
+    "positions", [POSITIONS["counted"], POSITIONS["with gaps"], POSITIONS["running back"]]
+)
 def test_dape_adds_a_network_of_scores_and_biases(positions: list[float], host: str) -> None:
     a, encoding = call(positions), shaken(DAPE(HOSTS[host](), HEADS, 6), 0.3)
     content = scores(NoPE(), a)
@@ -641,7 +692,9 @@ def test_dape_adds_a_network_of_scores_and_biases(positions: list[float], host: 
 
 @oracle("dape", "double loop: around RoPE and PaTH")
 @pytest.mark.parametrize(
-    "make", [lambda: RoPE(WIDTH), lambda: PaTH(MODEL, HEADS, WIDTH, RANK, KERNEL)], ids=["rope", "path"]
+    "make",
+    [lambda: RoPE(WIDTH), lambda: PaTH(MODEL, HEADS, WIDTH, RANK, KERNEL)],
+    ids=["rope", "path"],
 )
 def test_dape_reads_the_scores_that_its_host_makes(make: Callable[[], PositionEncoding]) -> None:
     a, encoding = call(POSITIONS["with gaps"]), shaken(DAPE(make(), HEADS, 6), 0.3)
@@ -668,9 +721,13 @@ def test_dape_gives_the_authors_numbers(host: str) -> None:
     batch, heads, n, _ = q.shape
     k, pos = torch.eye(n, dtype=torch.float64).expand_as(q), torch.arange(n)[None]
     a = Attention(q, k, k, torch.zeros(batch, n, 4, dtype=torch.float64), pos, pos, scale=1.0)
-    inner = ALiBi(heads) if host == "alibi" else given(KerpleLog(heads), r1=data["r1"], r2=data["r2"])
+    inner = (
+        ALiBi(heads) if host == "alibi" else given(KerpleLog(heads), r1=data["r1"], r2=data["r2"])
+    )
     encoding = DAPE(inner, heads, 5).double()
-    encoding.mlp.load_state_dict({name: tensor(values) for name, values in data[f"{host}_network"].items()})
+    encoding.mlp.load_state_dict(
+        {name: tensor(values) for name, values in data[f"{host}_network"].items()}
+    )
     same(scores(encoding, a).tril(), tensor(data[host]).tril(), FLOAT32)
 
 
@@ -678,7 +735,9 @@ def test_dape_works_through_any_number_of_rows() -> None:
     n = 2 * ROWS + 5
     a, encoding = call(range(n)), shaken(DAPE(ALiBi(HEADS), HEADS, 6), 0.3)
     term = encoding.encode(a).terms[-1]
-    whole = torch.cat([encoding.adapted(encoding.host.encode(a), slice(i, i + 1)) for i in range(n)], -2)
+    whole = torch.cat(
+        [encoding.adapted(encoding.host.encode(a), slice(i, i + 1)) for i in range(n)], -2
+    )
     for rows in (slice(0, n), slice(3, ROWS + 3), slice(n - 1, n), slice(1, n - 1)):
         same(term(rows), whole[:, :, rows])
 
@@ -691,7 +750,9 @@ def test_dape_reads_scores_before_the_temperature() -> None:
 
 def test_dape_refuses_a_host_that_splits_heads() -> None:
     encoding = DAPE(NAPE(4), 4, 6).double()
-    with pytest.raises(ConfigError, match=r"scores of all heads at once, and this host splits them") as caught:
+    with pytest.raises(
+        ConfigError, match=r"scores of all heads at once, and this host splits them"
+    ) as caught:
         encoding.encode(call(range(N), heads=4))
     assert "\n" not in str(caught.value)
 
@@ -700,7 +761,7 @@ def test_dape_declares_what_its_host_does() -> None:
     assert DAPE(ALiBi(2), 2, 6).handles == ALiBi(2).handles and DAPE(ALiBi(2), 2, 6).relative
 
 
-# -- GRAPE-A ---------------------------------------------------------------------------------------------
+# -- GRAPE-A ---------------------------------------------------------------------------------------
 
 GATES = ["key", "query", "both"]
 
@@ -714,14 +775,21 @@ def softplus(u: float) -> float:
 @everywhere
 def test_grape_a_is_alibi_with_slopes_of_the_content(positions: list[float], gate: str) -> None:
     a, encoding = call(positions), shaken(GRAPEA(HEADS, WIDTH, gate, steepness=5.0))
-    directions = {side: (d / d.norm(dim=1, keepdim=True)).tolist() for side, d in encoding.directions.items()}
+    directions = {
+        side: (d / d.norm(dim=1, keepdim=True)).tolist() for side, d in encoding.directions.items()
+    }
     assert set(directions) == {"key": {"key"}, "query": {"query"}, "both": {"query", "key"}}[gate]
     q, k, i_pos, j_pos = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
-    slopes = [m * softplus(o) for m, o in zip(alibi_slopes(HEADS, 5.0), encoding.omega.tolist(), strict=True)]
+    slopes = [
+        m * softplus(o)
+        for m, o in zip(alibi_slopes(HEADS, 5.0), encoding.omega.tolist(), strict=True)
+    ]
 
     def bias(b: int, h: int, i: int, j: int) -> float:
         seen = {"query": q[b][h][i], "key": k[b][h][j]}
-        rate = sum(softplus(dot(d[h], seen[side]) / math.sqrt(WIDTH)) for side, d in directions.items())
+        rate = sum(
+            softplus(dot(d[h], seen[side]) / math.sqrt(WIDTH)) for side, d in directions.items()
+        )
         return -slopes[h] * rate * (i_pos[b][i] - j_pos[b][j])
 
     same(scores(encoding, a), plus(a, bias))
@@ -764,7 +832,7 @@ def test_grape_a_moves_with_queries_and_keys_apart() -> None:
     same((moved - still)[..., off], (-5 * rate)[..., off], 1e-9)
 
 
-# -- all of them -----------------------------------------------------------------------------------------
+# -- all of them -----------------------------------------------------------------------------------
 
 MADE: dict[str, Callable[[], PositionEncoding]] = {
     "cope": lambda: CoPE(WIDTH, 4),
@@ -780,14 +848,18 @@ MADE: dict[str, Callable[[], PositionEncoding]] = {
 
 @pytest.mark.parametrize("name", MADE)
 def test_what_accumulates_is_not_rounded_under_mixed_precision(name: str) -> None:
-    """Of 300 tokens: what is added to the scores, or replaces them, is bitwise that of full precision."""
+    """Of 300 tokens: what is added to the scores, or replaces them, is bitwise that of full
+    precision.
+    """
     torch.manual_seed(0)
     encoding, a = MADE[name](), call(range(300))
     a = replace(a, **{field: getattr(a, field).float() for field in ("q", "k", "v", "x")})
 
     def parts() -> list[Tensor]:
         plan, rows = encoding.encode(a), slice(280, 300)
-        found = [term(rows) for term in plan.terms] + [t for t in (plan.bias_q, plan.bias_k) if t is not None]
+        found = [term(rows) for term in plan.terms] + [
+            t for t in (plan.bias_q, plan.bias_k) if t is not None
+        ]
         return found + ([] if plan.content is None else [plan.content(rows)])
 
     exact = parts()
@@ -810,7 +882,9 @@ def test_inputs_in_bfloat16_are_widened_before_they_are_summed(name: str) -> Non
         bias = plan.bias(slice(280, 300))
         return (plan.content(slice(280, 300)) if bias is None else bias).double()
 
-    torch.testing.assert_close(added(encoding, narrow), added(encoding.double(), wide), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        added(encoding, narrow), added(encoding.double(), wide), rtol=1e-4, atol=1e-4
+    )
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
@@ -831,7 +905,9 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
+    make: Callable[[], object], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         make()
     assert "\n" not in str(caught.value)
@@ -855,7 +931,8 @@ def call(n):
     return Attention(q, k, v, torch.randn(1, n, 64), pos, pos, 0.25)
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 encoding = {made}
 with torch.no_grad():
@@ -885,6 +962,8 @@ def test_a_block_of_rows_stays_small_at_16384_tokens(made: str) -> None:
     pytest.importorskip("resource")
     script = MEMORY.format(made=made)
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, timeout=300)
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=env, timeout=300
+    )
     assert run.returncode == 0, run.stderr
     assert float(run.stdout) < 300

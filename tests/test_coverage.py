@@ -19,7 +19,9 @@ def ids(n: int) -> torch.Tensor:
 
 
 def share(base: EncodingStack, extended: EncodingStack, trained: int, tested: int) -> float | None:
-    return share_untrained(reached(base, ids(trained), 2, 8, training=True), extended, ids(tested), 2, 8)
+    return share_untrained(
+        reached(base, ids(trained), 2, 8, training=True), extended, ids(tested), 2, 8
+    )
 
 
 def test_rows_beyond_training_are_untrained() -> None:

@@ -1,7 +1,8 @@
-"""Biases that are functions of the distance compute their published formulas: KERPLE, FIRE, dynamic bias, Sandwich.
+"""Biases that are functions of the distance compute their published formulas: KERPLE, FIRE, dynamic
+bias, Sandwich.
 
-As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python floats, and scores are compared for
-all pairs, those hidden by the causal mask included.
+As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python floats, and scores are
+compared for all pairs, those hidden by the causal mask included.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def bias_of(encoding: PositionEncoding, a: Attention) -> Tensor:
     return scores(encoding, replace(a, q=torch.zeros_like(a.q)))
 
 
-def network(mlp: nn.Sequential, activation: Callable[[float], float]) -> Callable[[float], list[float]]:
+def network(
+    mlp: nn.Sequential, activation: Callable[[float], float]
+) -> Callable[[float], list[float]]:
     """The layers of a network as sums over lists; the last has no activation."""
     layers = [(m.weight.tolist(), m.bias.tolist()) for m in mlp if isinstance(m, nn.Linear)]
 
@@ -37,7 +40,8 @@ def network(mlp: nn.Sequential, activation: Callable[[float], float]) -> Callabl
         values = [x]
         for index, (weight, offset) in enumerate(layers):
             sums = [
-                sum(w * u for w, u in zip(row, values, strict=True)) + b for row, b in zip(weight, offset, strict=True)
+                sum(w * u for w, u in zip(row, values, strict=True)) + b
+                for row, b in zip(weight, offset, strict=True)
             ]
             values = sums if index == len(layers) - 1 else [activation(s) for s in sums]
         return values
@@ -45,7 +49,7 @@ def network(mlp: nn.Sequential, activation: Callable[[float], float]) -> Callabl
     return run
 
 
-# -- KERPLE ----------------------------------------------------------------------------------------------
+# -- KERPLE ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("kerple_log", "double loop")
@@ -74,9 +78,13 @@ def test_kerple_power_subtracts_r1_times_the_power(positions: list[float]) -> No
 
 
 @pytest.mark.oracle("kerple_power", "identity: exponent 1 is ALiBi")
-@pytest.mark.parametrize("positions", [POSITIONS["counted"], POSITIONS["with gaps"]], ids=["counted", "with gaps"])
+@pytest.mark.parametrize(
+    "positions", [POSITIONS["counted"], POSITIONS["with gaps"]], ids=["counted", "with gaps"]
+)
 def test_kerple_power_with_exponent_one_is_alibi(positions: list[float]) -> None:
-    """On every pair that causality shows; steepness 4, because 8 has slopes below KERPLE's bound of 0.01."""
+    """On every pair that causality shows; steepness 4, because 8 has slopes below KERPLE's bound of
+    0.01.
+    """
     a = call(positions)
     kerple = given(KerplePower(HEADS), r1=alibi_slopes(HEADS, 4.0), r2=[1.0] * HEADS)
     same(scores(kerple, a).tril(), scores(ALiBi(HEADS, 4.0), a).tril())
@@ -99,7 +107,12 @@ def test_kerple_log_weights_fall_as_a_power_of_the_distance() -> None:
     ("make", "r1", "r2", "acts_as"),
     [
         (KerpleLog, [-3.0, 0.001, 5.0], [0.002, -1.0, 7.0], ([0.01, 0.01, 5.0], [0.01, 0.01, 7.0])),
-        (KerplePower, [-3.0, 0.001, 5.0], [2.5, -1.0, 0.003], ([0.01, 0.01, 5.0], [2.0, 0.01, 0.01])),
+        (
+            KerplePower,
+            [-3.0, 0.001, 5.0],
+            [2.5, -1.0, 0.003],
+            ([0.01, 0.01, 5.0], [2.0, 0.01, 0.01]),
+        ),
     ],
     ids=["log", "power"],
 )
@@ -111,7 +124,10 @@ def test_kerple_parameters_act_within_their_bounds(
 ) -> None:
     """They keep their own values and a gradient, so that training can bring them back."""
     a = call(POSITIONS["with gaps"])
-    outside, inside = given(make(HEADS), r1=r1, r2=r2), given(make(HEADS), r1=acts_as[0], r2=acts_as[1])
+    outside, inside = (
+        given(make(HEADS), r1=r1, r2=r2),
+        given(make(HEADS), r1=acts_as[0], r2=acts_as[1]),
+    )
     same(scores(outside, a), scores(inside, a))
     assert outside.r1.tolist() == r1 and outside.r2.tolist() == r2
     scores(outside, a).sum().backward()
@@ -122,8 +138,12 @@ def test_kerple_parameters_act_within_their_bounds(
         torch.testing.assert_close(there, here)
 
 
-@pytest.mark.parametrize(("make", "highs"), [(KerpleLog, (2, 1)), (KerplePower, (1, 2))], ids=["log", "power"])
-def test_kerple_starts_uniform_as_published(make: Callable[[int], PositionEncoding], highs: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("make", "highs"), [(KerpleLog, (2, 1)), (KerplePower, (1, 2))], ids=["log", "power"]
+)
+def test_kerple_starts_uniform_as_published(
+    make: Callable[[int], PositionEncoding], highs: tuple[int, int]
+) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         encoding = make(4000)
@@ -132,18 +152,22 @@ def test_kerple_starts_uniform_as_published(make: Callable[[int], PositionEncodi
         assert parameter.mean().item() == pytest.approx(high / 2, rel=0.05)
 
 
-# -- FIRE ------------------------------------------------------------------------------------------------
+# -- FIRE ------------------------------------------------------------------------------------------
 
 
 def share(i: float, j: float, c: float, threshold: float) -> float:
     """psi(i - j) / psi(max(T, i)), the input of FIRE's network."""
-    return math.log(abs(c) * max(i - j, 0) + 1) / (math.log(abs(c) * max(abs(threshold), i) + 1) + 1e-6)
+    return math.log(abs(c) * max(i - j, 0) + 1) / (
+        math.log(abs(c) * max(abs(threshold), i) + 1) + 1e-6
+    )
 
 
 @pytest.mark.oracle("fire", "double loop")
 @everywhere
 @pytest.mark.parametrize(("c", "multiplier"), [(0.1, 1.0), (0.7, 1.9), (-0.4, -0.6)])
-def test_fire_is_a_network_of_the_share_of_the_distance(c: float, multiplier: float, positions: list[float]) -> None:
+def test_fire_is_a_network_of_the_share_of_the_distance(
+    c: float, multiplier: float, positions: list[float]
+) -> None:
     """Both c and the threshold act by their absolute values; thresholds lie among the positions."""
     a = call(positions)
     encoding = given(shaken(FIRE(HEADS, 5, threshold=4.0)), c=c, multiplier=multiplier)
@@ -157,7 +181,9 @@ def test_fire_is_a_network_of_the_share_of_the_distance(c: float, multiplier: fl
 
 @pytest.mark.oracle("fire", "identity: input 1 at the first key beyond the threshold")
 def test_fire_input_grows_to_the_threshold_and_is_rescaled_beyond_it() -> None:
-    """Up to T a distance has one input whatever the query; beyond T the first key has input 1 for every query."""
+    """Up to T a distance has one input whatever the query; beyond T the first key has input 1 for
+    every query.
+    """
     n, threshold = 40, 10.0
     fire = given(FIRE(2, 4, threshold), c=0.1)
     x = fire.share(call(range(n), 2), slice(0, n))[0].detach()
@@ -167,7 +193,9 @@ def test_fire_input_grows_to_the_threshold_and_is_rescaled_beyond_it() -> None:
         assert x.diagonal(-d)[: 11 - d].tolist() == pytest.approx([expected] * (11 - d), abs=1e-12)
     assert x[10:, 0].tolist() == pytest.approx([1.0] * 30, abs=1e-5)
     assert (x[:10, 0] < 0.97).all()
-    distance_five = x.diagonal(-5)[5:]  # queries 10 and on: the same distance is an ever smaller share
+    distance_five = x.diagonal(-5)[
+        5:
+    ]  # queries 10 and on: the same distance is an ever smaller share
     assert (distance_five.diff() < 0).all()
 
 
@@ -184,7 +212,7 @@ def test_fire_starts_with_the_published_c_and_the_threshold_given() -> None:
     assert [p.shape for p in encoding.mlp.parameters()] == [(32, 1), (32,), (HEADS, 32), (HEADS,)]
 
 
-# -- dynamic bias ----------------------------------------------------------------------------------------
+# -- dynamic bias ----------------------------------------------------------------------------------
 
 
 def silu(s: float) -> float:
@@ -202,7 +230,10 @@ def test_dynamic_bias_is_a_network_of_the_signed_logarithm(
     encoding = shaken(DynamicBias(HEADS, model_width, depth))
     run = network(encoding.mlp, silu)
     quarter = model_width // 4
-    assert [len(p) for p in encoding.mlp.parameters()] == [quarter, quarter] * depth + [HEADS, HEADS]
+    assert [len(p) for p in encoding.mlp.parameters()] == [quarter, quarter] * depth + [
+        HEADS,
+        HEADS,
+    ]
 
     def bias(h: int, i: float, j: float) -> float:
         return run(math.copysign(math.log(abs(i - j) + 1), i - j))[h]
@@ -221,7 +252,7 @@ def test_dynamic_bias_at_distance_0_is_the_network_at_0() -> None:
     same(neighbour, encoding.mlp(torch.tensor([math.log(2)], dtype=torch.float64)))
 
 
-# -- Sandwich --------------------------------------------------------------------------------------------
+# -- Sandwich --------------------------------------------------------------------------------------
 
 
 def cosines(d: float, width: int, base: float) -> float:
@@ -232,12 +263,15 @@ def cosines(d: float, width: int, base: float) -> float:
 @pytest.mark.oracle("sandwich", "double loop")
 @everywhere
 @pytest.mark.parametrize(
-    ("heads", "width", "base", "compression"), [(3, 128, 10000.0, 8.0), (2, 2, 10000.0, 8.0), (4, 12, 50.0, 1.5)]
+    ("heads", "width", "base", "compression"),
+    [(3, 128, 10000.0, 8.0), (2, 2, 10000.0, 8.0), (4, 12, 50.0, 1.5)],
 )
 def test_sandwich_adds_the_sum_of_cosines_by_head(
     heads: int, width: int, base: float, compression: float, positions: list[float]
 ) -> None:
-    """Times H / (8 h), h from 1; frequencies from m = 1, so that the fastest turns less than a radian a token."""
+    """Times H / (8 h), h from 1; frequencies from m = 1, so that the fastest turns less than a
+    radian a token.
+    """
     a = call(positions, heads)
 
     def bias(h: int, i: float, j: float) -> float:
@@ -267,7 +301,7 @@ def test_sandwich_needs_no_score_matrix() -> None:
     assert plan.path == "fused" and plan.bias_q is not None and plan.bias_q.shape[-1] == 128
 
 
-# -- all of them -----------------------------------------------------------------------------------------
+# -- all of them -----------------------------------------------------------------------------------
 
 MADE: dict[str, Callable[[], PositionEncoding]] = {
     "kerple_log": lambda: KerpleLog(HEADS),
@@ -280,10 +314,15 @@ MADE: dict[str, Callable[[], PositionEncoding]] = {
 
 @pytest.mark.parametrize("name", MADE)
 def test_queries_and_keys_keep_positions_of_their_own(name: str) -> None:
-    """Region methods move only one of the two: D is taken between them, and no position is rebuilt."""
+    """Region methods move only one of the two: D is taken between them, and no position is
+    rebuilt.
+    """
     encoding, a = shaken(MADE[name]()), call(POSITIONS["with gaps"])
     moved = bias_of(encoding, a.at(a.q_pos + 5, a.k_pos))
-    by_hand = [[bias_of(encoding, call([j, i + 5]))[:, :, 1, 0] for j in POSITIONS["with gaps"]] for i in (0, 40)]
+    by_hand = [
+        [bias_of(encoding, call([j, i + 5]))[:, :, 1, 0] for j in POSITIONS["with gaps"]]
+        for i in (0, 40)
+    ]
     for row, expected in zip((0, 4), by_hand, strict=True):
         same(moved[:, :, row], torch.stack(expected, -1))
 
@@ -292,7 +331,10 @@ def test_queries_and_keys_keep_positions_of_their_own(name: str) -> None:
 def test_a_constant_added_to_every_bias_changes_no_output(name: str) -> None:
     encoding, a = shaken(MADE[name]()), call(POSITIONS["counted"])
     plan = encoding.encode(a)
-    same(dense(plan.plus(lambda rows: torch.full((1, 1, 1, 1), 12.5, dtype=torch.float64))), dense(plan))
+    same(
+        dense(plan.plus(lambda rows: torch.full((1, 1, 1, 1), 12.5, dtype=torch.float64))),
+        dense(plan),
+    )
 
 
 @pytest.mark.parametrize("name", ["kerple_log", "kerple_power", "fire", "dynamic_bias"])
@@ -330,7 +372,9 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
+    make: Callable[[], object], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         make()
     assert "\n" not in str(caught.value)

@@ -15,14 +15,21 @@ from posbench.scoring import inputs, logits
 
 
 def answers(*right: str) -> Answers:
-    """Sequences as texts: `.` not asked, `r` right, `w` wrong; in capitals, the end of a sequence."""
+    """Sequences as texts: `.` not asked, `r` right, `w` wrong; in capitals, the end of a
+    sequence.
+    """
     marks = np.array([list(text) for text in right])
     ends, lower = np.char.isupper(marks), np.char.lower(marks)
     return Answers(marks != ".", lower == "r", np.zeros(marks.shape, np.float32), ends)
 
 
 def test_a_sequence_is_right_if_all_that_was_asked_is() -> None:
-    assert answers("..rrr", "..rwr", "..rrw", "wwwww").sequences.tolist() == [True, False, False, False]
+    assert answers("..rrr", "..rwr", "..rrw", "wwwww").sequences.tolist() == [
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_without_the_end_it_may_be_wrong() -> None:
@@ -37,7 +44,9 @@ def test_the_correct_prefix_ends_at_the_first_wrong_token() -> None:
 
 @pytest.mark.parametrize("encoding", names("encoding"))
 def test_the_last_layer_of_the_answers_alone_gives_what_all_of_it_does(encoding: str) -> None:
-    """Asked at the end, as the task does, and from the second token on, where a fused kernel takes over."""
+    """Asked at the end, as the task does, and from the second token on, where a fused kernel takes
+    over.
+    """
     subject = Subject(f"encoding={encoding}")
     run, model = subject.made(), subject.model()
     n = run.train_length
@@ -64,7 +73,9 @@ def test_what_is_right_is_counted_by_bins_and_bins_without_tokens_are_left_out()
 
 
 def test_views_say_where_the_source_of_each_token_stands() -> None:
-    """Two keys of two symbols, at the start and at the end of six symbols of filler; a model that errs on one place."""
+    """Two keys of two symbols, at the start and at the end of six symbols of filler; a model that
+    errs on one place.
+    """
     words = ("task.key_length=2", "training.min_length=2", "training.max_length=6")
     run = experiment("protocol=cpu", "task=passkey", *words)
     tests = run.tests
@@ -76,26 +87,43 @@ def test_views_say_where_the_source_of_each_token_stands() -> None:
     assert set(views) == {"distance", "depth"}
     rows, places = np.nonzero(asked)
     sources = batch.source[:, 1:][asked]
-    depths = [(source - 1) / 8 for source in sources if source >= 0]  # nine tokens of prompt: BOS stands before them
+    depths = [
+        (source - 1) / 8 for source in sources if source >= 0
+    ]  # nine tokens of prompt: BOS stands before them
     assert min(depths) == 1 / 8 and max(depths) == 1.0
-    for index, (low, high) in enumerate(zip(views["depth"]["above"], views["depth"]["up_to"], strict=True)):
-        here = [k for k, source in enumerate(sources) if source >= 0 and low < (source - 1) / 8 <= high]
+    for index, (low, high) in enumerate(
+        zip(views["depth"]["above"], views["depth"]["up_to"], strict=True)
+    ):
+        here = [
+            k for k, source in enumerate(sources) if source >= 0 and low < (source - 1) / 8 <= high
+        ]
         assert views["depth"]["num_tokens"][index] == len(here)
-        assert views["depth"]["token_accuracy_teacher_forced"][index] == pytest.approx(right[here].mean(), abs=1e-6)
+        assert views["depth"]["token_accuracy_teacher_forced"][index] == pytest.approx(
+            right[here].mean(), abs=1e-6
+        )
         assert views["depth"]["loss"][index] == pytest.approx(losses[here].mean(), abs=1e-6)
-    for index, (low, high) in enumerate(zip(views["distance"]["above"], views["distance"]["up_to"], strict=True)):
-        here = [k for k, source in enumerate(sources) if source >= 0 and low < (places[k] - source) / 8 <= high]
+    for index, (low, high) in enumerate(
+        zip(views["distance"]["above"], views["distance"]["up_to"], strict=True)
+    ):
+        here = [
+            k
+            for k, source in enumerate(sources)
+            if source >= 0 and low < (places[k] - source) / 8 <= high
+        ]
         assert views["distance"]["num_tokens"][index] == len(here)
     assert sum(views["depth"]["num_tokens"]) == 800 and len(rows) == 1200
 
 
 def test_a_task_without_sources_is_looked_at_by_position() -> None:
-    run = experiment("protocol=cpu", "task=language", "training.min_length=8", "training.max_length=8")
+    run = experiment(
+        "protocol=cpu", "task=language", "training.min_length=8", "training.max_length=8"
+    )
     batch = run.task.batch(16, 10, 0, "test", 16)
     asked = batch.answer[:, 1:]
     losses = np.tile(np.arange(asked.shape[1], dtype=float), (10, 1))[asked]
     [view] = run.tests._views(batch, np.ones(losses.size), losses)
-    # 12 positions of training: BOS, SEP and ten symbols. The first symbol is predicted at the second position.
+    # 12 positions of training: BOS, SEP and ten symbols. The first symbol is predicted at the
+    # second position.
     assert (view["by"], view["above"]) == ("position", [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5])
     assert view["num_tokens"] == [20, 30, 30, 30, 30, 30, 10]
     assert view["loss"][0] == pytest.approx(1.5)

@@ -1,8 +1,8 @@
-"""Whatever stops a training, the same command goes on from there, and the record is the one of a run that was
-never stopped. A mistake is one sentence, and a file is either complete or not there.
+"""Whatever stops a training, the same command goes on from there, and the record is the one of a
+run that was never stopped. A mistake is one sentence, and a file is either complete or not there.
 
-The commands run in processes of their own, forked from one that has torch imported already: real signals and
-real exit statuses, without five seconds of importing for each.
+The commands run in processes of their own, forked from one that has torch imported already: real
+signals and real exit statuses, without five seconds of importing for each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ SMOKE = ("protocol=smoke", "method=rope")
 LONG = (*SMOKE, "training.steps=400", "trainer.checkpoint_every=20")
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["conftest", "posbench.cli", "posbench.experiment", "lightning.pytorch.loggers"])
+_processes.set_forkserver_preload(
+    ["conftest", "posbench.cli", "posbench.experiment", "lightning.pytorch.loggers"]
+)
 
 
 @dataclass
@@ -124,7 +126,15 @@ def without_timings(folder: Path, method: str = "rope") -> bytes:
 def left_over(folder: Path) -> list[str]:
     """Files in the results that a finished run has no use for."""
     files = [path for path in (folder / "results").rglob("*") if path.is_file()]
-    wanted = {"weights.pt", "training.json", "content.json", "lock", "metrics.csv", "hparams.yaml", "seed=0.json"}
+    wanted = {
+        "weights.pt",
+        "training.json",
+        "content.json",
+        "lock",
+        "metrics.csv",
+        "hparams.yaml",
+        "seed=0.json",
+    }
     return [path.name for path in files if path.name not in wanted]
 
 
@@ -133,7 +143,7 @@ def checkpoint_folder(folder: Path) -> Path:
     return only
 
 
-# -- interrupted and resumed ------------------------------------------------------------------------------
+# -- interrupted and resumed -----------------------------------------------------------------------
 
 
 @dataclass
@@ -154,7 +164,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Interruption]]:
-    """The same run stopped by SIGTERM, kill -9 and Ctrl-C, each time started again, at last to the end."""
+    """The same run stopped by SIGTERM, kill -9 and Ctrl-C, each time started again, at last to the
+    end.
+    """
     folder = tmp_path_factory.mktemp("interrupted")
     stages = {}
     for signum, step in ((signal.SIGTERM, 80), (signal.SIGKILL, 160), (signal.SIGINT, 240)):
@@ -172,12 +184,15 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[st
 Stages = tuple[Path, dict[str, Interruption]]
 
 
-def test_a_run_stopped_in_three_ways_has_the_record_of_an_undisturbed_one(reference: Path, interrupted: Stages) -> None:
+def test_a_run_stopped_in_three_ways_has_the_record_of_an_undisturbed_one(
+    reference: Path, interrupted: Stages
+) -> None:
     folder, stages = interrupted
     assert (stages["end"].status, stages["end"].err) == (0, "")
     assert without_timings(folder) == without_timings(reference)
     weights, expected = (
-        torch.load(checkpoint_folder(f) / "weights.pt", weights_only=True) for f in (folder, reference)
+        torch.load(checkpoint_folder(f) / "weights.pt", weights_only=True)
+        for f in (folder, reference)
     )
     assert weights.keys() == expected.keys()
     assert all(torch.equal(weights[name], expected[name]) for name in weights)
@@ -199,10 +214,14 @@ def test_there_is_no_record_of_an_incomplete_run(interrupted: Stages, stage: str
 
 
 @pytest.mark.parametrize(("stage", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_signal_stops_with_its_exit_status_and_a_sentence(interrupted: Stages, stage: str, status: int) -> None:
+def test_a_signal_stops_with_its_exit_status_and_a_sentence(
+    interrupted: Stages, stage: str, status: int
+) -> None:
     stopped = interrupted[1][stage]
     assert stopped.status == status
-    assert stopped.err.count("\n") == 1 and stopped.err.startswith("posbench: stopped by "), stopped.err
+    assert stopped.err.count("\n") == 1 and stopped.err.startswith("posbench: stopped by "), (
+        stopped.err
+    )
     assert "goes on from here" in stopped.err
     assert "Traceback" not in stopped.out
 
@@ -212,7 +231,7 @@ def test_nothing_temporary_is_left_behind(reference: Path, interrupted: Stages) 
     assert left_over(interrupted[0]) == []
 
 
-# -- damaged files, the same training at the same time, no number ----------------------------------------
+# -- damaged files, the same training at the same time, no number ----------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +253,9 @@ def truncate(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["weights.pt", "training.json"])
-def test_a_damaged_result_of_training_is_said_and_trained_again_from_the_start(short: Path, name: str) -> None:
+def test_a_damaged_result_of_training_is_said_and_trained_again_from_the_start(
+    short: Path, name: str
+) -> None:
     truncate(checkpoint_folder(short) / name)
     command = succeeded(short, "protocol=smoke", "method=rope_pi")
     assert "cannot be read" in command.out and "training again" in command.out
@@ -254,7 +275,9 @@ def test_a_damaged_checkpoint_is_said_and_training_begins_again(short: Path, dam
     if damage == "truncated":
         truncate(folder / "last.ckpt")
     else:
-        (folder / "last.ckpt").write_bytes(b"" if damage == "empty" else b"not a checkpoint at all\n" * 100)
+        (folder / "last.ckpt").write_bytes(
+            b"" if damage == "empty" else b"not a checkpoint at all\n" * 100
+        )
     command = succeeded(short, *SMOKE)
     assert "is damaged" in command.out and "starting from the beginning" in command.out
     assert without_timings(short) == before
@@ -276,7 +299,12 @@ def test_a_training_killed_after_its_last_step_is_kept_without_another(tmp_path:
     assert trained.log["curve"] == curve.points
     for name, value in training.model.state_dict().items():
         assert torch.equal(trained.model.state_dict()[name], value), name
-    assert sorted(path.name for path in folder.iterdir()) == ["content.json", "lock", "training.json", "weights.pt"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "content.json",
+        "lock",
+        "training.json",
+        "weights.pt",
+    ]
 
 
 def test_a_record_of_changed_code_is_kept_beside_and_the_run_repeated(short: Path) -> None:
@@ -303,7 +331,9 @@ def test_what_a_killed_process_was_writing_is_cleared_away(short: Path) -> None:
 
 def test_two_processes_that_want_the_same_weights_train_them_once(tmp_path: Path) -> None:
     settings = ("protocol=smoke", "training.steps=60")
-    pair = [started(tmp_path, f"method={name}", *settings, name=name) for name in ("rope", "rope_pi")]
+    pair = [
+        started(tmp_path, f"method={name}", *settings, name=name) for name in ("rope", "rope_pi")
+    ]
     for command in pair:
         assert (command.ended().status, command.err) == (0, ""), command.out + command.err
     trained = ["step 60/60" in command.out for command in pair]
@@ -314,10 +344,14 @@ def test_two_processes_that_want_the_same_weights_train_them_once(tmp_path: Path
     assert checkpoint_folder(tmp_path).is_dir()
 
 
-def test_a_loss_that_is_no_number_stops_the_run_with_a_sentence_and_is_recorded(tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_stops_the_run_with_a_sentence_and_is_recorded(
+    tmp_path: Path,
+) -> None:
     command = finished(tmp_path, *SMOKE, "training.learning_rate=1e30")
     assert command.status == 1
-    assert command.err.count("\n") == 1 and command.err.startswith("posbench: the loss became nan"), command.err
+    assert command.err.count("\n") == 1 and command.err.startswith(
+        "posbench: the loss became nan"
+    ), command.err
     assert "training.learning_rate=1e+30" in command.err
     (path,) = (tmp_path / "results").rglob("seed=0.json")
     assert json.loads(path.read_text())["diverged"] in command.err
@@ -336,8 +370,11 @@ def test_a_record_that_cannot_be_read_is_named_and_left_alone(short: Path) -> No
 
 
 @pytest.mark.slow
-def test_kill_minus_nine_at_any_moment_leaves_something_to_go_on_from(reference: Path, tmp_path: Path) -> None:
-    # Not at the end of a step: after a time, wherever the process is then, until one of them comes through.
+def test_kill_minus_nine_at_any_moment_leaves_something_to_go_on_from(
+    reference: Path, tmp_path: Path
+) -> None:
+    # Not at the end of a step: after a time, wherever the process is then, until one of them comes
+    # through.
     for attempt in range(40):
         command = started(tmp_path, *LONG, name=f"attempt{attempt}")
         with contextlib.suppress(AssertionError):

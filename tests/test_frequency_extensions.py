@@ -1,8 +1,9 @@
 """Every extension of frequencies beyond PI, NTK and YaRN computes its published table.
 
-The oracle of a table is a loop over pairs in Python floats, written from the paper and in another form than the
-library's: wavelengths instead of turns, products of radices instead of exponents, a new base instead of stretches.
-Scores are the complex form in i - j with that table; where transformers has the method, its table is compared too.
+The oracle of a table is a loop over pairs in Python floats, written from the paper and in another
+form than the library's: wavelengths instead of turns, products of radices instead of exponents, a
+new base instead of stretches. Scores are the complex form in i - j with that table; where
+transformers has the method, its table is compared too.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def grid(pairs: int, base: float = 10000.0) -> list[float]:
     return [base ** (-m / pairs) for m in range(pairs)]
 
 
-# -- the tables, from the papers -------------------------------------------------------------------------
+# -- the tables, from the papers -------------------------------------------------------------------
 
 
 def mixed(c: float) -> Table:
@@ -77,7 +78,9 @@ def blend(theta: float, s: float, keep: float) -> float:
 
 
 def in_turns(fast: float, slow: float) -> Table:
-    """By wavelengths: shorter than L/fast stays, longer than L/slow is interpolated, smooth between."""
+    """By wavelengths: shorter than L/fast stays, longer than L/slow is interpolated, smooth
+    between.
+    """
 
     def table(theta: list[float], train: int, s: float) -> list[float]:
         found = []
@@ -95,10 +98,14 @@ def in_turns(fast: float, slow: float) -> Table:
 
 
 def edges(theta: list[float], train: int, fast: float, slow: float, last: int) -> tuple[int, int]:
-    """The last index with `fast` turns or more and the first with `slow` or fewer, on the grid continued both ways."""
+    """The last index with `fast` turns or more and the first with `slow` or fewer, on the grid
+    continued both ways.
+    """
     ratio = theta[1] / theta[0]
     turns = {m: train * theta[0] * ratio**m / TURN for m in range(-200, 400)}
-    return max(0, max(m for m in turns if turns[m] >= fast)), min(last, min(m for m in turns if turns[m] <= slow))
+    return max(0, max(m for m in turns if turns[m] >= fast)), min(
+        last, min(m for m in turns if turns[m] <= slow)
+    )
 
 
 def in_index(fast: float, slow: float) -> Table:
@@ -113,8 +120,8 @@ def in_index(fast: float, slow: float) -> Table:
 
 
 def radices(fast: float, slow: float, progressive: bool) -> Table:
-    """theta_m over the product of the factors of all digits before it: 1 outside the middle, s^(1/n) or
-    s^(2(1 + j - l) / ((1 + n) n)) for the n digits j = l..h-1.
+    """theta_m over the product of the factors of all digits before it: 1 outside the middle,
+    s^(1/n) or s^(2(1 + j - l) / ((1 + n) n)) for the n digits j = l..h-1.
     """
 
     def table(theta: list[float], train: int, s: float) -> list[float]:
@@ -130,7 +137,9 @@ def radices(fast: float, slow: float, progressive: bool) -> Table:
 
 
 def starting_list(theta: list[float], train: int, s: float) -> list[float]:
-    """Whatever has a wavelength above L is divided by s, the others by powers of one ratio that leads up to it."""
+    """Whatever has a wavelength above L is divided by s, the others by powers of one ratio that
+    leads up to it.
+    """
     whole = [t for t in theta if TURN / t <= train]
     ratio = s ** (1 / len(whole)) if whole else 1.0
     return [t / ratio**m for m, t in enumerate(whole)] + [t / s for t in theta[len(whole) :]]
@@ -141,14 +150,21 @@ def to_base(base: float) -> Table:
 
 
 def power(k: float) -> Table:
-    return lambda theta, train, s: [t * (1 - 2 * m / (2 * len(theta))) ** k for m, t in enumerate(theta)]
+    return lambda theta, train, s: [
+        t * (1 - 2 * m / (2 * len(theta))) ** k for m, t in enumerate(theta)
+    ]
 
 
 def truncated(turns: float, span: float, slowing: float) -> Table:
     def table(theta: list[float], train: int, s: float) -> list[float]:
         period = train / turns
         return [
-            t if TURN / t <= period else TURN / (period * slowing) if TURN / t <= span * period else 0.0 for t in theta
+            t
+            if TURN / t <= period
+            else TURN / (period * slowing)
+            if TURN / t <= span * period
+            else 0.0
+            for t in theta
         ]
 
     return table
@@ -204,13 +220,22 @@ CASES: dict[str, Case] = {
     "llama3": Case(lambda s: Llama3(0.05, 4.0, s), in_turns(4.0, 0.05)),
     "mrrope_uni": Case(lambda s: MrRoPEUni(2.0, 0.01, s), radices(2.0, 0.01, False), warm),
     "mrrope_pro": Case(lambda s: MrRoPEPro(2.0, 0.01, s), radices(2.0, 0.01, True), warm),
-    "longrope": Case(lambda s: LongRoPE(scale=s), starting_list, lambda s: math.sqrt(1 + math.log(s) / math.log(L))),
+    "longrope": Case(
+        lambda s: LongRoPE(scale=s),
+        starting_list,
+        lambda s: math.sqrt(1 + math.log(s) / math.log(L)),
+    ),
     "abf": Case(lambda s: ABF(40000.0), to_base(40000.0), scaled=False),
     "giraffe_power": Case(lambda s: GiraffePower(0.7), power(0.7), scaled=False),
-    "giraffe_truncated": Case(lambda s: GiraffeTruncated(2.0, 30.0, 50.0), truncated(2.0, 30.0, 50.0), scaled=False),
+    "giraffe_truncated": Case(
+        lambda s: GiraffeTruncated(2.0, 30.0, 50.0), truncated(2.0, 30.0, 50.0), scaled=False
+    ),
     "resonance": Case(lambda s: Resonance(), whole_waves, scaled=False),
     "resonance_yarn": Case(
-        lambda s: Sequence(YaRN(2.0, 0.01), Resonance()), then_whole(in_index(2.0, 0.01)), warm, scaled=False
+        lambda s: Sequence(YaRN(2.0, 0.01), Resonance()),
+        then_whole(in_index(2.0, 0.01)),
+        warm,
+        scaled=False,
     ),
     "clipped_rope": Case(lambda s: ClippedRoPE(0.75), tapered(3), scaled=False),
     "drop_low_frequencies": Case(lambda s: DropLowFrequencies(0.5), cut(2), scaled=False),
@@ -237,10 +262,14 @@ def turned(a: Attention, theta: list[float], factor: float) -> Tensor:
 
 @each
 def test_scores_are_the_complex_form_at_the_published_frequencies(name: str) -> None:
-    """At four times the training length, with one scale for each length; a factor enters query and key."""
+    """At four times the training length, with one scale for each length; a factor enters query and
+    key.
+    """
     case, a = CASES[name], call(POSITIONS["with gaps"])
     new = case.make(None).apply(RoPE(WIDTH), L, 4 * L)
-    same(scores(new, a), turned(a, case.table(grid(WIDTH // 2), L, 4.0), case.factor(4.0) ** 2), 1e-9)
+    same(
+        scores(new, a), turned(a, case.table(grid(WIDTH // 2), L, 4.0), case.factor(4.0) ** 2), 1e-9
+    )
     assert not torch.allclose(scores(new, a), scores(RoPE(WIDTH), a))
 
 
@@ -248,11 +277,19 @@ def theta_of(encoding: PositionEncoding) -> list[float]:
     return encoding.frequencies.theta().tolist()  # type: ignore[operator, union-attr]
 
 
-def extended(extension: FrequencyExtension, encoding: PositionEncoding, train: int, test: int) -> list[float]:
+def extended(
+    extension: FrequencyExtension, encoding: PositionEncoding, train: int, test: int
+) -> list[float]:
     return theta_of(extension.apply(encoding, train, test))
 
 
-SIZES = [(4, 10000.0, 42), (16, 10000.0, 25), (32, 10000.0, 265), (64, 10000.0, 4096), (64, 500_000.0, 8192)]
+SIZES = [
+    (4, 10000.0, 42),
+    (16, 10000.0, 25),
+    (32, 10000.0, 265),
+    (64, 10000.0, 4096),
+    (64, 500_000.0, 8192),
+]
 SIZED: dict[str, tuple[Callable[[], FrequencyExtension], Table]] = {
     "ntk_fixed": (lambda: NTKFixed(), mixed(1.0)),
     "ntk_mixed": (lambda: NTKMixed(), mixed(0.625)),
@@ -267,7 +304,10 @@ SIZED: dict[str, tuple[Callable[[], FrequencyExtension], Table]] = {
     "giraffe_power": (lambda: GiraffePower(), power(0.5)),
     "giraffe_truncated": (lambda: GiraffeTruncated(), truncated(1.0, 8.0, 16.0)),
     "resonance": (lambda: Resonance(), whole_waves),
-    "resonance_yarn": (lambda: Sequence(YaRN(2.0, 1.0), Resonance()), then_whole(in_index(2.0, 1.0))),
+    "resonance_yarn": (
+        lambda: Sequence(YaRN(2.0, 1.0), Resonance()),
+        then_whole(in_index(2.0, 1.0)),
+    ),
 }
 sized = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.oracle(name, "double loop")) for name in SIZED]
@@ -297,9 +337,13 @@ def hosts() -> dict[str, PositionEncoding]:
 
 
 @pytest.mark.parametrize("host", hosts())
-@pytest.mark.parametrize("name", [name for name in SIZED if name not in ("by_parts", "resonance_yarn", "abf")])
+@pytest.mark.parametrize(
+    "name", [name for name in SIZED if name not in ("by_parts", "resonance_yarn", "abf")]
+)
 def test_tables_are_of_the_grid_in_use(name: str, host: str) -> None:
-    """As many frequencies as the host has, and wavelengths as they are after an earlier extension."""
+    """As many frequencies as the host has, and wavelengths as they are after an earlier
+    extension.
+    """
     make, table = SIZED[name]
     encoding = hosts()[host]
     found = extended(make(), encoding, L, 4 * L)
@@ -320,7 +364,9 @@ def test_without_a_scale_nothing_changes_up_to_the_training_length(name: str, te
     a, extension = call(), CASES[name].make(None)
     assert extension.is_identity
     assert torch.equal(scores(extension.apply(RoPE(WIDTH), L, test), a), scores(RoPE(WIDTH), a))
-    assert not torch.equal(scores(extension.apply(RoPE(WIDTH), L, L + 1), a), scores(RoPE(WIDTH), a))
+    assert not torch.equal(
+        scores(extension.apply(RoPE(WIDTH), L, L + 1), a), scores(RoPE(WIDTH), a)
+    )
 
 
 @pytest.mark.parametrize("name", SCALED)
@@ -331,7 +377,9 @@ def test_a_fixed_scale_is_the_same_at_every_length(name: str) -> None:
     assert ones[0].theta()[1] < 10000 ** (-1 / 4)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.scaled and name != "dynamic_ntk"])
+@pytest.mark.parametrize(
+    "name", [name for name, case in CASES.items() if not case.scaled and name != "dynamic_ntk"]
+)
 def test_extensions_without_a_scale_change_every_length(name: str) -> None:
     a, extension = call(POSITIONS["with gaps"]), CASES[name].make(None)
     assert not extension.is_identity
@@ -340,15 +388,16 @@ def test_extensions_without_a_scale_change_every_length(name: str) -> None:
         assert extended(extension, RoPE(WIDTH), L, L) == extended(extension, RoPE(WIDTH), L, 8 * L)
 
 
-# -- the NTK family --------------------------------------------------------------------------------------
+# -- the NTK family --------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("ntk", "identity: the derivation")
 @pytest.mark.parametrize("d", [8, 64])
 @pytest.mark.parametrize("k", [2.0, 8.0])
 def test_ntk_extrapolates_high_frequencies_and_interpolates_low_ones(d: int, k: float) -> None:
-    """The derivation: lambda = k^(2/(d-2)) is the ratio of neighbouring stretches, not a base. At k times the training
-    length the fastest pair goes through k times as many angles as in training, the slowest through as many as then.
+    """The derivation: lambda = k^(2/(d-2)) is the ratio of neighbouring stretches, not a base. At k
+    times the training length the fastest pair goes through k times as many angles as in training,
+    the slowest through as many as then.
     """
     pairs, test = d // 2, round(k) * L
     before, after = grid(pairs), extended(NTK(k), RoPE(d), L, test)
@@ -358,7 +407,9 @@ def test_ntk_extrapolates_high_frequencies_and_interpolates_low_ones(d: int, k: 
     assert test * after[0] == pytest.approx(k * L * before[0], rel=1e-10)
     assert test * after[-1] == pytest.approx(L * before[-1], rel=1e-10)
     passed = [test * new / (L * old) for old, new in zip(before, after, strict=True)]
-    assert passed == sorted(passed, reverse=True) and all(1 - 1e-9 < ratio < k for ratio in passed[1:])
+    assert passed == sorted(passed, reverse=True) and all(
+        1 - 1e-9 < ratio < k for ratio in passed[1:]
+    )
 
 
 @pytest.mark.oracle("abf", "identity: NTK is the base b s^(d/(d-2))")
@@ -378,17 +429,24 @@ def test_a_changed_base_is_rope_with_that_base() -> None:
 
 @pytest.mark.oracle("ntk_fixed", "identity: NTK of digits counted from 1")
 def test_ntk_fixed_stretches_every_digit_alike() -> None:
-    """The ratio of neighbouring frequencies becomes (b s)^(1/K): the base b s, all slowed down once more."""
+    """The ratio of neighbouring frequencies becomes (b s)^(1/K): the base b s, all slowed down once
+    more.
+    """
     s, pairs = 8.0, 16
     theta = extended(NTKFixed(s), RoPE(2 * pairs), L, L)
-    assert theta == pytest.approx([t / s ** (1 / pairs) for t in grid(pairs, 10000.0 * s)], rel=1e-10)
+    assert theta == pytest.approx(
+        [t / s ** (1 / pairs) for t in grid(pairs, 10000.0 * s)], rel=1e-10
+    )
     assert theta[-1] == pytest.approx(grid(pairs)[-1] / s, rel=1e-12)
 
 
 @pytest.mark.oracle("ntk_mixed", "identity: power 1 is NTK-fixed")
 def test_ntk_mixed_lies_above_ntk_fixed_and_ends_with_it() -> None:
     a = call(POSITIONS["with gaps"])
-    same(scores(NTKMixed(1.0, 4.0).apply(RoPE(WIDTH), L, L), a), scores(NTKFixed(4.0).apply(RoPE(WIDTH), L, L), a))
+    same(
+        scores(NTKMixed(1.0, 4.0).apply(RoPE(WIDTH), L, L), a),
+        scores(NTKFixed(4.0).apply(RoPE(WIDTH), L, L), a),
+    )
     mixed_radix, fixed = (extended(kind, RoPE(32), L, 8 * L) for kind in (NTKMixed(), NTKFixed()))
     assert all(m < f for m, f in zip(mixed_radix[:-1], fixed[:-1], strict=True))
     assert mixed_radix[-1] == pytest.approx(fixed[-1], rel=1e-12)
@@ -410,7 +468,7 @@ def test_dynamic_ntk_at_its_own_factor_stretches_by_more_than_that() -> None:
         )
 
 
-# -- by parts --------------------------------------------------------------------------------------------
+# -- by parts --------------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("by_parts", "identity: YaRN without its factor")
@@ -424,8 +482,12 @@ def test_by_parts_is_yarn_without_a_temperature(ramp: str, kind: type[YaRN]) -> 
 
 @pytest.mark.oracle("yarn_turns", "published numbers")
 def test_the_two_ramps_of_yarn_differ_by_up_to_a_factor_of_three() -> None:
-    """At the paper's sizes, d = 128, L = 4096 and s = 16: the ends agree, 25 of 64 frequencies differ by over 1 %."""
-    index, turns = (extended(kind(32.0, 1.0, 16.0), RoPE(128), 4096, 4096) for kind in (YaRN, YaRNTurns))
+    """At the paper's sizes, d = 128, L = 4096 and s = 16: the ends agree, 25 of 64 frequencies
+    differ by over 1 %.
+    """
+    index, turns = (
+        extended(kind(32.0, 1.0, 16.0), RoPE(128), 4096, 4096) for kind in (YaRN, YaRNTurns)
+    )
     ratio = [i / t for i, t in zip(index, turns, strict=True)]
     assert ratio[0] == ratio[-1] == 1 and 2.8 < max(ratio) < 3.2
     assert sum(abs(r - 1) > 0.01 for r in ratio) == 25
@@ -438,12 +500,17 @@ def test_llama3_is_by_parts_in_turns() -> None:
         assert found == extended(ByParts(4.0, 1.0, "turns", s), RoPE(64), 256, 256)
 
 
-# -- MrRoPE ----------------------------------------------------------------------------------------------
+# -- MrRoPE ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [MrRoPEUni, MrRoPEPro])
 def test_mrrope_extrapolates_above_the_middle_and_interpolates_below(kind: type[MrRoPEUni]) -> None:
-    stretch = [t / n for t, n in zip(grid(64), extended(kind(32.0, 1.0, 8.0), RoPE(128), 4096, 4096), strict=True)]
+    stretch = [
+        t / n
+        for t, n in zip(
+            grid(64), extended(kind(32.0, 1.0, 8.0), RoPE(128), 4096, 4096), strict=True
+        )
+    ]
     turns = [4096 * t / TURN for t in grid(64)]
     assert all(x == pytest.approx(1) for x, r in zip(stretch, turns, strict=True) if r >= 32)
     assert all(x == pytest.approx(8) for x, r in zip(stretch, turns, strict=True) if r <= 1)
@@ -452,8 +519,12 @@ def test_mrrope_extrapolates_above_the_middle_and_interpolates_below(kind: type[
 
 @pytest.mark.oracle("mrrope_uni", "identity: edges by the authors' logarithms")
 @pytest.mark.oracle("mrrope_pro", "identity: edges by the authors' logarithms")
-@pytest.mark.parametrize(("pairs", "base", "train"), [(64, 10000.0, 4096), (64, 500_000.0, 8192), (32, 10000.0, 2048)])
-def test_mrrope_begins_and_ends_where_the_authors_code_does(pairs: int, base: float, train: int) -> None:
+@pytest.mark.parametrize(
+    ("pairs", "base", "train"), [(64, 10000.0, 4096), (64, 500_000.0, 8192), (32, 10000.0, 2048)]
+)
+def test_mrrope_begins_and_ends_where_the_authors_code_does(
+    pairs: int, base: float, train: int
+) -> None:
     def index(turns: float) -> float:
         return 2 * pairs * math.log(train / (turns * TURN)) / (2 * math.log(base))
 
@@ -480,15 +551,21 @@ def test_mrrope_pro_gives_slower_digits_larger_radices() -> None:
 
 @pytest.mark.parametrize("kind", [MrRoPEUni, MrRoPEPro])
 def test_mrrope_without_a_middle(kind: type[MrRoPEUni]) -> None:
-    """Five positions: not one pair turns once, and the fastest alone is kept. A small base: h is one past the last."""
-    assert extended(kind(2.0, 1.0, 4.0), RoPE(8), 5, 5) == pytest.approx([1.0, *(t / 4 for t in grid(4)[1:])])
-    assert extended(kind(2.0, 1.0, 4.0), RoPE(8, 1.5), L, L) == grid(4, 1.5)  # all of them turn more than twice
+    """Five positions: not one pair turns once, and the fastest alone is kept. A small base: h is
+    one past the last.
+    """
+    assert extended(kind(2.0, 1.0, 4.0), RoPE(8), 5, 5) == pytest.approx(
+        [1.0, *(t / 4 for t in grid(4)[1:])]
+    )
+    assert extended(kind(2.0, 1.0, 4.0), RoPE(8, 1.5), L, L) == grid(
+        4, 1.5
+    )  # all of them turn more than twice
     exponents = (0, 0, 1 / 3, 2 / 3) if kind is MrRoPEUni else (0, 0, 1 / 6, 1 / 2)
     some = extended(kind(5.0, 1.0, 4.0), RoPE(8, 1.8), L, L)  # 6.7, 5.8, 4.98 and 4.3 turns
     assert some == pytest.approx([t / 4**e for t, e in zip(grid(4, 1.8), exponents, strict=True)])
 
 
-# -- LongRoPE --------------------------------------------------------------------------------------------
+# -- LongRoPE --------------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("longrope", "double loop")
@@ -513,7 +590,9 @@ def test_longrope_is_the_identity_at_the_training_length_where_it_says_so() -> N
         (LongRoPE(LIST, scale=1.0), True),
     ):
         assert extension.is_identity == identity
-        same_as_base = extension.apply(RoPE(WIDTH), L, L).frequencies == RoPE(WIDTH).frequencies.stretched((1.0,) * 4)
+        same_as_base = extension.apply(RoPE(WIDTH), L, L).frequencies == RoPE(
+            WIDTH
+        ).frequencies.stretched((1.0,) * 4)
         assert same_as_base == identity
 
 
@@ -523,7 +602,9 @@ def test_longropes_starting_list_never_decreases_and_stays_within_the_papers_ran
             frequencies = RoPE(2 * pairs, base).frequencies
             factors = LongRoPE().stretch(frequencies, train, s)
             assert list(factors) == sorted(factors) and factors[0] == 1 and max(factors) <= s
-            assert [f == s for f in factors] == [s == 1 or train * t < TURN for t in grid(pairs, base)]
+            assert [f == s for f in factors] == [
+                s == 1 or train * t < TURN for t in grid(pairs, base)
+            ]
 
 
 def test_a_list_of_another_length_is_refused_when_it_is_used() -> None:
@@ -533,21 +614,29 @@ def test_a_list_of_another_length_is_refused_when_it_is_used() -> None:
         LongRoPE(LIST, (1.0, 1.0)).apply(RoPE(8), L, L)
 
 
-# -- Giraffe, resonance, low frequencies -----------------------------------------------------------------
+# -- Giraffe, resonance, low frequencies -----------------------------------------------------------
 
 
 def test_giraffes_truncated_basis_has_three_parts() -> None:
     """At L = 4096, d = 128: whole turns, one slow frequency of wavelength 16 L, and none."""
     found = extended(GiraffeTruncated(), RoPE(128), 4096, 4096)
-    assert found[:45] == pytest.approx(grid(64)[:45], rel=1e-12)  # 2 pi 10000^(45/64) = 4089 is the last below 4096
+    assert found[:45] == pytest.approx(
+        grid(64)[:45], rel=1e-12
+    )  # 2 pi 10000^(45/64) = 4089 is the last below 4096
     assert [round(TURN / t) for t in found[46:60]] == [16 * 4096] * 14
     assert found[61:] == [0.0] * 3
 
 
 @pytest.mark.oracle("resonance", "identity: angles of training repeat exactly")
 def test_resonance_meets_the_angles_of_training_again() -> None:
-    """At any position a pair that turned in training is where it was one whole wavelength before."""
-    for extension in (Resonance(), Sequence(NTK(), Resonance()), Sequence(YaRN(2.0, 1.0), Resonance())):
+    """At any position a pair that turned in training is where it was one whole wavelength
+    before.
+    """
+    for extension in (
+        Resonance(),
+        Sequence(NTK(), Resonance()),
+        Sequence(YaRN(2.0, 1.0), Resonance()),
+    ):
         theta = extension.apply(RoPE(32), L, 8 * L).frequencies.theta()
         waves = (TURN / theta).round().long()
         pos = torch.arange(8 * L)
@@ -562,15 +651,24 @@ def test_resonance_after_an_extension_is_that_extension_and_then_resonance() -> 
     a = call(POSITIONS["with gaps"])
     for first in (YaRN(2.0, 1.0), NTK(4.0), GiraffeTruncated(2.0)):
         in_turn = Resonance().apply(first.apply(RoPE(WIDTH), L, 4 * L), L, 4 * L)
-        same(scores(Sequence(first, Resonance()).apply(RoPE(WIDTH), L, 4 * L), a), scores(in_turn, a))
+        same(
+            scores(Sequence(first, Resonance()).apply(RoPE(WIDTH), L, 4 * L), a), scores(in_turn, a)
+        )
 
 
 @pytest.mark.oracle("resonance_yarn", "published numbers")
 def test_wavelengths_of_resonance_yarn() -> None:
-    """By hand at K = 4, b = 10,000, L = 42, s = 4: 6.28 is kept, the others are four times 62.8, 628.3 and 6283.2."""
+    """By hand at K = 4, b = 10,000, L = 42, s = 4: 6.28 is kept, the others are four times 62.8,
+    628.3 and 6283.2.
+    """
     new = Sequence(YaRN(2.0, 1.0), Resonance()).apply(RoPE(WIDTH), L, 4 * L)
     assert [round(TURN / t, 9) for t in theta_of(new)] == [6, 251, 2513, 25133]
-    assert [round(TURN / t, 9) for t in extended(Resonance(), RoPE(WIDTH), L, L)] == [6, 63, 628, 6283]
+    assert [round(TURN / t, 9) for t in extended(Resonance(), RoPE(WIDTH), L, L)] == [
+        6,
+        63,
+        628,
+        6283,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -584,7 +682,8 @@ def test_clipped_rope_tapers_the_slowest_pairs(pairs: int, share: float, n: int)
 
 
 @pytest.mark.parametrize(
-    ("pairs", "share", "n"), [(64, 0.3125, 20), (16, 0.25, 4), (16, 0.5, 8), (4, 0.01, 1), (2, 1, 2)]
+    ("pairs", "share", "n"),
+    [(64, 0.3125, 20), (16, 0.25, 4), (16, 0.5, 8), (4, 0.01, 1), (2, 1, 2)],
 )
 @pytest.mark.oracle("drop_low_frequencies", "double loop")
 def test_dropped_frequencies_are_the_slowest(pairs: int, share: float, n: int) -> None:
@@ -594,7 +693,9 @@ def test_dropped_frequencies_are_the_slowest(pairs: int, share: float, n: int) -
 @pytest.mark.oracle("drop_low_frequencies", "identity: p-RoPE with the other share")
 def test_dropping_a_quarter_is_p_rope_with_three_quarters() -> None:
     a = call(POSITIONS["with gaps"])
-    same(scores(DropLowFrequencies(0.25).apply(RoPE(WIDTH), L, L), a), scores(PRoPE(WIDTH, 0.75), a))
+    same(
+        scores(DropLowFrequencies(0.25).apply(RoPE(WIDTH), L, L), a), scores(PRoPE(WIDTH, 0.75), a)
+    )
 
 
 @pytest.mark.oracle("drop_low_frequencies", "identity: all dropped is NoPE")
@@ -608,23 +709,39 @@ def test_one_pair_alone_can_be_cut() -> None:
         assert extended(extension, RoPE(2), L, L) == [0.0]
 
 
-# -- transformers ----------------------------------------------------------------------------------------
+# -- transformers ----------------------------------------------------------------------------------
 
 
-def theirs(kind: str, d: int, base: float, train: int, test: int | None, **more: object) -> tuple[Tensor, float]:
+def theirs(
+    kind: str, d: int, base: float, train: int, test: int | None, **more: object
+) -> tuple[Tensor, float]:
     pytest.importorskip("transformers")
     from transformers import LlamaConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    parameters = {"rope_type": kind, "rope_theta": base, "original_max_position_embeddings": train, **more}
+    parameters = {
+        "rope_type": kind,
+        "rope_theta": base,
+        "original_max_position_embeddings": train,
+        **more,
+    }
     config = LlamaConfig(
-        hidden_size=d, num_attention_heads=1, head_dim=d, max_position_embeddings=train, rope_parameters=parameters
+        hidden_size=d,
+        num_attention_heads=1,
+        head_dim=d,
+        max_position_embeddings=train,
+        rope_parameters=parameters,
     )
     return ROPE_INIT_FUNCTIONS[kind](config, device="cpu", seq_len=test)
 
 
 def agree(
-    extension: FrequencyExtension, d: int, base: float, train: int, test: int, other: tuple[Tensor, float]
+    extension: FrequencyExtension,
+    d: int,
+    base: float,
+    train: int,
+    test: int,
+    other: tuple[Tensor, float],
 ) -> None:
     frequencies = extension.apply(RoPE(d, base), train, test).frequencies
     torch.testing.assert_close(frequencies.theta().float(), other[0], rtol=5e-6, atol=0)
@@ -648,8 +765,12 @@ def test_dynamic_ntk_is_theirs(d: int, base: float, train: int, factor: float) -
 @library
 @pytest.mark.parametrize(("low", "high"), [(1.0, 4.0), (0.5, 8.0), (0.01, 100.0)])
 @pytest.mark.parametrize("s", [1.0, 8.0, 32.0])
-def test_llama3_is_theirs(d: int, base: float, train: int, low: float, high: float, s: float) -> None:
-    other = theirs("llama3", d, base, train, None, factor=s, low_freq_factor=low, high_freq_factor=high)
+def test_llama3_is_theirs(
+    d: int, base: float, train: int, low: float, high: float, s: float
+) -> None:
+    other = theirs(
+        "llama3", d, base, train, None, factor=s, low_freq_factor=low, high_freq_factor=high
+    )
     agree(Llama3(low, high, s), d, base, train, train, other)
     agree(Llama3(low, high), d, base, train, round(s * train), other)
 
@@ -660,7 +781,17 @@ def test_llama3_is_theirs(d: int, base: float, train: int, low: float, high: flo
 def test_by_parts_by_index_is_theirs_without_the_factor(
     d: int, base: float, train: int, fast: float, slow: float
 ) -> None:
-    other = theirs("yarn", d, base, train, None, factor=8.0, beta_fast=fast, beta_slow=slow, attention_factor=1.0)
+    other = theirs(
+        "yarn",
+        d,
+        base,
+        train,
+        None,
+        factor=8.0,
+        beta_fast=fast,
+        beta_slow=slow,
+        attention_factor=1.0,
+    )
     agree(ByParts(fast, slow, scale=8.0), d, base, train, train, other)
 
 
@@ -671,7 +802,9 @@ def test_longrope_is_theirs(d: int, base: float, train: int, s: float) -> None:
     short = [1 + 0.01 * m for m in range(d // 2)]
     long = [1 + 0.3 * m**1.5 for m in range(d // 2)]
     for test in (10, train, train + 1, 8 * train):
-        other = theirs("longrope", d, base, train, test, factor=s, long_factor=long, short_factor=short)
+        other = theirs(
+            "longrope", d, base, train, test, factor=s, long_factor=long, short_factor=short
+        )
         agree(LongRoPE(long, short, s), d, base, train, test, other)
 
 
@@ -689,7 +822,7 @@ def test_a_changed_base_is_theirs() -> None:
         agree(ABF(1e6), d, base, train, train, theirs("linear", d, 1e6, train, None, factor=1.0))
 
 
-# -- refusals --------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: NTKFixed(0.5), r"at least 1 \(or null for one a length\), got 0\.5"),
@@ -700,8 +833,14 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: ByParts(2.0, 1.0, "linear"), r"ramp must be one of index, turns, got 'linear'"),
     (lambda: ByParts(scale=0.0), r"at least 1 \(or null for one a length\), got 0\.0"),
     (lambda: YaRNTurns(2.0, 0.0), r"beta_fast > beta_slow > 0 turns, got 2\.0 and 0\.0"),
-    (lambda: Llama3(4.0, 4.0), r"high_freq_factor > low_freq_factor > 0 turns in training, got 4\.0 and 4\.0"),
-    (lambda: Llama3(0.0, 4.0), r"high_freq_factor > low_freq_factor > 0 turns in training, got 4\.0 and 0\.0"),
+    (
+        lambda: Llama3(4.0, 4.0),
+        r"high_freq_factor > low_freq_factor > 0 turns in training, got 4\.0 and 4\.0",
+    ),
+    (
+        lambda: Llama3(0.0, 4.0),
+        r"high_freq_factor > low_freq_factor > 0 turns in training, got 4\.0 and 0\.0",
+    ),
     (lambda: MrRoPEUni(1.0, 1.0), r"beta_fast > beta_slow > 0 turns, got 1\.0 and 1\.0"),
     (lambda: MrRoPEPro(2.0, -1.0), r"beta_fast > beta_slow > 0 turns, got 2\.0 and -1\.0"),
     (lambda: LongRoPE(None, LIST), r"short_factors are given without long_factors"),
@@ -718,7 +857,9 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
+    make: Callable[[], object], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         make()
     assert "\n" not in str(caught.value)

@@ -1,7 +1,9 @@
-"""Encodings that differ by head or layer, temperatures, sinks, and positions that are drawn or supplied.
+"""Encodings that differ by head or layer, temperatures, sinks, and positions that are drawn or
+supplied.
 
-As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python floats. Where masks or the normaliser
-are touched, outputs are compared as well. What is random is held against its distribution.
+As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python floats. Where masks or
+the normaliser are touched, outputs are compared as well. What is random is held against its
+distribution.
 """
 
 from __future__ import annotations
@@ -16,7 +18,21 @@ from typing import Any
 import pytest
 import torch
 from conftest import experiment
-from loops import BATCH, HEADS, POSITIONS, WIDTH, N, by_pairs, call, everywhere, given, loop, product, same, scores
+from loops import (
+    BATCH,
+    HEADS,
+    POSITIONS,
+    WIDTH,
+    N,
+    by_pairs,
+    call,
+    everywhere,
+    given,
+    loop,
+    product,
+    same,
+    scores,
+)
 from torch import Tensor
 
 from posbench.attention import Attention, Heads, Plan, Regions, attend, dense
@@ -44,9 +60,14 @@ Visible = Callable[[int, int, int], bool]
 
 
 def outputs(
-    a: Attention, z: Tensor, visible: Visible = lambda h, i, j: True, extra: list[float] | None = None
+    a: Attention,
+    z: Tensor,
+    visible: Visible = lambda h, i, j: True,
+    extra: list[float] | None = None,
 ) -> Tensor:
-    """Weighted sums of values from scores [batch, heads, n, n], term by term; `extra` is added to each denominator."""
+    """Weighted sums of values from scores [batch, heads, n, n], term by term; `extra` is added to
+    each denominator.
+    """
     z, v, n = z.tolist(), a.v.tolist(), a.num_queries
     extra = extra or [0.0] * a.num_heads
 
@@ -54,10 +75,15 @@ def outputs(
         keys = [j for j in range(i + 1) if visible(h, i, j)]
         powers = [math.exp(z[b][h][i][j]) for j in keys]
         total = sum(powers) + extra[h]
-        return [sum(p * v[b][h][j][c] for p, j in zip(powers, keys, strict=True)) / total for c in range(a.v.shape[-1])]
+        return [
+            sum(p * v[b][h][j][c] for p, j in zip(powers, keys, strict=True)) / total
+            for c in range(a.v.shape[-1])
+        ]
 
     heads, batch = range(a.num_heads), range(a.v.shape[0])
-    return torch.tensor([[[row(b, h, i) for i in range(n)] for h in heads] for b in batch], dtype=torch.float64)
+    return torch.tensor(
+        [[[row(b, h, i) for i in range(n)] for h in heads] for b in batch], dtype=torch.float64
+    )
 
 
 def every_way(encoding: PositionEncoding, a: Attention, expected: Tensor) -> None:
@@ -67,25 +93,34 @@ def every_way(encoding: PositionEncoding, a: Attention, expected: Tensor) -> Non
         same(attend(encoding.encode(a), block), expected)
 
 
-def drawn(encoding: PositionEncoding, ids: Tensor, seed: int = 0, training: bool = True, batch: int = 4) -> Tensor:
+def drawn(
+    encoding: PositionEncoding, ids: Tensor, seed: int = 0, training: bool = True, batch: int = 4
+) -> Tensor:
     return encoding.positions(ids, Draw(batch, torch.Generator().manual_seed(seed), training))
 
 
-def many(encoding: PositionEncoding, ids: Tensor, draws: int, training: bool = True, batch: int = 1) -> Tensor:
+def many(
+    encoding: PositionEncoding, ids: Tensor, draws: int, training: bool = True, batch: int = 1
+) -> Tensor:
     """[draws, batch|1, n], one generator for all."""
     draw = Draw(batch, torch.Generator().manual_seed(5), training)
     return torch.stack([encoding.positions(ids, draw) for _ in range(draws)])
 
 
 def marked(kind: str, **cases: tuple[object, ...]) -> list[Any]:
-    """Cases of several methods, each with the mark of its own; the name of the method comes first."""
-    return [pytest.param(name, *values, marks=oracle(name, kind), id=name) for name, values in cases.items()]
+    """Cases of several methods, each with the mark of its own; the name of the method comes
+    first.
+    """
+    return [
+        pytest.param(name, *values, marks=oracle(name, kind), id=name)
+        for name, values in cases.items()
+    ]
 
 
 INDEX = torch.arange(N)[None]
 
 
-# -- ALiBi with learned slopes ---------------------------------------------------------------------------
+# -- ALiBi with learned slopes ---------------------------------------------------------------------
 
 
 @oracle("alibi_learned", "double loop")
@@ -102,7 +137,9 @@ def test_learned_alibi_subtracts_the_exponential_times_the_distance(positions: l
 @pytest.mark.parametrize("steepness", [8.0, 3.0])
 def test_learned_alibi_starts_as_alibi(heads: int, steepness: float) -> None:
     a = call(POSITIONS["with gaps"], heads)
-    same(scores(LearnedALiBi(heads, steepness).double(), a), scores(ALiBi(heads, steepness), a), 1e-4)
+    same(
+        scores(LearnedALiBi(heads, steepness).double(), a), scores(ALiBi(heads, steepness), a), 1e-4
+    )
 
 
 @oracle("alibi_learned", "library: x-transformers AlibiPositionalBias")
@@ -111,18 +148,27 @@ def test_learned_alibi_starts_as_that_of_x_transformers() -> None:
     x_transformers = pytest.importorskip("x_transformers.x_transformers")
     theirs = x_transformers.AlibiPositionalBias(heads=6)(N, N).double()
     a = call(heads=6)
-    same(scores(LearnedALiBi(6).double(), replace(a, q=0 * a.q)).tril(), theirs.tril().expand(BATCH, -1, -1, -1), 1e-6)
+    same(
+        scores(LearnedALiBi(6).double(), replace(a, q=0 * a.q)).tril(),
+        theirs.tril().expand(BATCH, -1, -1, -1),
+        1e-6,
+    )
 
 
 @oracle("alibi_learned", "identity: KERPLE power with exponent 1")
 def test_learned_alibi_is_kerple_power_with_exponent_one() -> None:
     a, slopes = call(POSITIONS["with gaps"]), [0.03, 0.5, 1.8]
     ours = given(LearnedALiBi(HEADS), log_slopes=[math.log(slope) for slope in slopes])
-    same(attend(ours.encode(a)), attend(given(KerplePower(HEADS), r1=slopes, r2=[1.0] * HEADS).encode(a)))
+    same(
+        attend(ours.encode(a)),
+        attend(given(KerplePower(HEADS), r1=slopes, r2=[1.0] * HEADS).encode(a)),
+    )
 
 
 def test_learned_alibi_keeps_differences_at_large_positions() -> None:
-    """In float32 at position 30 million: i and j counted from 0 would round neighbouring keys together."""
+    """In float32 at position 30 million: i and j counted from 0 would round neighbouring keys
+    together.
+    """
     encoding, far = LearnedALiBi(HEADS), [30_000_000 + 3 * i for i in range(N)]
     a, near = call(far), call([3 * i for i in range(N)])
     a, near = (replace(t, q=t.q.float(), k=t.k.float(), v=t.v.float()) for t in (a, near))
@@ -139,12 +185,14 @@ def test_learned_alibi_has_slopes_in_every_layer_and_a_gradient() -> None:
     same(encoding.log_slopes.grad, -encoding.log_slopes.detach().exp() * total, 1e-8)
 
 
-# -- Hard-ALiBi and windows ------------------------------------------------------------------------------
+# -- Hard-ALiBi and windows ------------------------------------------------------------------------
 
 
 @oracle("hard_alibi", "double loop")
 @everywhere
-@pytest.mark.parametrize(("heads", "masked", "shortest"), [(3, 2, 1), (3, 3, 0), (2, None, 1), (4, 1, 3)])
+@pytest.mark.parametrize(
+    ("heads", "masked", "shortest"), [(3, 2, 1), (3, 3, 0), (2, None, 1), (4, 1, 3)]
+)
 def test_hard_alibi_masks_all_but_the_last_tokens_by_index(
     heads: int, masked: int | None, shortest: int, positions: list[float]
 ) -> None:
@@ -153,11 +201,17 @@ def test_hard_alibi_masks_all_but_the_last_tokens_by_index(
     encoding = HardALiBi(heads, masked, shortest)
     count = masked if masked is not None else 1
     same(scores(encoding, a), loop(a, lambda h, i, j: 0.0))
-    every_way(encoding, a, outputs(a, scores(NoPE(), a), lambda h, i, j: h >= count or i - j <= shortest + h))
+    every_way(
+        encoding,
+        a,
+        outputs(a, scores(NoPE(), a), lambda h, i, j: h >= count or i - j <= shortest + h),
+    )
 
 
 def test_hard_alibi_masks_two_thirds_of_the_heads() -> None:
-    """The published 8 of 12, with reach 0 to 7; here every masked head reaches one token further."""
+    """The published 8 of 12, with reach 0 to 7; here every masked head reaches one token
+    further.
+    """
     reach = {heads: HardALiBi(heads).reach for heads in (1, 2, 3, 4, 8, 12)}
     assert {heads: len(r) for heads, r in reach.items()} == {1: 1, 2: 1, 3: 2, 4: 2, 8: 5, 12: 8}
     assert HardALiBi(12, shortest=0).reach == tuple(range(8)) and HardALiBi(2).reach == (1,)
@@ -190,11 +244,15 @@ def test_a_window_of_w_sees_w_keys_its_own_included(window: int, positions: list
 
 
 @oracle("sliding_window", "identity: a wide window is the host")
-@pytest.mark.parametrize("make", [lambda: RoPE(WIDTH), lambda: ALiBi(HEADS), lambda: NAPE(HEADS), NoPE])
+@pytest.mark.parametrize(
+    "make", [lambda: RoPE(WIDTH), lambda: ALiBi(HEADS), lambda: NAPE(HEADS), NoPE]
+)
 def test_a_window_as_wide_as_the_sequence_is_its_host(make: Callable[[], PositionEncoding]) -> None:
     a = call(POSITIONS["with gaps"])
     same(attend(SlidingWindow(make(), N).encode(a)), attend(make().encode(a)))
-    assert not torch.allclose(attend(SlidingWindow(make(), N - 1).encode(a)), attend(make().encode(a)))
+    assert not torch.allclose(
+        attend(SlidingWindow(make(), N - 1).encode(a)), attend(make().encode(a))
+    )
 
 
 def layer_of(module: Any, config: Any, index: int) -> Any:
@@ -220,11 +278,15 @@ def test_rope_and_nope_layers_are_those_of_smollm3() -> None:
     encodings = run.model().encodings
     heads, width, n = run.config.model.num_heads, run.config.model.width, 12
     config = SmolLM3Config(
-        hidden_size=width, num_attention_heads=heads, num_key_value_heads=heads, num_hidden_layers=4,
-        no_rope_layers=[1, 0, 1, 0], max_position_embeddings=n, attn_implementation="eager", pad_token_id=0,
+        hidden_size=width, num_attention_heads=heads, num_key_value_heads=heads,
+        num_hidden_layers=4,
+        no_rope_layers=[1, 0, 1, 0], max_position_embeddings=n, attn_implementation="eager",
+        pad_token_id=0,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
     )  # fmt: skip
-    x = torch.randn(BATCH, n, width, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = torch.randn(
+        BATCH, n, width, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     hidden = torch.full((n, n), -torch.inf, dtype=torch.float64).triu(1)[None, None]
     tables = smollm3.SmolLM3RotaryEmbedding(config)(x, torch.arange(n)[None])
     for index, encoding in enumerate(encodings):
@@ -236,7 +298,9 @@ def test_rope_and_nope_layers_are_those_of_smollm3() -> None:
 
 @oracle("rope_window_nope", "library: transformers Cohere2Attention")
 def test_window_and_full_layers_are_those_of_cohere2() -> None:
-    """RoPE in the sliding layers, none in the full ones. Theirs rotates neighbours: layout is the one difference."""
+    """RoPE in the sliding layers, none in the full ones. Theirs rotates neighbours: layout is the
+    one difference.
+    """
     cohere2 = pytest.importorskip("transformers.models.cohere2.modeling_cohere2")
     from transformers import Cohere2Config
     from transformers.masking_utils import sliding_window_causal_mask_function
@@ -246,11 +310,15 @@ def test_window_and_full_layers_are_those_of_cohere2() -> None:
     heads, width, n = run.config.model.num_heads, run.config.model.width, 20
     window = round(0.25 * run.train_positions)
     config = Cohere2Config(
-        hidden_size=width, num_attention_heads=heads, num_key_value_heads=heads, num_hidden_layers=2,
-        layer_types=["sliding_attention", "full_attention"], sliding_window=window, attn_implementation="eager",
+        hidden_size=width, num_attention_heads=heads, num_key_value_heads=heads,
+        num_hidden_layers=2,
+        layer_types=["sliding_attention", "full_attention"], sliding_window=window,
+        attn_implementation="eager",
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
     )  # fmt: skip
-    x = torch.randn(BATCH, n, width, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = torch.randn(
+        BATCH, n, width, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     i, zero = torch.arange(n), torch.zeros(n, n, dtype=torch.float64)
     seen = sliding_window_causal_mask_function(window)(0, 0, i[:, None], i[None, :])
     masks = [zero.masked_fill(~seen, -torch.inf), zero.masked_fill(i[:, None] < i, -torch.inf)]
@@ -263,7 +331,9 @@ def test_window_and_full_layers_are_those_of_cohere2() -> None:
     assert window < n and encodings.layers[0].window == window
 
 
-@pytest.mark.parametrize("name", marked("identity: its layers are RoPE and NoPE", rope_nope=(), rope_window_nope=()))
+@pytest.mark.parametrize(
+    "name", marked("identity: its layers are RoPE and NoPE", rope_nope=(), rope_window_nope=())
+)
 def test_hybrids_repeat_their_layers_over_the_depth(name: str) -> None:
     run = experiment(f"encoding={name}", "model.num_layers=3", "model.width=16")
     a = call(POSITIONS["with gaps"], 2)
@@ -274,7 +344,7 @@ def test_hybrids_repeat_their_layers_over_the_depth(name: str) -> None:
         assert bool(layer.encode(a).masks) == windowed
 
 
-# -- NAPE ------------------------------------------------------------------------------------------------
+# -- NAPE ------------------------------------------------------------------------------------------
 
 
 @oracle("nape", "double loop")
@@ -295,21 +365,27 @@ def test_nape_biases_the_first_half_of_the_heads(heads: int, positions: list[flo
 @oracle("nape", "library: x-transformers AlibiPositionalBias")
 def test_nape_is_x_transformers_alibi_on_some_heads() -> None:
     x_transformers = pytest.importorskip("x_transformers.x_transformers")
-    theirs = x_transformers.AlibiPositionalBias(heads=3, total_heads=6, slopes=[1, 1 / 2, 1 / 3])(N, N).double()
+    theirs = x_transformers.AlibiPositionalBias(heads=3, total_heads=6, slopes=[1, 1 / 2, 1 / 3])(
+        N, N
+    ).double()
     a = call(heads=6)
-    same(scores(NAPE(6), replace(a, q=0 * a.q)).tril(), theirs.tril().expand(BATCH, -1, -1, -1), 1e-6)
+    same(
+        scores(NAPE(6), replace(a, q=0 * a.q)).tril(), theirs.tril().expand(BATCH, -1, -1, -1), 1e-6
+    )
 
 
 def test_nape_needs_no_score_matrix() -> None:
     assert NAPE(4).encode(call(heads=4)).path == "fused"
 
 
-# -- temperatures ----------------------------------------------------------------------------------------
+# -- temperatures ----------------------------------------------------------------------------------
 
 
 @oracle("ssmax", "double loop")
 @everywhere
-def test_ssmax_multiplies_content_by_s_times_the_log_of_the_number_of_keys(positions: list[float]) -> None:
+def test_ssmax_multiplies_content_by_s_times_the_log_of_the_number_of_keys(
+    positions: list[float],
+) -> None:
     """Keys are counted by index, whatever the positions; the bias of a host keeps its size."""
     s, a = [0.4, 1.3, -0.2], call(positions)
     content, i_pos = product(a), a.q_pos.tolist()
@@ -334,7 +410,9 @@ def test_ssmax_weights_are_powers_of_the_number_of_keys() -> None:
     for h in range(HEADS):
         for i in range(N):
             powers = [(i + 1) ** (s[h] * z[0][h][i][j]) for j in range(i + 1)]
-            assert weights[0, h, i, : i + 1].tolist() == pytest.approx([p / sum(powers) for p in powers], abs=1e-10)
+            assert weights[0, h, i, : i + 1].tolist() == pytest.approx(
+                [p / sum(powers) for p in powers], abs=1e-10
+            )
 
 
 @oracle("ssmax", "library: transformers MistralLarge4TextSoftmaxScaling")
@@ -380,7 +458,9 @@ def test_headscale_starts_as_its_host(make: Callable[[], PositionEncoding]) -> N
 
 
 @pytest.mark.parametrize("wrap", [lambda host: SSMax(host, 4, 5), lambda host: HeadScale(host, 4)])
-def test_temperatures_reach_every_head_of_a_host_that_splits_them(wrap: Callable[[PositionEncoding], Wrapper]) -> None:
+def test_temperatures_reach_every_head_of_a_host_that_splits_them(
+    wrap: Callable[[PositionEncoding], Wrapper],
+) -> None:
     """And each head its own."""
     a, own = call(heads=4), [0.4, 1.3, -0.2, 0.7]
     split, whole = (wrap(host).double() for host in (NAPE(4), NoPE()))
@@ -390,7 +470,7 @@ def test_temperatures_reach_every_head_of_a_host_that_splits_them(wrap: Callable
     same(scores(split, a) - scores(whole, a), scores(NAPE(4), a) - scores(NoPE(), a))
 
 
-# -- sinks -----------------------------------------------------------------------------------------------
+# -- sinks -----------------------------------------------------------------------------------------
 
 
 class OwnWeights(PositionEncoding):
@@ -405,7 +485,9 @@ class Rectified(Wrapper):
 
     def encode(self, a: Attention) -> Plan:
         far = self.host.encode(a.at(torch.full_like(a.q_pos, 3), a.k_pos * 0))
-        return Regions(lambda rows: (a.distance(rows) >= 3)[:, None].long(), (self.host.encode(a), far))
+        return Regions(
+            lambda rows: (a.distance(rows) >= 3)[:, None].long(), (self.host.encode(a), far)
+        )
 
 
 @oracle("sink", "double loop")
@@ -427,9 +509,13 @@ def test_a_sink_is_that_of_gpt_oss_and_of_x_transformers() -> None:
     ours = attend(given(Sink(NoPE(), HEADS), logits=sinks).encode(a))
     module = SimpleNamespace(num_key_value_groups=1, sinks=sinks, training=False)
     hidden = torch.full((N, N), -torch.inf, dtype=torch.float64).triu(1)[None, None]
-    theirs = gpt_oss.eager_attention_forward(module, a.q, a.k, a.v, hidden, a.scale)[0].transpose(1, 2)
+    theirs = gpt_oss.eager_attention_forward(module, a.q, a.k, a.v, hidden, a.scale)[0].transpose(
+        1, 2
+    )
     same(ours, theirs)
-    other = attend_module.Attend(causal=True, heads=HEADS, head_learned_sink=True, scale=a.scale).double()
+    other = attend_module.Attend(
+        causal=True, heads=HEADS, head_learned_sink=True, scale=a.scale
+    ).double()
     with torch.no_grad():
         other.head_attn_sink.copy_(sinks)
     same(ours, other(a.q, a.k, a.v)[0], 1e-6)  # its softmax is in float32
@@ -445,9 +531,13 @@ def test_softmax_off_by_one_adds_one_to_the_denominator(positions: list[float]) 
 
 @oracle("softmax_off_by_one", "library: torch multi_head_attention_forward with add_zero_attn")
 def test_softmax_off_by_one_is_the_zero_attention_of_torch() -> None:
-    """Their module scales by 1 / sqrt(width); weights that are the identity hand q, k and v through."""
+    """Their module scales by 1 / sqrt(width); weights that are the identity hand q, k and v
+    through.
+    """
     a = replace(call(heads=1), scale=WIDTH**-0.5)
-    theirs = torch.nn.MultiheadAttention(WIDTH, 1, bias=False, add_zero_attn=True, batch_first=True).double()
+    theirs = torch.nn.MultiheadAttention(
+        WIDTH, 1, bias=False, add_zero_attn=True, batch_first=True
+    ).double()
     with torch.no_grad():
         theirs.in_proj_weight.copy_(torch.eye(WIDTH).repeat(3, 1))
         theirs.out_proj.weight.copy_(torch.eye(WIDTH))
@@ -458,10 +548,17 @@ def test_softmax_off_by_one_is_the_zero_attention_of_torch() -> None:
 
 @oracle("sink", "identity: a logit of -inf is the softmax, 0 is off by one")
 @oracle("softmax_off_by_one", "identity: a sink with logit 0")
-@pytest.mark.parametrize("make", [lambda: RoPE(WIDTH), lambda: ALiBi(HEADS), lambda: NAPE(HEADS), NoPE])
-def test_a_sink_of_minus_infinity_is_none_and_of_zero_off_by_one(make: Callable[[], PositionEncoding]) -> None:
+@pytest.mark.parametrize(
+    "make", [lambda: RoPE(WIDTH), lambda: ALiBi(HEADS), lambda: NAPE(HEADS), NoPE]
+)
+def test_a_sink_of_minus_infinity_is_none_and_of_zero_off_by_one(
+    make: Callable[[], PositionEncoding],
+) -> None:
     a = call(POSITIONS["with gaps"])
-    same(attend(given(Sink(make(), HEADS), logits=[-1e9] * HEADS).encode(a)), attend(make().encode(a)))
+    same(
+        attend(given(Sink(make(), HEADS), logits=[-1e9] * HEADS).encode(a)),
+        attend(make().encode(a)),
+    )
     same(attend(Sink(make(), HEADS).double().encode(a)), attend(OffByOne(make()).encode(a)))
 
 
@@ -479,20 +576,30 @@ def test_each_head_keeps_its_sink_where_a_host_has_regions() -> None:
 
 
 def test_sinks_work_around_and_inside_other_wrappers() -> None:
-    """The temperature is that of the content, not of the sink, in either order; a window hides keys, not the sink."""
+    """The temperature is that of the content, not of the sink, in either order; a window hides
+    keys, not the sink.
+    """
     a, sinks, s = call(), [-0.7, 0.2, 1.9], [0.4, 1.3, 0.5]
     outer = given(Sink(SSMax(NoPE(), HEADS, 5), HEADS), logits=sinks)
     inner = given(SSMax(Sink(NoPE(), HEADS), HEADS, 5), s=s)
     given(outer.host, s=s), given(inner.host, logits=sinks)
-    expected = outputs(a, scores(given(SSMax(NoPE(), HEADS, 5), s=s), a).detach(), extra=[math.exp(x) for x in sinks])
+    expected = outputs(
+        a,
+        scores(given(SSMax(NoPE(), HEADS, 5), s=s), a).detach(),
+        extra=[math.exp(x) for x in sinks],
+    )
     every_way(outer, a, expected)
     every_way(inner, a, expected)
     windowed = OffByOne(SlidingWindow(NoPE(), 2))
-    every_way(windowed, a, outputs(a, scores(NoPE(), a), lambda h, i, j: i - j < 2, extra=[1.0] * HEADS))
+    every_way(
+        windowed, a, outputs(a, scores(NoPE(), a), lambda h, i, j: i - j < 2, extra=[1.0] * HEADS)
+    )
 
 
 @pytest.mark.parametrize("wrap", [lambda host: Sink(host, HEADS), OffByOne])
-def test_a_sink_refuses_a_host_with_weights_of_its_own(wrap: Callable[[PositionEncoding], Wrapper]) -> None:
+def test_a_sink_refuses_a_host_with_weights_of_its_own(
+    wrap: Callable[[PositionEncoding], Wrapper],
+) -> None:
     with pytest.raises(ConfigError, match=r"normalises its weights in its own way: choose a host"):
         wrap(OwnWeights()).encode(call())
 
@@ -506,13 +613,15 @@ def test_sinks_get_a_gradient_and_large_scores_stay_finite() -> None:
         assert torch.isfinite(attend(OffByOne(NoPE()).encode(replace(a, scale=factor)))).all()
 
 
-# -- scale-invariant attention ---------------------------------------------------------------------------
+# -- scale-invariant attention ---------------------------------------------------------------------
 
 
 @oracle("scale_invariant", "double loop")
 @everywhere
 @pytest.mark.parametrize("tau", [10.0, 0.7])
-def test_scale_invariant_attention_stretches_and_shifts_by_distance(tau: float, positions: list[float]) -> None:
+def test_scale_invariant_attention_stretches_and_shifts_by_distance(
+    tau: float, positions: list[float]
+) -> None:
     """A later key counts as distance 0; a bias of the host is added as it is."""
     a = call(positions)
     i_pos, slopes = a.q_pos.tolist(), alibi_slopes(HEADS)
@@ -522,7 +631,10 @@ def test_scale_invariant_attention_stretches_and_shifts_by_distance(tau: float, 
         return math.sqrt(1 + growth) * z - growth
 
     content = product(a)
-    same(scores(ScaleInvariant(NoPE(), tau), a), by_pairs(a, lambda b, h, i, j: spread(content(b, h, i, j), b, i, j)))
+    same(
+        scores(ScaleInvariant(NoPE(), tau), a),
+        by_pairs(a, lambda b, h, i, j: spread(content(b, h, i, j), b, i, j)),
+    )
     rotated = scores(RoPE(WIDTH), a).tolist()
     expected = by_pairs(a, lambda b, h, i, j: spread(rotated[b][h][i][j], b, i, j))
     same(scores(ScaleInvariant(RoPE(WIDTH), tau), a), expected)
@@ -550,7 +662,9 @@ def test_standard_normal_scores_weigh_as_one_over_the_distance_in_expectation() 
 
 
 def test_scale_invariant_attention_takes_the_distance_of_each_region_and_every_head() -> None:
-    """Around a host of regions d is the rectified distance; around one that splits heads all heads are stretched."""
+    """Around a host of regions d is the rectified distance; around one that splits heads all heads
+    are stretched.
+    """
     a = call()
     z = scores(ScaleInvariant(Rectified(NoPE()), 2.0), a)
     content = product(a)
@@ -560,7 +674,10 @@ def test_scale_invariant_attention_takes_the_distance_of_each_region_and_every_h
         return math.sqrt(1 + growth) * content(b, h, i, j) - growth
 
     same(z, by_pairs(a, score))
-    split, plain = scores(ScaleInvariant(NAPE(HEADS), 2.0), a), scores(ScaleInvariant(NoPE(), 2.0), a)
+    split, plain = (
+        scores(ScaleInvariant(NAPE(HEADS), 2.0), a),
+        scores(ScaleInvariant(NoPE(), 2.0), a),
+    )
     same(split - plain, scores(NAPE(HEADS), a) - scores(NoPE(), a))
 
 
@@ -568,12 +685,20 @@ def test_scale_invariant_scores_are_formed_in_float32() -> None:
     a = call()
     low = replace(a, q=a.q.bfloat16(), k=a.k.bfloat16(), v=a.v.bfloat16())
     exact = replace(a, q=low.q.double(), k=low.k.double())
-    same(scores(ScaleInvariant(NoPE(), 1.0), low).double(), scores(ScaleInvariant(NoPE(), 1.0), exact), 1e-5)
+    same(
+        scores(ScaleInvariant(NoPE(), 1.0), low).double(),
+        scores(ScaleInvariant(NoPE(), 1.0), exact),
+        1e-5,
+    )
     with torch.autocast("cpu", torch.bfloat16):
-        same(scores(ScaleInvariant(NoPE(), 1.0), low).double(), scores(ScaleInvariant(NoPE(), 1.0), exact), 1e-5)
+        same(
+            scores(ScaleInvariant(NoPE(), 1.0), low).double(),
+            scores(ScaleInvariant(NoPE(), 1.0), exact),
+            1e-5,
+        )
 
 
-# -- positions that are drawn ----------------------------------------------------------------------------
+# -- positions that are drawn ----------------------------------------------------------------------
 
 
 @oracle("random_positions", "distribution: every subset equally often")
@@ -584,8 +709,12 @@ def test_random_positions_are_a_uniform_subset_in_order(training: bool) -> None:
     found = many(encoding, ids, 5000, training, batch=4)
     assert found.shape == (5000, 1, 3) and (found.diff() > 0).all()
     counts = Counter(tuple(row) for row in found[:, 0].tolist())
-    assert set(counts) == {(i, j, k) for i in range(5) for j in range(i + 1, 5) for k in range(j + 1, 5)}
-    assert all(400 < count < 600 for count in counts.values())  # 500 expected, standard deviation 21
+    assert set(counts) == {
+        (i, j, k) for i in range(5) for j in range(i + 1, 5) for k in range(j + 1, 5)
+    }
+    assert all(
+        400 < count < 600 for count in counts.values()
+    )  # 500 expected, standard deviation 21
 
 
 @oracle("random_positions", "identity: with as many positions as tokens it is its host")
@@ -595,7 +724,9 @@ def test_random_positions_from_a_full_range_are_the_ids() -> None:
 
 
 @pytest.mark.parametrize("make", [RandomPositions, RandomFloats])
-def test_random_positions_keep_ids_together_that_a_task_couples(make: Callable[..., Wrapper]) -> None:
+def test_random_positions_keep_ids_together_that_a_task_couples(
+    make: Callable[..., Wrapper],
+) -> None:
     ids = torch.tensor([[0, 1, 2, 3, 1, 2, 3], [0, 1, 1, 2, 3, 2, 0]])
     pos = drawn(make(RoPE(WIDTH), 40), ids)
     assert pos.shape == ids.shape
@@ -608,7 +739,9 @@ def test_random_positions_refuse_what_does_not_fit() -> None:
     encoding = RandomPositions(RoPE(WIDTH), 6)
     assert drawn(encoding, torch.arange(6)[None]).tolist() == [list(range(6))]
     for attempt in (lambda: drawn(encoding, INDEX), lambda: encoding.span(7)):
-        with pytest.raises(ConfigError, match=r"7 positions cannot be drawn from largest=6: raise it"):
+        with pytest.raises(
+            ConfigError, match=r"7 positions cannot be drawn from largest=6: raise it"
+        ):
             attempt()
     with pytest.raises(ConfigError, match=r"cannot be drawn from largest=20: raise it"):
         experiment("encoding=random_positions", "encoding.largest=20").model()
@@ -617,7 +750,9 @@ def test_random_positions_refuse_what_does_not_fit() -> None:
 @oracle("random_floats", "distribution: order statistics of uniform numbers")
 @pytest.mark.parametrize("training", [True, False])
 def test_random_floats_are_sorted_uniform_numbers(training: bool) -> None:
-    """The k-th of n lies at k / (n + 1) of the range on average, and in every part of it; also at evaluation."""
+    """The k-th of n lies at k / (n + 1) of the range on average, and in every part of it; also at
+    evaluation.
+    """
     found = many(RandomFloats(RoPE(WIDTH), 50), INDEX, 4000, training, batch=4)
     assert found.shape == (4000, 1, N) and (found.diff() >= 0).all()
     assert 0 <= found.min() < 0.1 and 49.9 < found.max() < 50
@@ -633,7 +768,11 @@ def test_shape_shifts_every_sequence_by_a_number_of_its_own() -> None:
     """Uniform in 0..K, both ends included."""
     encoding = SHAPE(Sinusoidal(8), 4)
     shift = many(encoding, INDEX, 500, batch=10) - INDEX
-    assert shift.shape == (500, 10, N) and (shift == shift[..., :1]).all() and not shift.is_floating_point()
+    assert (
+        shift.shape == (500, 10, N)
+        and (shift == shift[..., :1]).all()
+        and not shift.is_floating_point()
+    )
     counts = Counter(shift[..., 0].flatten().tolist())
     assert set(counts) == set(range(5)) and all(900 < count < 1100 for count in counts.values())
     assert any(len(set(row)) > 1 for row in shift[..., 0].tolist())
@@ -647,7 +786,11 @@ def test_cape_shifts_jitters_and_scales() -> None:
 
     def uniform(values: Tensor, bound: float) -> None:
         """In [-bound, bound], near both ends, as much in each quarter."""
-        assert values.abs().max() <= bound * (1 + 1e-4) and values.min() < -0.98 * bound and values.max() > 0.98 * bound
+        assert (
+            values.abs().max() <= bound * (1 + 1e-4)
+            and values.min() < -0.98 * bound
+            and values.max() > 0.98 * bound
+        )
         shares = torch.histc(values.float(), 4, -bound, bound) / values.numel()
         assert shares.min() > 0.21 and shares.max() < 0.29
 
@@ -686,7 +829,9 @@ def test_cape_span_bounds_every_position() -> None:
         cape=(lambda: CAPE(Sinusoidal(8), 4.0, 0.5, 1.5),),
     ),
 )
-def test_shifts_and_jitter_are_for_training_only(name: str, make: Callable[[], PositionEncoding]) -> None:
+def test_shifts_and_jitter_are_for_training_only(
+    name: str, make: Callable[[], PositionEncoding]
+) -> None:
     assert torch.equal(drawn(make(), INDEX, training=False), INDEX)
     assert not torch.equal(drawn(make(), INDEX), INDEX.expand(4, -1))
 
@@ -725,10 +870,13 @@ def test_a_sampler_leaves_the_formula_to_its_host(
     a = a.at(pos, pos)
     same(scores(encoding, a), scores(host, a))
     same(encoding.embed(a.x, pos), host.embed(a.x, pos))
-    assert host.float_positions == encoding.float_positions and host.max_positions == encoding.max_positions
+    assert (
+        host.float_positions == encoding.float_positions
+        and host.max_positions == encoding.max_positions
+    )
 
 
-# -- positions that a task supplies ----------------------------------------------------------------------
+# -- positions that a task supplies ----------------------------------------------------------------
 
 
 @oracle("coupling", "enumeration: starts and ids")
@@ -778,13 +926,17 @@ def test_abacus_moves_numbers_and_leaves_other_tokens() -> None:
 
 @oracle("abacus", "double loop")
 def test_abacus_adds_the_row_of_the_digit() -> None:
-    encoding = given(Abacus(5, 9), table=torch.randn(9, 5, generator=torch.Generator().manual_seed(2)).double())
+    encoding = given(
+        Abacus(5, 9), table=torch.randn(9, 5, generator=torch.Generator().manual_seed(2)).double()
+    )
     x, pos = torch.randn(2, 4, 5, dtype=torch.float64), torch.tensor([[0, 3, 4, 0], [8, 0, 1, 2]])
     table, added = encoding.table.tolist(), encoding.embed(x, pos).tolist()
     for b in range(2):
         for t in range(4):
             row = table[int(pos[b, t])]
-            assert added[b][t] == pytest.approx([u + r for u, r in zip(x[b, t].tolist(), row, strict=True)], abs=1e-12)
+            assert added[b][t] == pytest.approx(
+                [u + r for u, r in zip(x[b, t].tolist(), row, strict=True)], abs=1e-12
+            )
     a = call()
     same(scores(encoding, a), scores(NoPE(), a))
 
@@ -796,7 +948,9 @@ def test_abacus_rows_of_copy() -> None:
     model, n = run.model(), run.train_length
     data = inputs(run.task.batch(n, 2, 0, "train", 0), model.encodings, 0)
     assert data.pos.tolist() == [[0, *range(1, n + 1), 0, *range(1, n + 1)]] * 2
-    assert [name for name, _ in model.named_parameters() if "encodings" in name] == ["encodings.layers.0.table"]
+    assert [name for name, _ in model.named_parameters() if "encodings" in name] == [
+        "encodings.layers.0.table"
+    ]
     with torch.random.fork_rng():
         torch.manual_seed(0)
         assert Abacus(100, 200, 0.3).table.std().item() == pytest.approx(0.3, rel=0.02)
@@ -812,7 +966,10 @@ SEGMENTS = [[0, 1, 1, 1, 1, 2, 2], [1, 1, 2, 2, 2, 3, 3]]
 def test_bipe_adds_places_and_gives_its_host_segments() -> None:
     a = call()
     a = a.at(torch.tensor(PLACES), torch.tensor(PLACES))
-    encoding = given(BiPE(ALiBi(HEADS), 24, 6), table=torch.randn(6, 24, generator=torch.Generator().manual_seed(2)))
+    encoding = given(
+        BiPE(ALiBi(HEADS), 24, 6),
+        table=torch.randn(6, 24, generator=torch.Generator().manual_seed(2)),
+    )
     slopes, content = alibi_slopes(HEADS), product(a)
 
     def score(b: int, h: int, i: int, j: int) -> float:
@@ -824,19 +981,25 @@ def test_bipe_adds_places_and_gives_its_host_segments() -> None:
     table, x, added = encoding.table.tolist(), a.x.tolist(), encoding.embed(a.x, a.q_pos).tolist()
     for b, row in enumerate(PLACES):
         for t, place in enumerate(row):
-            assert added[b][t] == pytest.approx([u + p for u, p in zip(x[b][t], table[place], strict=True)], abs=1e-12)
+            assert added[b][t] == pytest.approx(
+                [u + p for u, p in zip(x[b][t], table[place], strict=True)], abs=1e-12
+            )
     absolute = given(BiPE(Sinusoidal(24), 24, 6), table=encoding.table.detach())
     expected = Sinusoidal(24).embed(encoding.embed(a.x, a.q_pos), torch.tensor(SEGMENTS))
     same(absolute.embed(a.x, a.q_pos), expected)
 
 
 def test_bipe_asks_for_places_and_draws_nothing() -> None:
-    """One table for all layers; what a host offers to extensions of distances or frequencies is not passed on."""
+    """One table for all layers; what a host offers to extensions of distances or frequencies is not
+    passed on.
+    """
     run = experiment("encoding=bipe", "task=copy", "model.num_layers=3")
     model, n = run.model(), run.train_length
     data = inputs(run.task.batch(n, 2, 0, "train", 0), model.encodings, 0, training=True)
     assert data.pos.tolist() == [[0, *range(1, n + 1), 0, *range(1, n + 1)]] * 2
-    assert [name for name, _ in model.named_parameters() if "encodings" in name] == ["encodings.layers.0.table"]
+    assert [name for name, _ in model.named_parameters() if "encodings" in name] == [
+        "encodings.layers.0.table"
+    ]
     assert model.encodings.method_class == "task-supplied ids"
     assert model.encodings.handles == PositionEncoding.handles
     assert BiPE(NoPE(), 8, 9).span(3) == 9 == BiPE(NoPE(), 8, 9).max_positions
@@ -849,7 +1012,9 @@ def test_ids_that_do_not_fit_are_refused(make: Callable[[], PositionEncoding]) -
     fits, too_many = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[0, 1, 2, 4]])
     for training in (True, False):
         assert drawn(make(), fits, training=training).max() == 3
-        with pytest.raises(ConfigError, match=r"ids up to 4, and (largest|num_rows)=4 leaves no room: raise it"):
+        with pytest.raises(
+            ConfigError, match=r"ids up to 4, and (largest|num_rows)=4 leaves no room: raise it"
+        ):
             drawn(make(), too_many, training=training)
 
 
@@ -859,7 +1024,7 @@ def test_a_task_without_the_ids_is_refused(name: str) -> None:
         experiment(f"encoding={name}", "task=passkey").model()
 
 
-# -- settings --------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: LearnedALiBi(0), r"at least one head, got 0"),
@@ -873,7 +1038,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: ScaleInvariant(NoPE(), 0.0), r"must exceed 0, got 0\.0"),
     (lambda: RandomPositions(RoPE(8), 0), r"at least 1, got 0"),
     (lambda: RandomFloats(RoPE(8), 0), r"at least 1, got 0"),
-    (lambda: RandomFloats(Learned(8, 9), 5), r"random_floats .* Learned has a row for each whole one"),
+    (
+        lambda: RandomFloats(Learned(8, 9), 5),
+        r"random_floats .* Learned has a row for each whole one",
+    ),
     (lambda: SHAPE(Sinusoidal(8), 0), r"at least 1, got 0"),
     (lambda: SHAPE(RoPE(8), 5), r"RoPE is relative, .*choose an absolute host"),
     (lambda: CAPE(Sinusoidal(8), -1.0), r"must not be negative, got -1\.0 and 0\.5"),
@@ -887,15 +1055,29 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
+    make: Callable[[], object], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         make()
     assert "\n" not in str(caught.value)
 
 
 def test_the_smallest_settings_that_work_are_accepted() -> None:
-    LearnedALiBi(1), HardALiBi(1), HardALiBi(2, 2, 0), NAPE(2), SlidingWindow(NoPE(), 1), SSMax(NoPE(), 1, 2)
-    RandomPositions(NoPE(), 1), RandomFloats(NoPE(), 1), SHAPE(Sinusoidal(2), 1), CAPE(Sinusoidal(2), 0, 0, 1)
+    (
+        LearnedALiBi(1),
+        HardALiBi(1),
+        HardALiBi(2, 2, 0),
+        NAPE(2),
+        SlidingWindow(NoPE(), 1),
+        SSMax(NoPE(), 1, 2),
+    )
+    (
+        RandomPositions(NoPE(), 1),
+        RandomFloats(NoPE(), 1),
+        SHAPE(Sinusoidal(2), 1),
+        CAPE(Sinusoidal(2), 0, 0, 1),
+    )
     Coupling(NoPE(), 1), Abacus(1, 2), BiPE(NoPE(), 1, 2)
 
 
@@ -909,4 +1091,6 @@ def test_wrappers_take_their_host_from_the_command_line(name: str, host: str) ->
     layer = next(iter(run.model().encodings))
     assert type(layer.host).__name__.lower() == host
     width = run.config.model.width // run.config.model.num_heads
-    assert torch.isfinite(attend(layer.double().encode(call(range(9), run.config.model.num_heads, width)))).all()
+    assert torch.isfinite(
+        attend(layer.double().encode(call(range(9), run.config.model.num_heads, width)))
+    ).all()

@@ -1,4 +1,6 @@
-"""What a run is called: one name for one content, whatever stands inside an encoding or an extension."""
+"""What a run is called: one name for one content, whatever stands inside an encoding or an
+extension.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def identity(*overrides: str) -> Identity:
         ("encoding=rope_short_base extension=pi_fine_tuned", "rope_short_base+pi_fine_tuned"),
         ("encoding=rope_short_base extension=direct_continued", "rope_short_base+direct_continued"),
         ("encoding=rope_short_base extension=pose", "rope_short_base+pose"),
-        ("extension=yarn_fine_tuned extension@extension.extension=llama3", "rope+yarn_fine_tuned-llama3"),
+        (
+            "extension=yarn_fine_tuned extension@extension.extension=llama3",
+            "rope+yarn_fine_tuned-llama3",
+        ),
         ("encoding=rope_short_base extension=both", "rope_short_base+yarn+log_n"),
         ("extension=both extension@extension.second=sliding_window", "rope+yarn+sliding_window"),
         ("method=ssmax encoding@encoding.host=alibi", "ssmax-alibi"),
@@ -40,14 +45,24 @@ def test_a_row_is_named_after_what_was_chosen(words: str, label: str) -> None:
 
 
 @pytest.mark.parametrize("inner", ["pi", "ntk", "yarn"])
-def test_no_two_of_an_extension_its_tuned_and_its_fine_tuned_form_share_a_folder(inner: str) -> None:
+def test_no_two_of_an_extension_its_tuned_and_its_fine_tuned_form_share_a_folder(
+    inner: str,
+) -> None:
     names = [inner, f"{inner}_fine_tuned", *(["yarn_tuned"] if inner == "yarn" else [])]
     found = [identity("encoding=rope_short_base", f"extension={name}").method for name in names]
-    assert len({method.slug for method in found}) == len({method.hash for method in found}) == len(names)
+    assert (
+        len({method.slug for method in found})
+        == len({method.hash for method in found})
+        == len(names)
+    )
 
 
 def test_the_command_of_a_nested_choice_gives_that_choice_again() -> None:
-    words = ("extension=yarn_fine_tuned", "extension@extension.extension=llama3", "extension.steps=0.2")
+    words = (
+        "extension=yarn_fine_tuned",
+        "extension@extension.extension=llama3",
+        "extension.steps=0.2",
+    )
     first = identity(*words)
     again = identity(*[word.strip("'") for word in first.command.split()[3:]])
     assert again.method == first.method

@@ -1,5 +1,6 @@
-"""The interface of encodings carries methods that the suite does not ship: each is written here as its author
-would write it, in a few lines, and run against plain loops. None needs a branch in attention.
+"""The interface of encodings carries methods that the suite does not ship: each is written here as
+its author would write it, in a few lines, and run against plain loops. None needs a branch in
+attention.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def full(plan: Plan) -> Tensor:
 
 
 def pairs() -> list[tuple[int, int, int, int]]:
-    return [(b, h, i, j) for b in range(B) for h in range(H) for i in range(N) for j in range(i + 1)]
+    return [
+        (b, h, i, j) for b in range(B) for h in range(H) for i in range(N) for j in range(i + 1)
+    ]
 
 
 class XPos(PositionEncoding):
@@ -52,7 +55,9 @@ class XPos(PositionEncoding):
         super().__init__()
         self.frequencies = Frequencies(head_width // 2)
         m = torch.arange(head_width // 2, dtype=torch.float64)
-        self.log_zeta = ((2 * m + gamma * head_width) / ((1 + gamma) * head_width)).log() / scale_base
+        self.log_zeta = (
+            (2 * m + gamma * head_width) / ((1 + gamma) * head_width)
+        ).log() / scale_base
 
     def encode(self, a: Attention) -> Attention:
         def turned(t: Tensor, pos: Tensor, sign: int) -> Tensor:
@@ -64,7 +69,9 @@ class XPos(PositionEncoding):
 
 
 class PoPE(PositionEncoding):
-    """Magnitudes softplus(q), softplus(k), a frequency for every channel: q and k of twice the width."""
+    """Magnitudes softplus(q), softplus(k), a frequency for every channel: q and k of twice the
+    width.
+    """
 
     handles = PositionEncoding.handles | {"frequencies"}
 
@@ -82,7 +89,9 @@ class PoPE(PositionEncoding):
 
 
 class TransformerXL(PositionEncoding):
-    """<q + u, k> + <q + v, W R_{i-j}>: by the angle-difference identities an exact product of rank D."""
+    """<q + u, k> + <q + v, W R_{i-j}>: by the angle-difference identities an exact product of rank
+    D.
+    """
 
     shared = ("u", "v")
     handles = PositionEncoding.handles | {"frequencies"}
@@ -96,7 +105,8 @@ class TransformerXL(PositionEncoding):
     def encode(self, a: Attention) -> Attention:
         by_sin, by_cos = ((a.q + self.v[:, None]) @ self.w).chunk(2, -1)  # [batch, heads, n, D/2]
         (cos_i, sin_i), (cos_j, sin_j) = (
-            (t[:, None] for t in self.frequencies.tables(pos, a.q.dtype)) for pos in (a.q_pos, a.k_pos)
+            (t[:, None] for t in self.frequencies.tables(pos, a.q.dtype))
+            for pos in (a.q_pos, a.k_pos)
         )
         # sin(i-j) = sin i cos j - cos i sin j and cos(i-j) = cos i cos j + sin i sin j
         bias_q = torch.cat((by_sin * sin_i + by_cos * cos_i, by_cos * sin_i - by_sin * cos_i), -1)
@@ -116,13 +126,19 @@ class Shaw(PositionEncoding):
 
     def encode(self, a: Attention) -> Attention:
         def row(rows: slice) -> Tensor:
-            return a.distance(rows).clamp(0, self.clip)[:, None].expand(a.q.shape[0], a.q.shape[1], -1, -1)
+            return (
+                a.distance(rows)
+                .clamp(0, self.clip)[:, None]
+                .expand(a.q.shape[0], a.q.shape[1], -1, -1)
+            )
 
         def term(rows: slice) -> Tensor:
             return a.scale * (a.q[..., rows, :] @ self.keys.mT).gather(-1, row(rows))
 
         def value(weights: Tensor, rows: slice) -> Tensor:
-            binned = weights.new_zeros(*weights.shape[:-1], self.clip + 1).scatter_add(-1, row(rows), weights)
+            binned = weights.new_zeros(*weights.shape[:-1], self.clip + 1).scatter_add(
+                -1, row(rows), weights
+            )
             return binned @ self.values
 
         return replace(a.plus(term), values=(*a.values, value))
@@ -137,13 +153,18 @@ class ReRoPE(Wrapper):
         self.handles = host.handles - {"distance"}
 
     def encode(self, a: Attention) -> Plan:
-        near, far = self.host.encode(a), self.host.encode(a.at(torch.full_like(a.q_pos, self.window), a.k_pos * 0))
+        near, far = (
+            self.host.encode(a),
+            self.host.encode(a.at(torch.full_like(a.q_pos, self.window), a.k_pos * 0)),
+        )
         assert isinstance(near, Attention) and isinstance(far, Attention)
         return Regions(lambda rows: (a.distance(rows) >= self.window)[:, None].long(), (near, far))
 
 
 class StickBreaking(PositionEncoding):
-    """Weights sigmoid(z_ij) prod_{j<s<i} (1 - sigmoid(z_is)); what is left falls on the query itself."""
+    """Weights sigmoid(z_ij) prod_{j<s<i} (1 - sigmoid(z_is)); what is left falls on the query
+    itself.
+    """
 
     def encode(self, a: Attention) -> Attention:
         def break_stick(logits: Tensor, allowed: Tensor) -> Tensor:
@@ -199,11 +220,18 @@ class NAPE(PositionEncoding):
 
     def encode(self, a: Attention) -> Plan:
         half = a.q.shape[1] // 2
-        return Heads((self.first.encode(a.heads(slice(0, half))), self.rest.encode(a.heads(slice(half, None)))))
+        return Heads(
+            (
+                self.first.encode(a.heads(slice(0, half))),
+                self.rest.encode(a.heads(slice(half, None))),
+            )
+        )
 
 
 class RotatedValues(RoPE):
-    """Values turned by their position, outputs turned back by the query's: o_i sees R((j - i) theta) v_j."""
+    """Values turned by their position, outputs turned back by the query's: o_i sees R((j - i)
+    theta) v_j.
+    """
 
     def encode(self, a: Attention) -> Attention:
         encoded = super().encode(a)
@@ -232,7 +260,11 @@ class RandomPositions(Wrapper):
         self.largest = largest
 
     def positions(self, ids: Tensor, draw: Draw) -> Tensor:
-        drawn = torch.randperm(self.largest, generator=draw.generator)[: ids.shape[1]].sort().values[None]
+        drawn = (
+            torch.randperm(self.largest, generator=draw.generator)[: ids.shape[1]]
+            .sort()
+            .values[None]
+        )
         return self.host.positions(drawn, draw)
 
     def span(self, length: int, training: bool = False) -> int:
@@ -305,9 +337,13 @@ def test_xpos_equals_its_closed_form(a: Attention) -> None:
     theta = [10000 ** (-2 * m / W) for m in range(W // 2)]
     zeta = [(2 * m + 0.4 * W) / (1.4 * W) for m in range(W // 2)]
     for b, h, i, j in pairs():
-        q, k = (torch.complex(t[b, h, n, : W // 2], t[b, h, n, W // 2 :]) for t, n in ((a.q, i), (a.k, j)))
+        q, k = (
+            torch.complex(t[b, h, n, : W // 2], t[b, h, n, W // 2 :])
+            for t, n in ((a.q, i), (a.k, j))
+        )
         turn = [
-            torch.exp(torch.tensor(1j * (i - j) * t)) * s ** ((i - j) / 32) for t, s in zip(theta, zeta, strict=True)
+            torch.exp(torch.tensor(1j * (i - j) * t)) * s ** ((i - j) / 32)
+            for t, s in zip(theta, zeta, strict=True)
         ]
         assert abs(z[b, h, i, j] - SCALE * (q * k.conj() * torch.stack(turn)).sum().real) < 1e-6
 
@@ -320,12 +356,16 @@ def test_transformer_xl_equals_the_direct_gather(a: Attention) -> None:
     for b, h, i, j in pairs():
         angle = torch.tensor([(i - j) * t for t in theta], dtype=torch.float64)
         r = torch.cat((angle.sin(), angle.cos()))
-        expected = (a.q[b, h, i] + txl.u[h]) @ a.k[b, h, j] + (a.q[b, h, i] + txl.v[h]) @ (txl.w[h] @ r)
+        expected = (a.q[b, h, i] + txl.u[h]) @ a.k[b, h, j] + (a.q[b, h, i] + txl.v[h]) @ (
+            txl.w[h] @ r
+        )
         assert abs(z[b, h, i, j] - SCALE * expected) < 1e-10
 
 
 @pytest.mark.parametrize("host", [RoPE(W), ALiBi(H), Shaw(W)])
-def test_rerope_equals_the_matrix_of_rectified_distances(host: PositionEncoding, a: Attention) -> None:
+def test_rerope_equals_the_matrix_of_rectified_distances(
+    host: PositionEncoding, a: Attention
+) -> None:
     torch.manual_seed(0)
     host, window = host.double(), 4
     z, out = full(ReRoPE(host, window).encode(a)), attend(ReRoPE(host, window).encode(a))
@@ -369,7 +409,9 @@ def test_rotated_values_equal_the_complex_sum(a: Attention) -> None:
     for i in range(N):
         turn = torch.exp(1j * (torch.arange(N)[:, None] - i) * theta)
         expected = (w[:, :, i, :, None] * v * turn).sum(2)
-        torch.testing.assert_close(torch.complex(*halves(out[:, :, i])), expected, rtol=0, atol=1e-10)
+        torch.testing.assert_close(
+            torch.complex(*halves(out[:, :, i])), expected, rtol=0, atol=1e-10
+        )
 
 
 def test_temperature_reaches_content_but_not_the_bias(a: Attention) -> None:
@@ -379,10 +421,12 @@ def test_temperature_reaches_content_but_not_the_bias(a: Attention) -> None:
     torch.testing.assert_close(hot, tau * plain + bias, rtol=0, atol=1e-12)
 
 
-# -- frequency laws on whatever has frequencies ----------------------------------------------------------
+# -- frequency laws on whatever has frequencies ----------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [lambda: XPos(W), lambda: PoPE(W), lambda: TransformerXL(H, W, D), lambda: RoPE(W)])
+@pytest.mark.parametrize(
+    "make", [lambda: XPos(W), lambda: PoPE(W), lambda: TransformerXL(H, W, D), lambda: RoPE(W)]
+)
 def test_every_frequency_law_acts_on_every_frequency_method(make, a: Attention) -> None:
     torch.manual_seed(0)
     base = make().double()
@@ -392,7 +436,9 @@ def test_every_frequency_law_acts_on_every_frequency_method(make, a: Attention) 
         assert not torch.allclose(full(changed.encode(a)), full(base.encode(a)))
 
 
-def test_interpolated_transformer_xl_is_transformer_xl_at_interpolated_positions(a: Attention) -> None:
+def test_interpolated_transformer_xl_is_transformer_xl_at_interpolated_positions(
+    a: Attention,
+) -> None:
     torch.manual_seed(0)
     base = TransformerXL(H, W, D).double()
     pi = PI(scale=4.0).apply(base, N, N)
@@ -408,7 +454,7 @@ def test_pope_under_ntk_stretches_its_own_grid() -> None:
     assert ratio[0] == 1 and abs(ratio[-1] - 8) < 1e-12 and len(ratio) == W
 
 
-# -- stacks, wrappers, positions -------------------------------------------------------------------------
+# -- stacks, wrappers, positions -------------------------------------------------------------------
 
 
 def test_a_wrapper_offers_its_hosts_handles_less_what_it_consumes() -> None:
@@ -450,7 +496,9 @@ def test_a_change_reaches_every_call_of_a_plan_with_its_own_heads(a: Attention) 
     )
     hot = plan.each(noted)
     assert seen == [(1, 0, 1), (1, 1, 2), (1, 1, 2)]
-    torch.testing.assert_close(hot.logits(slice(0, N)), 2 * plan.logits(slice(0, N)), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        hot.logits(slice(0, N)), 2 * plan.logits(slice(0, N)), rtol=0, atol=1e-12
+    )
 
 
 def test_an_extension_of_layer_lists_applies_where_it_can_and_refuses_where_nowhere() -> None:
@@ -473,7 +521,8 @@ def test_layers_of_one_specification_share_what_they_name_also_inside_wrappers()
 def test_a_hybrid_of_layers_is_built_from_configuration_alone() -> None:
     rope = "{_target_: posbench.encodings.rotary.RoPE, head_width: 32}"
     run = experiment(
-        "protocol=smoke", "~encoding", f"+encoding={{layers: [{rope}, {{_target_: posbench.encodings.nope.NoPE}}]}}",
+        "protocol=smoke", "~encoding", f"+encoding={{layers: [{rope}, {{_target_: "
+                                       f"posbench.encodings.nope.NoPE}}]}}",
         "model.num_layers=3",
     )  # fmt: skip
     assert [type(layer).__name__ for layer in run.model().encodings] == ["RoPE", "NoPE", "RoPE"]
@@ -506,7 +555,9 @@ def test_task_supplied_ids_reach_embed_and_scores() -> None:
     table = model.encodings.layers[0].table
     embedded = model.encodings.embed(torch.zeros(4, 2 * n + 2, table.shape[1]), data.pos)
     assert torch.equal(embedded[0, 1], embedded[0, n + 2])
-    assert not torch.equal(model(data.tokens, data.pos), model(data.tokens, torch.arange(2 * n + 2)[None]))
+    assert not torch.equal(
+        model(data.tokens, data.pos), model(data.tokens, torch.arange(2 * n + 2)[None])
+    )
 
 
 def test_replicas_run_under_vmap_with_tied_parameters() -> None:

@@ -1,4 +1,6 @@
-"""The leaderboard says what the records say, mixes nothing, and writes the same bytes every time."""
+"""The leaderboard says what the records say, mixes nothing, and writes the same bytes every
+time.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,12 @@ def remarks(*found: results.Record) -> str:
     return "\n".join(remarking.remarks(list(found), results.table(found)))
 
 
-def seeds(method: str, accuracies: Iterable[dict[float, float]], **more: str) -> list[results.Record]:
-    return [record(method, by_multiple, seed, **more) for seed, by_multiple in enumerate(accuracies)]
+def seeds(
+    method: str, accuracies: Iterable[dict[float, float]], **more: str
+) -> list[results.Record]:
+    return [
+        record(method, by_multiple, seed, **more) for seed, by_multiple in enumerate(accuracies)
+    ]
 
 
 def contents(folder: Path) -> list[bytes]:
@@ -69,7 +75,7 @@ def a_board(folder: Path) -> list[results.Record]:
     return found
 
 
-# -- numbers ---------------------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------
 
 
 def test_mean_and_interval_are_those_computed_by_hand() -> None:
@@ -87,7 +93,9 @@ def test_the_interval_is_that_of_students_t(count: int) -> None:
     values = np.random.default_rng(count).random(count)
     estimate = Estimate.over(values)
     low, high = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
-    assert (estimate.mean - estimate.half, estimate.mean + estimate.half) == pytest.approx((low, high))
+    assert (estimate.mean - estimate.half, estimate.mean + estimate.half) == pytest.approx(
+        (low, high)
+    )
 
 
 def test_one_seed_has_a_mean_but_no_interval() -> None:
@@ -124,7 +132,9 @@ def test_unsolved_seeds_stay_in_the_mean_and_the_solved_ones_stand_beside_it() -
 def test_the_effective_length_is_the_largest_that_is_solved_with_all_shorter_ones(
     accuracies: dict[float, float], effective: float
 ) -> None:
-    assert summarised(record("rope", accuracies))["rope"].effective == pytest.approx(effective, nan_ok=True)
+    assert summarised(record("rope", accuracies))["rope"].effective == pytest.approx(
+        effective, nan_ok=True
+    )
 
 
 def test_the_effective_length_is_that_of_the_mean_over_seeds() -> None:
@@ -146,16 +156,25 @@ def test_numbers_are_found_by_their_length_and_seed_and_never_by_their_place() -
 
 
 def test_a_record_without_one_of_the_lengths_gives_no_mean_over_other_lengths() -> None:
-    short = summarised(record("rope", {1: 1.0, 2: 0.9}), record("nope", {1: 1.0, 2: 0.2, 4: 0.1}))["rope"]
-    assert (str(short.mean), str(short.cells[4].accuracy), short.effective) == ("–", "–", 1)  # noqa: RUF001
+    short = summarised(record("rope", {1: 1.0, 2: 0.9}), record("nope", {1: 1.0, 2: 0.2, 4: 0.1}))[
+        "rope"
+    ]
+    assert (str(short.mean), str(short.cells[4].accuracy), short.effective) == (
+        "\N{EN DASH}",
+        "\N{EN DASH}",
+        1,
+    )
 
 
 def test_rows_are_sorted_by_mean_and_ties_by_name() -> None:
-    found = [record(name, {1: 1.0, 2: mean}) for name, mean in [("b", 0.5), ("a", 0.5), ("z", 0.9), ("c", 0.1)]]
+    found = [
+        record(name, {1: 1.0, 2: mean})
+        for name, mean in [("b", 0.5), ("a", 0.5), ("z", 0.9), ("c", 0.1)]
+    ]
     assert list(summarised(*found)) == ["z", "a", "b", "c"]
 
 
-# -- all tasks -------------------------------------------------------------------------------------------
+# -- all tasks -------------------------------------------------------------------------------------
 
 
 def test_the_mean_over_tasks_is_over_the_seeds_that_have_them_all() -> None:
@@ -171,10 +190,14 @@ def test_the_mean_over_tasks_is_over_the_seeds_that_have_them_all() -> None:
 def test_a_row_that_lacks_a_task_stands_last_without_a_mean() -> None:
     shown = overall(
         *seeds("alibi", [{1: 1.0, 2: 1.0}]),
-        *(each for task in ("copy", "passkey") for each in seeds("rope", [{1: 1.0, 2: 0.1}], task=task)),
+        *(
+            each
+            for task in ("copy", "passkey")
+            for each in seeds("rope", [{1: 1.0, 2: 0.1}], task=task)
+        ),
     )
     assert list(shown) == ["rope", "alibi"]
-    assert shown["alibi"][1:5] == ["– (1 of 2 tasks)", "–", "–", "–"]  # noqa: RUF001
+    assert shown["alibi"][1:5] == ["– (1 of 2 tasks)", "\N{EN DASH}", "\N{EN DASH}", "\N{EN DASH}"]  # noqa: RUF001
 
 
 def test_a_method_without_a_seed_on_all_tasks_has_no_mean() -> None:
@@ -186,7 +209,7 @@ def test_one_task_needs_no_table_over_all_of_them() -> None:
     assert len(sectioning.sections(boards(record()))) == 1
 
 
-# -- nothing is mixed ------------------------------------------------------------------------------------
+# -- nothing is mixed ------------------------------------------------------------------------------
 
 
 def test_protocols_are_never_mixed_not_even_under_one_name() -> None:
@@ -205,7 +228,10 @@ def test_versions_and_settings_of_a_task_have_tables_of_their_own(change: str) -
     [[one, other]] = boards(*found)
     assert {board.summaries[0].mean.mean for board in (one, other)} == {0.2, 0.8}
     assert one.task != other.task
-    assert {"version": "copy, version 2", "hash": "copy [feedfeed]"}[change] in (one.task, other.task)
+    assert {"version": "copy, version 2", "hash": "copy [feedfeed]"}[change] in (
+        one.task,
+        other.task,
+    )
     assert "several versions or settings" in remarks(*found)
 
 
@@ -213,7 +239,10 @@ def test_one_name_for_two_methods_gives_two_rows_that_show_their_hash() -> None:
     found = [record("rope", {1: 1.0, 2: 0.2}), record("rope", {1: 1.0, 2: 0.8}, seed=1)]
     found[0]["method"]["hash"], found[1]["method"]["hash"] = "aaaaaaaabbbbbbbb", "ccccccccdddddddd"
     rows = summarised(*found)
-    assert {name: row.mean.mean for name, row in rows.items()} == {"rope [cccccccc]": 0.8, "rope [aaaaaaaa]": 0.2}
+    assert {name: row.mean.mean for name, row in rows.items()} == {
+        "rope [cccccccc]": 0.8,
+        "rope [aaaaaaaa]": 0.2,
+    }
     assert "One name stands for methods of different settings" in remarks(*found)
 
 
@@ -226,7 +255,9 @@ def test_one_method_under_two_names_gives_two_rows_and_a_remark() -> None:
 
 def test_a_run_that_is_there_twice_counts_once_and_the_later_file_wins(tmp_path: Path) -> None:
     [path] = save(tmp_path, record("rope", {1: 1.0, 2: 0.2}))
-    path.rename(path.with_suffix(".1a2b3c4d.json"))  # put aside by a change of settings that was changed back
+    path.rename(
+        path.with_suffix(".1a2b3c4d.json")
+    )  # put aside by a change of settings that was changed back
     save(tmp_path, record("rope", {1: 1.0, 2: 0.8}))
     found = results.records(tmp_path)
     rope = summarised(*found)["rope"]
@@ -269,13 +300,17 @@ def test_the_smoke_protocol_is_said_to_mean_nothing() -> None:
     assert "smoke protocol" not in remarks(record(protocol="smokeless"))
 
 
-# -- what is shown ---------------------------------------------------------------------------------------
+# -- what is shown ---------------------------------------------------------------------------------
 
 
 def test_not_having_learned_is_told_from_not_having_extrapolated_in_every_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save(tmp_path, *seeds("unlearned", [{1: 0.9, 2: 0.0}]), *seeds("shortsighted", [{1: 1.0, 2: 0.0}]))
+    save(
+        tmp_path,
+        *seeds("unlearned", [{1: 0.9, 2: 0.0}]),
+        *seeds("shortsighted", [{1: 1.0, 2: 0.0}]),
+    )
     assert leaderboard.main([str(tmp_path)]) == 0
     terminal = capsys.readouterr().out
     text, page, table, _ = (content.decode() for content in contents(tmp_path))
@@ -312,7 +347,9 @@ def spoilt(method: str, **more: str) -> results.Record:
     return found
 
 
-def test_an_extension_that_loses_the_training_length_is_told_from_a_model_that_never_learned() -> None:
+def test_an_extension_that_loses_the_training_length_is_told_from_a_model_that_never_learned() -> (
+    None
+):
     unsolved = record("unlearned", {1: 0.2, 2: 0.1})
     unsolved["training"]["solved_step"] = None
     shown = summarised(spoilt("spoilt"), unsolved, record("rope", {1: 1.0, 2: 0.1}))
@@ -381,18 +418,28 @@ def test_the_page_needs_no_network_and_every_row_finds_its_curve(tmp_path: Path)
 
 
 def curves(count: int, halves: float = 0.1) -> list[figures.Curve]:
-    return [figures.Curve(f"method {i}", i, [1, 2, 4], [1, 0.5, i / count], [halves] * 3) for i in range(count)]
+    return [
+        figures.Curve(f"method {i}", i, [1, 2, 4], [1, 0.5, i / count], [halves] * 3)
+        for i in range(count)
+    ]
 
 
 def test_no_two_of_many_curves_look_the_same() -> None:
-    looks = {tuple(i % len(cycle) for cycle in (figures.COLOURS, figures.DASHES, figures.MARKERS)) for i in range(100)}
+    looks = {
+        tuple(i % len(cycle) for cycle in (figures.COLOURS, figures.DASHES, figures.MARKERS))
+        for i in range(100)
+    }
     assert len(looks) == 100
 
 
 def test_the_drawing_is_wellformed_and_holds_every_name() -> None:
     drawing = figures.score_by_length(curves(14), [1, 2, 4], "here", "score")
     root = ElementTree.fromstring(drawing)
-    texts = {element.text.strip() for element in root.iter("{http://www.w3.org/2000/svg}text") if element.text}
+    texts = {
+        element.text.strip()
+        for element in root.iter("{http://www.w3.org/2000/svg}text")
+        if element.text
+    }
     assert {f"method {i}" for i in range(14)} | {"1x", "2x", "4x"} <= texts
     assert figures.score_by_length(curves(14), [1, 2, 4], "here", "score") == drawing
 
@@ -405,16 +452,23 @@ def test_a_crowd_of_curves_is_drawn_without_legend_and_bands_and_each_can_be_poi
 
 
 def test_a_curve_of_one_seed_has_no_band() -> None:
-    root = ElementTree.fromstring(figures.score_by_length(curves(1, np.nan), [1, 2, 4], "here", "score"))
-    drawn = {group.get("id"): len(list(group.iter())) - 1 for group in root.iter("{http://www.w3.org/2000/svg}g")}
+    root = ElementTree.fromstring(
+        figures.score_by_length(curves(1, np.nan), [1, 2, 4], "here", "score")
+    )
+    drawn = {
+        group.get("id"): len(list(group.iter())) - 1
+        for group in root.iter("{http://www.w3.org/2000/svg}g")
+    }
     assert drawn["curve-here-0"] > 0
     assert drawn.get("curve-here-0-band", 0) == 0
 
 
-# -- the command -----------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
-def test_the_same_records_give_the_same_bytes_in_whatever_order_they_were_written(tmp_path: Path) -> None:
+def test_the_same_records_give_the_same_bytes_in_whatever_order_they_were_written(
+    tmp_path: Path,
+) -> None:
     found = a_board(tmp_path / "one")
     random.Random(0).shuffle(found)
     save(tmp_path / "other", *found)
@@ -423,13 +477,17 @@ def test_the_same_records_give_the_same_bytes_in_whatever_order_they_were_writte
         assert contents(tmp_path / "one") == contents(tmp_path / folder)
 
 
-def test_bytes_depend_on_no_terminal_locale_or_matplotlibrc_and_torch_is_not_imported(tmp_path: Path) -> None:
+def test_bytes_depend_on_no_terminal_locale_or_matplotlibrc_and_torch_is_not_imported(
+    tmp_path: Path,
+) -> None:
     a_board(tmp_path)
     leaderboard.main([str(tmp_path)], emit=lambda line: None)
     before = contents(tmp_path)
     for name in FILES:
         (tmp_path / name).unlink()
-    (tmp_path / "matplotlibrc").write_text("font.size: 30\nsvg.hashsalt: other\naxes.facecolor: red\n")
+    (tmp_path / "matplotlibrc").write_text(
+        "font.size: 30\nsvg.hashsalt: other\naxes.facecolor: red\n"
+    )
     code = (
         "import sys; from posbench import leaderboard; status = leaderboard.main(sys.argv[1:]); "
         "assert not {'torch', 'lightning'} & set(sys.modules); sys.exit(status)"
@@ -443,7 +501,10 @@ def test_bytes_depend_on_no_terminal_locale_or_matplotlibrc_and_torch_is_not_imp
         "MATPLOTLIBRC": str(tmp_path),
     }
     ended = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], env=os.environ | surroundings, capture_output=True, text=True
+        [sys.executable, "-c", code, str(tmp_path)],
+        env=os.environ | surroundings,
+        capture_output=True,
+        text=True,
     )
     assert ended.returncode == 0, ended.stderr
     assert contents(tmp_path) == before
@@ -464,7 +525,9 @@ def test_check_passes_after_generating_and_fails_after_tampering(
         capsys.readouterr()
         assert leaderboard.main(check) == 1
         error = capsys.readouterr().err
-        assert error.startswith(f"posbench: regenerating changes {name} in") and error.count("\n") == 1
+        assert (
+            error.startswith(f"posbench: regenerating changes {name} in") and error.count("\n") == 1
+        )
         assert path.read_bytes() != before  # it writes nothing
         path.write_bytes(before)
     shutil.rmtree(tmp_path / "records" / "cpu" / "copy" / "alibi")
@@ -481,7 +544,11 @@ def test_check_compares_the_curves_as_well(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [(None, "no records in"), ("{", "is not a readable record"), ('{"schema": 99}', "has record schema 99")],
+    [
+        (None, "no records in"),
+        ("{", "is not a readable record"),
+        ('{"schema": 99}', "has record schema 99"),
+    ],
 )
 def test_mistakes_are_one_sentence_and_exit_status_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, sentence: str
@@ -492,7 +559,9 @@ def test_mistakes_are_one_sentence_and_exit_status_1(
         path.write_text(content)
     assert leaderboard.main([str(tmp_path)]) == 1
     out, error = capsys.readouterr()
-    assert error.startswith("posbench: ") and sentence in error and error.count("\n") == 1 and not out
+    assert (
+        error.startswith("posbench: ") and sentence in error and error.count("\n") == 1 and not out
+    )
     assert not (tmp_path / "leaderboard.md").exists()
 
 
@@ -507,7 +576,7 @@ def test_without_records_of_ones_own_the_published_board_is_pointed_to(
     assert f"python -m posbench.leaderboard {results.PUBLISHED}" in error
 
 
-# -- measures of a run -------------------------------------------------------------------------------------
+# -- measures of a run -----------------------------------------------------------------------------
 
 
 def lengths_of(*multiples: float, further: tuple[float, ...] = ()) -> list[Length]:
@@ -519,7 +588,10 @@ def test_the_area_does_not_depend_on_how_densely_lengths_were_chosen() -> None:
     assert summaries.area(falling, lengths_of(1, 2, 4)) == pytest.approx(0.5)
     between = falling | {2**0.5: 0.75, 2**1.5: 0.25}
     assert summaries.area(between, lengths_of(*sorted(between))) == pytest.approx(0.5)
-    assert summaries.area({1: 1.0, 2: 1.0, 4: 1.0, 8: 0.0}, lengths_of(1, 2, 4, 8, further=(8,))) == 1.0
+    assert (
+        summaries.area({1: 1.0, 2: 1.0, 4: 1.0, 8: 0.0}, lengths_of(1, 2, 4, 8, further=(8,)))
+        == 1.0
+    )
     assert np.isnan(summaries.area({1: 1.0}, lengths_of(1)))
     # Lengths below that of training are not part of it.
     assert summaries.area({0.5: 0.0} | falling, lengths_of(0.5, 1, 2, 4)) == pytest.approx(0.5)
@@ -531,7 +603,9 @@ def test_how_far_a_run_reaches_is_asked_of_two_thresholds(threshold: float, foun
     assert summaries.reach(scores, threshold) == pytest.approx(found, nan_ok=True)
 
 
-def test_the_board_shows_area_and_both_reaches_and_gpu_seconds_where_there_are_some(tmp_path: Path) -> None:
+def test_the_board_shows_area_and_both_reaches_and_gpu_seconds_where_there_are_some(
+    tmp_path: Path,
+) -> None:
     found = seeds("rope", [{1: 1.0, 2: 0.6, 4: 0.2}, {1: 1.0, 2: 0.6, 4: 0.0}])
 
     def shown() -> dict[str, str]:
@@ -549,10 +623,16 @@ def test_the_table_of_runs_has_one_row_a_run_with_its_measures(tmp_path: Path) -
     other["training"] |= {"solved": False, "solved_step": None}
     table = summaries.per_run(results.table([one, other])).set_index("seed")
     assert table.index.tolist() == [0, 1]
-    first = table.loc[0, ["in_distribution", "learned", "solved", "mean", "area", "effective_95", "effective_50"]]
+    first = table.loc[
+        0, ["in_distribution", "learned", "solved", "mean", "area", "effective_95", "effective_50"]
+    ]
     assert first.tolist() == [1.0, True, True, pytest.approx(0.4), pytest.approx(0.6), 1.0, 2.0]
     second = table.loc[1]
-    assert (second["in_distribution"], second["learned"], np.isnan(second["effective_95"])) == (0.9, False, True)
+    assert (second["in_distribution"], second["learned"], np.isnan(second["effective_95"])) == (
+        0.9,
+        False,
+        True,
+    )
     assert second["effective_50"] == 2.0 and second["train_cpu_seconds"] == 60.0
 
 
@@ -562,7 +642,9 @@ def test_scores_of_unlike_measures_have_no_mean_in_common() -> None:
     titles = {section.title: section for section in sectioning.sections(boards(*found))}
     assert "Mean over 2 tasks, protocol cpu" in titles and len(titles) == 4
     notes = titles["language, protocol cpu"].notes
-    assert "The score is the share explained." in notes and not any("Guessing" in note for note in notes)
+    assert "The score is the share explained." in notes and not any(
+        "Guessing" in note for note in notes
+    )
 
 
 def test_a_measure_of_its_own_names_the_axis_and_is_what_is_averaged() -> None:
@@ -575,7 +657,7 @@ def test_a_measure_of_its_own_names_the_axis_and_is_what_is_averaged() -> None:
     assert summarised(found)["rope"].mean.mean == 0.5
 
 
-# -- tasks and protocols compared --------------------------------------------------------------------------
+# -- tasks and protocols compared ------------------------------------------------------------------
 
 
 def plain(*found: results.Record) -> tuple[results.Record, ...]:
@@ -603,7 +685,12 @@ def test_what_a_task_tells_apart_is_measured_between_encodings_alone() -> None:
     ceiling["method"]["class"] = "ceiling"
     task = discriminated(*rows, extended, ceiling)
     assert task is not None
-    assert (task.num_solved, task.num_trainings, task.solved_step, task.cpu_seconds) == (3, 4, 200, 25)
+    assert (task.num_solved, task.num_trainings, task.solved_step, task.cpu_seconds) == (
+        3,
+        4,
+        200,
+        25,
+    )
     assert task.spread == {2: pytest.approx(0.4), 4: pytest.approx(0.0)}
     assert task.ceiling == {2: 0.9, 4: 0.7}
 
@@ -612,7 +699,12 @@ def test_what_a_task_tells_apart_is_measured_between_encodings_alone() -> None:
     ("accuracies", "seconds", "solved", "fit"),
     [
         ({1: 1.0, 2: 0.2, 4: 0.2}, 60.0, True, True),
-        ({1: 1.0, 2: 0.2, 4: 1.0}, 60.0, True, False),  # one length that tells them apart is not enough
+        (
+            {1: 1.0, 2: 0.2, 4: 1.0},
+            60.0,
+            True,
+            False,
+        ),  # one length that tells them apart is not enough
         ({1: 1.0, 2: 0.2, 4: 0.2}, 91.0, True, False),
         ({1: 1.0, 2: 0.2, 4: 0.2}, 60.0, False, False),
     ],
@@ -630,10 +722,14 @@ def test_a_task_is_fit_if_solved_in_time_and_telling_encodings_apart(
 
 def test_tasks_are_compared_where_there_are_several_and_methods_to_tell_apart() -> None:
     assert discriminated(*plain(record("rope"))) is None
-    found = plain(*(record(method, task=task) for method in ("rope", "nope") for task in ("copy", "passkey")))
+    found = plain(
+        *(record(method, task=task) for method in ("rope", "nope") for task in ("copy", "passkey"))
+    )
     table = results.table(found)
     shown = sectioning.sections(summaries.boards(table), None, comparisons.discriminations(table))
-    [compared] = [section for section in shown if section.title == "What tasks tell apart, protocol cpu"]
+    [compared] = [
+        section for section in shown if section.title == "What tasks tell apart, protocol cpu"
+    ]
     assert [row.name for row in compared.table.rows] == ["copy", "passkey"]
     assert compared.table.headings[:4] == ["task", "solved", "CPU s", "steps"]
     own = plain(*(record(method, task="copy (task.num_symbols=8)") for method in ("rope", "nope")))
@@ -644,26 +740,48 @@ def test_protocols_agree_as_far_as_the_order_of_their_methods_does() -> None:
     scores = {"a": 0.9, "b": 0.6, "c": 0.3, "d": 0.1}
     other = {"a": 0.5, "b": 0.7, "c": 0.2, "d": 0.1}
     found = [record(method, {1: 1.0, 2: value}) for method, value in scores.items()]
-    found += [record(method, {1: 1.0, 2: value}, protocol="until_solved") for method, value in other.items()]
+    found += [
+        record(method, {1: 1.0, 2: value}, protocol="until_solved")
+        for method, value in other.items()
+    ]
     tuned = record("e", {1: 1.0, 2: 0.0})
     tuned["method"]["class"] = "tuned"
     [each] = comparisons.agreements(boards(*found, tuned))
     expected = stats.spearmanr(list(scores.values()), list(other.values())).statistic
-    assert (each.num_methods, each.first) == (4, ("a", "b")) and each.correlation == pytest.approx(expected)
+    assert (each.num_methods, each.first) == (4, ("a", "b")) and each.correlation == pytest.approx(
+        expected
+    )
     assert comparisons.agreements(boards(*found[:4])) == []
-    half = record("f", {1: 1.0}, protocol="until_solved")  # without a mean it is neither ranked nor the best
+    half = record(
+        "f", {1: 1.0}, protocol="until_solved"
+    )  # without a mean it is neither ranked nor the best
     [same] = comparisons.agreements(boards(*found, tuned, record("f", {1: 1.0}), half))
     assert same == each
     assert np.isnan(comparisons.rank_correlation(pd.Series([1, 1, 1]), pd.Series([1, 2, 3])))
     table = sectioning.agreement_section([each]).table
-    assert table.rows[0].cells == ["cpu / until_solved", "4", "1", "4/4", ".80", "\N{EN DASH}", "a / b"]
+    assert table.rows[0].cells == [
+        "cpu / until_solved",
+        "4",
+        "1",
+        "4/4",
+        ".80",
+        "\N{EN DASH}",
+        "a / b",
+    ]
 
 
 def test_protocols_are_compared_over_the_seeds_of_both_and_with_what_seeds_differ_by() -> None:
     cpu = {"a": (0.9, 0.1), "b": (0.6, 0.6), "c": (0.3, 0.9)}
     other = {"a": 0.8, "b": 0.5, "c": 0.2}
-    found = [run for method, each in cpu.items() for run in seeds(method, [{1: 1.0, 2: value} for value in each])]
-    found += [record(method, {1: 1.0, 2: value}, protocol="until_solved") for method, value in other.items()]
+    found = [
+        run
+        for method, each in cpu.items()
+        for run in seeds(method, [{1: 1.0, 2: value} for value in each])
+    ]
+    found += [
+        record(method, {1: 1.0, 2: value}, protocol="until_solved")
+        for method, value in other.items()
+    ]
     found[-1]["training"]["hash"] = "another"
     [each] = comparisons.agreements(boards(*found))
     assert (each.num_seeds, each.num_shared) == (1, 2)
@@ -685,13 +803,18 @@ def test_a_training_that_did_not_learn_makes_no_spread() -> None:
 
 
 def test_what_was_chosen_is_shown_for_each_seed() -> None:
-    plain, one, two, rates = (record(name, {1: 1.0, 2: 0.5}) for name in ("rope", "yarn", "yarn", "alibi"))
+    plain, one, two, rates = (
+        record(name, {1: 1.0, 2: 0.5}) for name in ("rope", "yarn", "yarn", "alibi")
+    )
     two["seed"] = 1
     for searched in (one, two):
         searched["timings"]["preparation_cpu_seconds"] = 1.0
     one["search"] = {"chosen": {"beta_fast": 3, "beta_slow": 0.75, "exponents": [0.1, 0.5, 0.3]}}
     two["search"] = {"chosen": {}}
-    rates["training"] |= {"learning_rates": [{"learning_rate": 3e-3, "loss": 0.1}], "learning_rate": 3e-3}
+    rates["training"] |= {
+        "learning_rates": [{"learning_rate": 3e-3, "loss": 0.1}],
+        "learning_rate": 3e-3,
+    }
     found = [plain, one, two, rates]
     [section] = sectioning.sections(boards(*found), choices=results.choices(found))
     [table] = [each.table for each in section.details if each.title == "What was chosen"]
@@ -707,7 +830,9 @@ def test_what_was_chosen_is_shown_for_each_seed() -> None:
 def test_a_run_that_lacks_a_length_has_no_mean_anywhere() -> None:
     whole, part = record("rope", {1: 1.0, 2: 0.5, 4: 0.1}), record("rope", {1: 1.0, 4: 0.3}, seed=1)
     table = summaries.per_run(results.table([whole, part])).set_index("seed")
-    assert table.loc[0, "mean"] == pytest.approx(0.3) and table.loc[1, ["mean", "area"]].isna().all()
+    assert (
+        table.loc[0, "mean"] == pytest.approx(0.3) and table.loc[1, ["mean", "area"]].isna().all()
+    )
     [row] = boards(whole, part)[0][0].summaries
     assert np.isnan(row.mean.mean) and np.isnan(row.mean_of_solved)
 
@@ -721,16 +846,21 @@ def test_half_is_not_said_where_guessing_comes_as_far() -> None:
 
 
 def test_a_run_that_diverged_and_was_repeated_is_not_spoken_of() -> None:
-    failed, repeated = record("rope", {1: 0.0, 2: 0.0}) | {"diverged": "the loss became nan"}, record("rope", {1: 1.0})
+    failed, repeated = (
+        record("rope", {1: 0.0, 2: 0.0}) | {"diverged": "the loss became nan"},
+        record("rope", {1: 1.0}),
+    )
     assert any("diverged" in note for note in remarking.remarks([failed], results.table([failed])))
     both = [failed, repeated]
     assert not any("diverged" in note for note in remarking.remarks(both, results.table(both)))
 
 
-# -- by depth and position ---------------------------------------------------------------------------------
+# -- by depth and position -------------------------------------------------------------------------
 
 
-def viewed(method: str, by: str, *bins: tuple[float, float | None, int, float, float], seed: int = 0) -> results.Record:
+def viewed(
+    method: str, by: str, *bins: tuple[float, float | None, int, float, float], seed: int = 0
+) -> results.Record:
     found = record(method, {1: 1.0, 2: 0.5}, seed)
     above, up_to, counts, right, lost = (list(each) for each in zip(*bins, strict=True))
     view = dict(zip(results.BINNED, (above, up_to, counts, right, lost), strict=True))
@@ -769,7 +899,10 @@ def test_loss_by_position_has_an_open_end_and_gaps_where_a_method_has_no_tokens(
     other = viewed("nope", "position", (0.0, 1.0, 10, 1.0, 0.25))
     table = detail(one, other)["Loss by position"].table
     assert table.headings == ["method", "0–1.00", "> 16.00"]  # noqa: RUF001
-    assert {row.name: row.cells for row in table.rows} == {"rope": [".50", "2.50"], "nope": [".25", "–"]}  # noqa: RUF001
+    assert {row.name: row.cells for row in table.rows} == {
+        "rope": [".50", "2.50"],
+        "nope": [".25", "\N{EN DASH}"],
+    }
 
 
 def tenths(method: str, *right: float) -> results.Record:
@@ -777,7 +910,9 @@ def tenths(method: str, *right: float) -> results.Record:
     return viewed(method, "depth", *bins)
 
 
-def test_depths_are_drawn_where_methods_are_few_and_sources_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_depths_are_drawn_where_methods_are_few_and_sources_everywhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     drawn: list[tuple[list[figures.Grid], list[str], list[float]]] = []
     real = figures.depth_grids
     monkeypatch.setattr(figures, "depth_grids", lambda *a: drawn.append(a) or real(*a))
@@ -788,7 +923,9 @@ def test_depths_are_drawn_where_methods_are_few_and_sources_everywhere(monkeypat
 
     svg = depths(tenths("rope", *[0.9] * 10), tenths("nope ${x} <b>", *[k / 10 for k in range(10)]))
     text = " ".join(
-        "".join(node.itertext()) for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("text")
+        "".join(node.itertext())
+        for node in ElementTree.fromstring(svg).iter()
+        if node.tag.endswith("text")
     )
     assert "rope" in text and "nope ${x} <b>" in text and "where in the prompt" in text
     [(grids, lengths, edges)] = drawn
@@ -796,11 +933,17 @@ def test_depths_are_drawn_where_methods_are_few_and_sources_everywhere(monkeypat
     nope, rope = grids  # ties by name
     assert rope.values.tolist() == [[0.9] * 10] * 2
     assert nope.values[0].tolist() == [k / 10 for k in range(10)]
-    assert svg == depths(tenths("rope", *[0.9] * 10), tenths("nope ${x} <b>", *[k / 10 for k in range(10)]))
+    assert svg == depths(
+        tenths("rope", *[0.9] * 10), tenths("nope ${x} <b>", *[k / 10 for k in range(10)])
+    )
     assert depths(tenths("rope", *[0.9] * 7)) == "", "sources stand in a part of the prompt"
-    assert depths(*(tenths(f"m{k}", *[0.9] * 10) for k in range(sectioning.FEW + 1))) == "", "too many to look at"
+    assert depths(*(tenths(f"m{k}", *[0.9] * 10) for k in range(sectioning.FEW + 1))) == "", (
+        "too many to look at"
+    )
     assert depths(record("rope")) == ""
 
 
 def test_a_single_depth_is_not_shown() -> None:
-    assert "Token accuracy by depth" not in detail(viewed("rope", "depth", (0.9, 1.0, 10, 1.0, 0.5)))
+    assert "Token accuracy by depth" not in detail(
+        viewed("rope", "depth", (0.9, 1.0, 10, 1.0, 0.5))
+    )

@@ -1,5 +1,5 @@
-"""Loggers: CSV by default, W&B on request and offline; neither is needed for a record, neither says a word, and
-what they write lies in the results folder.
+"""Loggers: CSV by default, W&B on request and offline; neither is needed for a record, neither says
+a word, and what they write lies in the results folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 from test_faults import succeeded
 
-TEST = {f"test/{key}" for key in ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")}
+TEST = {
+    f"test/{key}"
+    for key in ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")
+}
 TRAINING = {"train/loss", "validation/loss", "validation/score"}
 LENGTHS = 5  # test lengths of the smoke protocol
 
@@ -25,7 +28,7 @@ def logs(folder: Path, method: str) -> Path:
     return folder / f"results/local/logs/smoke/passkey/{method}/seed=0"
 
 
-# -- CSV -------------------------------------------------------------------------------------------------
+# -- CSV -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,10 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, float]]:
     succeeded(folder, "protocol=smoke", "method=rope", "logger=csv")
     (path,) = logs(folder, "rope").rglob("metrics.csv")
     with open(path, newline="") as file:
-        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+        return [
+            {key: float(value) for key, value in row.items() if value}
+            for row in csv.DictReader(file)
+        ]
 
 
 def test_csv_has_a_row_for_each_point_of_the_curve(metrics: list[dict[str, float]]) -> None:
@@ -47,11 +53,13 @@ def test_csv_has_a_row_for_each_point_of_the_curve(metrics: list[dict[str, float
 def test_csv_has_a_row_for_each_test_length(metrics: list[dict[str, float]]) -> None:
     rows = [row for row in metrics if "test/loss" in row]
     assert [row["test/multiple"] for row in rows] == [1, 1.25, 1.5, 2, 4]
-    assert [row["step"] for row in rows] == [16, 20, 24, 32, 64], "the step of a test row is its length"
+    assert [row["step"] for row in rows] == [16, 20, 24, 32, 64], (
+        "the step of a test row is its length"
+    )
     assert all(row.keys() == {"step"} | TEST for row in rows)
 
 
-# -- W&B -------------------------------------------------------------------------------------------------
+# -- W&B -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +77,25 @@ def wandb_sweep(
     """Two runs in one process, in an environment without key, mode, or a home that knows W&B."""
     pytest.importorskip("wandb")
     folder, home = tmp_path_factory.mktemp("wandb"), tmp_path_factory.mktemp("home")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("WANDB_", "XDG_")) and k != "NETRC"}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("WANDB_", "XDG_")) and k != "NETRC"
+    }
     url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), url)
     environment = {k: v for k, v in environment.items() if k.lower() != "no_proxy"} | proxies
     environment |= {"HOME": str(home), "WANDB_BASE_URL": url}
-    words = [sys.executable, "-m", "posbench", "-m", "protocol=smoke", "method=rope,rope_pi", "logger=wandb"]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    words = [
+        sys.executable,
+        "-m",
+        "posbench",
+        "-m",
+        "protocol=smoke",
+        "method=rope,rope_pi",
+        "logger=wandb",
+    ]
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
     return folder, home, done
 
 
@@ -111,7 +131,9 @@ def test_wandb_writes_into_the_results_and_nowhere_else(wandb_sweep: Sweep) -> N
 def recorded(run: Path) -> list[dict]:
     """The records of an offline run, as W&B itself reads them."""
     words = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(run)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+    )
     if done.returncode:
         pytest.skip("this version of wandb cannot print a run")
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -127,5 +149,7 @@ def test_wandb_has_the_metrics_of_each_run_in_a_run_of_its_own(
     (named,) = (entry["run"]["display_name"] for entry in found if entry["type"] == "run")
     assert named == f"{method} on passkey, smoke, seed 0"
     text = [json.dumps(entry) for entry in found if entry["type"] == "history"]
-    assert {name for name in TRAINING | TEST if any(f'"{name}"' in entry for entry in text)} == expected
+    assert {
+        name for name in TRAINING | TEST if any(f'"{name}"' in entry for entry in text)
+    } == expected
     assert sum('"test/multiple"' in entry for entry in text) == LENGTHS

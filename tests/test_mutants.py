@@ -1,4 +1,6 @@
-"""The mutants of tests/mutants are still mutants of this code. Trying them takes an hour: `python -m tests.mutants`."""
+"""The mutants of tests/mutants are still mutants of this code. Trying them takes an hour: `python
+-m tests.mutants`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.mutants.__main__ import occurrences
 
 HERE = Path(__file__).parent
 MUTANTS = [
@@ -18,7 +22,7 @@ MUTANTS = [
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_what_a_mutant_changes_is_there_exactly_once(mutant: dict[str, str]) -> None:
     text = (HERE.parent / mutant["path"]).read_text("utf-8")
-    assert text.count(mutant["old"]) == 1, f"{mutant['path']}: {mutant['old']!r}"
+    assert len(occurrences(mutant["old"], text)) == 1, f"{mutant['path']}: {mutant['old']!r}"
     assert mutant["old"] != mutant["new"]
     for word in mutant["tests"].split():
         assert not word.endswith(".py") or (HERE.parent / word).exists()

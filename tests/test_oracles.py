@@ -25,13 +25,21 @@ def test_every_encoding_has_an_independent_oracle(name: str) -> None:
 
 @pytest.mark.slow
 def test_the_table_is_that_of_the_marks() -> None:
-    done = subprocess.run([sys.executable, HERE / "oracles.py"], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == TABLE.read_text("utf-8").strip(), "python tests/oracles.py --write"
+    done = subprocess.run(
+        [sys.executable, HERE / "oracles.py"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == TABLE.read_text("utf-8").strip(), (
+        "python tests/oracles.py --write"
+    )
 
 
 @pytest.mark.parametrize("name", names("encoding"))
 def test_every_encoding_has_three_mutants(name: str) -> None:
-    found = [m for path in (HERE / "mutants").glob("*.yaml") for m in yaml.safe_load(path.read_text("utf-8"))]
+    found = [
+        m
+        for path in (HERE / "mutants").glob("*.yaml")
+        for m in yaml.safe_load(path.read_text("utf-8"))
+    ]
     mine = [m for m in found if m["method"] == name]
     assert len(mine) >= 3, f"{name} has {len(mine)} mutants: write more in tests/mutants/"
     for mutant in mine:

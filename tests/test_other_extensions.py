@@ -1,7 +1,7 @@
 """Extensions by temperature, mask and table, and several in order.
 
-As in `test_closed_forms`, the oracle is a plain loop in Python floats: of scores where a temperature acts, of what
-each query sees where a mask does, of rows where a table is extended.
+As in `test_closed_forms`, the oracle is a plain loop in Python floats: of scores where a
+temperature acts, of what each query sees where a mask does, of rows where a table is extended.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def factors(a: Attention, tau: Callable[[int, float], float]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)[:, None, :, None]
 
 
-# -- temperatures ------------------------------------------------------------------------------------------
+# -- temperatures ----------------------------------------------------------------------------------
 
 
 def log_n(i: int, p: float) -> float:
@@ -115,7 +115,10 @@ TEMPERATURES: dict[str, tuple[Extension, Callable[[int, float], float], bool]] =
 }
 temperatures = pytest.mark.parametrize(
     ("extension", "tau", "on_bias"),
-    [pytest.param(*case, marks=oracle(name, "double loop"), id=name) for name, case in TEMPERATURES.items()],
+    [
+        pytest.param(*case, marks=oracle(name, "double loop"), id=name)
+        for name, case in TEMPERATURES.items()
+    ],
 )
 
 
@@ -138,14 +141,23 @@ def test_a_temperature_multiplies_the_content_and_the_bias_where_it_says_so(
 @temperatures
 @hosts
 def test_a_temperature_acts_the_same_on_every_path_and_host(
-    extension: Extension, tau: Callable[[int, float], float], on_bias: bool, make: Callable[[], PositionEncoding]
+    extension: Extension,
+    tau: Callable[[int, float], float],
+    on_bias: bool,
+    make: Callable[[], PositionEncoding],
 ) -> None:
-    """The bias of a plan of one call is read off it; that of several, off a call whose queries are zero."""
+    """The bias of a plan of one call is read off it; that of several, off a call whose queries are
+    zero.
+    """
     a, base = call(), host(make)
     t = factors(a, tau)
     full = scores(base, a)
     plan = base.encode(a)
-    bias = plan.bias(slice(0, N)) if isinstance(plan, Attention) else scores(base, replace(a, q=0 * a.q))
+    bias = (
+        plan.bias(slice(0, N))
+        if isinstance(plan, Attention)
+        else scores(base, replace(a, q=0 * a.q))
+    )
     bias = 0.0 if bias is None else bias
     expected = t * full if on_bias else t * (full - bias) + bias
     hot = extended(extension, base)
@@ -160,7 +172,10 @@ def test_negative_positions_count_as_the_first() -> None:
     first = a.at(a.q_pos[:1], a.k_pos[:1])  # the second of the batch is shifted
     for extension, expected in (
         (LogFloor(1.0), [1, 1, 1, 1, 1, 1 + math.log(2), 1 + math.log(3)]),
-        (InklingTemperature(1.0), [1, 1, 1, 1, 1 + math.log(4.9 / 4), 1 + math.log(5 / 4), 1 + math.log(9 / 4)]),
+        (
+            InklingTemperature(1.0),
+            [1, 1, 1, 1, 1 + math.log(4.9 / 4), 1 + math.log(5 / 4), 1 + math.log(9 / 4)],
+        ),
     ):
         t = torch.tensor(expected, dtype=torch.float64)[:, None]
         same(scores(extended(extension, NoPE()), first), t * scores(NoPE(), a))
@@ -168,7 +183,9 @@ def test_negative_positions_count_as_the_first() -> None:
 
 @pytest.mark.parametrize("length", [1, 2, L])
 @pytest.mark.parametrize("extension", [LogN(), LogFloor(), InklingTemperature(), YarnTemperature()])
-def test_up_to_the_trained_length_a_temperature_is_one_bit_for_bit(extension: Extension, length: int) -> None:
+def test_up_to_the_trained_length_a_temperature_is_one_bit_for_bit(
+    extension: Extension, length: int
+) -> None:
     a, base = call(range(length)), ALiBi(HEADS)
     a = a.at(a.q_pos[:1], a.k_pos[:1])
     assert extension.is_identity
@@ -181,7 +198,9 @@ def scores_of(encoding: PositionEncoding, a: Attention) -> Tensor:
 
 
 def test_the_last_trained_query_and_the_first_new_one() -> None:
-    """Ministral 3's step comes with position L; Llama 4's, a position earlier, would change the last trained query."""
+    """Ministral 3's step comes with position L; Llama 4's, a position earlier, would change the
+    last trained query.
+    """
     a = call()
     a = a.at(a.q_pos[:1], a.k_pos[:1])
     changed = {}
@@ -200,7 +219,9 @@ def test_the_last_trained_query_and_the_first_new_one() -> None:
 @oracle("log_n", "identity: q times the ratio of logarithms")
 def test_log_n_counts_keys_by_index_whatever_the_positions() -> None:
     counted, moved = call(), call(POSITIONS["with gaps"])
-    ratio = torch.tensor([max(1.0, math.log(n, L)) for n in range(1, N + 1)], dtype=torch.float64)[:, None]
+    ratio = torch.tensor([max(1.0, math.log(n, L)) for n in range(1, N + 1)], dtype=torch.float64)[
+        :, None
+    ]
     for a in (counted, moved):
         same(scores(extended(LogN(), NoPE()), a), scores(NoPE(), replace(a, q=ratio * a.q)))
     assert abs(float(ratio[-1]) - math.log(7) / math.log(4)) < 1e-12
@@ -230,13 +251,17 @@ def test_log_floor_is_that_of_llama_4_attention_one_position_on() -> None:
 
     heads, width, n = 2, 8, 11
     config = Llama4TextConfig(
-        hidden_size=heads * width, num_attention_heads=heads, num_key_value_heads=heads, head_dim=width,
-        num_hidden_layers=1, no_rope_layers=[0], floor_scale=3, attn_scale=0.3, attn_temperature_tuning=True,
+        hidden_size=heads * width, num_attention_heads=heads, num_key_value_heads=heads,
+        head_dim=width,
+        num_hidden_layers=1, no_rope_layers=[0], floor_scale=3, attn_scale=0.3,
+        attn_temperature_tuning=True,
         use_qk_norm=False, attn_implementation="eager",
     )  # fmt: skip
     torch.manual_seed(0)
     layer = modeling.Llama4TextAttention(config, layer_idx=0).double().eval()
-    x = torch.randn(BATCH, n, heads * width, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = torch.randn(
+        BATCH, n, heads * width, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     hidden = torch.full((n, n), -torch.inf, dtype=torch.float64).triu(1)[None, None]
     theirs = layer(x, position_embeddings=torch.zeros(1, n, width), attention_mask=hidden)[0]
     q, k, v = (
@@ -244,7 +269,9 @@ def test_log_floor_is_that_of_llama_4_attention_one_position_on() -> None:
         for projection in (layer.q_proj, layer.k_proj, layer.v_proj)
     )
     pos = torch.arange(1, n + 1)[None]  # one on: (p + 1) / n0
-    out = attend(LogFloor(0.3).apply(NoPE(), 3, n).encode(Attention(q, k, v, x, pos, pos, width**-0.5)))
+    out = attend(
+        LogFloor(0.3).apply(NoPE(), 3, n).encode(Attention(q, k, v, x, pos, pos, width**-0.5))
+    )
     same(layer.o_proj(out.transpose(1, 2).flatten(-2)), theirs, 1e-5)
 
 
@@ -254,13 +281,17 @@ def test_inkling_temperature_on_projected_logits_is_inklings_attention() -> None
     heads, width, curves, extent, n, floor = 2, 8, 3, 5, 11, 4
     config = SimpleNamespace(
         layer_types=["full"], head_dim=width, num_attention_heads=heads, num_key_value_heads=heads,
-        rel_extent=extent, attention_dropout=0.0, hidden_size=heads * width, d_rel=curves, sconv_kernel_size=2,
-        rms_norm_eps=1e-6, log_scaling_n_floor=floor, log_scaling_alpha=0.3, _attn_implementation="eager",
+        rel_extent=extent, attention_dropout=0.0, hidden_size=heads * width, d_rel=curves,
+        sconv_kernel_size=2,
+        rms_norm_eps=1e-6, log_scaling_n_floor=floor, log_scaling_alpha=0.3,
+        _attn_implementation="eager",
     )  # fmt: skip
     torch.manual_seed(0)
     layer = modeling.InklingAttention(config, 0).double().eval()
     torch.nn.init.normal_(layer.rel_logits_proj.proj)
-    x = torch.randn(BATCH, n, heads * width, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = torch.randn(
+        BATCH, n, heads * width, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     hidden = torch.full((n, n), -torch.inf, dtype=torch.float64).triu(1)[None, None]
     theirs = layer(x, attention_mask=hidden)[0]
 
@@ -268,7 +299,9 @@ def test_inkling_temperature_on_projected_logits_is_inklings_attention() -> None
         return t.unflatten(-1, (heads, width))
 
     q = layer.q_norm(split(layer.q_proj(x))).transpose(1, 2)
-    k = layer.k_norm(split(layer.k_sconv(layer.k_proj(x), past_key_values=None, conv_mask=None))).transpose(1, 2)
+    k = layer.k_norm(
+        split(layer.k_sconv(layer.k_proj(x), past_key_values=None, conv_mask=None))
+    ).transpose(1, 2)
     v = split(layer.v_sconv(layer.v_proj(x), past_key_values=None, conv_mask=None)).transpose(1, 2)
     base = given(
         ProjectedLogits(heads, heads * width, curves, extent),
@@ -292,7 +325,9 @@ def test_a_temperature_of_the_host_or_around_it_does_not_reach_the_bias_through_
     log = torch.tensor([log_n(i, 0) for i in range(N)], dtype=torch.float64)[:, None]
     content = scores(ALiBi(HEADS), a) - bias
     for first, second in ((InklingTemperature(0.3), LogN()), (LogN(), InklingTemperature(0.3))):
-        same(scores(extended(Sequence(first, second), ALiBi(HEADS)), a), log * t * content + t * bias)
+        same(
+            scores(extended(Sequence(first, second), ALiBi(HEADS)), a), log * t * content + t * bias
+        )
 
 
 def test_inklings_temperature_multiplies_a_bias_that_is_heated_already_once() -> None:
@@ -320,10 +355,14 @@ def test_inklings_temperature_reaches_every_part_of_a_plan() -> None:
 
 @oracle("yarn_temperature", "identity: PI and it are YaRN with every pair interpolated")
 @pytest.mark.parametrize("scale", [None, 1.0, 8.0])
-def test_yarns_temperature_is_the_square_of_its_factor_on_cosine_and_sine(scale: float | None) -> None:
+def test_yarns_temperature_is_the_square_of_its_factor_on_cosine_and_sine(
+    scale: float | None,
+) -> None:
     a, s = call(), N / L if scale is None else scale
     base = RoPE(WIDTH)
-    yarn = base.variant(frequencies=base.frequencies.stretched((s,) * (WIDTH // 2), YaRN().magnitude(42, s)))
+    yarn = base.variant(
+        frequencies=base.frequencies.stretched((s,) * (WIDTH // 2), YaRN().magnitude(42, s))
+    )
     same(scores(extended(Sequence(PI(scale), YarnTemperature(scale)), base), a), scores(yarn, a))
 
 
@@ -332,7 +371,12 @@ def test_yarns_temperature_is_the_squared_attention_factor_of_transformers() -> 
     utilities = pytest.importorskip("transformers.modeling_rope_utils")
     from transformers import LlamaConfig
 
-    parameters = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 64}
+    parameters = {
+        "rope_type": "yarn",
+        "rope_theta": 1e4,
+        "factor": 8.0,
+        "original_max_position_embeddings": 64,
+    }
     config = LlamaConfig(
         hidden_size=WIDTH,
         num_attention_heads=1,
@@ -352,21 +396,32 @@ def test_temperatures_of_low_precision_queries_are_formed_in_float32() -> None:
         hot = extended(extension, NoPE()).encode(a)
         assert hot.temperature.dtype == torch.float32 and attend(hot).dtype == torch.bfloat16
         row = [tau(i, p) for i, p in enumerate(a.q_pos[0].tolist())]
-        same(hot.temperature[0].expand(1, N, 1).double(), torch.tensor(row, dtype=torch.float64)[None, :, None], 1e-5)
+        same(
+            hot.temperature[0].expand(1, N, 1).double(),
+            torch.tensor(row, dtype=torch.float64)[None, :, None],
+            1e-5,
+        )
 
 
-# -- masks -------------------------------------------------------------------------------------------------
+# -- masks -----------------------------------------------------------------------------------------
 
 Rule = Callable[[int, int, int], bool]
 """(i, j, size) -> seen, for j <= i"""
 MASKS: dict[str, tuple[type[Extension], Rule, int]] = {
     "sliding_window": (SlidingWindow, lambda i, j, w: i - w < j, L),
     "chunked": (Chunked, lambda i, j, c: math.floor(i / c) == math.floor(j / c), L),
-    "block_causal": (BlockCausal, lambda i, j, b: math.floor(i / b) - math.floor(j / b) in (0, 1), L // 2),
+    "block_causal": (
+        BlockCausal,
+        lambda i, j, b: math.floor(i / b) - math.floor(j / b) in (0, 1),
+        L // 2,
+    ),
 }
 masks = pytest.mark.parametrize(
     ("cls", "rule", "usual"),
-    [pytest.param(*case, marks=oracle(name, "double loop"), id=name) for name, case in MASKS.items()],
+    [
+        pytest.param(*case, marks=oracle(name, "double loop"), id=name)
+        for name, case in MASKS.items()
+    ],
 )
 
 
@@ -376,17 +431,23 @@ def weighted(a: Attention, z: Tensor, rule: Rule, size: int) -> Tensor:
 
     def row(b: int, h: int, i: int) -> list[float]:
         power = {j: math.exp(z[b][h][i][j]) for j in range(i + 1) if rule(i, j, size)}
-        return [sum(p * v[b][h][j][c] for j, p in power.items()) / sum(power.values()) for c in range(WIDTH)]
+        return [
+            sum(p * v[b][h][j][c] for j, p in power.items()) / sum(power.values())
+            for c in range(WIDTH)
+        ]
 
     return torch.tensor(
-        [[[row(b, h, i) for i in range(n)] for h in range(HEADS)] for b in range(BATCH)], dtype=torch.float64
+        [[[row(b, h, i) for i in range(n)] for h in range(HEADS)] for b in range(BATCH)],
+        dtype=torch.float64,
     )
 
 
 @everywhere
 @pytest.mark.parametrize("size", [None, 1, 2, 3, N, 100])
 @masks
-def test_a_mask_hides_keys_by_index(cls: Any, rule: Rule, usual: int, size: int | None, positions: list[float]) -> None:
+def test_a_mask_hides_keys_by_index(
+    cls: Any, rule: Rule, usual: int, size: int | None, positions: list[float]
+) -> None:
     a, base = call(positions), RoPE(WIDTH)
     encoding = extended(cls(size), base)
     expected = weighted(a, scores(base, a), rule, usual if size is None else size)
@@ -398,13 +459,19 @@ def test_a_mask_hides_keys_by_index(cls: Any, rule: Rule, usual: int, size: int 
 
 @pytest.mark.parametrize("trained", [1, 2, 5, 6, 7])
 @pytest.mark.parametrize("cls", [SlidingWindow, Chunked, BlockCausal])
-def test_a_mask_hides_nothing_of_the_training_length_and_something_beyond(cls: Any, trained: int) -> None:
+def test_a_mask_hides_nothing_of_the_training_length_and_something_beyond(
+    cls: Any, trained: int
+) -> None:
     """Odd lengths as well: half of them is rounded up."""
     n = 3 * trained + 1
     allowed = cls().apply(NoPE(), trained, n).encode(call(range(n))).allowed(slice(0, n))[0, 0]
     causal = torch.ones(n, n, dtype=torch.bool).tril()
     assert torch.equal(allowed[:trained, :trained], causal[:trained, :trained])
-    assert not torch.equal(allowed, causal) and bool(allowed.diagonal().all()) and not (allowed & ~causal).any()
+    assert (
+        not torch.equal(allowed, causal)
+        and bool(allowed.diagonal().all())
+        and not (allowed & ~causal).any()
+    )
     assert cls().is_identity and not cls(trained).is_identity
     a = call(range(trained))
     assert torch.equal(dense(cls().apply(NoPE(), trained, n).encode(a)), dense(NoPE().encode(a)))
@@ -427,11 +494,18 @@ def test_windows_and_chunks_are_those_of_transformers(size: int) -> None:
 
 @oracle("sliding_window", "identity: the encoding of this name")
 @hosts
-def test_a_window_put_on_afterwards_is_the_window_of_the_encoding(make: Callable[[], PositionEncoding]) -> None:
+def test_a_window_put_on_afterwards_is_the_window_of_the_encoding(
+    make: Callable[[], PositionEncoding],
+) -> None:
     """Also where the host counts or breaks among the keys that are seen."""
     a, base = call(), host(make)
-    same(attend(extended(SlidingWindow(3), base).encode(a)), attend(WindowEncoding(base, 3).encode(a)))
-    same(attend(extended(SlidingWindow(), base).encode(a)), attend(WindowEncoding(base, L).encode(a)))
+    same(
+        attend(extended(SlidingWindow(3), base).encode(a)),
+        attend(WindowEncoding(base, 3).encode(a)),
+    )
+    same(
+        attend(extended(SlidingWindow(), base).encode(a)), attend(WindowEncoding(base, L).encode(a))
+    )
 
 
 @oracle("chunked", "identity: every chunk is a sequence of its own")
@@ -450,18 +524,28 @@ def test_every_chunk_is_attended_to_by_itself(make: Callable[[], PositionEncodin
 @pytest.mark.parametrize("block", [1, 2, 3, 5])
 def test_a_block_sees_itself_and_the_one_before(block: int) -> None:
     n = 17
-    allowed = extended(BlockCausal(block), XPos(WIDTH, 8.0)).encode(call(range(n))).allowed(slice(0, n))[0, 0]
-    assert allowed.sum(-1).tolist() == [i + 1 if i < block else block + i % block + 1 for i in range(n)]
+    allowed = (
+        extended(BlockCausal(block), XPos(WIDTH, 8.0))
+        .encode(call(range(n)))
+        .allowed(slice(0, n))[0, 0]
+    )
+    assert allowed.sum(-1).tolist() == [
+        i + 1 if i < block else block + i % block + 1 for i in range(n)
+    ]
 
 
 def test_masks_meet() -> None:
     a = call(range(12))
-    both = extended(Sequence(SlidingWindow(3), Chunked(4)), NoPE()).encode(a).allowed(slice(0, 12))[0, 0]
+    both = (
+        extended(Sequence(SlidingWindow(3), Chunked(4)), NoPE())
+        .encode(a)
+        .allowed(slice(0, 12))[0, 0]
+    )
     expected = [[j <= i and i - j < 3 and i // 4 == j // 4 for j in range(12)] for i in range(12)]
     assert both.tolist() == expected
 
 
-# -- tables ------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def table(rows: int = 40) -> Tensor:
@@ -485,7 +569,9 @@ def hierarchical(rows: list[list[float]], p: int, a: float) -> list[float]:
     i, j = p // L + 1, p % L + 1
 
     def u(index: int) -> list[float]:
-        return [(x - a * first) / (1 - a) for x, first in zip(rows[index - 1], rows[0], strict=True)]
+        return [
+            (x - a * first) / (1 - a) for x, first in zip(rows[index - 1], rows[0], strict=True)
+        ]
 
     return [a * x + (1 - a) * y for x, y in zip(u(i), u(j), strict=True)]
 
@@ -497,21 +583,30 @@ TABLES: dict[str, tuple[Extension, Callable[[list[list[float]], int, int], list[
 }
 tables = pytest.mark.parametrize(
     ("extension", "rule"),
-    [pytest.param(*case, marks=oracle(name, "double loop"), id=name) for name, case in TABLES.items()],
+    [
+        pytest.param(*case, marks=oracle(name, "double loop"), id=name)
+        for name, case in TABLES.items()
+    ],
 )
 
 
 @pytest.mark.parametrize("test", [L, L + 1, 9, L * L])
 @pytest.mark.parametrize("cls", [Learned, Multiplicative])
 @tables
-def test_rows_are_those_of_the_formula(extension: Extension, rule: Any, cls: type[Learned], test: int) -> None:
+def test_rows_are_those_of_the_formula(
+    extension: Extension, rule: Any, cls: type[Learned], test: int
+) -> None:
     base, rows = learned(cls), table().tolist()
-    x = torch.randn(BATCH, test, MODEL, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = torch.randn(
+        BATCH, test, MODEL, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     new = torch.tensor([rule(rows, p, test) for p in range(test)], dtype=torch.float64)
     expected = x + new if cls is Learned else x * (1 + new)
     encoding = extended(extension, base, test)
     same(encoding.embed(x, torch.arange(test)[None]), expected)
-    order = torch.randperm(test, generator=torch.Generator().manual_seed(3))  # each by its own position
+    order = torch.randperm(
+        test, generator=torch.Generator().manual_seed(3)
+    )  # each by its own position
     same(encoding.embed(x[:, order], order[None].expand(BATCH, -1)), expected[:, order])
     assert {*encoding.parameters()} == {*base.parameters()}
     a = call(range(test))
@@ -532,11 +627,17 @@ def test_trained_rows_are_unchanged_at_the_training_length_bit_for_bit(
 
 
 @oracle("table_interpolation", "library: torch interpolate with aligned corners")
-@pytest.mark.parametrize(("scale", "test"), [(None, 9), (None, 23), (2.0, 99), (2.6, 99), (1.0, 99)])
-def test_interpolation_is_a_linear_resampling_with_aligned_corners(scale: float | None, test: int) -> None:
+@pytest.mark.parametrize(
+    ("scale", "test"), [(None, 9), (None, 23), (2.0, 99), (2.6, 99), (1.0, 99)]
+)
+def test_interpolation_is_a_linear_resampling_with_aligned_corners(
+    scale: float | None, test: int
+) -> None:
     trained = 10
     longest = max(test, trained) if scale is None else round(scale * trained)
-    resampled = F.interpolate(table()[None, :trained].mT, size=longest, mode="linear", align_corners=True).mT
+    resampled = F.interpolate(
+        table()[None, :trained].mT, size=longest, mode="linear", align_corners=True
+    ).mT
     pos = torch.arange(longest)[None]
     encoding = TableInterpolation(scale).apply(learned(), trained, test)
     same(encoding.embed(torch.zeros(1, longest, MODEL).double(), pos), resampled)
@@ -555,7 +656,9 @@ def test_interpolation_keeps_the_ends() -> None:
 
 @oracle("table_tiling", "identity: rows of positions L apart")
 def test_tiled_rows_repeat() -> None:
-    out = extended(TableTiling(), learned(), 20).embed(torch.zeros(1, 20, MODEL).double(), torch.arange(20)[None])[0]
+    out = extended(TableTiling(), learned(), 20).embed(
+        torch.zeros(1, 20, MODEL).double(), torch.arange(20)[None]
+    )[0]
     assert torch.equal(out, table()[:L].repeat(5, 1))
 
 
@@ -563,7 +666,9 @@ def test_tiled_rows_repeat() -> None:
 def test_hierarchical_rows_are_sums_of_their_digits_and_all_different() -> None:
     def new(a: float) -> Tensor:
         encoding = extended(TableHierarchical(a), learned(), L * L)
-        return encoding.embed(torch.zeros(1, L * L, MODEL).double(), torch.arange(L * L)[None])[0].unflatten(0, (L, L))
+        return encoding.embed(torch.zeros(1, L * L, MODEL).double(), torch.arange(L * L)[None])[
+            0
+        ].unflatten(0, (L, L))
 
     rows = new(0.4)
     assert torch.equal(rows[0], table()[:L])
@@ -594,7 +699,11 @@ def test_positions_that_have_no_row_raise_and_fractions_do(extension: Extension,
 def test_tables_inside_wrappers_are_extended(extension: Extension) -> None:
     x, pos = torch.zeros(1, 9, MODEL).double(), torch.arange(9)[None]
     plain = extended(extension, learned(), 9).embed(x, pos)
-    for wrap in (lambda t: Coupling(t, 40), lambda t: SHAPE(t, 3), lambda t: SSMax(t, HEADS, L).double()):
+    for wrap in (
+        lambda t: Coupling(t, 40),
+        lambda t: SHAPE(t, 3),
+        lambda t: SSMax(t, HEADS, L).double(),
+    ):
         assert "rows" in wrap(learned()).handles
         assert torch.equal(extended(extension, wrap(learned()), 9).embed(x, pos), plain)
 
@@ -616,7 +725,7 @@ def test_whatever_offers_rows_is_affine_in_the_row_of_each_position(name: str) -
     assert not torch.allclose(layer.embed(x, pos), once)
 
 
-# -- several in order --------------------------------------------------------------------------------------
+# -- several in order ------------------------------------------------------------------------------
 
 
 @oracle("both", "identity: one after the other")
@@ -640,7 +749,9 @@ def test_a_sequence_is_the_second_after_the_first(
         assert torch.equal(attend(layer.encode(a)), twice)
     assert torch.equal(attend(Sequence(first, second).apply(base, L, N).encode(a)), twice)
     for one in (first, second):
-        assert not one.changes or not torch.allclose(attend(one.apply(base, L, N).encode(a)), attend(base.encode(a)))
+        assert not one.changes or not torch.allclose(
+            attend(one.apply(base, L, N).encode(a)), attend(base.encode(a))
+        )
 
 
 @oracle("both", "double loop")
@@ -653,7 +764,10 @@ def test_pi_and_log_n_are_both_formulas_at_once() -> None:
         total = 0.0
         for m in range(half):
             angle = (p[b][i] - p[b][j]) * 10000 ** (-m / half) / s
-            x, y = complex(q[b][h][i][m], q[b][h][i][m + half]), complex(k[b][h][j][m], k[b][h][j][m + half])
+            x, y = (
+                complex(q[b][h][i][m], q[b][h][i][m + half]),
+                complex(k[b][h][j][m], k[b][h][j][m + half]),
+            )
             total += (x * y.conjugate() * complex(math.cos(angle), math.sin(angle))).real
         return log_n(i, 0) * a.scale * total
 
@@ -665,12 +779,21 @@ def test_a_sequence_declares_what_its_parts_do() -> None:
         method_class = "fine-tuned"
 
     plain = Sequence(Direct(), Direct())
-    assert (plain.needs, plain.changes, plain.is_identity, plain.method_class) == ("", False, True, "zero-shot")
+    assert (plain.needs, plain.changes, plain.is_identity, plain.method_class) == (
+        "",
+        False,
+        True,
+        "zero-shot",
+    )
     mixed = Sequence(NTK(), Sequence(LogN(), NTK(4.0)))
     assert mixed.needs == "frequencies and temperature and frequencies"
     assert mixed.changes and Sequence(Direct(), LogN()).changes and not mixed.is_identity
     assert Sequence(NTK(), LogN()).is_identity and not Sequence(NTK(), LogN(5)).is_identity
-    assert Sequence(LogN(), Tuned()).method_class == Sequence(Tuned(), LogN()).method_class == "fine-tuned"
+    assert (
+        Sequence(LogN(), Tuned()).method_class
+        == Sequence(Tuned(), LogN()).method_class
+        == "fine-tuned"
+    )
     assert Sequence(LogN(), LogFloor()).needs == "temperature"
 
 
@@ -679,7 +802,9 @@ def test_each_part_of_a_sequence_refuses_by_itself() -> None:
     for parts in ((YaRN(), LogN()), (LogN(), YaRN())):
         with pytest.raises(IllegalExtension, match="YaRN needs frequencies"):
             Sequence(*parts).extend(alibi, L, N)
-    with pytest.raises(IllegalExtension, match="TableTiling needs rows"):  # the first has used them up
+    with pytest.raises(
+        IllegalExtension, match="TableTiling needs rows"
+    ):  # the first has used them up
         Sequence(TableInterpolation(), TableTiling()).extend(EncodingStack([learned()]), L, N)
 
 
@@ -697,7 +822,11 @@ def chosen(*words: str) -> Extension:
 
 
 def kinds(extension: Extension) -> Any:
-    return [kinds(p) for p in extension.parts] if isinstance(extension, Sequence) else type(extension).__name__
+    return (
+        [kinds(p) for p in extension.parts]
+        if isinstance(extension, Sequence)
+        else type(extension).__name__
+    )
 
 
 def test_a_sequence_is_chosen_on_the_command_line() -> None:
@@ -713,7 +842,7 @@ def test_a_sequence_is_chosen_on_the_command_line() -> None:
     assert three.parts[1].parts[0].beta == 0.7  # type: ignore[attr-defined]
 
 
-# -- refusals ----------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -724,18 +853,29 @@ def test_a_sequence_is_chosen_on_the_command_line() -> None:
         (lambda: InklingTemperature(-0.1), r"beta .* must exceed 0, got -0.1"),
         (lambda: LogFloor(0.1, 0), r"at least 2 \(or null .*\), got 0"),
         (lambda: YarnTemperature(0.5), r"at least 1 \(or null .*\), got 0.5"),
-        (lambda: SlidingWindow(0), r"window is a number of tokens, at least 1 \(or null .*\), got 0"),
+        (
+            lambda: SlidingWindow(0),
+            r"window is a number of tokens, at least 1 \(or null .*\), got 0",
+        ),
         (lambda: Chunked(-1), r"chunk is a number of tokens, at least 1 \(or null .*\), got -1"),
         (lambda: BlockCausal(0), r"block is a number of tokens, at least 1 \(or null .*\), got 0"),
         (lambda: TableInterpolation(0.9), r"at least 1 \(or null .*\), got 0.9"),
         (lambda: TableHierarchical(0.5), r"between 0 and 1 and not one half, got 0.5"),
         (lambda: TableHierarchical(1.0), r"between 0 and 1 and not one half, got 1"),
         (lambda: TableHierarchical(0.0), r"between 0 and 1 and not one half, got 0"),
-        (lambda: TableHierarchical().apply(learned(), 4, 17), r"4 trained rows make 16 positions, .* has 17: shorten"),
-        (lambda: TableInterpolation().apply(learned(), 1, 5), r"needs two trained rows, and training has seen 1"),
+        (
+            lambda: TableHierarchical().apply(learned(), 4, 17),
+            r"4 trained rows make 16 positions, .* has 17: shorten",
+        ),
+        (
+            lambda: TableInterpolation().apply(learned(), 1, 5),
+            r"needs two trained rows, and training has seen 1",
+        ),
     ],
 )
-def test_bad_settings_are_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+def test_bad_settings_are_refused_in_one_sentence(
+    make: Callable[[], object], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=sentence) as error:
         make()
     assert "\n" not in str(error.value)
@@ -758,7 +898,14 @@ def test_where_training_has_filled_the_range_of_positions_nothing_is_extended() 
     stack = EncodingStack([RandomPositions(RoPE(WIDTH), 30)])
     spans = stack.span(L, training=True), stack.span(N)
     a = call()
-    for extension in (LogN(), LogFloor(), InklingTemperature(), YarnTemperature(), SlidingWindow(), Chunked()):
+    for extension in (
+        LogN(),
+        LogFloor(),
+        InklingTemperature(),
+        YarnTemperature(),
+        SlidingWindow(),
+        Chunked(),
+    ):
         (layer,) = extension.extend(stack, *spans)
         assert torch.equal(attend(layer.encode(a)), dense(RoPE(WIDTH).encode(a))) or torch.allclose(
             attend(layer.encode(a)), attend(RoPE(WIDTH).encode(a))

@@ -1,4 +1,6 @@
-"""The built wheel works away from the source tree: in a clean environment, from an empty directory."""
+"""The built wheel works away from the source tree: in a clean environment, from an empty
+directory.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,26 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(out),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True)
     return next(out.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An environment of its own that holds the wheel and sees the requirements, but not the editable posbench."""
+    """An environment of its own that holds the wheel and sees the requirements, but not the
+    editable posbench.
+    """
     home = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
     python = str(home / "bin" / "python")
@@ -34,9 +48,13 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         text=True,
         check=True,
     ).stdout.strip()
-    # A plain path is searched, but its own .pth files, that of the editable install among them, are not obeyed.
+    # A plain path is searched, but its own .pth files, that of the editable install among them, are
+    # not obeyed.
     (Path(place) / "requirements.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
+        check=True,
+    )
     return python
 
 
@@ -56,7 +74,9 @@ def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) ->
 
 def test_the_wheel_runs_in_an_empty_directory(python: str, tmp_path: Path) -> None:
     def run(*arguments: str) -> str:
-        done = subprocess.run([python, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [python, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -71,9 +91,12 @@ def test_the_wheel_runs_in_an_empty_directory(python: str, tmp_path: Path) -> No
     for folder in ("encoding", "method"):
         (conf / folder).mkdir(parents=True)
     (conf / "mine.py").write_text(
-        "from posbench.encoding import PositionEncoding\n\n\nclass Mine(PositionEncoding):\n    pass\n"
+        "from posbench.encoding import PositionEncoding\n\n\nclass Mine(PositionEncoding):\n    "
+        "pass\n"
     )
     (conf / "encoding" / "mine.yaml").write_text("_target_: mine.Mine\n")
-    (conf / "method" / "mine.yaml").write_text("# @package _global_\ndefaults:\n  - override /encoding: mine\n")
+    (conf / "method" / "mine.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - override /encoding: mine\n"
+    )
     run("-m", "posbench", "--config-dir", "my_conf", "method=mine", "protocol=smoke")
     assert (tmp_path / "results/local/records/smoke/passkey/mine/seed=0.json").exists()

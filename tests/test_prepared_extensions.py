@@ -1,7 +1,9 @@
-"""Extensions that train a little further, take positions away, skip some in training, or choose their settings.
+"""Extensions that train a little further, take positions away, skip some in training, or choose
+their settings.
 
-What they compute is held against plain loops, as in `test_closed_forms`; what a run makes of them is looked at in
-small experiments in this process: which weights change, what is trained anew, what the record says.
+What they compute is held against plain loops, as in `test_closed_forms`; what a run makes of them
+is looked at in small experiments in this process: which weights change, what is trained anew, what
+the record says.
 """
 
 from __future__ import annotations
@@ -23,7 +25,20 @@ import numpy as np
 import pytest
 import torch
 from conftest import CONF, composed, experiment, names
-from loops import BATCH, HEADS, POSITIONS, SCALE, WIDTH, by_pairs, call, everywhere, product, same, scores, shaken
+from loops import (
+    BATCH,
+    HEADS,
+    POSITIONS,
+    SCALE,
+    WIDTH,
+    by_pairs,
+    call,
+    everywhere,
+    product,
+    same,
+    scores,
+    shaken,
+)
 from omegaconf import OmegaConf
 from test_faults import checkpoint_folder, finished, record, started, succeeded, without_timings
 from torch import Tensor
@@ -64,7 +79,13 @@ from posbench.training import Training, fit
 oracle = pytest.mark.oracle
 L = 4  # positions seen in training
 MODEL = HEADS * WIDTH
-TINY = ("protocol=smoke", "training.min_length=6", "training.max_length=16", "training.batch_size=4", "model.width=32")
+TINY = (
+    "protocol=smoke",
+    "training.min_length=6",
+    "training.max_length=16",
+    "training.batch_size=4",
+    "model.width=32",
+)
 
 HOSTS: dict[str, Callable[[], PositionEncoding]] = {
     "rope": lambda: RoPE(WIDTH),
@@ -75,7 +96,7 @@ HOSTS: dict[str, Callable[[], PositionEncoding]] = {
 hosts = pytest.mark.parametrize("make", HOSTS.values(), ids=list(HOSTS))
 
 
-# -- no position at all ------------------------------------------------------------------------------------
+# -- no position at all ----------------------------------------------------------------------------
 
 
 @oracle("drope", "double loop")
@@ -104,7 +125,9 @@ def test_without_positions_tokens_stay_as_they_are_and_any_position_will_do(
     x, pos = torch.randn(BATCH, 7, MODEL), torch.arange(7)[None] * 10**6
     dropped = Dropped().apply(make(), L, 7)
     assert torch.equal(dropped.embed(x, pos), x)
-    assert dropped.relative and dropped.max_positions is None and "frequencies" not in dropped.handles
+    assert (
+        dropped.relative and dropped.max_positions is None and "frequencies" not in dropped.handles
+    )
 
 
 @oracle("drope", "identity: NoPE with these weights")
@@ -112,7 +135,13 @@ def test_without_positions_tokens_stay_as_they_are_and_any_position_will_do(
 def test_a_model_without_its_positions_is_that_of_nope(name: str) -> None:
     run, nope = experiment(*TINY, f"encoding={name}"), experiment(*TINY, "encoding=nope")
     model, plain = run.model().eval(), nope.model().eval()
-    plain.load_state_dict({key: value for key, value in model.state_dict().items() if not key.startswith("encodings.")})
+    plain.load_state_dict(
+        {
+            key: value
+            for key, value in model.state_dict().items()
+            if not key.startswith("encodings.")
+        }
+    )
     tokens = torch.randint(run.task.vocab_size, (3, 40), generator=torch.Generator().manual_seed(0))
     pos = torch.arange(40)[None]
     dropped = model.with_encodings(Dropped(scale=1.0).extend(model.encodings, 17, 40))
@@ -121,13 +150,18 @@ def test_a_model_without_its_positions_is_that_of_nope(name: str) -> None:
     assert not torch.allclose(hot(tokens, pos), plain(tokens, pos))
 
 
-# -- gaps in the positions of training -----------------------------------------------------------------------
+# -- gaps in the positions of training -------------------------------------------------------------
 
 
-def drawn(encoding: PositionEncoding, n: int, count: int = 1, training: bool = True) -> list[tuple[float, ...]]:
+def drawn(
+    encoding: PositionEncoding, n: int, count: int = 1, training: bool = True
+) -> list[tuple[float, ...]]:
     """The positions that sequences of n tokens are given."""
     draw = Draw(count, torch.Generator().manual_seed(0), training)
-    return [tuple(row) for row in encoding.positions(torch.arange(n)[None], draw).expand(count, n).tolist()]
+    return [
+        tuple(row)
+        for row in encoding.positions(torch.arange(n)[None], draw).expand(count, n).tolist()
+    ]
 
 
 @oracle("pose", "enumeration")
@@ -200,7 +234,7 @@ def test_gaps_come_about_whichever_layer_knows_positions() -> None:
         assert int(stack.positions(torch.arange(L)[None], draw).max()) > L
 
 
-# -- what is declared ----------------------------------------------------------------------------------------
+# -- what is declared ------------------------------------------------------------------------------
 
 
 def test_a_fine_tuned_extension_does_what_the_one_inside_does_and_declares_it() -> None:
@@ -213,27 +247,51 @@ def test_a_fine_tuned_extension_does_what_the_one_inside_does_and_declares_it() 
     ):
         outer = FineTuned(inner, 0.2, 3.0, 0.5)
         assert (outer.scale_policy, outer.method_class) == (policy, kind)
-        assert (outer.needs, outer.changes, outer.is_identity) == (inner.needs, inner.changes, False)
+        assert (outer.needs, outer.changes, outer.is_identity) == (
+            inner.needs,
+            inner.changes,
+            False,
+        )
         assert outer.finetuning == FineTuning(0.2, 3.0, 0.5) and inner.finetuning is None
-        same(scores(outer.apply(RoPE(WIDTH), L, 9), a), scores(inner.apply(RoPE(WIDTH), L, 9), a), 0)
+        same(
+            scores(outer.apply(RoPE(WIDTH), L, 9), a), scores(inner.apply(RoPE(WIDTH), L, 9), a), 0
+        )
     stack = EncodingStack([RoPE(WIDTH), NoPE()], 2)
     extended = list(FineTuned(NTK(2.0)).extend(stack, L, 9))
-    assert extended[1] is list(stack)[1] and extended[0].frequencies == NTK(2.0).apply(RoPE(WIDTH), L, 9).frequencies
+    assert (
+        extended[1] is list(stack)[1]
+        and extended[0].frequencies == NTK(2.0).apply(RoPE(WIDTH), L, 9).frequencies
+    )
     with pytest.raises(IllegalExtension):
         FineTuned(NTK(2.0)).extend(EncodingStack([NoPE()]), L, 9)
 
 
 def test_further_training_is_measured_by_the_training_before_it() -> None:
     training = TrainingConfig(
-        min_length=8, max_length=32, length_scale=0.5, steps=1200, steps_scale=0.25, learning_rate=4e-3, batch_size=7
+        min_length=8,
+        max_length=32,
+        length_scale=0.5,
+        steps=1200,
+        steps_scale=0.25,
+        learning_rate=4e-3,
+        batch_size=7,
     )
     found = FineTuning(0.1, 3.0, 0.5).settings(training)
     assert (found.lengths, found.total_steps, found.learning_rate) == ((4, 48), 30, 2e-3)
     assert found.warmup_steps == 3, "a tenth of the steps"
-    unchanged = ("length_scale", "steps_scale", "batch_size", "min_length", "decay_fraction", "validation_samples")
+    unchanged = (
+        "length_scale",
+        "steps_scale",
+        "batch_size",
+        "min_length",
+        "decay_fraction",
+        "validation_samples",
+    )
     assert all(getattr(found, name) == getattr(training, name) for name in unchanged)
     assert FineTuning(1e-6, 0.01, 1.0).settings(training).total_steps == 1
-    assert FineTuning(1e-6, 0.01, 1.0).settings(training).lengths == (4, 4), "not below the shortest"
+    assert FineTuning(1e-6, 0.01, 1.0).settings(training).lengths == (4, 4), (
+        "not below the shortest"
+    )
 
 
 POLICIES: list[tuple[Extension, str]] = [
@@ -257,8 +315,12 @@ POLICIES: list[tuple[Extension, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("extension", "policy"), POLICIES, ids=lambda value: str(value).partition(" object")[0])
-def test_an_extension_says_how_it_follows_the_length_of_a_test(extension: Extension, policy: str) -> None:
+@pytest.mark.parametrize(
+    ("extension", "policy"), POLICIES, ids=lambda value: str(value).partition(" object")[0]
+)
+def test_an_extension_says_how_it_follows_the_length_of_a_test(
+    extension: Extension, policy: str
+) -> None:
     assert extension.scale_policy == policy
 
 
@@ -270,7 +332,11 @@ def extension_of(name: str) -> Extension:
 
 def told(value: Any) -> Any:
     """All settings of an extension, those of extensions inside it included."""
-    return {name: told(part) for name, part in vars(value).items()} if isinstance(value, Extension) else value
+    return (
+        {name: told(part) for name, part in vars(value).items()}
+        if isinstance(value, Extension)
+        else value
+    )
 
 
 def test_the_policies_of_the_yaml_files() -> None:
@@ -295,14 +361,16 @@ def test_what_trains_or_searches_is_the_outermost() -> None:
         lambda: FineTuned(tuned),
         lambda: FineTuned(LongRoPESearch()),
         lambda: Tuned(functools.partial(FineTuned, PI(2.0)), {"steps": [0.1, 0.2]}),
-        lambda: Tuned(functools.partial(Tuned, YaRN, {"beta_fast": [2.0, 3.0]}), {"budget": [1, 2]}),
+        lambda: Tuned(
+            functools.partial(Tuned, YaRN, {"beta_fast": [2.0, 3.0]}), {"budget": [1, 2]}
+        ),
     ):
         with pytest.raises(ConfigError, match="trains or searches") as caught:
             make()
         assert "\n" not in str(caught.value)
 
 
-# -- search --------------------------------------------------------------------------------------------------
+# -- search ----------------------------------------------------------------------------------------
 
 
 class Knobbed(Extension):
@@ -313,7 +381,9 @@ class Knobbed(Extension):
             raise ConfigError("three of both")
         self.a, self.b = a, b
 
-    def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
+    def apply(
+        self, encoding: PositionEncoding, train_positions: int, test_positions: int
+    ) -> PositionEncoding:
         if self.a > train_positions:
             raise ConfigError("more than there are positions")
         return encoding
@@ -335,15 +405,21 @@ def test_the_budget_counts_every_setting_that_is_tried_and_the_default_is_one(bu
     asked: list[tuple[int, int]] = []
     found = tried(tuned(budget), lambda each: asked.append((each.a, each.b)) or 0.5)  # type: ignore[func-returns-value]
     assert len(found) == len(asked) == budget
-    assert asked[0] == (0, 0) and found[0].settings == {}, "equal losses: the default is the first and stays"
+    assert asked[0] == (0, 0) and found[0].settings == {}, (
+        "equal losses: the default is the first and stays"
+    )
     assert len(set(asked)) == budget, "none twice"
 
 
 def test_settings_that_exclude_each_other_are_passed_over_and_cost_nothing() -> None:
     found = tried(tuned(), lambda each: 0.5)
-    allowed = {(a, b) for a in (1, 2, 3) for b in (1, 2, 3)} - {(3, 3)}  # nine exceeds the positions of training
+    allowed = {(a, b) for a in (1, 2, 3) for b in (1, 2, 3)} - {
+        (3, 3)
+    }  # nine exceeds the positions of training
     assert {(trial.extension.a, trial.extension.b) for trial in found} == allowed | {(0, 0)}
-    assert all(trial.settings in ({}, {"a": trial.extension.a, "b": trial.extension.b}) for trial in found)
+    assert all(
+        trial.settings in ({}, {"a": trial.extension.a, "b": trial.extension.b}) for trial in found
+    )
 
 
 def test_the_settings_that_lose_least_come_first() -> None:
@@ -355,14 +431,18 @@ def test_the_settings_that_lose_least_come_first() -> None:
 
 def test_a_loss_that_is_no_number_never_wins() -> None:
     found = tried(tuned(), lambda each: 7.0 if (each.a, each.b) == (3, 1) else math.nan)
-    assert found[0].settings == {"a": 3, "b": 1} and all(math.isnan(trial.loss) for trial in found[1:])
+    assert found[0].settings == {"a": 3, "b": 1} and all(
+        math.isnan(trial.loss) for trial in found[1:]
+    )
     assert tried(tuned(), lambda each: math.nan)[0].settings == {}
 
 
 def test_the_same_seed_tries_the_same_settings_and_another_seed_others() -> None:
     def order(seed: int, extension: Any) -> list[dict[str, Any]]:
         asked = Counter[int]()
-        return [t.settings for t in tried(extension, lambda each: asked.update([0]) or asked[0], seed)]  # type: ignore
+        return [
+            t.settings for t in tried(extension, lambda each: asked.update([0]) or asked[0], seed)
+        ]  # type: ignore
 
     for make in (lambda: tuned(6), lambda: LongRoPESearch(6)):
         assert order(1, make()) == order(1, make())
@@ -373,7 +453,9 @@ def test_the_default_is_not_tried_a_second_time() -> None:
     """Neither those of the class nor those that the YAML gives the class."""
     for make, default in ((Knobbed, (0, 0)), (functools.partial(Knobbed, b=1), (0, 1))):
         extension = Tuned(make, {"a": [0, 1], "b": [0, 1]})
-        found = [(trial.extension.a, trial.extension.b) for trial in tried(extension, lambda each: 0.0)]
+        found = [
+            (trial.extension.a, trial.extension.b) for trial in tried(extension, lambda each: 0.0)
+        ]
         assert sorted(found) == [(0, 0), (0, 1), (1, 0), (1, 1)] and found[0] == default
 
 
@@ -384,13 +466,15 @@ def test_the_knobs_of_a_yaml_are_settings_of_its_extension(name: str) -> None:
     extension = extension_of(name)
     assert isinstance(extension, Tuned)
     default = extension_of(name.removesuffix("_tuned"))
-    assert told(extension.extension) == told(default), "what is tried first is the extension as it stands alone"
+    assert told(extension.extension) == told(default), (
+        "what is tried first is the extension as it stands alone"
+    )
     assert (extension.budget, extension.multiple, extension.method_class) == (24, 3, "tuned")
     for _, candidate in extension.candidates(STACK, 40, np.random.default_rng(0)):
         assert type(candidate) is type(default)
 
 
-# -- LongRoPE, searched --------------------------------------------------------------------------------------
+# -- LongRoPE, searched ----------------------------------------------------------------------------
 
 RISING = (0.0, 0.25, 0.25, 0.9)
 
@@ -403,19 +487,35 @@ def test_exponents_are_a_list_of_longrope_for_every_factor(s: float) -> None:
     for extension in (LongRoPEExponents(RISING), LongRoPEExponents(RISING, s)):
         found = extension.apply(RoPE(WIDTH), train, round(s * train)).frequencies
         assert found.theta().tolist() == pytest.approx(theta, rel=1e-12)
-        assert found.magnitude == pytest.approx(math.sqrt(1 + math.log(s) / math.log(train)), rel=1e-12)
+        assert found.magnitude == pytest.approx(
+            math.sqrt(1 + math.log(s) / math.log(train)), rel=1e-12
+        )
     listed = LongRoPE([s**e for e in RISING]).apply(RoPE(WIDTH), train, round(s * train))
     a = call(POSITIONS["with gaps"])
-    same(scores(LongRoPEExponents(RISING).apply(RoPE(WIDTH), train, round(s * train)), a), scores(listed, a))
+    same(
+        scores(LongRoPEExponents(RISING).apply(RoPE(WIDTH), train, round(s * train)), a),
+        scores(listed, a),
+    )
 
 
-def test_exponents_left_out_are_those_of_longrope_and_nothing_changes_at_the_training_length() -> None:
+def test_exponents_left_out_are_those_of_longrope_and_nothing_changes_at_the_training_length() -> (
+    None
+):
     for test in (10, 40, 41, 160):
-        ours, theirs = (each.apply(RoPE(WIDTH), 40, test).frequencies for each in (LongRoPEExponents(), LongRoPE()))
-        assert (ours.theta().tolist(), ours.magnitude) == (theirs.theta().tolist(), theirs.magnitude)
+        ours, theirs = (
+            each.apply(RoPE(WIDTH), 40, test).frequencies
+            for each in (LongRoPEExponents(), LongRoPE())
+        )
+        assert (ours.theta().tolist(), ours.magnitude) == (
+            theirs.theta().tolist(),
+            theirs.magnitude,
+        )
     assert LongRoPEExponents(RISING).is_identity and not LongRoPEExponents(RISING, 2.0).is_identity
     at_length = LongRoPEExponents(RISING).apply(RoPE(WIDTH), 40, 40).frequencies
-    assert at_length.theta().tolist() == RoPE(WIDTH).frequencies.theta().tolist() and at_length.magnitude == 1
+    assert (
+        at_length.theta().tolist() == RoPE(WIDTH).frequencies.theta().tolist()
+        and at_length.magnitude == 1
+    )
 
 
 def test_a_list_of_exponents_of_another_length_is_refused_when_it_is_used() -> None:
@@ -426,7 +526,9 @@ def test_a_list_of_exponents_of_another_length_is_refused_when_it_is_used() -> N
 @oracle("longrope_search", "distribution")
 def test_searched_exponents_never_fall_and_are_those_of_the_formula() -> None:
     """By e = r u^p of sorted u: the largest of many is r, and the median of many is r / 2^p."""
-    candidates = LongRoPESearch().candidates(EncodingStack([RoPE(4000)]), L, np.random.default_rng(0))
+    candidates = LongRoPESearch().candidates(
+        EncodingStack([RoPE(4000)]), L, np.random.default_rng(0)
+    )
     highest, shapes = [], []
     for _ in range(400):
         settings, extension = next(candidates)
@@ -457,35 +559,61 @@ def test_one_list_of_exponents_cannot_serve_layers_that_differ() -> None:
         next(search.candidates(EncodingStack([RoPE(8), RoPE(16)], 2), L, rng))
 
 
-# -- refusals ------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Dropped(-0.1), r"growth of the temperature .* must not be negative, got -0\.1"),
     (lambda: Dropped(math.nan), r"growth of the temperature .* must not be negative, got nan"),
     (lambda: Dropped(0.1, 0.5), r"at least 1 \(or null for one a length\), got 0\.5"),
-    (lambda: SkipWise(0.9), r"multiple is that of the positions to be trained, at least 1, got 0\.9"),
-    (lambda: FineTuned(PI(2.0), steps=0), r"steps of the fine-tuning is a factor .* must be positive, got 0"),
-    (lambda: FineTuned(PI(2.0), multiple=-1), r"multiple of the fine-tuning .* must be positive, got -1"),
-    (lambda: FineTuned(PI(2.0), learning_rate=math.inf), r"learning_rate of the fine-tuning .* got inf"),
+    (
+        lambda: SkipWise(0.9),
+        r"multiple is that of the positions to be trained, at least 1, got 0\.9",
+    ),
+    (
+        lambda: FineTuned(PI(2.0), steps=0),
+        r"steps of the fine-tuning is a factor .* must be positive, got 0",
+    ),
+    (
+        lambda: FineTuned(PI(2.0), multiple=-1),
+        r"multiple of the fine-tuning .* must be positive, got -1",
+    ),
+    (
+        lambda: FineTuned(PI(2.0), learning_rate=math.inf),
+        r"learning_rate of the fine-tuning .* got inf",
+    ),
     (lambda: FineTuned(PI(2.0), steps=math.nan), r"steps of the fine-tuning .* got nan"),
     (lambda: LongRoPESearch(budget=0), r"budget is the number of candidates, .* at least 1, got 0"),
-    (lambda: LongRoPESearch(multiple=1.0), r"multiple is that of the validation length and must exceed 1, got 1\.0"),
+    (
+        lambda: LongRoPESearch(multiple=1.0),
+        r"multiple is that of the validation length and must exceed 1, got 1\.0",
+    ),
     (lambda: Tuned(YaRN, {}), r"knobs lists at least one setting, .* got \{\}"),
-    (lambda: Tuned(YaRN, {"beta_fast": []}), r"for each at least one value, got \{'beta_fast': \[\]\}"),
-    (lambda: LongRoPEExponents((0.0, 0.5, 0.4)), r"not fall from pair to pair, got \[0\.0, 0\.5, 0\.4\]"),
-    (lambda: LongRoPEExponents((-0.1, 0.5)), r"exponents must not be negative .*got \[-0\.1, 0\.5\]"),
+    (
+        lambda: Tuned(YaRN, {"beta_fast": []}),
+        r"for each at least one value, got \{'beta_fast': \[\]\}",
+    ),
+    (
+        lambda: LongRoPEExponents((0.0, 0.5, 0.4)),
+        r"not fall from pair to pair, got \[0\.0, 0\.5, 0\.4\]",
+    ),
+    (
+        lambda: LongRoPEExponents((-0.1, 0.5)),
+        r"exponents must not be negative .*got \[-0\.1, 0\.5\]",
+    ),
     (lambda: LongRoPEExponents((0.0, math.nan)), r"exponents must not .*got \[0\.0, nan\]"),
 ]
 
 
 @pytest.mark.parametrize(("make", "refusal"), REFUSED, ids=[refusal for _, refusal in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], refusal: str) -> None:
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
+    make: Callable[[], object], refusal: str
+) -> None:
     with pytest.raises(ConfigError, match=refusal) as caught:
         make()
     assert "\n" not in str(caught.value)
 
 
-# -- small experiments ---------------------------------------------------------------------------------------
+# -- small experiments -----------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -528,7 +656,10 @@ def ran(folder: Path, *words: str) -> results.Record:
     cfg = composed(*TINY, *words)
     cfg.results_dir = str(folder)
     called, short = " ".join(words), content_hash(words)
-    name, method = Name("tiny", "tiny", short), MethodName(called, short, short, "rope", "direct", "rope")
+    name, method = (
+        Name("tiny", "tiny", short),
+        MethodName(called, short, short, "rope", "direct", "rope"),
+    )
     task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
     experiments.run(cfg, Identity(name, name, method, called), task)
     return results.read(results.record_path(folder, "tiny", "tiny", short, cfg.seed))
@@ -551,7 +682,9 @@ def checkpoints(folder: Path) -> dict[str, bytes]:
     [("method=rope_pi_fine_tuned",), ("encoding=t5", "extension=direct_fine_tuned")],
     ids=" ".join,
 )
-def test_fine_tuning_changes_its_own_weights_and_not_the_shared_ones(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_fine_tuning_changes_its_own_weights_and_not_the_shared_ones(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     run = tiny(tmp_path, *words)
     trained = run.trained(Console(), [])
     before, files = state(trained.model), checkpoints(tmp_path)
@@ -561,7 +694,9 @@ def test_fine_tuning_changes_its_own_weights_and_not_the_shared_ones(tmp_path: P
     assert len(checkpoints(tmp_path)) == 2 and files.items() <= checkpoints(tmp_path).items()
     after = state(tuned)
     assert after.keys() == before.keys()
-    assert [name for name in after if torch.equal(after[name], before[name])] == [], "all of them are trained"
+    assert [name for name in after if torch.equal(after[name], before[name])] == [], (
+        "all of them are trained"
+    )
 
 
 @pytest.mark.parametrize(
@@ -584,7 +719,9 @@ def test_fine_tuning_is_the_training_of_what_the_extension_makes_of_the_model(
     model = experiment(*TINY, f"encoding={encoding}").model()
     model.load_state_dict(trained.model.state_dict())
     if inner is not None:
-        model = model.with_encodings(inner.extend(model.encodings, run.train_positions, run.train_positions))
+        model = model.with_encodings(
+            inner.extend(model.encodings, run.train_positions, run.train_positions)
+        )
     settings = FineTuning(0.1, multiple, 1.0).settings(run.config.training)
     training = Training(model.train(), run.task, settings, stream_seed(0, "fine-tuning"))
     fit(training, tmp_path / "last.ckpt", "cpu", 100, [], [], lambda point: None)
@@ -594,7 +731,9 @@ def test_fine_tuning_is_the_training_of_what_the_extension_makes_of_the_model(
         assert not torch.equal(value, other_weights[name]), name
 
 
-def test_gaps_are_there_while_it_is_fine_tuned_and_nowhere_else(tmp_path: Path, fits: list[Training]) -> None:
+def test_gaps_are_there_while_it_is_fine_tuned_and_nowhere_else(
+    tmp_path: Path, fits: list[Training]
+) -> None:
     run, _, found = prepared(tmp_path, "method=rope_pose")
     first, second = fits
     n = max(first.batch(step).pos.shape[1] for step in range(20))
@@ -616,7 +755,12 @@ def test_gaps_are_there_while_it_is_fine_tuned_and_nowhere_else(tmp_path: Path, 
     ],
 )
 def test_the_record_says_what_was_spent_on_fine_tuning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, kind: str, policy: str, lengths: list[int]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    method: str,
+    kind: str,
+    policy: str,
+    lengths: list[int],
 ) -> None:
     found = ran(tmp_path, f"method={method}", "extension.steps=0.6")
     assert (found["method"]["class"], found["method"]["scale_policy"]) == (kind, policy)
@@ -625,7 +769,9 @@ def test_the_record_says_what_was_spent_on_fine_tuning(
     assert [point["step"] for point in spent["curve"]] == [10, 12]
     assert all({"loss", "validation_loss", "score"} < point.keys() for point in spent["curve"])
     assert (tmp_path / "checkpoints" / spent["hash"] / "weights.pt").exists()
-    assert not any("seconds" in name for name in spent), "what may differ between two runs stands in timings alone"
+    assert not any("seconds" in name for name in spent), (
+        "what may differ between two runs stands in timings alone"
+    )
     assert spent["hash"] != found["training"]["hash"] and found["training"]["steps"] == 20
     assert found["search"] is None and found["timings"]["preparation_cpu_seconds"] > 0
     out = capsys.readouterr().out
@@ -667,10 +813,15 @@ def test_a_second_run_loads_the_fine_tuned_weights(
         assert torch.equal(before[name], after[name]) == kept, name
 
 
-def test_other_settings_of_the_fine_tuning_are_another_fine_tuning(tmp_path: Path, fits: list[Training]) -> None:
+def test_other_settings_of_the_fine_tuning_are_another_fine_tuning(
+    tmp_path: Path, fits: list[Training]
+) -> None:
     for words in ((), ("extension.learning_rate=0.5",), (), ("extension.multiple=3",)):
         prepared(tmp_path, "method=rope_pi_fine_tuned", *words)
-    found = [(each.settings.total_steps, each.settings.learning_rate, each.settings.lengths[1]) for each in fits]
+    found = [
+        (each.settings.total_steps, each.settings.learning_rate, each.settings.lengths[1])
+        for each in fits
+    ]
     assert found == [(20, 3e-3, 8), (2, 3e-3, 16), (2, 1.5e-3, 16), (2, 3e-3, 24)]
 
 
@@ -713,15 +864,26 @@ def test_an_interrupted_fine_tuning_goes_on_from_its_checkpoint(
     capsys.readouterr()
     again = run.prepared(trained, Console())
     out = capsys.readouterr().out
-    assert "Going on from the last checkpoint" in out and "step 10/20" not in out and "step 20/20" in out
+    assert (
+        "Going on from the last checkpoint" in out
+        and "step 10/20" not in out
+        and "step 20/20" in out
+    )
     assert equal(state(again.model), state(whole.model))
     assert again.finetuning["curve"] == whole.finetuning["curve"]  # type: ignore[index]
     assert not list(tmp_path.glob("*/checkpoints/*/last.ckpt"))
 
 
 @pytest.mark.slow
-def test_a_fine_tuning_stopped_by_kill_minus_nine_has_the_record_of_an_undisturbed_one(tmp_path: Path) -> None:
-    words = ("protocol=smoke", "method=rope_pi_fine_tuned", "extension.steps=20", "trainer.checkpoint_every=20")
+def test_a_fine_tuning_stopped_by_kill_minus_nine_has_the_record_of_an_undisturbed_one(
+    tmp_path: Path,
+) -> None:
+    words = (
+        "protocol=smoke",
+        "method=rope_pi_fine_tuned",
+        "extension.steps=20",
+        "trainer.checkpoint_every=20",
+    )
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     succeeded(whole, *words)
     for step in (80, 160):
@@ -731,7 +893,9 @@ def test_a_fine_tuning_stopped_by_kill_minus_nine_has_the_record_of_an_undisturb
         assert not list(parts.rglob("seed=0.json"))
     command = succeeded(parts, *words)
     assert "the weights are shared" in command.out and "step 120/400" not in command.out
-    assert without_timings(parts, "rope_pi_fine_tuned*") == without_timings(whole, "rope_pi_fine_tuned*")
+    assert without_timings(parts, "rope_pi_fine_tuned*") == without_timings(
+        whole, "rope_pi_fine_tuned*"
+    )
     assert not list(parts.rglob("last.ckpt"))
 
 
@@ -745,7 +909,7 @@ def test_a_table_too_short_for_what_comes_after_training_is_refused_before_it(
     assert "\n" not in str(caught.value) and fits == []
 
 
-# -- a search in an experiment -------------------------------------------------------------------------------
+# -- a search in an experiment ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -755,7 +919,9 @@ def test_a_table_too_short_for_what_comes_after_training_is_refused_before_it(
         for name in ("yarn_tuned", "longrope_search")
     ],
 )
-def test_a_search_keeps_what_loses_least_on_a_length_of_its_own(tmp_path: Path, method: str) -> None:
+def test_a_search_keeps_what_loses_least_on_a_length_of_its_own(
+    tmp_path: Path, method: str
+) -> None:
     run, trained, found = prepared(tmp_path, f"method={method}", "extension.budget=6")
     search = found.search
     assert search is not None and search["length"] == 24 and search["length"] not in run.lengths
@@ -766,31 +932,57 @@ def test_a_search_keeps_what_loses_least_on_a_length_of_its_own(tmp_path: Path, 
     make = YaRN if method == "rope_yarn_tuned" else LongRoPEExponents
     model, positions = trained.model, run.task.num_positions(24)
     data = inputs(run.task.batch(24, 16, 0, "validation", 24), model.encodings, 0)
-    for trial in search["trials"]:  # by the loss of training, which shares no code with that of tests
-        settings = trial["settings"] or ({"beta_fast": 2.0, "beta_slow": 1.0} if make is YaRN else {})
-        extended = model.with_encodings(make(**settings).extend(model.encodings, run.train_positions, positions))
+    for trial in search[
+        "trials"
+    ]:  # by the loss of training, which shares no code with that of tests
+        settings = trial["settings"] or (
+            {"beta_fast": 2.0, "beta_slow": 1.0} if make is YaRN else {}
+        )
+        extended = model.with_encodings(
+            make(**settings).extend(model.encodings, run.train_positions, positions)
+        )
         with torch.no_grad():
             assert trial["loss"] == pytest.approx(loss(extended, data).item(), rel=1e-5)
     assert type(found.extension) is make
-    assert all(getattr(found.extension, key) == pytest.approx(value) for key, value in search["chosen"].items())
+    assert all(
+        getattr(found.extension, key) == pytest.approx(value)
+        for key, value in search["chosen"].items()
+    )
     assert found.model is trained.model and found.finetuning is None
 
 
 @oracle("dynamic_ntk_tuned", "identity: the extension with the settings found")
-def test_the_record_of_a_search_names_its_trials_and_rows_are_those_of_the_winner(tmp_path: Path) -> None:
-    words = {"dynamic_ntk": ("method=rope", "extension=dynamic_ntk"), "tuned": ("method=rope_dynamic_ntk_tuned",)}
+def test_the_record_of_a_search_names_its_trials_and_rows_are_those_of_the_winner(
+    tmp_path: Path,
+) -> None:
+    words = {
+        "dynamic_ntk": ("method=rope", "extension=dynamic_ntk"),
+        "tuned": ("method=rope_dynamic_ntk_tuned",),
+    }
     tuned = ran(tmp_path, *words["tuned"])
-    assert (tuned["method"]["class"], tuned["method"]["scale_policy"]) == ("tuned", "per test length")
+    assert (tuned["method"]["class"], tuned["method"]["scale_policy"]) == (
+        "tuned",
+        "per test length",
+    )
     chosen = tuned["search"]["chosen"] or {"factor": extension_of("dynamic_ntk").factor}
     plain = ran(tmp_path, *words["dynamic_ntk"], f"extension.factor={chosen['factor']}")
     assert tuned["rows"] == plain["rows"]
-    assert {trial["settings"].get("factor") for trial in tuned["search"]["trials"]} >= {1.25, 1.5, 3, 4, 6, 8}
+    assert {trial["settings"].get("factor") for trial in tuned["search"]["trials"]} >= {
+        1.25,
+        1.5,
+        3,
+        4,
+        6,
+        8,
+    }
 
 
 def test_another_seed_of_the_run_searches_other_candidates(tmp_path: Path) -> None:
     def candidates(seed: int) -> set[str]:
         experiments._latest.clear()
-        _, _, found = prepared(tmp_path, "method=rope_longrope_search", "extension.budget=3", f"seed={seed}")
+        _, _, found = prepared(
+            tmp_path, "method=rope_longrope_search", "extension.budget=3", f"seed={seed}"
+        )
         return {json.dumps(trial["settings"]) for trial in found.search["trials"]}  # type: ignore[index]
 
     assert candidates(0) == candidates(0)
@@ -817,13 +1009,15 @@ def test_a_validation_length_that_is_a_test_length_is_refused_before_training(
     tmp_path: Path, fits: list[Training]
 ) -> None:
     for method in ("rope_yarn_tuned", "rope_longrope_search"):
-        with pytest.raises(ConfigError, match=r"extension\.multiple=2 .* n = 16, which is a test length") as caught:
+        with pytest.raises(
+            ConfigError, match=r"extension\.multiple=2 .* n = 16, which is a test length"
+        ) as caught:
             ran(tmp_path, f"method={method}", "extension.multiple=2")
         assert "1, 1.25, 1.5, 2, 4" in str(caught.value) and "\n" not in str(caught.value)
     assert fits == [] and checkpoints(tmp_path) == {}
 
 
-# -- runs of one process share their weights -----------------------------------------------------------------
+# -- runs of one process share their weights -------------------------------------------------------
 
 
 def without_times(found: results.Record) -> results.Record:
@@ -831,7 +1025,10 @@ def without_times(found: results.Record) -> results.Record:
 
 
 def test_runs_of_one_process_train_once_and_give_what_processes_of_their_own_give(
-    tmp_path: Path, fits: list[Training], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    fits: list[Training],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(keeping.torch, "load", lambda path, **_: pytest.fail(f"read {path}"))
     here = [ran(tmp_path / "one", f"method={name}") for name in ("rope", "rope_ntk")]
@@ -843,10 +1040,20 @@ def test_runs_of_one_process_train_once_and_give_what_processes_of_their_own_giv
     assert len(fits) == 3
 
 
-def test_other_weights_are_trained_however_many_there_were_before(tmp_path: Path, fits: list[Training]) -> None:
-    for words in (("method=rope",), ("seed=1",), ("encoding.base=500",), ("seed=1", "extension=pi"), ("method=rope",)):
+def test_other_weights_are_trained_however_many_there_were_before(
+    tmp_path: Path, fits: list[Training]
+) -> None:
+    for words in (
+        ("method=rope",),
+        ("seed=1",),
+        ("encoding.base=500",),
+        ("seed=1", "extension=pi"),
+        ("method=rope",),
+    ):
         prepared(tmp_path, *words)
-    assert [(training.seed, training.model.encodings.layers[0].frequencies.base) for training in fits] == [
+    assert [
+        (training.seed, training.model.encodings.layers[0].frequencies.base) for training in fits
+    ] == [
         (0, 10000),
         (1, 10000),
         (0, 500),
@@ -874,7 +1081,9 @@ def test_what_is_shown_beside_a_run_is_measured_at_its_own_lengths_and_on_its_ow
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[tuple[Any, Any]] = []
-    monkeypatch.setattr(Console, "table", lambda self, identity, measure, rows, base, *_: shown.append((rows, base)))
+    monkeypatch.setattr(
+        Console, "table", lambda self, identity, measure, rows, base, *_: shown.append((rows, base))
+    )
     for words in (
         ("method=rope_ntk", "evaluation.multiples=[1]"),
         ("method=rope_pi", "evaluation.multiples=[1,2]"),
@@ -892,16 +1101,25 @@ def test_what_is_shown_beside_a_fine_tuned_run_is_the_model_before(
 ) -> None:
     shown: list[tuple[Any, Any, str]] = []
     monkeypatch.setattr(
-        Console, "table", lambda self, identity, measure, rows, base, remark, *_: shown.append((rows, base, remark))
+        Console,
+        "table",
+        lambda self, identity, measure, rows, base, remark, *_: shown.append((rows, base, remark)),
     )
-    tuned, rope, ntk = (ran(tmp_path, f"method={name}") for name in ("rope_fine_tuned", "rope", "rope_ntk"))
-    assert shown[0] == (tuned["rows"], rope["rows"], "before fine-tuning") and tuned["rows"] != rope["rows"]
+    tuned, rope, ntk = (
+        ran(tmp_path, f"method={name}") for name in ("rope_fine_tuned", "rope", "rope_ntk")
+    )
+    assert (
+        shown[0] == (tuned["rows"], rope["rows"], "before fine-tuning")
+        and tuned["rows"] != rope["rows"]
+    )
     assert shown[1] == (rope["rows"], None, "same weights")
     assert shown[2] == (ntk["rows"], rope["rows"], "same weights")
 
 
 @pytest.mark.slow
-def test_a_sweep_trains_once_and_its_runs_are_those_of_processes_of_their_own(tmp_path: Path) -> None:
+def test_a_sweep_trains_once_and_its_runs_are_those_of_processes_of_their_own(
+    tmp_path: Path,
+) -> None:
     sweep, alone = tmp_path / "sweep", tmp_path / "alone"
     out = succeeded(sweep, "-m", "protocol=smoke", "method=rope,rope_ntk").out
     assert out.count("step 20/20") == 1 and out.count("the weights are shared") == 1
@@ -911,7 +1129,7 @@ def test_a_sweep_trains_once_and_its_runs_are_those_of_processes_of_their_own(tm
     assert record(sweep, "rope")["training"] == record(sweep, "rope_ntk")["training"]
 
 
-# -- RoPE with another base ----------------------------------------------------------------------------------
+# -- RoPE with another base ------------------------------------------------------------------------
 
 
 def short_base(*words: str) -> tuple[Experiment, RoPE]:
@@ -927,14 +1145,24 @@ def test_as_many_pairs_turn_in_training_as_those_of_llama_2_do_in_its_own() -> N
     llama = math.log(4096 / (2 * math.pi)) / math.log(10000)
     assert llama == pytest.approx(0.70355, abs=5e-6)
     text = (CONF / "encoding/rope_short_base.yaml").read_text("utf-8")
-    (share,) = (float(line.partition(":")[2]) for line in [text.partition("${base_for_turns")[2].partition("}")[0]])
+    (share,) = (
+        float(line.partition(":")[2])
+        for line in [text.partition("${base_for_turns")[2].partition("}")[0]]
+    )
     assert share == pytest.approx(llama, abs=0.005)
-    for words in ((), ("task=copy",), ("task=copy", "training.max_length=400"), ("task=key_value_retrieval",)):
+    for words in (
+        (),
+        ("task=copy",),
+        ("task=copy", "training.max_length=400"),
+        ("task=key_value_retrieval",),
+    ):
         run, encoding = short_base(*words)
         positions = run.train_positions
         x = math.log(positions / (2 * math.pi)) / math.log(encoding.frequencies.base)
         assert x == pytest.approx(0.7, abs=2e-3)
-    node = OmegaConf.create({"train_positions": 4096, "base": "${base_for_turns:" + f"{llama}" + "}"})
+    node = OmegaConf.create(
+        {"train_positions": 4096, "base": "${base_for_turns:" + f"{llama}" + "}"}
+    )
     assert node.base == pytest.approx(10000, abs=0.01)
 
 
@@ -942,7 +1170,10 @@ def test_as_many_pairs_turn_in_training_as_those_of_llama_2_do_in_its_own() -> N
 @pytest.mark.parametrize("length", [8, 32, 100, 1000])
 def test_pairs_up_to_seven_tenths_of_the_way_turn_in_training_and_no_other(length: int) -> None:
     run, encoding = short_base(f"training.max_length={length}")
-    turns = [run.train_positions * theta / (2 * math.pi) for theta in encoding.frequencies.theta().tolist()]
+    turns = [
+        run.train_positions * theta / (2 * math.pi)
+        for theta in encoding.frequencies.theta().tolist()
+    ]
     assert len(turns) == 16
     assert [turn >= 1 for turn in turns] == [m <= 0.7 * 16 for m in range(16)]
 
@@ -960,7 +1191,9 @@ def test_a_short_base_is_rope_with_that_base(positions: list[float]) -> None:
         for m in range(4):
             left = complex(q[b][h][i][m], q[b][h][i][m + 4])
             right = complex(k[b][h][j][m], k[b][h][j][m + 4])
-            total += (left * right.conjugate() * cmath.exp(1j * angle * round(base, 2) ** (-m / 4))).real
+            total += (
+                left * right.conjugate() * cmath.exp(1j * angle * round(base, 2) ** (-m / 4))
+            ).real
         return SCALE * total
 
     same(scores(encoding, a), by_pairs(a, score), 1e-8)

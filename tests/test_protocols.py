@@ -1,4 +1,6 @@
-"""Protocols: what a training is given, when it ends, which rate it keeps, and how its test is decoded."""
+"""Protocols: what a training is given, when it ends, which rate it keeps, and how its test is
+decoded.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +35,27 @@ from posbench.task import BOS, Batch
 from posbench.training import DECAYS, Batches, Training, fit
 from posbench.transformer import Transformer
 
-PAPERS = ("jelassi2024", "kazemnejad2023", "mamba2023_induction", "press2022", "ruoss2023", "zoology2024")
+PAPERS = (
+    "jelassi2024",
+    "kazemnejad2023",
+    "mamba2023_induction",
+    "press2022",
+    "ruoss2023",
+    "zoology2024",
+)
 STATED = {
     "model": "width num_layers num_heads mlp_ratio dropout rotary_share embedding_std",
-    "training": "min_length max_length length_scale steps steps_scale batch_size num_examples packing random_offset "
-    "loss_on learning_rate warmup_steps decay decay_fraction weight_decay beta1 beta2 gradient_clip "
-    "validate_every validation_samples",
+    "training": "min_length max_length length_scale steps steps_scale batch_size num_examples "
+    "packing random_offset loss_on learning_rate warmup_steps decay decay_fraction "
+    "weight_decay beta1 beta2 gradient_clip validate_every validation_samples",
     "evaluation": "multiples further num_samples decoding",
 }
-"""What two replications of one paper may do differently: a protocol that stands for a paper says each of it."""
+"""What two replications of one paper may do differently: a protocol that stands for a paper says
+each of it.
+"""
 
 
-# -- the protocols that come with posbench ---------------------------------------------------------------
+# -- the protocols that come with posbench ---------------------------------------------------------
 
 
 def test_the_papers_are_there() -> None:
@@ -89,7 +100,8 @@ def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_
 
 def test_the_rotary_share_of_a_protocol_is_that_of_partial_rope() -> None:
     quarter, half = (
-        experiment("method=partial_rope", f"model.rotary_share={share}").encodings()[0] for share in (0.25, 0.5)
+        experiment("method=partial_rope", f"model.rotary_share={share}").encodings()[0]
+        for share in (0.25, 0.5)
     )
     assert (quarter.frequencies.count, half.frequencies.count) == (4, 8)  # type: ignore[union-attr]
 
@@ -99,17 +111,29 @@ def test_the_rotary_share_of_a_protocol_is_that_of_partial_rope() -> None:
     [
         ("training.packing=-1", "training.packing must be at least 0, got -1"),
         ("training.random_offset=-2", "training.random_offset must be at least 0, got -2"),
-        ("training.num_examples=10", "training.num_examples=10 does not fill one batch of .*: raise it to 64 or"),
+        (
+            "training.num_examples=10",
+            "training.num_examples=10 does not fill one batch of .*: raise it to 64 or",
+        ),
         ("training.loss_on=prompt", "training.loss_on=prompt is unknown: use one of answer, all"),
         ("training.decay=steep", "training.decay=steep is unknown: use one of linear, cosine"),
         ("training.stop_at=1.5", "training.stop_at is a share .* got 1.5"),
-        ("training.learning_rate=[]", r"lists rates to choose from, each once and one at least, got \[\]"),
+        (
+            "training.learning_rate=[]",
+            r"lists rates to choose from, each once and one at least, got \[\]",
+        ),
         ("training.learning_rate=[1e-3,1e-3]", "each once"),
         ("training.learning_rate=[1e-3,fast]", "must be positive and finite, or a list of such"),
-        ("training.learning_rate=0", "training.learning_rate must be positive and finite, or a list of such, got 0"),
+        (
+            "training.learning_rate=0",
+            "training.learning_rate must be positive and finite, or a list of such, got 0",
+        ),
         ("model.dropout=1", "model.dropout must be at least 0 and below 1, got 1"),
         ("model.mlp_ratio=-1", "model.mlp_ratio must be at least 0, got -1"),
-        ("evaluation.decoding=beam", "evaluation.decoding=beam is unknown: use one of teacher_forced, greedy"),
+        (
+            "evaluation.decoding=beam",
+            "evaluation.decoding=beam is unknown: use one of teacher_forced, greedy",
+        ),
     ],
 )
 def test_a_wrong_choice_gets_its_sentence(setting: str, sentence: str) -> None:
@@ -118,11 +142,15 @@ def test_a_wrong_choice_gets_its_sentence(setting: str, sentence: str) -> None:
 
 
 def test_offsets_that_a_table_has_no_rows_for_are_refused_before_training() -> None:
-    with pytest.raises(ConfigError, match=r"the encoding has 265 positions, but training, .* need 341: raise"):
-        experiment("protocol=cpu", "method=learned", "task=passkey", "training.random_offset=300").model()
+    with pytest.raises(
+        ConfigError, match=r"the encoding has 265 positions, but training, .* need 341: raise"
+    ):
+        experiment(
+            "protocol=cpu", "method=learned", "task=passkey", "training.random_offset=300"
+        ).model()
 
 
-# -- what a training is given ----------------------------------------------------------------------------
+# -- what a training is given ----------------------------------------------------------------------
 
 
 def chosen(**settings: Any) -> TrainingConfig:
@@ -134,7 +162,9 @@ TASK = "copy"
 
 @settings(max_examples=40, deadline=None)
 @given(context=st.integers(1, 120), step=st.integers(0, 1000), seed=st.integers(0, 9))
-def test_packed_rows_are_sequences_of_the_task_one_after_another(context: int, step: int, seed: int) -> None:
+def test_packed_rows_are_sequences_of_the_task_one_after_another(
+    context: int, step: int, seed: int
+) -> None:
     task = experiment(f"task={TASK}").task
     batch = packed(task, chosen(packing=context), seed, step)
     assert batch.tokens.shape == (4, context + 1)
@@ -147,13 +177,17 @@ def test_packed_rows_are_sequences_of_the_task_one_after_another(context: int, s
             if np.array_equal(whole.tokens[:, : part.shape[1]], part):
                 assert end is None or whole.tokens.shape == part.shape
                 assert np.array_equal(batch.answer[:, start:end], whole.answer[:, : part.shape[1]])
-                assert np.array_equal(batch.ids["coupled"][:, start:end], whole.ids["coupled"][:, : part.shape[1]])
+                assert np.array_equal(
+                    batch.ids["coupled"][:, start:end], whole.ids["coupled"][:, : part.shape[1]]
+                )
                 break
         else:
             pytest.fail("a part of the row is no sequence of the stream")
     rows, places = np.nonzero(batch.source >= 0)
     sources = batch.source[rows, places]
-    assert (batch.tokens[rows, sources] == batch.tokens[rows, places]).all(), "a source is the token that is repeated"
+    assert (batch.tokens[rows, sources] == batch.tokens[rows, places]).all(), (
+        "a source is the token that is repeated"
+    )
     assert (places - sources <= 8).all(), "and stands in the same sequence"
 
 
@@ -189,7 +223,9 @@ def test_an_offset_is_one_number_for_a_sequence_and_within_bounds(largest: int, 
     moved = shifted(batch, largest, np.random.default_rng(seed))
     offsets = moved.ids["index"] - np.arange(batch.tokens.shape[1])
     assert (offsets == offsets[:, :1]).all() and offsets.min() >= 0 and offsets.max() <= largest
-    assert np.array_equal(moved.tokens, batch.tokens) and moved.ids["coupled"] is batch.ids["coupled"]
+    assert (
+        np.array_equal(moved.tokens, batch.tokens) and moved.ids["coupled"] is batch.ids["coupled"]
+    )
     if largest >= 20:
         assert len(np.unique(offsets)) > 10
 
@@ -217,15 +253,28 @@ def test_an_offset_of_ids_that_the_task_supplies_is_refused() -> None:
 
 
 def test_a_context_that_holds_no_sequence_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"packing=17 does not hold one sequence of n=8, which has 18 tokens: raise"):
+    with pytest.raises(
+        ConfigError,
+        match=r"packing=17 does not hold one sequence of n=8, which has 18 tokens: raise",
+    ):
         experiment("protocol=cpu", "task=copy", "training.packing=17")
     assert experiment("protocol=cpu", "task=copy", "training.packing=18").train_positions == 18
 
 
 def test_fine_tuning_is_held_against_the_context_that_it_fills() -> None:
-    words = ("protocol=cpu", "task=copy", "method=learned", "extension=direct_fine_tuned", "training.packing=60")
-    with pytest.raises(ConfigError, match=r"the encoding has 70 positions, but training, .* need 120: raise"):
-        experiment(*words, "encoding.num_rows=70", "evaluation.multiples=[1]", "evaluation.further=[]").model()
+    words = (
+        "protocol=cpu",
+        "task=copy",
+        "method=learned",
+        "extension=direct_fine_tuned",
+        "training.packing=60",
+    )
+    with pytest.raises(
+        ConfigError, match=r"the encoding has 70 positions, but training, .* need 120: raise"
+    ):
+        experiment(
+            *words, "encoding.num_rows=70", "evaluation.multiples=[1]", "evaluation.further=[]"
+        ).model()
 
 
 def test_an_extension_is_fine_tuned_for_the_context_that_is_filled(
@@ -234,7 +283,9 @@ def test_an_extension_is_fine_tuned_for_the_context_that_is_filled(
     told: list[tuple[int, int]] = []
     extend = FineTuned.extend
     monkeypatch.setattr(
-        FineTuned, "extend", lambda self, stack, *spans: told.append(spans) or extend(self, stack, *spans)
+        FineTuned,
+        "extend",
+        lambda self, stack, *spans: told.append(spans) or extend(self, stack, *spans),
     )
     run = tiny(tmp_path, "method=rope_pi_fine_tuned", "training.packing=40")
     trained = run.trained(Console(), [])
@@ -245,11 +296,14 @@ def test_an_extension_is_fine_tuned_for_the_context_that_is_filled(
 
 def test_rows_of_a_table_that_an_offset_reaches_count_as_trained() -> None:
     def untrained(*words: str) -> float:
-        run = experiment("protocol=cpu", "task=copy", "method=learned", "evaluation.num_samples=2", *words)
+        run = experiment(
+            "protocol=cpu", "task=copy", "method=learned", "evaluation.num_samples=2", *words
+        )
         rows, _ = run.evaluated(run.model(), None)
         return next(row["untrained"] for row in rows if row["multiple"] == 4)
 
-    # 66 positions are tested, 18 are seen in a training sequence: index 17 at most, and 17 + 30 with an offset
+    # 66 positions are tested, 18 are seen in a training sequence: index 17 at most, and 17 + 30
+    # with an offset
     assert untrained() == pytest.approx(48 / 66)
     assert untrained("training.random_offset=30") == pytest.approx(18 / 66)
     assert untrained("training.packing=60") == pytest.approx(6 / 66)
@@ -266,7 +320,9 @@ def test_the_loss_may_be_that_of_every_token() -> None:
 
 @pytest.mark.parametrize("begun", [0, 5, 16])
 def test_batches_made_in_a_row_are_those_of_their_steps(begun: int) -> None:
-    run = experiment("protocol=smoke", "encoding=random_positions", "task=copy", "training.steps=21")
+    run = experiment(
+        "protocol=smoke", "encoding=random_positions", "task=copy", "training.steps=21"
+    )
     training = Training(run.model(), run.task, run.config.training, 3)
     training.trainer = SimpleNamespace(global_step=begun)  # type: ignore[assignment]
     given = list(Batches(training))
@@ -274,12 +330,16 @@ def test_batches_made_in_a_row_are_those_of_their_steps(begun: int) -> None:
     for step, batch in enumerate(given, begun):
         expected = training.batch(step)
         for name in ("tokens", "pos", "segments", "where", "labels", "first"):
-            assert np.array_equal(getattr(batch, name), getattr(expected, name)), f"{name} of step {step}"
+            assert np.array_equal(getattr(batch, name), getattr(expected, name)), (
+                f"{name} of step {step}"
+            )
 
 
 def test_few_examples_come_again_in_the_same_order() -> None:
     task = experiment("task=copy").task
-    few = [training_batch(task, chosen(num_examples=13), 0, step) for step in range(7)]  # three batches of four
+    few = [
+        training_batch(task, chosen(num_examples=13), 0, step) for step in range(7)
+    ]  # three batches of four
     for step in range(4):
         assert np.array_equal(few[step].tokens, few[step + 3].tokens)
     fresh = [training_batch(task, chosen(), 0, step) for step in range(7)]
@@ -293,12 +353,14 @@ def test_pieces_joined_keep_their_columns_and_move_their_sources() -> None:
         return Batch(row, row > 9, np.array([source]), row * 0, {"within": row + 100})
 
     both = joined([piece([1, 10, 2], [-1, 0, -1]), piece([1, 11, 12], [-1, 0, 1])], 5)
-    assert both.tokens.tolist() == [[1, 10, 2, 1, 11]] and both.source.tolist() == [[-1, 0, -1, -1, 3]]
+    assert both.tokens.tolist() == [[1, 10, 2, 1, 11]] and both.source.tolist() == [
+        [-1, 0, -1, -1, 3]
+    ]
     assert both.ids["within"].tolist() == [[101, 110, 102, 101, 111]]
     assert everywhere(both).answer.tolist() == [[False, True, True, True, True]]
 
 
-# -- the model that is trained ---------------------------------------------------------------------------
+# -- the model that is trained ---------------------------------------------------------------------
 
 
 def test_a_model_without_mlp_has_attention_alone() -> None:
@@ -337,13 +399,20 @@ def test_dropout_acts_in_training_alone_and_leaves_the_mean() -> None:
 
 def trained_state(folder: Path, *words: str) -> dict[str, torch.Tensor]:
     run = tiny(folder, *words)
-    return {name: value.clone() for name, value in run.trained(Console(), []).model.state_dict().items()}
+    return {
+        name: value.clone() for name, value in run.trained(Console(), []).model.state_dict().items()
+    }
 
 
 def test_a_training_with_dropout_that_was_interrupted_ends_with_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("model.dropout=0.3", "training.packing=30", "training.random_offset=5", "trainer.checkpoint_every=7")
+    words = (
+        "model.dropout=0.3",
+        "training.packing=30",
+        "training.random_offset=5",
+        "trainer.checkpoint_every=7",
+    )
     whole = trained_state(tmp_path / "whole", *words)
     steps = Training.training_step
 
@@ -362,23 +431,29 @@ def test_a_training_with_dropout_that_was_interrupted_ends_with_the_same_weights
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
-# -- when it ends, and at which rate ---------------------------------------------------------------------
+# -- when it ends, and at which rate ---------------------------------------------------------------
 
 
 def test_the_rate_rises_stays_and_falls_as_it_is_told() -> None:
     for decay, halfway in (("linear", 0.5), ("cosine", 0.5)):
-        assert [DECAYS[decay](left) for left in (1.0, 0.5, 0.0)] == pytest.approx([1.0, halfway, 0.0])
+        assert [DECAYS[decay](left) for left in (1.0, 0.5, 0.0)] == pytest.approx(
+            [1.0, halfway, 0.0]
+        )
     assert DECAYS["cosine"](0.75) == pytest.approx((1 + math.sqrt(0.5)) / 2)
     run = experiment("training.steps=100", "training.warmup_steps=9", "training.decay_fraction=0.4")
     training = Training(run.model(), run.task, run.config.training, 0)
     rate = training.configure_optimizers()["lr_scheduler"]["scheduler"].lr_lambdas[0]
-    assert [rate(step) for step in (0, 4, 9, 59, 60, 80, 100)] == pytest.approx([0.1, 0.5, 1, 1, 1, 0.5, 0])
+    assert [rate(step) for step in (0, 4, 9, 59, 60, 80, 100)] == pytest.approx(
+        [0.1, 0.5, 1, 1, 1, 0.5, 0]
+    )
 
 
 def test_a_training_stops_at_the_first_point_that_reaches_the_score(tmp_path: Path) -> None:
     """With a score that every model has, and one that none reaches in twenty steps."""
     found = ran(tmp_path, "method=rope", "training.stop_at=0.0")
-    assert found["training"]["steps"] == 10 and [p["step"] for p in found["training"]["curve"]] == [10]
+    assert found["training"]["steps"] == 10 and [p["step"] for p in found["training"]["curve"]] == [
+        10
+    ]
     found = ran(tmp_path, "method=rope", "training.stop_at=0.99")
     assert found["training"]["steps"] == 20
     assert json.dumps(found["config"]["training"]["stop_at"]) == "0.99"
@@ -416,7 +491,9 @@ def test_of_several_rates_the_one_that_loses_least_in_distribution_is_kept(
 ) -> None:
     tested: list[int] = []
     answers = Tests.answers
-    monkeypatch.setattr(Tests, "answers", lambda self, *a: tested.append(a[-1]) or answers(self, *a))
+    monkeypatch.setattr(
+        Tests, "answers", lambda self, *a: tested.append(a[-1]) or answers(self, *a)
+    )
     run = tiny(tmp_path, "method=rope", RATES)
     trained = run.trained(Console(), [])
     assert not tested, "no test length has a part in the choice"
@@ -425,7 +502,9 @@ def test_of_several_rates_the_one_that_loses_least_in_distribution_is_kept(
     assert trained.settings.learning_rate == 3e-3
     alone = tiny(tmp_path, "method=rope", "training.learning_rate=3e-3").trained(Console(), [])
     assert alone.folder == trained.folder, "the weights are those of a run at that rate"
-    assert trained.log["cpu_seconds"] > alone.log["cpu_seconds"] > 0, "and their cost is that of all"
+    assert trained.log["cpu_seconds"] > alone.log["cpu_seconds"] > 0, (
+        "and their cost is that of all"
+    )
     assert lost[3e-3] == alone.log["curve"][-1]["validation_loss"]
 
 
@@ -433,7 +512,11 @@ def test_the_record_says_which_rate_was_kept_and_what_the_others_lost(tmp_path: 
     found = ran(tmp_path, "method=rope", RATES)["training"]
     assert found["learning_rate"] == 3e-3 and len(found["learning_rates"]) == 3
     plain = ran(tmp_path, "method=rope")["training"]
-    assert (plain["learning_rate"], plain["learning_rates"], plain["hash"]) == (3e-3, None, found["hash"])
+    assert (plain["learning_rate"], plain["learning_rates"], plain["hash"]) == (
+        3e-3,
+        None,
+        found["hash"],
+    )
 
 
 def test_a_rate_that_diverges_is_left_out_and_said(
@@ -449,11 +532,15 @@ def test_a_rate_that_diverges_is_left_out_and_said(
     assert trained.settings.learning_rate == 1e-4
     assert [each["loss"] is None for each in trained.grid or []] == [False, True, False]
     assert "Left out: the loss became nan" in capsys.readouterr().out
-    with pytest.raises(Diverged, match=r"diverged at every learning rate of \[0.003, 0.5\]: lower them"):
+    with pytest.raises(
+        Diverged, match=r"diverged at every learning rate of \[0.003, 0.5\]: lower them"
+    ):
         tiny(tmp_path, "method=rope", "training.learning_rate=[3e-3,0.5]").trained(Console(), [])
 
 
-def test_what_diverged_is_not_tried_again_unless_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_diverged_is_not_tried_again_unless_forced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried: list[float] = []
 
     def diverging(training: Training, *arguments: Any) -> Any:
@@ -470,7 +557,9 @@ def test_what_diverged_is_not_tried_again_unless_forced(tmp_path: Path, monkeypa
     monkeypatch.setattr(keeping, "fit", fit)
     assert run.trained(Console(), []).log["curve"]
     monkeypatch.setattr("posbench.experiment._latest", [])
-    assert tiny(tmp_path, "method=rope").trained(Console(), []).log["curve"], "and what was made since counts"
+    assert tiny(tmp_path, "method=rope").trained(Console(), []).log["curve"], (
+        "and what was made since counts"
+    )
 
 
 def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
@@ -487,13 +576,17 @@ def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
                 ran(tmp_path, *words)
     found = results.records(tmp_path)
     failed = [record for record in found if record.get("diverged")]
-    assert [record["diverged"] for record in failed] == 2 * ["the loss became nan"] and len(found) == 3
+    assert [record["diverged"] for record in failed] == 2 * ["the loss became nan"] and len(
+        found
+    ) == 3
     assert not any(record["training"]["solved"] for record in failed)
     rows = results.table(failed)
     assert set(rows["multiple"]) == set(results.table(found[-1:])["multiple"])
     assert (rows[list(results.ACCURACIES)] == 0).all(axis=None) and rows["loss"].isna().all()
     said = [note for note in remarks(found, results.table(found)) if "diverged" in note]
-    assert len(said) == 1 and "2 of 3 runs" in said[0] and "method=rope_ntk on tiny, seed 0" in said[0]
+    assert (
+        len(said) == 1 and "2 of 3 runs" in said[0] and "method=rope_ntk on tiny, seed 0" in said[0]
+    )
     capsys.readouterr()
     assert ran(tmp_path, "method=rope", "audit=4")["diverged"], "and it is not tried again"
     assert "Diverged: the loss became nan" in capsys.readouterr().out
@@ -513,11 +606,16 @@ def test_a_fine_tuning_that_diverges_costs_the_row_and_not_the_training_before_i
     with pytest.raises(Diverged):
         ran(tmp_path, "method=rope_pi_fine_tuned", "training.steps=100")
     failed = next(record for record in results.records(tmp_path) if record.get("diverged"))
-    assert failed["training"]["curve"] == before["training"]["curve"] and failed["training"]["steps"] == 100
+    assert (
+        failed["training"]["curve"] == before["training"]["curve"]
+        and failed["training"]["steps"] == 100
+    )
     assert not failed["training"]["solved"] and {row["score"] for row in failed["rows"]} == {0.0}
 
 
-def test_a_loss_that_overflows_beyond_training_loses_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_that_overflows_beyond_training_loses_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = Tests.rows
 
     def overflowing(tests: Tests, *arguments: Any) -> Any:
@@ -535,12 +633,14 @@ def test_a_loss_that_overflows_beyond_training_loses_no_record(tmp_path: Path, m
     assert results.table([record])["loss"].isna().sum() == 1
 
 
-# -- how it is tested ------------------------------------------------------------------------------------
+# -- how it is tested ------------------------------------------------------------------------------
 
 
 def test_decoding_token_by_token_gives_the_same_accuracy_of_sequences(tmp_path: Path) -> None:
     words = ("method=alibi", "task=key_value_retrieval", "evaluation.num_samples=64")
-    forced, greedy = (ran(tmp_path, *words, f"evaluation.decoding={how}") for how in ("teacher_forced", "greedy"))
+    forced, greedy = (
+        ran(tmp_path, *words, f"evaluation.decoding={how}") for how in ("teacher_forced", "greedy")
+    )
     assert forced["rows"] == greedy["rows"]
     assert any(0 < row["correct_prefix"] < 1 for row in greedy["rows"])
 
@@ -554,12 +654,17 @@ def test_what_greedy_decoding_finds_is_what_is_reported(monkeypatch: pytest.Monk
     assert all(row["token_accuracy_teacher_forced"] < 1 for row in rows)
 
 
-# -- the ceiling -----------------------------------------------------------------------------------------
+# -- the ceiling -----------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("ceiling", "identity: the runs at each length")
 def test_the_ceiling_is_a_model_trained_at_each_length_in_the_mean(tmp_path: Path) -> None:
-    words = ("task=copy", "training.length_scale=1", "training.min_length=2", "training.max_length=4")
+    words = (
+        "task=copy",
+        "training.length_scale=1",
+        "training.min_length=2",
+        "training.max_length=4",
+    )
     words += ("evaluation.multiples=[1,1.5,2]",)
     found = ran(tmp_path, "method=rope_ceiling", *words, "evaluation.further=[3]")
     assert [(row["test_length"], row["multiple"], row["aggregated"]) for row in found["rows"]] == [
@@ -578,13 +683,21 @@ def test_the_ceiling_is_a_model_trained_at_each_length_in_the_mean(tmp_path: Pat
             f"training.max_length={row['test_length']}",
             "evaluation.multiples=[1]",
         )
-        assert there["training"]["hash"] == spent["checkpoint"], "the training is that of a run at this length"
+        assert there["training"]["hash"] == spent["checkpoint"], (
+            "the training is that of a run at this length"
+        )
         assert there["rows"] == [row | {"multiple": 1.0}]
     assert len({spent["checkpoint"] for spent in found["ceiling"]}) == 3
 
 
 def test_a_ceiling_packs_as_many_sequences_and_keeps_what_the_longest_test_needs() -> None:
-    words = ("protocol=cpu", "task=copy", "extension=ceiling", "training.packing=60", "training.random_offset=2")
+    words = (
+        "protocol=cpu",
+        "task=copy",
+        "extension=ceiling",
+        "training.packing=60",
+        "training.random_offset=2",
+    )
     run = experiment(*words, "encoding=random_positions")
     there = run.at(32)
     assert (run.train_positions, there.train_positions) == (60, math.ceil(60 * 66 / 18))
@@ -596,7 +709,9 @@ def test_a_ceiling_is_no_method_whatever_its_encoding(tmp_path: Path) -> None:
     words = ("task=copy", "evaluation.multiples=[0.5,1,2]")
     found = ran(tmp_path, "encoding=random_positions", "extension=ceiling", *words)
     assert found["method"]["class"] == "ceiling"
-    assert [row["multiple"] for row in found["rows"]] == [1.0, 2.0], "nothing is extrapolated to shorter ones"
+    assert [row["multiple"] for row in found["rows"]] == [1.0, 2.0], (
+        "nothing is extrapolated to shorter ones"
+    )
 
 
 def test_a_length_at_which_a_ceiling_diverges_is_left_out(
@@ -615,13 +730,18 @@ def test_a_length_at_which_a_ceiling_diverges_is_left_out(
     assert "Left out: the loss became nan" in capsys.readouterr().out
 
 
-def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[tuple[list[int], int]] = []
     monkeypatch.setattr(
-        "posbench.experiment.audited", lambda tests, model, *_: seen.append((list(tests.lengths), id(model))) or []
+        "posbench.experiment.audited",
+        lambda tests, model, *_: seen.append((list(tests.lengths), id(model))) or [],
     )
     ran(tmp_path, "method=rope_ceiling", "task=copy", "evaluation.multiples=[1,2]", "audit=2")
-    assert [lengths for lengths, _ in seen] == [[8], [16]] and len({model for _, model in seen}) == 2
+    assert [lengths for lengths, _ in seen] == [[8], [16]] and len(
+        {model for _, model in seen}
+    ) == 2
 
 
 def test_a_ceiling_costs_what_its_trainings_do(tmp_path: Path) -> None:

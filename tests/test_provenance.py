@@ -50,13 +50,19 @@ def test_a_comment_in_a_bracket_is_dropped_and_a_hash_in_a_string_of_several_lin
 
 
 def test_what_is_left_of_every_module_of_the_package_computes_the_same() -> None:
-    """Dropping docstrings may leave a class or function without a body; nothing else may be lost."""
+    """Dropping docstrings may leave a class or function without a body; nothing else may be
+    lost.
+    """
 
     def bare(source: str) -> str:
         tree = ast.parse(source)
         for node in ast.walk(tree):
             if isinstance(body := getattr(node, "body", None), list):
-                kept = [c for c in body if not (isinstance(c, ast.Expr) and isinstance(c.value, ast.Constant))]
+                kept = [
+                    c
+                    for c in body
+                    if not (isinstance(c, ast.Expr) and isinstance(c.value, ast.Constant))
+                ]
                 node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
         return ast.dump(tree)
 
@@ -94,13 +100,17 @@ def test_the_hash_of_source_changes_with_code_and_not_with_comments(write: Write
     assert source_hash("own_encoding") != first
 
 
-def test_the_hash_of_source_follows_imports_of_the_package_but_not_to_settings_and_sentences() -> None:
+def test_the_hash_of_source_follows_imports_of_the_package_but_not_to_settings_and_sentences() -> (
+    None
+):
     found = _modules_hashed("posbench.training")
     assert {"posbench.training", "posbench.transformer", "posbench.attention"} <= found
     assert not found & {*provenance.NOT_COMPUTING, "posbench.leaderboard", "posbench.console"}
 
 
-def test_the_hash_of_source_depends_on_each_module_it_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hash_of_source_depends_on_each_module_it_reaches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     first = source_hash("posbench.training")
     assert source_hash("posbench.training", "posbench.training") == first
 
@@ -128,7 +138,9 @@ def test_the_hash_of_content_does_not_depend_on_the_order_of_keys() -> None:
     )
 
 
-@pytest.mark.parametrize("other", [{"a": 2}, {"b": 1}, {"a": 1.5}, {"a": "1"}, {"a": [1]}, {"a": None}, {}])
+@pytest.mark.parametrize(
+    "other", [{"a": 2}, {"b": 1}, {"a": 1.5}, {"a": "1"}, {"a": [1]}, {"a": None}, {}]
+)
 def test_the_hash_of_content_changes_with_the_content(other: dict[str, object]) -> None:
     assert content_hash(other) != content_hash({"a": 1})
 

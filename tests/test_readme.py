@@ -20,11 +20,19 @@ def test_the_recipe_for_an_encoding_of_ones_own_runs_as_printed(tmp_path: Path) 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block[1])
     commands = re.findall(r"^python -m (posbench\S*) ([^#\n]*mine[^#\n]*)", README, re.M)
-    assert [module for module, _ in commands] == ["posbench.check", "posbench", "posbench.catalogue"]
+    assert [module for module, _ in commands] == [
+        "posbench.check",
+        "posbench",
+        "posbench.catalogue",
+    ]
     for module, words in commands:
         given = [*words.split(), *(["protocol=smoke"] if module == "posbench" else [])]
         done = subprocess.run(
-            [sys.executable, "-m", module, *given], cwd=tmp_path, capture_output=True, text=True, check=False
+            [sys.executable, "-m", module, *given],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
     assert list(tmp_path.glob("results/local/records/smoke/passkey/decay/seed=0.json"))
@@ -58,7 +66,11 @@ def test_the_kinds_list_every_task_once() -> None:
 def test_every_file_the_readme_points_to_exists() -> None:
     root = Path(__file__).parent.parent
     links = re.findall(r"\]\(([^)#]+)\)", README)
-    assert links and [link for link in links if not link.startswith("http") and not (root / link).exists()] == []
+    assert (
+        links
+        and [link for link in links if not link.startswith("http") and not (root / link).exists()]
+        == []
+    )
 
 
 def test_every_setting_the_readme_shows_is_one() -> None:
@@ -66,6 +78,10 @@ def test_every_setting_the_readme_shows_is_one() -> None:
 
     commands = re.findall(r"^python -m posbench ([^#\n]*)", README, re.M)
     for command in commands:
-        words = [word.strip("'") for word in command.split() if not word.startswith("-") and "mine" not in word]
+        words = [
+            word.strip("'")
+            for word in command.split()
+            if not word.startswith("-") and "mine" not in word
+        ]
         if "--config-dir" not in command and "-m" not in command.split():
             composed(*words)

@@ -1,7 +1,7 @@
 """Extensions that give keys other distances, against per-pair closed forms.
 
-The distance a host is told, and what is visible, are written once more for every pair in plain Python, from the papers;
-hosts are told by loops that share no code with them.
+The distance a host is told, and what is visible, are written once more for every pair in plain
+Python, from the papers; hosts are told by loops that share no code with them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Distance = Callable[[Sequence[float], int, int], float]
 """(positions, index of the query, of the key) -> d'"""
 
 
-# -- the papers, pair by pair ----------------------------------------------------------------------------
+# -- the papers, pair by pair ----------------------------------------------------------------------
 
 
 def d(p: Sequence[float], i: int, j: int) -> float:
@@ -82,7 +82,9 @@ def clamp(p: Sequence[float], i: int, j: int) -> float:
     return min(d(p, i, j), TRAINED - 1)
 
 
-def leaky(p: Sequence[float], i: int, j: int, k: float = 5.0) -> float:  # (20 - 1 - 4) / (8 - 1 - 4)
+def leaky(
+    p: Sequence[float], i: int, j: int, k: float = 5.0
+) -> float:  # (20 - 1 - 4) / (8 - 1 - 4)
     return d(p, i, j) if d(p, i, j) < 4 else 4 + (d(p, i, j) - 4) / k
 
 
@@ -115,7 +117,9 @@ def lm_infinite(p: Sequence[float], i: int, j: int) -> float:
 
 
 def streaming(p: Sequence[float], i: int, j: int, sinks: int = 2, window: int = 6) -> float:
-    """The cache itself: each key follows the one before it, at its own distance, and nothing is where keys are gone."""
+    """The cache itself: each key follows the one before it, at its own distance, and nothing is
+    where keys are gone.
+    """
     oldest = max(i - window + 1, 0)
     if oldest <= sinks or j >= sinks:
         return d(p, i, j)
@@ -150,13 +154,19 @@ def floored(p: Sequence[float], i: int, j: int, name: str) -> float:
     i_pos, j_pos = p[i] - p[0], p[j] - p[0]
     if name == "interpolate_distance":
         return math.floor(i_pos * TRAINED / TESTED) - math.floor(j_pos * TRAINED / TESTED)
-    return i_pos - j_pos if i_pos - j_pos < 4 else math.floor(4 + (i_pos - 4) / 5) - math.floor(j_pos / 5)
+    return (
+        i_pos - j_pos
+        if i_pos - j_pos < 4
+        else math.floor(4 + (i_pos - 4) / 5) - math.floor(j_pos / 5)
+    )
 
 
 def method(*kinds: str) -> pytest.MarkDecorator:
     """Every extension, marked with the kinds of its oracle."""
     marks = {name: [pytest.mark.oracle(name, kind) for kind in kinds] for name in CASES}
-    return pytest.mark.parametrize("name", [pytest.param(name, marks=marks[name]) for name in CASES])
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=marks[name]) for name in CASES]
+    )
 
 
 everywhere = pytest.mark.parametrize("positions", POSITIONS.values(), ids=list(POSITIONS))
@@ -173,7 +183,9 @@ class Ruler(PositionEncoding):
 
 
 def told(
-    extension: RegionExtension, positions: Sequence[float], lengths: tuple[int, int] = (TRAINED, TESTED)
+    extension: RegionExtension,
+    positions: Sequence[float],
+    lengths: tuple[int, int] = (TRAINED, TESTED),
 ) -> tuple[Tensor, Tensor]:
     """What is told and what is visible, [n, n], of the first batch element."""
     plan = extension.apply(Ruler(), *lengths).encode(call(positions))
@@ -188,7 +200,9 @@ def causal(n: int) -> list[tuple[int, int]]:
 
 @everywhere
 @method("double loop")
-def test_every_pair_is_told_the_distance_of_the_paper(name: str, positions: Sequence[float]) -> None:
+def test_every_pair_is_told_the_distance_of_the_paper(
+    name: str, positions: Sequence[float]
+) -> None:
     extension, distance, visible = CASES[name]
     actual, seen = told(extension, positions)
     for i, j in causal(N):
@@ -218,7 +232,7 @@ def test_all_positions_may_be_shifted(name: str) -> None:
     same(there.tril(), here.tril(), 1e-9)
 
 
-# -- on hosts --------------------------------------------------------------------------------------------
+# -- on hosts --------------------------------------------------------------------------------------
 
 
 def rope_score(a: Attention, distance: Callable[[int, int, int], float]) -> Tensor:
@@ -229,7 +243,9 @@ def rope_score(a: Attention, distance: Callable[[int, int, int], float]) -> Tens
         total = 0.0
         for m in range(half):
             left, right = (complex(t[m], t[m + half]) for t in (q[b][h][i], k[b][h][j]))
-            total += (left * right.conjugate() * cmath.exp(1j * distance(b, i, j) * 10000 ** (-m / half))).real
+            total += (
+                left * right.conjugate() * cmath.exp(1j * distance(b, i, j) * 10000 ** (-m / half))
+            ).real
         return SCALE * total
 
     return by_pairs(a, score)
@@ -240,7 +256,9 @@ def bucket(distance: float, count: int = 6, furthest: int = 14) -> int:
     distance = max(distance, 0)
     if distance < count // 2:
         return int(distance)
-    far = math.log(distance / (count // 2)) / math.log(furthest / (count // 2)) * (count - count // 2)
+    far = (
+        math.log(distance / (count // 2)) / math.log(furthest / (count // 2)) * (count - count // 2)
+    )
     return min(count // 2 + int(far), count - 1)
 
 
@@ -285,7 +303,9 @@ def test_on_t5(name: str, positions: Sequence[float]) -> None:
     a, (_, distance, visible) = call(positions), CASES[name]
     host = T5(HEADS, MODEL, 6, 14).double()
     content, place, table = product(a), by_batch(distance, positions), host.table.tolist()
-    expected = by_pairs(a, lambda b, h, i, j: content(b, h, i, j) + table[bucket(place(b, i, j))][h])
+    expected = by_pairs(
+        a, lambda b, h, i, j: content(b, h, i, j) + table[bucket(place(b, i, j))][h]
+    )
     compare(scores(name, host, a), expected, visible)
 
 
@@ -295,7 +315,9 @@ def test_on_shaw_with_its_values(name: str, positions: Sequence[float]) -> None:
     clip = 6
     a, (extension, distance, visible) = call(positions), CASES[name]
     host = Shaw(WIDTH, clip).double()
-    place = by_batch((lambda p, i, j: floored(p, i, j, name)) if name in FRACTIONS else distance, positions)
+    place = by_batch(
+        (lambda p, i, j: floored(p, i, j, name)) if name in FRACTIONS else distance, positions
+    )
     keys, values, q, v = (t.tolist() for t in (host.keys, host.values, a.q, a.v))
     content = product(a)
 
@@ -312,7 +334,10 @@ def test_on_shaw_with_its_values(name: str, positions: Sequence[float]) -> None:
         [
             [
                 [
-                    sum(weights[b][h][i][j] * (v[b][h][j][c] + values[row(b, i, j)][c]) for j in range(i + 1))
+                    sum(
+                        weights[b][h][i][j] * (v[b][h][j][c] + values[row(b, i, j)][c])
+                        for j in range(i + 1)
+                    )
                     for c in range(WIDTH)
                 ]
                 for i in range(N)
@@ -326,7 +351,7 @@ def test_on_shaw_with_its_values(name: str, positions: Sequence[float]) -> None:
         same(out, torch.tensor(expected, dtype=torch.float64))
 
 
-# -- identities ------------------------------------------------------------------------------------------
+# -- identities ------------------------------------------------------------------------------------
 
 HOSTS: dict[str, Callable[[], PositionEncoding]] = {
     "rope": lambda: RoPE(WIDTH),
@@ -451,7 +476,9 @@ def test_mesa_is_the_stair_of_the_paper(chunk: int, step: int) -> None:
 @everywhere
 @pytest.mark.oracle("mesa", "double loop")
 @pytest.mark.parametrize(("chunk", "step"), [(3, 4), (5, 2), (2, 7)])
-def test_steps_that_do_not_divide_a_chunk(chunk: int, step: int, positions: Sequence[float]) -> None:
+def test_steps_that_do_not_divide_a_chunk(
+    chunk: int, step: int, positions: Sequence[float]
+) -> None:
     actual, _ = told(Mesa(chunk, step), positions)
     for i, j in causal(N):
         assert actual[i, j] == mesa(positions, i, j, step, chunk)
@@ -471,7 +498,7 @@ def test_streaming_distances_are_places_in_a_cache() -> None:
             assert actual[i, j] == len(cache) - 1 - place
 
 
-# -- published numbers -----------------------------------------------------------------------------------
+# -- published numbers -----------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("self_extend", "published numbers")
@@ -485,7 +512,9 @@ def test_self_extend_has_the_matrix_of_the_paper() -> None:
 
 @pytest.mark.oracle("dca", "published numbers")
 def test_dca_has_the_matrix_of_the_paper() -> None:
-    """Figure 2: twelve tokens in chunks of 6, pretrained on 10; and a third chunk, whose queries stand at 9."""
+    """Figure 2: twelve tokens in chunks of 6, pretrained on 10; and a third chunk, whose queries
+    stand at 9.
+    """
     actual, _ = told(DCA(10, 4), range(14))
     assert actual[11, :12].tolist() == [9, 8, 7, 6, 5, 4, 5, 4, 3, 2, 1, 0]
     assert actual[7, :8].tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
@@ -499,9 +528,14 @@ def test_dca_is_exact_up_to_its_window_and_stays_below_its_limit(largest: int, w
         assert actual[i, j] == i - j if i - j <= window else window <= actual[i, j] < largest
 
 
-# -- lengths ---------------------------------------------------------------------------------------------
+# -- lengths ---------------------------------------------------------------------------------------
 
-LENGTHS = [(length, longer, window) for length in (5, 8, 13) for longer in (length, 17, 40) for window in (2, 3, 4)]
+LENGTHS = [
+    (length, longer, window)
+    for length in (5, 8, 13)
+    for longer in (length, 17, 40)
+    for window in (2, 3, 4)
+]
 
 
 @pytest.mark.parametrize(("length", "longer", "window"), LENGTHS)
@@ -523,8 +557,14 @@ def test_left_out_factors_are_the_smallest_without_new_distances(
 @pytest.mark.parametrize("name", CASES)
 def test_no_distance_is_new(name: str) -> None:
     actual, seen = told(CASES[name][0], range(N))
-    largest = {"string": N - 1 - 5 + 2, "lm_infinite": TRAINED, "rerope": 4, "dca": 6}.get(name, TRAINED - 1)
-    bound = pytest.approx(largest) if name != "interpolate_distance" else pytest.approx((N - 1) * TRAINED / TESTED)
+    largest = {"string": N - 1 - 5 + 2, "lm_infinite": TRAINED, "rerope": 4, "dca": 6}.get(
+        name, TRAINED - 1
+    )
+    bound = (
+        pytest.approx(largest)
+        if name != "interpolate_distance"
+        else pytest.approx((N - 1) * TRAINED / TESTED)
+    )
     assert float(torch.where(seen, actual, 0.0).max()) == bound
 
 
@@ -537,7 +577,10 @@ def test_distances_that_are_whole_are_told_as_whole_numbers(trained: int, tested
     for i, j in causal(tested):
         exact = Fraction((i - j) * trained, tested)
         far = 3 + Fraction((i - j - 3) * (trained - 4), tested - 4)
-        for actual, expected in ((interpolated, exact), (leaky, far if i - j >= 3 else Fraction(i - j))):
+        for actual, expected in (
+            (interpolated, exact),
+            (leaky, far if i - j >= 3 else Fraction(i - j)),
+        ):
             if expected.denominator == 1:
                 assert actual[i, j] == int(expected)
             assert abs(actual[i, j].item() - float(expected)) < 1e-9
@@ -549,7 +592,9 @@ def test_fixed_factors_are_factors_at_any_length() -> None:
         short, long = (told(extension, range(N), (TRAINED, n))[0] for n in (TRAINED, 4 * TRAINED))
         assert torch.equal(short.tril(), long.tril())
     for none in (LeakyReRoPE(4, 1.0), SelfExtend(4, 1), Mesa(4, 1), InterpolateDistance(1.0)):
-        assert none.is_identity and torch.equal(told(none, range(N))[0], told(ReRoPE(N), range(N))[0])
+        assert none.is_identity and torch.equal(
+            told(none, range(N))[0], told(ReRoPE(N), range(N))[0]
+        )
     for own in (Clamp(3), LMInfinite(2, 5), StreamingLLM(2, 5)):
         assert not own.is_identity
 
@@ -560,7 +605,7 @@ def test_a_test_shorter_than_training_changes_nothing_where_factors_are_left_out
         same(actual.tril(), told(ReRoPE(N), range(5))[0].tril(), 1e-12)
 
 
-# -- hosts and other extensions --------------------------------------------------------------------------
+# -- hosts and other extensions --------------------------------------------------------------------
 
 
 def test_frequencies_are_stretched_before_or_after() -> None:
@@ -571,7 +616,9 @@ def test_frequencies_are_stretched_before_or_after() -> None:
         last = stretch.apply(region.apply(base, TRAINED, TESTED), TRAINED, TESTED)
         assert first.frequencies == last.frequencies != base.frequencies
         assert torch.equal(dense(first.encode(a)), dense(last.encode(a)))
-        assert not torch.equal(dense(first.encode(a)), dense(region.apply(base, TRAINED, TESTED).encode(a)))
+        assert not torch.equal(
+            dense(first.encode(a)), dense(region.apply(base, TRAINED, TESTED).encode(a))
+        )
 
 
 def test_a_region_can_be_taken_hold_of_no_more() -> None:
@@ -602,7 +649,9 @@ def test_heads_that_a_host_splits_stay_split() -> None:
 
     def score(b: int, h: int, i: int, j: int) -> float:
         octaves = 2 * math.log1p(max(0, min(i - j, 4)) / 10)
-        return (1 + octaves) ** 0.5 * content(b, h, i, j) - octaves - (min(i - j, 4) if h == 0 else 0)
+        return (
+            (1 + octaves) ** 0.5 * content(b, h, i, j) - octaves - (min(i - j, 4) if h == 0 else 0)
+        )
 
     same(plan.logits(slice(0, N)).tril(), by_pairs(a, score).tril())
 
@@ -636,7 +685,7 @@ def test_blocks_of_rows_give_the_same_and_the_future_nothing(name: str) -> None:
     same(attend(extended.encode(later))[..., :13, :], whole[..., :13, :], 1e-12)
 
 
-# -- refusals --------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -671,22 +720,36 @@ def test_settings_that_cannot_work_are_refused(make: Callable[[], object], sente
 
 
 def test_settings_at_their_limit_work() -> None:
-    for extension in (LeakyReRoPE(6), SelfExtend(7), Mesa(7), StreamingLLM(7), DCA(2, 1), STRING(1, 0), LMInfinite(0)):
+    for extension in (
+        LeakyReRoPE(6),
+        SelfExtend(7),
+        Mesa(7),
+        StreamingLLM(7),
+        DCA(2, 1),
+        STRING(1, 0),
+        LMInfinite(0),
+    ):
         actual, seen = told(extension, range(N))
         assert bool(torch.isfinite(actual).all()) and bool(seen.diagonal().all())
 
 
 def test_a_sequence_shorter_than_the_sinks_is_seen_as_it_is() -> None:
     actual, seen = told(StreamingLLM(6), range(4), (TRAINED, 4))
-    assert torch.equal(actual.tril(), told(ReRoPE(N), range(4))[0].tril()) and bool(seen.tril().sum() == 10)
+    assert torch.equal(actual.tril(), told(ReRoPE(N), range(4))[0].tril()) and bool(
+        seen.tril().sum() == 10
+    )
 
 
-# -- memory ----------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "host"), [("dca", "rope"), ("streaming_llm", "shaw"), ("leaky_rerope", "t5")])
+@pytest.mark.parametrize(
+    ("name", "host"), [("dca", "rope"), ("streaming_llm", "shaw"), ("leaky_rerope", "t5")]
+)
 def test_a_long_sequence_is_worked_on_in_little_memory(name: str, host: str) -> None:
-    """Blocks of 64 of 16,384 rows: the peak of a child process, above what it started with, in MiB."""
+    """Blocks of 64 of 16,384 rows: the peak of a child process, above what it started with, in
+    MiB.
+    """
     n, heads = 16_384, HEADS
     read, write = os.pipe()
     if (child := os.fork()) == 0:

@@ -1,9 +1,9 @@
-"""Relative tables and sinusoids compute their published formulas: Shaw, Transformer-XL, XLNet, TENER, DeBERTa,
-TUPE, projected logits; and so do the absolute encodings besides learned rows and the paper's sinusoids, and T5 in both
-directions.
+"""Relative tables and sinusoids compute their published formulas: Shaw, Transformer-XL, XLNet,
+TENER, DeBERTa, TUPE, projected logits; and so do the absolute encodings besides learned rows and
+the paper's sinusoids, and T5 in both directions.
 
-As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python floats, and scores are compared for
-all pairs, those hidden by the causal mask included.
+As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python floats, and scores are
+compared for all pairs, those hidden by the causal mask included.
 """
 
 from __future__ import annotations
@@ -84,14 +84,16 @@ def causal(n: int) -> Tensor:
     return torch.ones(n, n, dtype=torch.bool).tril()
 
 
-# -- Shaw ------------------------------------------------------------------------------------------------
+# -- Shaw ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("shaw", DOUBLE_LOOP)
 @pytest.mark.parametrize("k", [1, 3, 50])
 @moved
 @whole
-def test_shaw_adds_the_product_with_the_key_of_the_clipped_distance(positions: list[int], ahead: int, k: int) -> None:
+def test_shaw_adds_the_product_with_the_key_of_the_clipped_distance(
+    positions: list[int], ahead: int, k: int
+) -> None:
     """Scaled with the score; j - i counts from -k, row 0, to k, row 2k."""
     a = placed(positions, ahead)
     encoding = shaken(Shaw(WIDTH, k))
@@ -99,7 +101,9 @@ def test_shaw_adds_the_product_with_the_key_of_the_clipped_distance(positions: l
     pi, pj = a.q_pos.tolist(), a.k_pos.tolist()
 
     def score(b: int, h: int, i: int, j: int) -> float:
-        return content(b, h, i, j) + a.scale * dot(q[b][h][i], table[clip(pj[b][j] - pi[b][i], -k, k) + k])
+        return content(b, h, i, j) + a.scale * dot(
+            q[b][h][i], table[clip(pj[b][j] - pi[b][i], -k, k) + k]
+        )
 
     assert encoding.keys.shape == encoding.values.shape == (2 * k + 1, WIDTH)
     same(scores(encoding, a), by_pairs(a, score))
@@ -109,7 +113,9 @@ def test_shaw_adds_the_product_with_the_key_of_the_clipped_distance(positions: l
 @pytest.mark.parametrize("k", [1, 3, 50])
 @moved
 @whole
-def test_shaw_adds_the_value_of_the_clipped_distance(positions: list[int], ahead: int, k: int) -> None:
+def test_shaw_adds_the_value_of_the_clipped_distance(
+    positions: list[int], ahead: int, k: int
+) -> None:
     """o_i = sum over j <= i of w_ij (v_j + a_r), with the softmax by hand."""
     a = placed(positions, ahead)
     encoding = shaken(Shaw(WIDTH, k))
@@ -186,7 +192,7 @@ def test_shaw_sums_weights_in_float32() -> None:
     assert (out[0, 0, -500:].float() - 1).abs().max() < 0.01
 
 
-# -- Transformer-XL --------------------------------------------------------------------------------------
+# -- Transformer-XL --------------------------------------------------------------------------------
 
 
 def wave(t: float, width: int, base: float) -> list[float]:
@@ -246,7 +252,11 @@ def xlnet_attention(width: int, encoding: TransformerXL) -> nn.Module:
     modeling = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
     from transformers import XLNetConfig
 
-    layer = modeling.XLNetRelativeAttention(XLNetConfig(d_model=width, n_head=HEADS, dropout=0.0)).double().eval()
+    layer = (
+        modeling.XLNetRelativeAttention(XLNetConfig(d_model=width, n_head=HEADS, dropout=0.0))
+        .double()
+        .eval()
+    )
     with torch.no_grad():
         layer.r_w_bias.copy_(encoding.u)
         layer.r_r_bias.copy_(encoding.v)
@@ -284,7 +294,9 @@ def test_transformer_xl_is_xlnets_attention_without_segments() -> None:
 @pytest.mark.oracle("transformer_xl", "identity: PI divides positions")
 @pytest.mark.oracle("tener", "identity: PI divides positions")
 @pytest.mark.parametrize(
-    "make", [lambda: TransformerXL(HEADS, WIDTH, D), lambda: TENER(HEADS, WIDTH)], ids=["xl", "tener"]
+    "make",
+    [lambda: TransformerXL(HEADS, WIDTH, D), lambda: TENER(HEADS, WIDTH)],
+    ids=["xl", "tener"],
 )
 def test_pi_is_dividing_positions(make: Callable[[], PositionEncoding]) -> None:
     a, encoding = call(POSITIONS["with gaps"]), shaken(make())
@@ -292,13 +304,15 @@ def test_pi_is_dividing_positions(make: Callable[[], PositionEncoding]) -> None:
     same(scores(PI(4.0).apply(encoding, 42, 42), a), scores(encoding, divided))
 
 
-# -- XLNet -----------------------------------------------------------------------------------------------
+# -- XLNet -----------------------------------------------------------------------------------------
 
 SEGMENTS = torch.tensor([[0, 0, 3, 3, 1, 0, 1], [1, 1, 1, 0, 0, 0, 0]])
 
 
 @pytest.mark.oracle("xlnet", DOUBLE_LOOP)
-@pytest.mark.parametrize("segments", [SEGMENTS, SEGMENTS[:1], None], ids=["each its own", "the same for all", "none"])
+@pytest.mark.parametrize(
+    "segments", [SEGMENTS, SEGMENTS[:1], None], ids=["each its own", "the same for all", "none"]
+)
 @moved
 @everywhere
 def test_xlnet_adds_the_product_with_the_vector_of_same_or_other(
@@ -306,7 +320,12 @@ def test_xlnet_adds_the_product_with_the_vector_of_same_or_other(
 ) -> None:
     a = replace(placed(positions, ahead), segments=segments)
     encoding = shaken(XLNet(HEADS, WIDTH, D))
-    content, q, r, vectors = xl(a, encoding, 10000.0), a.q.tolist(), encoding.r.tolist(), encoding.segments.tolist()
+    content, q, r, vectors = (
+        xl(a, encoding, 10000.0),
+        a.q.tolist(),
+        encoding.r.tolist(),
+        encoding.segments.tolist(),
+    )
     parts = (torch.zeros(BATCH, N) if segments is None else segments.expand(BATCH, -1)).tolist()
 
     def score(b: int, h: int, i: int, j: int) -> float:
@@ -322,7 +341,9 @@ def test_xlnet_is_xlnets_attention(bounds: tuple[int, int]) -> None:
     """From `bounds` on another segment; before the first and after the second the same one."""
     n = 15
     a, encoding = as_they_scale(n), shaken(XLNet(HEADS, WIDTH, D))
-    segments = torch.tensor([[int(bounds[0] <= i < bounds[1]) for i in range(n)], [0] * 7 + [1] * 8])
+    segments = torch.tensor(
+        [[int(bounds[0] <= i < bounds[1]) for i in range(n)], [0] * 7 + [1] * 8]
+    )
     out = attend(encoding.encode(replace(a, segments=segments)))
     same(out, theirs(xlnet_attention(D, encoding), a, segments))
 
@@ -333,7 +354,9 @@ def test_xlnet_in_one_segment_is_transformer_xl() -> None:
     a, encoding = call(POSITIONS["counted"]), shaken(XLNet(HEADS, WIDTH, D))
     plain = given(TransformerXL(HEADS, WIDTH, D), u=encoding.u, v=encoding.v, w=encoding.w)
     same(attend(encoding.encode(a)), attend(plain.encode(a)))
-    same(attend(encoding.encode(replace(a, segments=torch.full((1, N), 9)))), attend(plain.encode(a)))
+    same(
+        attend(encoding.encode(replace(a, segments=torch.full((1, N), 9)))), attend(plain.encode(a))
+    )
     apart = attend(encoding.encode(replace(a, segments=SEGMENTS)))
     assert not torch.allclose(apart, attend(plain.encode(a)), atol=1e-3)
 
@@ -356,11 +379,15 @@ def test_layers_share_what_the_papers_share() -> None:
         (lambda: BidirectionalT5(HEADS, D, 4, 9), {"table"}),
     ):
         first, second = EncodingStack([make() for _ in range(2)])  # type: ignore[operator]
-        tied = {name for name, parameter in first.named_parameters() if parameter is second.get_parameter(name)}
+        tied = {
+            name
+            for name, parameter in first.named_parameters()
+            if parameter is second.get_parameter(name)
+        }
         assert tied == shared, type(first).__name__
 
 
-# -- TENER -----------------------------------------------------------------------------------------------
+# -- TENER -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("tener", DOUBLE_LOOP)
@@ -393,7 +420,12 @@ def test_tener_is_transformer_xl_whose_projection_orders_channels() -> None:
     order = torch.zeros(WIDTH, WIDTH, dtype=torch.float64)
     for m in range(WIDTH // 2):
         order[2 * m, m] = order[2 * m + 1, m + WIDTH // 2] = 1
-    larger = given(TransformerXL(HEADS, WIDTH, WIDTH), u=encoding.u, v=encoding.v, w=order.expand(HEADS, -1, -1))
+    larger = given(
+        TransformerXL(HEADS, WIDTH, WIDTH),
+        u=encoding.u,
+        v=encoding.v,
+        w=order.expand(HEADS, -1, -1),
+    )
     same(scores(encoding, a), scores(larger, a))
 
 
@@ -405,11 +437,15 @@ def test_sines_tell_direction() -> None:
     for channel, direction in ((0, True), (1, False)):
         vector = torch.zeros(1, 4)
         vector[0, channel] = 1.0
-        earlier, _, later = scores(given(TENER(1, 4), u=torch.zeros(1, 4), v=vector), a)[0, 0, 1].tolist()
-        assert (earlier > later + 1) == direction and (abs(earlier - later) < 1e-12) == (not direction)
+        earlier, _, later = scores(given(TENER(1, 4), u=torch.zeros(1, 4), v=vector), a)[
+            0, 0, 1
+        ].tolist()
+        assert (earlier > later + 1) == direction and (abs(earlier - later) < 1e-12) == (
+            not direction
+        )
 
 
-# -- DeBERTa ---------------------------------------------------------------------------------------------
+# -- DeBERTa ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("deberta", DOUBLE_LOOP)
@@ -417,12 +453,18 @@ def test_sines_tell_direction() -> None:
 @pytest.mark.parametrize("k", [1, 3, 60])
 @moved
 @whole
-def test_deberta_is_the_sum_of_three_products(positions: list[int], ahead: int, k: int, index: str) -> None:
-    """All three scaled by c / sqrt 3; the key looks at delta(j, i), or as published at delta(i, j)."""
+def test_deberta_is_the_sum_of_three_products(
+    positions: list[int], ahead: int, k: int, index: str
+) -> None:
+    """All three scaled by c / sqrt 3; the key looks at delta(j, i), or as published at delta(i,
+    j).
+    """
     a = placed(positions, ahead)
     encoding = shaken(DeBERTa(HEADS, WIDTH, D, k, index))
     table, w_k, w_q = encoding.table.tolist(), encoding.w_k.tolist(), encoding.w_q.tolist()
-    keys, queries = ([[applied(w[h], row) for row in table] for h in range(HEADS)] for w in (w_k, w_q))
+    keys, queries = (
+        [[applied(w[h], row) for row in table] for h in range(HEADS)] for w in (w_k, w_q)
+    )
     q, key, pi, pj = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
 
     def delta(x: int, y: int) -> int:
@@ -470,10 +512,13 @@ def test_deberta_as_published_is_debertas_attention(k: int) -> None:
     a = replace(call(range(n)), scale=WIDTH**-0.5)
     x = a.x
     q, k_, v = (
-        p(x).unflatten(-1, (HEADS, WIDTH)).transpose(1, 2) for p in (layer.query_proj, layer.key_proj, layer.value_proj)
+        p(x).unflatten(-1, (HEADS, WIDTH)).transpose(1, 2)
+        for p in (layer.query_proj, layer.key_proj, layer.value_proj)
     )
     a = replace(a, q=q, k=k_, v=v)
-    bias = layer.disentangled_attention_bias(q.flatten(0, 1), k_.flatten(0, 1), None, encoding.table, 3)
+    bias = layer.disentangled_attention_bias(
+        q.flatten(0, 1), k_.flatten(0, 1), None, encoding.table, 3
+    )
     content = a.scale / math.sqrt(3) * q @ k_.mT
     same(scores(encoding, a) - content, bias.unflatten(0, (BATCH, HEADS)), FLOAT32)
     out = layer(x, causal(n).expand(BATCH, 1, n, n), rel_embeddings=encoding.table)[0]
@@ -497,13 +542,15 @@ def test_the_two_indices_of_deberta_are_mirrors() -> None:
     rows = [min(2 * k - r, 2 * k - 1) for r in range(2 * k)]
 
     def key_part(index: str, table: Tensor) -> Tensor:
-        encoding = given(DeBERTa(HEADS, WIDTH, D, k, index), table=table, w_k=0 * paper.w_k, w_q=paper.w_q)
+        encoding = given(
+            DeBERTa(HEADS, WIDTH, D, k, index), table=table, w_k=0 * paper.w_k, w_q=paper.w_q
+        )
         return scores(encoding, a)
 
     same(key_part("published", paper.table[rows]), key_part("paper", paper.table))
 
 
-# -- TUPE ------------------------------------------------------------------------------------------------
+# -- TUPE ------------------------------------------------------------------------------------------
 
 
 def normed(row: Sequence[float], norm: nn.LayerNorm) -> list[float]:
@@ -516,7 +563,9 @@ def normed(row: Sequence[float], norm: nn.LayerNorm) -> list[float]:
 @pytest.mark.oracle("tupe", DOUBLE_LOOP)
 @pytest.mark.parametrize("make_host", [NoPE, lambda: T5(HEADS, D, 4, 9)], ids=["A", "R"])
 @moved
-@pytest.mark.parametrize("positions", [list(range(N)), [0, 3, 4, 9, 20, 21, 30], [12, 11, 7, 7, 5, 2, 0]])
+@pytest.mark.parametrize(
+    "positions", [list(range(N)), [0, 3, 4, 9, 20, 21, 30], [12, 11, 7, 7, 5, 2, 0]]
+)
 def test_tupe_adds_the_product_of_projected_rows(
     positions: list[int], ahead: int, make_host: Callable[[], PositionEncoding]
 ) -> None:
@@ -531,12 +580,16 @@ def test_tupe_adds_the_product_of_projected_rows(
     def score(b: int, h: int, i: int, j: int) -> float:
         x, y = pi[b][i], pj[b][j]
         bias = host.table.tolist()[bucket(max(x - y, 0), 4, 9)][h] if isinstance(host, T5) else 0.0
-        return (content(b, h, i, j) + a.scale * dot(queries[h][x], keys[h][y])) / math.sqrt(2) + bias
+        return (content(b, h, i, j) + a.scale * dot(queries[h][x], keys[h][y])) / math.sqrt(
+            2
+        ) + bias
 
     same(scores(encoding, a), by_pairs(a, score), 1e-9)
 
 
-@pytest.mark.oracle("tupe", "identity: without a projection it is the host at a scale of c over the root of 2")
+@pytest.mark.oracle(
+    "tupe", "identity: without a projection it is the host at a scale of c over the root of 2"
+)
 def test_tupe_without_a_projection_is_its_host_at_its_scale() -> None:
     a, host = call(POSITIONS["counted"]), T5(HEADS, D, 4, 9).double()
     encoding = given(TUPE(host, HEADS, WIDTH, D, 9), rows_to_q=torch.zeros(HEADS, WIDTH, D))
@@ -550,7 +603,7 @@ def test_tupe_has_the_limits_of_its_rows_and_of_its_host() -> None:
     assert TUPE(T5(HEADS, D, 4, 9), HEADS, WIDTH, D, 40).handles == {"mask", "temperature"}
 
 
-# -- projected logits ------------------------------------------------------------------------------------
+# -- projected logits ------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("projected_logits", DOUBLE_LOOP)
@@ -579,7 +632,9 @@ def test_projected_logits_mix_curves_by_the_input_of_the_query(
 def test_projected_logits_are_x_transformers(extent: int) -> None:
     library = pytest.importorskip("x_transformers.x_transformers")
     a, encoding = call(range(16)), shaken(ProjectedLogits(HEADS, D, 5, extent))
-    module = library.RelativeProjPositionalBias(D, HEADS, num_distance_basis=5, max_dist=extent).double()
+    module = library.RelativeProjPositionalBias(
+        D, HEADS, num_distance_basis=5, max_dist=extent
+    ).double()
     with torch.no_grad():
         module.to_distance_weights[0].weight.copy_(encoding.w.flatten(0, 1))
         module.to_distance_weights[0].bias.zero_()
@@ -596,10 +651,13 @@ def test_projected_logits_are_inklings(extent: int) -> None:
     with torch.no_grad():
         module.proj.copy_(encoding.bank)
     states = torch.einsum("bnd,hcd->bnhc", a.x, encoding.w)
-    same(scores(encoding, a) - a.scale * a.q @ a.k.mT, module(states, torch.arange(16), torch.arange(16)))
+    same(
+        scores(encoding, a) - a.scale * a.q @ a.k.mT,
+        module(states, torch.arange(16), torch.arange(16)),
+    )
 
 
-# -- absolute --------------------------------------------------------------------------------------------
+# -- absolute --------------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("multiplicative", DOUBLE_LOOP)
@@ -607,7 +665,10 @@ def test_multiplicative_multiplies_each_channel_by_one_plus_the_entry_of_its_row
     a = call([0, 3, 4, 9, 1, 1, 29])
     encoding = Multiplicative(D, 32).double()
     x, table, p = a.x.tolist(), encoding.table.tolist(), a.q_pos.tolist()
-    expected = [[[x[b][i][c] * (1 + table[p[b][i]][c]) for c in range(D)] for i in range(N)] for b in range(BATCH)]
+    expected = [
+        [[x[b][i][c] * (1 + table[p[b][i]][c]) for c in range(D)] for i in range(N)]
+        for b in range(BATCH)
+    ]
     same(encoding.embed(a.x, a.q_pos), torch.tensor(expected, dtype=torch.float64), 1e-14)
     same(scores(encoding, a), by_pairs(a, product(a)))
 
@@ -615,7 +676,9 @@ def test_multiplicative_multiplies_each_channel_by_one_plus_the_entry_of_its_row
 @pytest.mark.oracle("multiplicative", "identity: zero rows are NoPE")
 def test_multiplicative_with_zero_rows_leaves_tokens_as_they_are() -> None:
     a = call()
-    assert torch.equal(given(Multiplicative(D, 9), table=torch.zeros(9, D)).embed(a.x, a.q_pos), a.x)
+    assert torch.equal(
+        given(Multiplicative(D, 9), table=torch.zeros(9, D)).embed(a.x, a.q_pos), a.x
+    )
 
 
 @pytest.mark.oracle("multiplicative", "identity: on tokens of ones it is learned rows")
@@ -638,7 +701,11 @@ def sinusoid(width: int, position: float, base: float, layout: str, spacing: str
     return row
 
 
-VARIANTS = [(layout, spacing) for layout in ("interleaved", "half") for spacing in ("paper", "tensor2tensor")]
+VARIANTS = [
+    (layout, spacing)
+    for layout in ("interleaved", "half")
+    for spacing in ("paper", "tensor2tensor")
+]
 every_variant = pytest.mark.parametrize(("layout", "spacing"), VARIANTS)
 
 
@@ -653,7 +720,10 @@ def test_sinusoidal_variants_add_their_rows(
     a = call(positions)
     x, p = a.x.tolist(), a.q_pos.tolist()
     expected = [
-        [plus(x[b][i], [scale * s for s in sinusoid(D, p[b][i], base, layout, spacing)]) for i in range(N)]
+        [
+            plus(x[b][i], [scale * s for s in sinusoid(D, p[b][i], base, layout, spacing)])
+            for i in range(N)
+        ]
         for b in range(BATCH)
     ]
     learned = given(ScaledSinusoidal(D, base, 5.0, layout, spacing), scale=scale)
@@ -663,7 +733,9 @@ def test_sinusoidal_variants_add_their_rows(
 
 
 def table(encoding: PositionEncoding, n: int, width: int) -> Tensor:
-    return encoding.embed(torch.zeros(1, n, width, dtype=torch.float64), torch.arange(n)[None])[0].detach()
+    return encoding.embed(torch.zeros(1, n, width, dtype=torch.float64), torch.arange(n)[None])[
+        0
+    ].detach()
 
 
 @pytest.mark.oracle("sinusoidal", "library: transformers M2M-100")
@@ -671,7 +743,11 @@ def table(encoding: PositionEncoding, n: int, width: int) -> Tensor:
 def test_tensor2tensor_sinusoids_in_halves_are_m2m100s(width: int) -> None:
     modeling = pytest.importorskip("transformers.models.m2m_100.modeling_m2m_100")
     rows = modeling.M2M100SinusoidalPositionalEmbedding.get_embedding(60, width).double()
-    same(table(Sinusoidal(width, layout="half", spacing="tensor2tensor"), 60, width), rows, 2 * FLOAT32)
+    same(
+        table(Sinusoidal(width, layout="half", spacing="tensor2tensor"), 60, width),
+        rows,
+        2 * FLOAT32,
+    )
 
 
 @pytest.mark.oracle("sinusoidal", "library: transformers Marian")
@@ -697,7 +773,9 @@ def test_scaled_sinusoidal_is_x_transformers(width: int) -> None:
 @pytest.mark.oracle("scaled_sinusoidal", "identity: at its start it is sinusoidal")
 def test_scaled_sinusoidal_starts_as_sinusoidal_and_learns_one_number() -> None:
     encoding = ScaledSinusoidal(D, init_scale=0.4)
-    assert [(name, p.shape, p.item()) for name, p in encoding.named_parameters()] == [("scale", (), pytest.approx(0.4))]
+    assert [(name, p.shape, p.item()) for name, p in encoding.named_parameters()] == [
+        ("scale", (), pytest.approx(0.4))
+    ]
     same(table(encoding.double(), 30, D), table(Sinusoidal(D, scale=encoding.scale.item()), 30, D))
     out = encoding.embed(torch.zeros(1, 5, D, dtype=torch.float64), torch.arange(5)[None])
     out.sum().backward()
@@ -718,23 +796,31 @@ def test_learned_rows_are_x_transformers_but_for_their_scale() -> None:
 @every_variant
 @pytest.mark.parametrize("s", [1.0, 4.0])
 def test_frequency_extensions_act_on_either_spacing(s: float, layout: str, spacing: str) -> None:
-    """PI divides positions. NTK divides the slowest by s and leaves the fastest; on tensor2tensor's grid that is the
-    base b s.
+    """PI divides positions. NTK divides the slowest by s and leaves the fastest; on tensor2tensor's
+    grid that is the base b s.
     """
     encoding, n = Sinusoidal(D, layout=layout, spacing=spacing), 20
-    stretched = PI(s).apply(encoding, 42, 42).embed(torch.zeros(1, n, D).double(), torch.arange(n)[None])
+    stretched = (
+        PI(s).apply(encoding, 42, 42).embed(torch.zeros(1, n, D).double(), torch.arange(n)[None])
+    )
     divided = encoding.embed(torch.zeros(1, n, D).double(), torch.arange(n)[None] / s)
     same(stretched, divided)
     pairs = D // 2
     theta = NTK(s).apply(encoding, 42, 42).frequencies.theta().tolist()
     last = pairs - 1 if spacing == "tensor2tensor" else pairs
-    assert theta == pytest.approx([10000.0 ** (-m / last) * s ** (-m / (pairs - 1)) for m in range(pairs)], rel=1e-12)
+    assert theta == pytest.approx(
+        [10000.0 ** (-m / last) * s ** (-m / (pairs - 1)) for m in range(pairs)], rel=1e-12
+    )
     if spacing == "tensor2tensor":
-        assert theta == pytest.approx([(10000.0 * s) ** (-m / (pairs - 1)) for m in range(pairs)], rel=1e-12)
+        assert theta == pytest.approx(
+            [(10000.0 * s) ** (-m / (pairs - 1)) for m in range(pairs)], rel=1e-12
+        )
 
 
 def test_yarn_counts_turns_on_the_spacing_in_use() -> None:
-    """Pairs that turn more than twice in training are kept, those that turn less than half a time interpolated."""
+    """Pairs that turn more than twice in training are kept, those that turn less than half a time
+    interpolated.
+    """
     train, s, width = 500, 4.0, 128
     encoding = Sinusoidal(width, spacing="tensor2tensor")
     before = encoding.frequencies.theta().tolist()
@@ -747,7 +833,7 @@ def test_yarn_counts_turns_on_the_spacing_in_use() -> None:
     assert 0 < len(kept) < len(before) - len(slow) < len(before)
 
 
-# -- T5 in both directions -------------------------------------------------------------------------------
+# -- T5 in both directions -------------------------------------------------------------------------
 
 
 def bucket(distance: float, num_buckets: int, max_distance: int) -> int:
@@ -756,7 +842,9 @@ def bucket(distance: float, num_buckets: int, max_distance: int) -> int:
     if distance < exact:
         return int(distance)
     far = num_buckets - exact
-    return exact + max(r for r in range(far) if distance**far * exact**r >= max_distance**r * exact**far)
+    return exact + max(
+        r for r in range(far) if distance**far * exact**r >= max_distance**r * exact**far
+    )
 
 
 @pytest.mark.oracle("t5_bidirectional", DOUBLE_LOOP)
@@ -784,7 +872,11 @@ def test_t5_in_both_directions_adds_the_bias_that_a_t5_encoder_adds() -> None:
     from transformers import T5Config
 
     config = T5Config(
-        d_model=32, d_kv=8, num_heads=HEADS, relative_attention_num_buckets=16, relative_attention_max_distance=20
+        d_model=32,
+        d_kv=8,
+        num_heads=HEADS,
+        relative_attention_num_buckets=16,
+        relative_attention_max_distance=20,
     )
     module = modeling.T5Attention(config, has_relative_attention_bias=True, layer_idx=0).double()
     a, encoding = call(range(24)), shaken(BidirectionalT5(HEADS, 32, 8, 20))
@@ -800,10 +892,12 @@ def test_t5_in_both_directions_is_t5_where_positions_count_up() -> None:
     one_way = given(T5(HEADS, 16, 6, 11), table=encoding.table[:6])
     same(attend(encoding.encode(a)), attend(one_way.encode(a)))
     back = call(POSITIONS["running back"])
-    assert not torch.allclose(attend(encoding.encode(back)), attend(one_way.encode(back)), atol=1e-3)
+    assert not torch.allclose(
+        attend(encoding.encode(back)), attend(one_way.encode(back)), atol=1e-3
+    )
 
 
-# -- all of them -----------------------------------------------------------------------------------------
+# -- all of them -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -843,12 +937,19 @@ def test_parameters_start_with_the_standard_deviation_stated(
 ) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        found = {name: parameter.std().item() for name, parameter in make().named_parameters() if "norm" not in name}
+        found = {
+            name: parameter.std().item()
+            for name, parameter in make().named_parameters()
+            if "norm" not in name
+        }
     assert found == pytest.approx(deviations, rel=0.08)
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: Shaw(8, 0), r"clip is the largest distance with vectors of its own, at least 1, got 0"),
+    (
+        lambda: Shaw(8, 0),
+        r"clip is the largest distance with vectors of its own, at least 1, got 0",
+    ),
     (lambda: TransformerXL(0, 8, 16), r"at least one head, got 0"),
     (lambda: TransformerXL(2, 8, 15), r"model width must be even, got 15"),
     (lambda: XLNet(2, 8, 15), r"model width must be even, got 15"),
@@ -857,17 +958,35 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: TENER(0, 8), r"at least one head, got 0"),
     (lambda: TENER(2, 8, scale=0.0), r"scale multiplies all scores and must exceed 0, got 0\.0"),
     (lambda: DeBERTa(0, 8, 16, 4), r"at least one head, got 0"),
-    (lambda: DeBERTa(2, 8, 16, 0), r"clip is the distance from which rows are shared, at least 1, got 0"),
+    (
+        lambda: DeBERTa(2, 8, 16, 0),
+        r"clip is the distance from which rows are shared, at least 1, got 0",
+    ),
     (lambda: DeBERTa(2, 8, 16, 4, "hf"), r"index must be one of paper, published, got 'hf'"),
     (lambda: ProjectedLogits(0, 16, 4, 4), r"at least one head and one curve, got 0 and 4"),
     (lambda: ProjectedLogits(2, 16, 0, 4), r"at least one head and one curve, got 2 and 0"),
-    (lambda: ProjectedLogits(2, 16, 4, 0), r"extent is the number of distances with a bias, at least 1, got 0"),
+    (
+        lambda: ProjectedLogits(2, 16, 4, 0),
+        r"extent is the number of distances with a bias, at least 1, got 0",
+    ),
     (lambda: TUPE(NoPE(), 0, 8, 16, 4), r"at least one head, got 0"),
-    (lambda: TUPE(NoPE(), 2, 8, 16, 0), r"num_rows is the number of positions that have a row, at least 1, got 0"),
+    (
+        lambda: TUPE(NoPE(), 2, 8, 16, 0),
+        r"num_rows is the number of positions that have a row, at least 1, got 0",
+    ),
     (lambda: Multiplicative(16, 0), r"at least 1, got 0"),
-    (lambda: Sinusoidal(16, layout="halves"), r"layout must be one of interleaved, half, got 'halves'"),
-    (lambda: Sinusoidal(16, spacing="t2t"), r"spacing must be one of paper, tensor2tensor, got 't2t'"),
-    (lambda: Sinusoidal(2, spacing="tensor2tensor"), r"needs 2 frequencies: use a model width of 4 or more"),
+    (
+        lambda: Sinusoidal(16, layout="halves"),
+        r"layout must be one of interleaved, half, got 'halves'",
+    ),
+    (
+        lambda: Sinusoidal(16, spacing="t2t"),
+        r"spacing must be one of paper, tensor2tensor, got 't2t'",
+    ),
+    (
+        lambda: Sinusoidal(2, spacing="tensor2tensor"),
+        r"needs 2 frequencies: use a model width of 4 or more",
+    ),
     (lambda: Sinusoidal(16, -1.0, spacing="tensor2tensor"), r"base .* must exceed 1.*got -1\.0"),
     (lambda: ScaledSinusoidal(15), r"even model width, got 15"),
     (lambda: BidirectionalT5(2, 16, 1, 42), r"at least 2 buckets, got num_buckets=1"),
@@ -875,12 +994,25 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
+    make: Callable[[], object], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         make()
     assert "\n" not in str(caught.value)
 
 
 def test_the_smallest_settings_that_work_are_accepted() -> None:
-    Shaw(1, 1), TransformerXL(1, 1, 2), XLNet(1, 1, 2), TENER(1, 2), DeBERTa(1, 1, 1, 1), ProjectedLogits(1, 1, 1, 1)
-    Sinusoidal(4, spacing="tensor2tensor"), ScaledSinusoidal(2, init_scale=0.0), Multiplicative(1, 1)
+    (
+        Shaw(1, 1),
+        TransformerXL(1, 1, 2),
+        XLNet(1, 1, 2),
+        TENER(1, 2),
+        DeBERTa(1, 1, 1, 1),
+        ProjectedLogits(1, 1, 1, 1),
+    )
+    (
+        Sinusoidal(4, spacing="tensor2tensor"),
+        ScaledSinusoidal(2, init_scale=0.0),
+        Multiplicative(1, 1),
+    )

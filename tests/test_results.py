@@ -24,7 +24,9 @@ def record(
     further: Sequence[float] = (),
     **hashes: str,
 ) -> results.Record:
-    """A small record; `accuracies` by multiple of a training length of 10, solved from .95 at 1x."""
+    """A small record; `accuracies` by multiple of a training length of 10, solved from .95 at
+    1x.
+    """
     accuracies = accuracies or {1: 1.0, 2: 0.5}
     solved = accuracies[1] >= 0.95
 
@@ -74,7 +76,9 @@ def record(
 
 def save(folder: Path, *found: results.Record) -> list[Path]:
     paths = [
-        results.record_path(folder, *(r[part]["slug"] for part in ("protocol", "task", "method")), r["seed"])
+        results.record_path(
+            folder, *(r[part]["slug"] for part in ("protocol", "task", "method")), r["seed"]
+        )
         for r in found
     ]
     for path, content in zip(paths, found, strict=True):
@@ -82,10 +86,14 @@ def save(folder: Path, *found: results.Record) -> list[Path]:
     return paths
 
 
-def test_the_long_table_has_one_row_a_run_and_length_with_fixed_columns_and_types(tmp_path: Path) -> None:
+def test_the_long_table_has_one_row_a_run_and_length_with_fixed_columns_and_types(
+    tmp_path: Path,
+) -> None:
     save(tmp_path, record(seed=0), record(seed=1, accuracies={1: 0.1, 2: 0.0}))
     table = results.load(tmp_path)
-    assert {name: str(kind).replace("object", "str") for name, kind in table.dtypes.items()} == results.COLUMNS
+    assert {
+        name: str(kind).replace("object", "str") for name, kind in table.dtypes.items()
+    } == results.COLUMNS
     assert table[["seed", "multiple", "sequence_accuracy"]].to_numpy().tolist() == [
         [0, 1, 1.0],
         [0, 2, 0.5],
@@ -93,17 +101,26 @@ def test_the_long_table_has_one_row_a_run_and_length_with_fixed_columns_and_type
         [1, 2, 0.0],
     ]
     assert table["solved_step"].isna().tolist() == [False, False, True, True]
-    assert table["token_accuracy_beyond_trained_distance"].isna().tolist() == [True, False, True, False]
+    assert table["token_accuracy_beyond_trained_distance"].isna().tolist() == [
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
-def test_the_types_are_the_same_where_a_whole_column_is_missing_or_there_is_no_record(tmp_path: Path) -> None:
+def test_the_types_are_the_same_where_a_whole_column_is_missing_or_there_is_no_record(
+    tmp_path: Path,
+) -> None:
     save(tmp_path / "unsolved", record(accuracies={1: 0.0}))
     unsolved, none = results.load(tmp_path / "unsolved"), results.load(tmp_path / "nothing")
     assert unsolved.dtypes.equals(none.dtypes)
     assert len(none) == 0
 
 
-def test_records_come_in_the_order_of_their_paths_whatever_order_they_were_written_in(tmp_path: Path) -> None:
+def test_records_come_in_the_order_of_their_paths_whatever_order_they_were_written_in(
+    tmp_path: Path,
+) -> None:
     found = [record(method, seed=seed) for method in ("rope", "alibi") for seed in (2, 0, 1)]
     save(tmp_path, *found)
     order = [(r["method"]["label"], r["seed"]) for r in results.records(tmp_path)]
@@ -123,7 +140,9 @@ def test_writing_leaves_no_temporary_file(tmp_path: Path) -> None:
     assert results.read(path) == record()
 
 
-def test_a_crash_while_writing_leaves_the_old_record_intact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_while_writing_leaves_the_old_record_intact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     [path] = save(tmp_path, record())
     before = path.read_bytes()
 
@@ -166,11 +185,16 @@ def test_a_damaged_record_is_named_with_what_to_do(tmp_path: Path, content: byte
 
 
 def publish(tmp_path: Path, *arguments: str) -> int:
-    return results.main(["publish", "--from", str(tmp_path / "own"), "--to", str(tmp_path / "all"), *arguments])
+    return results.main(
+        ["publish", "--from", str(tmp_path / "own"), "--to", str(tmp_path / "all"), *arguments]
+    )
 
 
 def published(tmp_path: Path) -> list[str]:
-    return sorted(str(path.relative_to(tmp_path / "all" / "records")) for path in (tmp_path / "all").rglob("*.json"))
+    return sorted(
+        str(path.relative_to(tmp_path / "all" / "records"))
+        for path in (tmp_path / "all").rglob("*.json")
+    )
 
 
 def test_publishing_copies_the_chosen_records_only_and_says_so(
@@ -183,7 +207,9 @@ def test_publishing_copies_the_chosen_records_only_and_says_so(
         record("rope", protocol="smoke"),
     )
     assert publish(tmp_path, "--task", "copy", "--method", "rope*") == 0
-    assert published(tmp_path) == [f"cpu/copy/{m}/seed={s}.json" for m in ("rope", "rope_ntk") for s in (0, 1)]
+    assert published(tmp_path) == [
+        f"cpu/copy/{m}/seed={s}.json" for m in ("rope", "rope_ntk") for s in (0, 1)
+    ]
     said = capsys.readouterr().out
     assert "Copied 4 records (protocol cpu, task copy, method rope*)" in said
     assert f"python -m posbench.leaderboard {tmp_path / 'all'}" in said
@@ -199,7 +225,9 @@ def test_publishing_takes_the_audit_of_a_record_along(tmp_path: Path) -> None:
     first, second = save(source, record("rope"), record("alibi"))
     results.write({"rows": []}, results.audit_path(first))
     assert results.main(["publish", "--from", str(source), "--to", str(tmp_path / "all")]) == 0
-    copied = {path.relative_to(tmp_path / "all").as_posix() for path in (tmp_path / "all").rglob("*.json")}
+    copied = {
+        path.relative_to(tmp_path / "all").as_posix() for path in (tmp_path / "all").rglob("*.json")
+    }
     audit = results.audit_path(first).relative_to(source).as_posix()
     assert audit.startswith("audits/cpu/")
     assert copied == {audit, *(path.relative_to(source).as_posix() for path in (first, second))}
@@ -220,4 +248,7 @@ def test_publishing_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFi
     save(tmp_path / "own", record())
     assert publish(tmp_path, "--method", "alibi") == 1
     error = capsys.readouterr().err
-    assert error.startswith("posbench: no record of protocol cpu, task *, method alibi") and error.count("\n") == 1
+    assert (
+        error.startswith("posbench: no record of protocol cpu, task *, method alibi")
+        and error.count("\n") == 1
+    )

@@ -1,8 +1,8 @@
-"""Descendants of RoPE compute their published formulas: partial and p-RoPE, xPos, PoPE, LeRoPE, FoPE, selective and
-VO-RoPE, alone and with stretched frequencies.
+"""Descendants of RoPE compute their published formulas: partial and p-RoPE, xPos, PoPE, LeRoPE,
+FoPE, selective and VO-RoPE, alone and with stretched frequencies.
 
-As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python's complex numbers, and scores are compared
-for all pairs, those hidden by the causal mask included.
+As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python's complex numbers, and
+scores are compared for all pairs, those hidden by the causal mask included.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def by_complex_pairs(a: Attention, factor: Factor) -> Tensor:
     def score(b: int, h: int, i: int, j: int) -> float:
         total = 0j
         for m in range(half):
-            one, other = complex(q[b][h][i][m], q[b][h][i][m + half]), complex(k[b][h][j][m], k[b][h][j][m + half])
+            one, other = (
+                complex(q[b][h][i][m], q[b][h][i][m + half]),
+                complex(k[b][h][j][m], k[b][h][j][m + half]),
+            )
             total += one * other.conjugate() * factor(h, m, i_pos[b][i], j_pos[b][j])
         return a.scale * total.real
 
@@ -68,7 +71,9 @@ def apart(a: Attention) -> Attention:
     return a.at(a.q_pos + 5, a.k_pos * 2)
 
 
-def stretched(encoding: PositionEncoding, stretch: Sequence[float], magnitude: float = 1.0) -> PositionEncoding:
+def stretched(
+    encoding: PositionEncoding, stretch: Sequence[float], magnitude: float = 1.0
+) -> PositionEncoding:
     return encoding.variant(frequencies=encoding.frequencies.stretched(tuple(stretch), magnitude))
 
 
@@ -80,11 +85,13 @@ def softplus(x: float) -> float:
     return math.log(1 + math.exp(x))
 
 
-# -- partial RoPE ----------------------------------------------------------------------------------------
+# -- partial RoPE ----------------------------------------------------------------------------------
 
 
 def partial_score(a: Attention, theta: list[float], factor: float = 1.0) -> Tensor:
-    """The first 2 len(theta) channels turned, in pairs half of these apart; the rest multiplied as it is."""
+    """The first 2 len(theta) channels turned, in pairs half of these apart; the rest multiplied as
+    it is.
+    """
     q, k, i_pos, j_pos = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
     count = len(theta)
 
@@ -135,12 +142,17 @@ def test_partial_rope_is_gpt_neoxs(share: float, kind: str) -> None:
     from transformers.models.gpt_neox import modeling_gpt_neox as neox
 
     width, train = 32, 24
-    extra = {"default": {}, "linear": {"factor": 4.0}, "yarn": {"factor": 4.0, "beta_fast": 2.0}}[kind]
+    extra = {"default": {}, "linear": {"factor": 4.0}, "yarn": {"factor": 4.0, "beta_fast": 2.0}}[
+        kind
+    ]
     if kind == "yarn":
         extra["original_max_position_embeddings"] = train
     parameters = {"rope_type": kind, "rope_theta": BASE, "partial_rotary_factor": share, **extra}
     config = GPTNeoXConfig(
-        hidden_size=width, num_attention_heads=1, rope_parameters=parameters, max_position_embeddings=4 * train
+        hidden_size=width,
+        num_attention_heads=1,
+        rope_parameters=parameters,
+        max_position_embeddings=4 * train,
     )
     a = call(range(24), width=width)
     q, k = neox.apply_rotary_pos_emb(a.q, a.k, *neox.GPTNeoXRotaryEmbedding(config)(a.q, a.q_pos))
@@ -150,7 +162,7 @@ def test_partial_rope_is_gpt_neoxs(share: float, kind: str) -> None:
     same(scores(ours, a), a.scale * q @ k.mT, FLOAT32)
 
 
-# -- p-RoPE ----------------------------------------------------------------------------------------------
+# -- p-RoPE ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.oracle("p_rope", "double loop")
@@ -171,7 +183,10 @@ def test_p_rope_is_rope_with_the_slow_pairs_switched_off(magnitude: float) -> No
     """With a factor on cosine and sine too: the cosine of a pair that stands is 1."""
     a = call(POSITIONS["with gaps"])
     ours = stretched(PRoPE(WIDTH, 0.75, BASE), (1.0, 2.0, 5.0), magnitude)
-    same(scores(ours, a), scores(stretched(RoPE(WIDTH, BASE), (1.0, 2.0, 5.0, math.inf), magnitude), a))
+    same(
+        scores(ours, a),
+        scores(stretched(RoPE(WIDTH, BASE), (1.0, 2.0, 5.0, math.inf), magnitude), a),
+    )
 
 
 @pytest.mark.oracle("p_rope", "library: transformers proportional")
@@ -183,7 +198,9 @@ def test_p_rope_is_proportional_rope_of_transformers(width: int, share: float) -
     from transformers.models.llama import modeling_llama as llama
 
     parameters = {"rope_type": "proportional", "rope_theta": BASE, "partial_rotary_factor": share}
-    config = LlamaConfig(hidden_size=width, num_attention_heads=1, head_dim=width, rope_parameters=parameters)
+    config = LlamaConfig(
+        hidden_size=width, num_attention_heads=1, head_dim=width, rope_parameters=parameters
+    )
     theta, _ = ROPE_INIT_FUNCTIONS["proportional"](config, device="cpu")
     a = call(range(24), width=width)
     angles = torch.cat((theta, theta)).double() * a.q_pos[..., None]
@@ -193,10 +210,12 @@ def test_p_rope_is_proportional_rope_of_transformers(width: int, share: float) -
 
 def test_the_two_ways_of_turning_a_part_differ() -> None:
     a = call()
-    assert not torch.allclose(scores(PRoPE(WIDTH, 0.5, BASE), a), scores(PartialRoPE(WIDTH, 0.5, BASE), a))
+    assert not torch.allclose(
+        scores(PRoPE(WIDTH, 0.5, BASE), a), scores(PartialRoPE(WIDTH, 0.5, BASE), a)
+    )
 
 
-# -- xPos ------------------------------------------------------------------------------------------------
+# -- xPos ------------------------------------------------------------------------------------------
 
 
 def zeta(m: int, width: int, gamma: float) -> float:
@@ -219,13 +238,18 @@ def test_xpos_multiplies_each_pair_by_a_power_of_its_zeta(
     def factor(h: int, m: int, i: float, j: float) -> complex:
         return zeta(m, WIDTH, gamma) ** ((i - j) / scale_base) * cmath.exp(1j * (i - j) * theta[m])
 
-    for a in (call(positions), call(positions).at(call(positions).q_pos + 5, call(positions).k_pos)):
+    for a in (
+        call(positions),
+        call(positions).at(call(positions).q_pos + 5, call(positions).k_pos),
+    ):
         close(scores(XPos(WIDTH, scale_base, gamma, BASE), a), by_complex_pairs(a, factor))
 
 
 @pytest.mark.oracle("xpos", "double loop")
 def test_xpos_decays_as_slowly_as_it_turns_under_an_extension() -> None:
-    """Pair m sees positions divided by lambda_m, in its rotation and in its decay; infinity stops both."""
+    """Pair m sees positions divided by lambda_m, in its rotation and in its decay; infinity stops
+    both.
+    """
     stretch, theta = (1.0, 2.0, 3.5, math.inf), grid(PAIRS, BASE)
     a = call(POSITIONS["with gaps"])
 
@@ -233,7 +257,10 @@ def test_xpos_decays_as_slowly_as_it_turns_under_an_extension() -> None:
         d = (i - j) / stretch[m]
         return 1.3**2 * zeta(m, WIDTH, 0.4) ** (d / 40) * cmath.exp(1j * d * theta[m])
 
-    close(scores(stretched(XPos(WIDTH, 40.0, base=BASE), stretch, 1.3), a), by_complex_pairs(a, factor))
+    close(
+        scores(stretched(XPos(WIDTH, 40.0, base=BASE), stretch, 1.3), a),
+        by_complex_pairs(a, factor),
+    )
 
 
 @pytest.mark.oracle("xpos", "identity: no decay over the sequence is RoPE")
@@ -245,15 +272,21 @@ def test_xpos_with_a_huge_scale_base_is_rope() -> None:
 @pytest.mark.oracle("xpos", "library: x-transformers RotaryEmbedding")
 @pytest.mark.parametrize("scale_base", [12, 512])
 def test_xpos_is_that_of_x_transformers(scale_base: int) -> None:
-    """Its pairs are neighbours, so its channels are put in that order; decay centred elsewhere, which cancels."""
+    """Its pairs are neighbours, so its channels are put in that order; decay centred elsewhere,
+    which cancels.
+    """
     library = pytest.importorskip("x_transformers.x_transformers")
     width = 16
     a = call(range(24), width=width)
     order = torch.arange(width).reshape(2, -1).T.flatten()  # 0, 8, 1, 9, ...
-    angles, size = library.RotaryEmbedding(width, use_xpos=True, scale_base=scale_base)(torch.arange(24))
+    angles, size = library.RotaryEmbedding(width, use_xpos=True, scale_base=scale_base)(
+        torch.arange(24)
+    )
     q = library.apply_rotary_pos_emb(a.q[..., order], angles, size)
     k = library.apply_rotary_pos_emb(a.k[..., order], angles, size**-1)
-    torch.testing.assert_close(scores(XPos(width, scale_base), a), a.scale * q @ k.mT, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        scores(XPos(width, scale_base), a), a.scale * q @ k.mT, rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("start", [0, 1_000_000])
@@ -265,10 +298,12 @@ def test_xpos_keeps_its_precision_wherever_the_positions_begin(start: int) -> No
     same(rounded.double(), exact, 1e-5)
 
 
-# -- PoPE ------------------------------------------------------------------------------------------------
+# -- PoPE ------------------------------------------------------------------------------------------
 
 
-def polar_scores(a: Attention, theta: list[float], delta: list[list[float]], factor: float = 1.0) -> Tensor:
+def polar_scores(
+    a: Attention, theta: list[float], delta: list[list[float]], factor: float = 1.0
+) -> Tensor:
     q, k, i_pos, j_pos = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
 
     def score(b: int, h: int, i: int, j: int) -> float:
@@ -287,7 +322,9 @@ def deltas() -> list[list[float]]:
 
 @pytest.mark.oracle("pope", "double loop")
 @everywhere
-def test_pope_multiplies_magnitudes_by_the_cosine_of_a_frequency_a_channel(positions: list[float]) -> None:
+def test_pope_multiplies_magnitudes_by_the_cosine_of_a_frequency_a_channel(
+    positions: list[float],
+) -> None:
     encoding = given(PoPE(HEADS, WIDTH, BASE), delta=deltas())
     for a in (call(positions), apart(call(positions))):
         same(scores(encoding, a), polar_scores(a, grid(WIDTH, BASE), deltas()))
@@ -309,12 +346,18 @@ def test_pope_is_that_of_x_transformers() -> None:
     width = 16
     a = call(range(24), width=width)
     values = 4 * wave(HEADS, 1, width, start=1.0) - 3
-    theirs, ours = library.PolarEmbedding(width, HEADS), given(PoPE(HEADS, width), delta=values[:, 0])
+    theirs, ours = (
+        library.PolarEmbedding(width, HEADS),
+        given(PoPE(HEADS, width), delta=values[:, 0]),
+    )
     with torch.no_grad():
         theirs.learned_bias.copy_(values)
     assert values.max() > 0 and values.min() < -2 * math.pi
     angles, delta = theirs(torch.arange(24))
-    q, k = library.apply_polar_pos_emb(a.q, angles), library.apply_polar_pos_emb(a.k, angles + delta)
+    q, k = (
+        library.apply_polar_pos_emb(a.q, angles),
+        library.apply_polar_pos_emb(a.k, angles + delta),
+    )
     same(scores(ours, a), a.scale * q @ k.mT, FLOAT32)
 
 
@@ -323,7 +366,9 @@ def test_pope_angles_start_at_zero_and_keep_a_gradient_beyond_their_bounds() -> 
     assert not encoding.delta.any()
     for value in (0.0, 0.7, -2 * math.pi, -9.0):
         encoding.delta.grad = None
-        scores(given(encoding, delta=torch.full((HEADS, WIDTH), value)), a).square().sum().backward()
+        scores(
+            given(encoding, delta=torch.full((HEADS, WIDTH), value)), a
+        ).square().sum().backward()
         assert (encoding.delta.grad != 0).all()
 
 
@@ -336,7 +381,7 @@ def test_pope_without_frequencies_matches_content_alone() -> None:
     assert still.encode(a).q.shape[-1] == 2 * WIDTH and torch.equal(still.encode(a).v, a.v)
 
 
-# -- LeRoPE ----------------------------------------------------------------------------------------------
+# -- LeRoPE ----------------------------------------------------------------------------------------
 
 ALPHA = [0.3, -0.5, 1.2, -2.0]
 
@@ -347,7 +392,11 @@ def test_lerope_multiplies_frequencies_by_the_exponential(positions: list[float]
     theta = [t * math.exp(alpha) for t, alpha in zip(grid(PAIRS, BASE), ALPHA, strict=True)]
     encoding = given(LeRoPE(WIDTH, BASE), alpha=ALPHA)
     for a in (call(positions), apart(call(positions))):
-        same(scores(encoding, a), by_complex_pairs(a, lambda h, m, i, j: cmath.exp(1j * (i - j) * theta[m])), 1e-9)
+        same(
+            scores(encoding, a),
+            by_complex_pairs(a, lambda h, m, i, j: cmath.exp(1j * (i - j) * theta[m])),
+            1e-9,
+        )
 
 
 @pytest.mark.oracle("lerope", "double loop")
@@ -356,7 +405,10 @@ def test_lerope_honours_stretches_and_their_factor() -> None:
     stretch, a = (1.0, 2.0, 3.5, math.inf), call(POSITIONS["with gaps"])
     theta = [t * math.exp(e) / s for t, e, s in zip(grid(PAIRS, BASE), ALPHA, stretch, strict=True)]
     encoding = stretched(given(LeRoPE(WIDTH, BASE), alpha=ALPHA), stretch, 1.3)
-    same(scores(encoding, a), by_complex_pairs(a, lambda h, m, i, j: 1.69 * cmath.exp(1j * (i - j) * theta[m])))
+    same(
+        scores(encoding, a),
+        by_complex_pairs(a, lambda h, m, i, j: 1.69 * cmath.exp(1j * (i - j) * theta[m])),
+    )
 
 
 @pytest.mark.oracle("lerope", "identity: alpha 0 is RoPE")
@@ -374,7 +426,9 @@ def test_lerope_is_that_of_mistral_large_4() -> None:
     from transformers.models.llama import modeling_llama as llama
 
     parameters = {"rope_type": "default", "rope_theta": BASE}
-    config = LlamaConfig(hidden_size=WIDTH, num_attention_heads=1, head_dim=WIDTH, rope_parameters=parameters)
+    config = LlamaConfig(
+        hidden_size=WIDTH, num_attention_heads=1, head_dim=WIDTH, rope_parameters=parameters
+    )
     theirs, a = mistral.MistralLarge4TextRotaryEmbedding(config), call(range(24))
     theirs.alpha.copy_(torch.tensor(ALPHA))
     q, k = llama.apply_rotary_pos_emb(a.q, a.k, *theirs(a.q, a.q_pos))
@@ -389,9 +443,13 @@ def test_lerope_gradient_is_the_slope_of_the_scores() -> None:
     (scores(encoding, a) * weight).sum().backward()
     assert encoding.alpha.grad is not None and encoding.alpha.grad.dtype == torch.float32
     for m in range(PAIRS):
-        moved = [given(LeRoPE(WIDTH, BASE), alpha=torch.eye(PAIRS)[m] * step) for step in (1e-5, -1e-5)]
+        moved = [
+            given(LeRoPE(WIDTH, BASE), alpha=torch.eye(PAIRS)[m] * step) for step in (1e-5, -1e-5)
+        ]
         slope = [(scores(each, a) * weight).sum().item() for each in moved]
-        assert encoding.alpha.grad[m].item() == pytest.approx((slope[0] - slope[1]) / 2e-5, rel=1e-4)
+        assert encoding.alpha.grad[m].item() == pytest.approx(
+            (slope[0] - slope[1]) / 2e-5, rel=1e-4
+        )
 
 
 def test_layers_share_lerope_frequencies() -> None:
@@ -399,7 +457,7 @@ def test_layers_share_lerope_frequencies() -> None:
     assert len(list(stack.parameters())) == 1 and stack.layers[2].alpha is stack.layers[0].alpha
 
 
-# -- FoPE ------------------------------------------------------------------------------------------------
+# -- FoPE ------------------------------------------------------------------------------------------
 
 
 def fope(train_positions: int = 12, sigma: float = 0.9) -> FoPE:
@@ -419,15 +477,21 @@ def fourier_scores(a: Attention, encoding: FoPE, theta: list[float], factor: flo
         total = cmath.exp(1j * p * theta[m])
         for n, t in enumerate(theta):
             own = float(n == m)
-            total += (cos_mix[h][n][m] - own) * math.cos(p * t) + 1j * (sin_mix[h][n][m] - own) * math.sin(p * t)
+            total += (cos_mix[h][n][m] - own) * math.cos(p * t) + 1j * (
+                sin_mix[h][n][m] - own
+            ) * math.sin(p * t)
         return total
 
-    return by_complex_pairs(a, lambda h, m, i, j: factor * series(h, m, i) * series(h, m, j).conjugate())
+    return by_complex_pairs(
+        a, lambda h, m, i, j: factor * series(h, m, i) * series(h, m, j).conjugate()
+    )
 
 
 @pytest.mark.oracle("fope", "double loop")
 @everywhere
-@pytest.mark.parametrize(("train_positions", "kept"), [(7, 1), (19, 1), (20, 2), (62, 2), (63, 3), (1000, 4)])
+@pytest.mark.parametrize(
+    ("train_positions", "kept"), [(7, 1), (19, 1), (20, 2), (62, 2), (63, 3), (1000, 4)]
+)
 def test_fope_mixes_the_frequencies_that_complete_a_turn(
     train_positions: int, kept: int, positions: list[float]
 ) -> None:
@@ -441,11 +505,16 @@ def test_fope_mixes_the_frequencies_that_complete_a_turn(
 def test_fope_stretches_before_it_mixes() -> None:
     a, encoding = call(POSITIONS["with gaps"]), fope(63)
     theta = [t / s for t, s in zip(grid(3, BASE, PAIRS), (1.0, 2.0, 3.5), strict=True)]
-    same(scores(stretched(encoding, (1.0, 2.0, 3.5), 1.3), a), fourier_scores(a, encoding, theta, 1.3**2))
+    same(
+        scores(stretched(encoding, (1.0, 2.0, 3.5), 1.3), a),
+        fourier_scores(a, encoding, theta, 1.3**2),
+    )
 
 
 @pytest.mark.oracle("fope", "identity: sigma 0 is p-RoPE")
-@pytest.mark.parametrize(("train_positions", "share"), [(7, 0.25), (20, 0.5), (63, 0.75), (1000, 1.0)])
+@pytest.mark.parametrize(
+    ("train_positions", "share"), [(7, 0.25), (20, 0.5), (63, 0.75), (1000, 1.0)]
+)
 def test_fope_without_spread_is_p_rope(train_positions: int, share: float) -> None:
     a = call(POSITIONS["with gaps"])
     same(scores(fope(train_positions, 0.0), a), scores(PRoPE(WIDTH, share, BASE), a))
@@ -457,7 +526,10 @@ def test_fope_draws_coefficients_of_its_own_for_cosine_sine_heads_and_layers() -
         one, other = (FoPE(40, 32, 10_000, BASE, 0.3) for _ in range(2))
     noise = [mix - torch.eye(16) for each in (one, other) for mix in (each.cos_mix, each.sin_mix)]
     for each in noise:
-        assert each.std().item() == pytest.approx(0.3 / 4, rel=0.05) and abs(each.mean().item()) < 0.005
+        assert (
+            each.std().item() == pytest.approx(0.3 / 4, rel=0.05)
+            and abs(each.mean().item()) < 0.005
+        )
         assert not torch.equal(each[0], each[1])
     assert all(not torch.equal(noise[i], noise[j]) for i in range(4) for j in range(i))
     assert set(one.state_dict()) == {"cos_mix", "sin_mix"} and not list(one.parameters())
@@ -470,10 +542,12 @@ def test_fope_draws_coefficients_of_its_own_for_cosine_sine_heads_and_layers() -
 def test_fope_is_not_relative() -> None:
     encoding = fope(63)
     assert not encoding.relative
-    assert not torch.allclose(scores(encoding, call()), scores(encoding, call([p + 5 for p in range(N)])), atol=1e-3)
+    assert not torch.allclose(
+        scores(encoding, call()), scores(encoding, call([p + 5 for p in range(N)])), atol=1e-3
+    )
 
 
-# -- selective RoPE --------------------------------------------------------------------------------------
+# -- selective RoPE --------------------------------------------------------------------------------
 
 RANK, KERNEL = 3, 4
 
@@ -504,21 +578,34 @@ def phi(encoding: SelectiveRoPE, x: list[list[float]]) -> list[list[list[float]]
     steps = []
     for t in range(len(x)):
         summed = [
-            sum(conv[c][0][KERNEL - 1 - back] * projected[t - back][c] for back in range(KERNEL) if t >= back)
+            sum(
+                conv[c][0][KERNEL - 1 - back] * projected[t - back][c]
+                for back in range(KERNEL)
+                if t >= back
+            )
             for c in range(HEADS * PAIRS)
         ]
-        steps.append([[math.exp(log_step[h][m]) + summed[h * PAIRS + m] for m in range(PAIRS)] for h in range(HEADS)])
+        steps.append(
+            [
+                [math.exp(log_step[h][m]) + summed[h * PAIRS + m] for m in range(PAIRS)]
+                for h in range(HEADS)
+            ]
+        )
     return steps
 
 
-def selective_scores(a: Attention, encoding: SelectiveRoPE, theta: list[float], factor: float = 1.0) -> Tensor:
+def selective_scores(
+    a: Attention, encoding: SelectiveRoPE, theta: list[float], factor: float = 1.0
+) -> Tensor:
     q, k, p = a.q.tolist(), a.k.tolist(), a.q_pos.tolist()
     steps = [phi(encoding, x) for x in a.x.tolist()]
 
     def between(b: int, h: int, m: int, i: int, j: int) -> float:
         """Phi_i - Phi_j: the steps of the tokens after the earlier of the two."""
         sign, low, high = (1, j, i) if j <= i else (-1, i, j)
-        return sign * sum(steps[b][s][h][m] * (p[b][s] - p[b][s - 1]) for s in range(low + 1, high + 1))
+        return sign * sum(
+            steps[b][s][h][m] * (p[b][s] - p[b][s - 1]) for s in range(low + 1, high + 1)
+        )
 
     def score(b: int, h: int, i: int, j: int) -> float:
         total = 0j
@@ -541,33 +628,50 @@ def test_selective_rope_adds_up_steps_read_from_the_tokens(positions: list[float
 def test_selective_rope_honours_stretches_and_their_factor() -> None:
     stretch, a, encoding = (1.0, 2.0, 3.5, math.inf), call(POSITIONS["with gaps"]), selective()
     theta = [t / s for t, s in zip(grid(PAIRS, BASE), stretch, strict=True)]
-    same(scores(stretched(encoding, stretch, 1.3), a), selective_scores(a, encoding, theta, 1.3**2), 1e-9)
+    same(
+        scores(stretched(encoding, stretch, 1.3), a),
+        selective_scores(a, encoding, theta, 1.3**2),
+        1e-9,
+    )
 
 
 @pytest.mark.oracle("selective_rope", "identity: steps of 1 are RoPE")
 @everywhere
 def test_selective_rope_with_steps_of_one_is_rope(positions: list[float]) -> None:
-    encoding = selective(log_step=torch.zeros(HEADS, PAIRS), **{"up.weight": torch.zeros(HEADS * PAIRS, RANK)})
-    for a in (call(positions), call(positions).at(call(positions).q_pos + 5, call(positions).k_pos)):
+    encoding = selective(
+        log_step=torch.zeros(HEADS, PAIRS), **{"up.weight": torch.zeros(HEADS * PAIRS, RANK)}
+    )
+    for a in (
+        call(positions),
+        call(positions).at(call(positions).q_pos + 5, call(positions).k_pos),
+    ):
         same(scores(encoding, a), scores(RoPE(WIDTH, BASE), a))
 
 
 @pytest.mark.oracle("selective_rope", "published numbers")
 def test_selective_rope_gives_the_scores_of_the_published_code() -> None:
-    data: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "selective_rope.json").read_text())
+    data: dict[str, Any] = json.loads(
+        (Path(__file__).parent / "data" / "selective_rope.json").read_text()
+    )
     heads, width, n, start = data["heads"], data["head_width"], data["n"], data["starts"]
     pairs = heads * width // 2
-    encoding = SelectiveRoPE(heads, width, data["model_width"], data["rank"], data["kernel"], data["base"])
+    encoding = SelectiveRoPE(
+        heads, width, data["model_width"], data["rank"], data["kernel"], data["base"]
+    )
     given(encoding, log_step=wave(heads, width // 2, start=start["bias"]))
     with torch.no_grad():
-        encoding.down.weight.copy_(wave(data["rank"], data["model_width"], start=start["first projection"]))
+        encoding.down.weight.copy_(
+            wave(data["rank"], data["model_width"], start=start["first projection"])
+        )
         encoding.up.weight.copy_(wave(pairs, data["rank"], start=start["second projection"]))
         encoding.conv.weight.copy_(wave(pairs, 1, data["kernel"], start=start["convolution"]))
     q, k = (wave(1, n, heads, width, start=start[name]).transpose(1, 2) for name in ("q", "k"))
     pos = torch.arange(n)[None]
     a = Attention(q, k, q, wave(1, n, data["model_width"], start=start["x"]), pos, pos, scale=1.0)
     expected = torch.tensor([data["scores"]], dtype=torch.float64)
-    same(encoding.encode(a).logits(slice(0, n)), expected, 1e-5)  # they add 1e-6 under the root of the length
+    same(
+        encoding.encode(a).logits(slice(0, n)), expected, 1e-5
+    )  # they add 1e-6 under the root of the length
 
 
 def test_selective_rope_starts_near_rope_and_all_its_parameters_learn() -> None:
@@ -576,7 +680,9 @@ def test_selective_rope_starts_near_rope_and_all_its_parameters_learn() -> None:
         encoding = SelectiveRoPE(HEADS, WIDTH, MODEL).double()
     a = call()
     steps = encoding.steps(a.x)
-    assert steps.shape == (2, HEADS, N, PAIRS) and (steps - 1).abs().max() < 0.5 and steps.std() > 0.01
+    assert (
+        steps.shape == (2, HEADS, N, PAIRS) and (steps - 1).abs().max() < 0.5 and steps.std() > 0.01
+    )
     scores(encoding, a).square().sum().backward()
     for name, parameter in encoding.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
@@ -593,10 +699,12 @@ def test_selective_rope_sums_in_full_precision_whatever_the_precision_of_trainin
     assert steps.dtype == torch.float32 and rounded.dtype == torch.bfloat16
     whole = replace(a, q=half.q.double(), k=half.k.double(), x=half.x.double())
     exact = scores(encoding.double(), whole)
-    assert (rounded.double() - exact).abs().max() < 0.05  # that of q and k alone; sums in bfloat16 are off by radians
+    assert (
+        rounded.double() - exact
+    ).abs().max() < 0.05  # that of q and k alone; sums in bfloat16 are off by radians
 
 
-# -- VO-RoPE ---------------------------------------------------------------------------------------------
+# -- VO-RoPE ---------------------------------------------------------------------------------------
 
 
 def turned_values(a: Attention, weights: Tensor, theta: list[float]) -> Tensor:
@@ -610,7 +718,9 @@ def turned_values(a: Attention, weights: Tensor, theta: list[float]) -> Tensor:
                     total = 0j
                     for j in range(i + 1):
                         value = complex(v[b][h][j][m], v[b][h][j][m + PAIRS])
-                        total += w[b][h][i][j] * value * cmath.exp(1j * (j_pos[b][j] - i_pos[b][i]) * t)
+                        total += (
+                            w[b][h][i][j] * value * cmath.exp(1j * (j_pos[b][j] - i_pos[b][i]) * t)
+                        )
                     expected[b, h, i, m], expected[b, h, i, m + PAIRS] = total.real, total.imag
     return expected
 
@@ -651,7 +761,7 @@ def test_vo_rope_offers_no_distance() -> None:
     assert VORoPE(WIDTH).handles == RoPE(WIDTH).handles - {"distance"}
 
 
-# -- all of them -----------------------------------------------------------------------------------------
+# -- all of them -----------------------------------------------------------------------------------
 
 MADE: dict[str, Callable[[], PositionEncoding]] = {
     "partial_rope": lambda: PartialRoPE(WIDTH, 0.75, BASE),
@@ -666,7 +776,10 @@ MADE: dict[str, Callable[[], PositionEncoding]] = {
 each_method = pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.oracle(name, "identity: interpolated is at interpolated positions"))
+        pytest.param(
+            name,
+            marks=pytest.mark.oracle(name, "identity: interpolated is at interpolated positions"),
+        )
         for name in MADE
     ],
 )
@@ -693,7 +806,9 @@ def test_ntk_keeps_the_fastest_and_stretches_the_slowest_of_the_methods_own_grid
 def test_yarn_is_a_stretch_and_a_factor(name: str) -> None:
     encoding, a = MADE[name](), call(POSITIONS["with gaps"])
     yarn = YaRN(2.0, 0.2, 4.0)
-    by_hand = stretched(encoding, yarn.stretch(encoding.frequencies, 42, 4.0), 0.1 * math.log(4) + 1)
+    by_hand = stretched(
+        encoding, yarn.stretch(encoding.frequencies, 42, 4.0), 0.1 * math.log(4) + 1
+    )
     close(scores(yarn.apply(encoding, 42, 42), a), scores(by_hand, a))
     assert not torch.allclose(scores(by_hand, a), scores(encoding, a))
 
@@ -715,7 +830,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: PartialRoPE(7), r"head_width must be even, got 7"),
     (lambda: PartialRoPE(8, 0.0), r"share is .* above 0 and at most 1, got 0\.0"),
     (lambda: PartialRoPE(8, 1.5), r"share is .* above 0 and at most 1, got 1\.5"),
-    (lambda: PartialRoPE(8, 0.2), r"share=0\.2 of head_width=8 leaves no pair to turn: raise either"),
+    (
+        lambda: PartialRoPE(8, 0.2),
+        r"share=0\.2 of head_width=8 leaves no pair to turn: raise either",
+    ),
     (lambda: PartialRoPE(8, 0.5, 1.0), r"base .* must exceed 1.*got 1\.0"),
     (lambda: PRoPE(9), r"head_width must be even, got 9"),
     (lambda: PRoPE(8, -0.1), r"share is .* got -0\.1"),
@@ -731,24 +849,42 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: LeRoPE(0), r"at least one frequency, got 0"),
     (lambda: FoPE(0, 8, 20), r"at least one head, got 0"),
     (lambda: FoPE(2, 7, 20), r"head_width must be even, got 7"),
-    (lambda: FoPE(2, 8, 20, sigma=-0.1), r"sigma is a standard deviation and must not be negative, got -0\.1"),
+    (
+        lambda: FoPE(2, 8, 20, sigma=-0.1),
+        r"sigma is a standard deviation and must not be negative, got -0\.1",
+    ),
     (lambda: FoPE(2, 8, 6), r"train_positions=6 must be 7 or more"),
     (lambda: SelectiveRoPE(3, 8, 25), r"multiple of num_heads, got 25 and 3"),
     (lambda: SelectiveRoPE(0, 8, 24), r"multiple of num_heads, got 24 and 0"),
     (lambda: SelectiveRoPE(3, 7, 24), r"head_width must be even, got 7"),
-    (lambda: SelectiveRoPE(3, 8, 24, rank=0), r"rank and kernel are counts of at least 1, got 0 and 4"),
-    (lambda: SelectiveRoPE(3, 8, 24, kernel=0), r"rank and kernel are counts of at least 1, got 16 and 0"),
+    (
+        lambda: SelectiveRoPE(3, 8, 24, rank=0),
+        r"rank and kernel are counts of at least 1, got 0 and 4",
+    ),
+    (
+        lambda: SelectiveRoPE(3, 8, 24, kernel=0),
+        r"rank and kernel are counts of at least 1, got 16 and 0",
+    ),
     (lambda: VORoPE(7), r"head_width must be even, got 7"),
 ]
 
 
 @pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
+    make: Callable[[], object], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         make()
     assert "\n" not in str(caught.value)
 
 
 def test_the_smallest_settings_that_work_are_accepted() -> None:
-    PartialRoPE(2, 1.0), PRoPE(8, 0.25), XPos(2, 0.5, 0.1), PoPE(1, 1), LeRoPE(2), FoPE(1, 2, 7, sigma=0.0)
+    (
+        PartialRoPE(2, 1.0),
+        PRoPE(8, 0.25),
+        XPos(2, 0.5, 0.1),
+        PoPE(1, 1),
+        LeRoPE(2),
+        FoPE(1, 2, 7, sigma=0.0),
+    )
     SelectiveRoPE(1, 2, 2, 1, 1), VORoPE(2)

@@ -1,4 +1,6 @@
-"""Every task found in conf/, by glob: its generator against an oracle in plain Python, and the rules all tasks obey."""
+"""Every task found in conf/, by glob: its generator against an oracle in plain Python, and the
+rules all tasks obey.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def made(name: str) -> tuple[Task, tuple[int, int]]:
     return _made[name]
 
 
-# -- oracles: from the tokens of a sequence, one after the other, what must be answered, and from where ---
+# -- oracles: from the tokens of a sequence, one by one, what must be answered, and from where -----
 
 Asked = list[tuple[int, int, int]]
 """Place in the answer part, the token that belongs there, its source in the prompt or -1."""
@@ -115,7 +117,9 @@ def induction_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
 
 
 def key_value_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
-    """Keys are the first of three sets of symbols; after each stands its value, and after each query too."""
+    """Keys are the first of three sets of symbols; after each stands its value, and after each
+    query too.
+    """
     keys = range(FIRST_SYMBOL, FIRST_SYMBOL + task.num_symbols)
     found: dict[int, tuple[int, int]] = {}
     for place, token in enumerate(prompt):
@@ -123,7 +127,9 @@ def key_value_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
             assert token not in found, "a key occurs twice"
             found[token] = (prompt[place + 1], place + 1)
     queries = [place for place, token in enumerate(answer) if token in keys]
-    assert sorted(answer[place] for place in queries) == sorted(found), "every key is asked for once"
+    assert sorted(answer[place] for place in queries) == sorted(found), (
+        "every key is asked for once"
+    )
     return [(place + 1, *found[answer[place]]) for place in queries]
 
 
@@ -187,7 +193,10 @@ def language_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
 
 def addition_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
     plus = prompt.index(MARK)
-    one, two = (int("".join(str(t - FIRST_SYMBOL) for t in part[::-1])) for part in (prompt[:plus], prompt[plus + 1 :]))
+    one, two = (
+        int("".join(str(t - FIRST_SYMBOL) for t in part[::-1]))
+        for part in (prompt[:plus], prompt[plus + 1 :])
+    )
     digits = str(one + two).zfill(plus + 1)[::-1]
     return in_a_row([(FIRST_SYMBOL + int(digit), -1) for digit in digits])
 
@@ -231,10 +240,14 @@ def split(batch: Batch, index: int) -> tuple[list[int], list[int], int]:
 def check_against_oracle(name: str, task: Task, batch: Batch, n: int) -> None:
     for index in range(len(batch.tokens)):
         prompt, answer, start = split(batch, index)
-        assert batch.segments[index].tolist() == [0] * start + [1] * (len(answer) + 1), "0 up to SEP, then 1"
+        assert batch.segments[index].tolist() == [0] * start + [1] * (len(answer) + 1), (
+            "0 up to SEP, then 1"
+        )
         places = np.flatnonzero(batch.answer[index]).tolist()
         if name not in WITHOUT_END:
-            assert places.pop() == len(batch.tokens[index]) - 1, "EOS is part of what must be predicted"
+            assert places.pop() == len(batch.tokens[index]) - 1, (
+                "EOS is part of what must be predicted"
+            )
         expected = ORACLES[name](prompt, answer, task)
         assert places == [start + place for place, _, _ in expected]
         assert [answer[place] for place, _, _ in expected] == [token for _, token, _ in expected]
@@ -254,11 +267,16 @@ def test_a_thousand_samples_of_each_length_agree_with_the_oracle(name: str) -> N
 @pytest.mark.parametrize("name", TASKS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_any_legal_setting_and_length_agrees_with_the_oracle(name: str, data: st.DataObject) -> None:
+def test_any_legal_setting_and_length_agrees_with_the_oracle(
+    name: str, data: st.DataObject
+) -> None:
     cls = type(made(name)[0])
     numbers = OmegaConf.to_container(composed(f"task={name}").task)
     del numbers["_target_"]
-    kinds = {int: lambda value: st.integers(1, 2 * value), float: lambda value: st.floats(value / 2, 2 * value)}
+    kinds = {
+        int: lambda value: st.integers(1, 2 * value),
+        float: lambda value: st.floats(value / 2, 2 * value),
+    }
     drawn = {key: data.draw(kinds[type(value)](value), label=key) for key, value in numbers.items()}
     try:
         task = cls(**drawn)
@@ -281,22 +299,31 @@ def test_any_legal_setting_and_length_agrees_with_the_oracle(name: str, data: st
 def test_a_batch_is_a_function_of_stream_seed_and_step(name: str) -> None:
     task, (_, high) = made(name)
     one, same = (task.batch(high, 32, 3, "train", 7) for _ in range(2))
-    assert all(np.array_equal(getattr(one, f), getattr(same, f)) for f in ("tokens", "answer", "source"))
+    assert all(
+        np.array_equal(getattr(one, f), getattr(same, f)) for f in ("tokens", "answer", "source")
+    )
     for stream in ((4, "train", 7), (3, "train", 8), (3, "validation", 7), (3, "test", 7)):
         assert not np.array_equal(one.tokens, task.batch(high, 32, *stream).tokens)
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_training_validation_and_test_streams_never_meet(name: str) -> None:
-    """At the training length no held-out sequence of the test or validation stream is one of 20,000 trained on,
-    and the streams do not meet each other. Where there are too few sequences of that length, at twice the length.
+    """At the training length no held-out sequence of the test or validation stream is one of 20,000
+    trained on, and the streams do not meet each other. Where there are too few sequences of that
+    length, at twice the length.
     """
     task, (_, high) = made(name)
     if name == "repeat_token":
-        pytest.skip("there are as few sequences of a length as there are symbols: they cannot be kept apart")
+        pytest.skip(
+            "there are as few sequences of a length as there are symbols: they cannot be kept apart"
+        )
     if name in ("majority", "parity", "copy_small"):
         high *= 2 if name == "copy_small" else 4
-    train = {row.tobytes() for step in range(20) for row in task.batch(high, 1000, 0, "train", step).tokens}
+    train = {
+        row.tobytes()
+        for step in range(20)
+        for row in task.batch(high, 1000, 0, "train", step).tokens
+    }
     validation = {row.tobytes() for row in task.batch(high, 512, 0, "validation", high).tokens}
     test = {row.tobytes() for row in task.batch(high, 512, 0, "test", high).tokens}
     assert len(train) > 19_900
@@ -306,7 +333,11 @@ def test_training_validation_and_test_streams_never_meet(name: str) -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_every_symbol_of_the_longest_test_was_seen_in_training(name: str) -> None:
     task, (low, high) = made(name)
-    seen = {int(t) for n in range(low, high + 1) for t in np.unique(task.batch(n, 200, 0, "train", n).tokens)}
+    seen = {
+        int(t)
+        for n in range(low, high + 1)
+        for t in np.unique(task.batch(n, 200, 0, "train", n).tokens)
+    }
     tested = set(np.unique(task.batch(8 * high, 200, 0, "test").tokens).tolist())
     assert tested <= seen <= set(range(task.vocab_size))
     assert max(seen) == task.vocab_size - 1, "the vocabulary holds tokens that never occur"
@@ -323,7 +354,9 @@ def test_lengths_and_distances_are_what_the_task_says(name: str) -> None:
         distance = np.where(batch.source >= 0, place - 1 - batch.source, -1)
         assert (batch.source[~batch.answer] == -1).all()
         assert distance.max() <= task.max_distance(n)
-        if n <= high and name not in WITHOUT_SOURCES:  # further out, the largest distance is too rare to be met
+        if (
+            n <= high and name not in WITHOUT_SOURCES
+        ):  # further out, the largest distance is too rare to be met
             assert distance.max() >= task.max_distance(n) - 2
 
 
@@ -332,12 +365,20 @@ def test_chance_is_the_accuracy_of_guessing(name: str) -> None:
     """With the smallest alphabet, guessed answers are right as often as the task says."""
     cls = type(made(name)[0])
     small = {"copy": {"num_symbols": 2}, "selective_copy": {"num_data": 2, "num_symbols": 2}}
-    small |= {"passkey": {"key_length": 2, "num_symbols": 2}, "key_value_retrieval": {"num_pairs": 2, "num_symbols": 2}}
-    small |= {name: {"num_symbols": 2} for name in ("copy_small", "reverse", "duplicate", "repeat_token", "induction")}
+    small |= {
+        "passkey": {"key_length": 2, "num_symbols": 2},
+        "key_value_retrieval": {"num_pairs": 2, "num_symbols": 2},
+    }
+    small |= {
+        name: {"num_symbols": 2}
+        for name in ("copy_small", "reverse", "duplicate", "repeat_token", "induction")
+    }
     small |= {name: {"num_symbols": 2} for name in ("sort", "missing_duplicate", "first")}
     small |= {name: {"num_pairs": 2, "num_symbols": 2} for name in ("mqar", "noisy_recall")}
     small |= {name: {"k": 2, "num_symbols": 2} for name in ("kth_from_start", "kth_from_end")}
-    small |= {name: {"num_answers": 1, "num_symbols": 4} for name in ("prefix_lookup", "suffix_lookup")}
+    small |= {
+        name: {"num_answers": 1, "num_symbols": 4} for name in ("prefix_lookup", "suffix_lookup")
+    }
     small |= {
         "language": {"num_symbols": 2, "order": 1, "concentration": 1e6},
         "copy_unique": {"num_symbols": 3},
@@ -351,7 +392,9 @@ def test_chance_is_the_accuracy_of_guessing(name: str) -> None:
     task = cls(**small[name])
     batch = task.batch(2, 20_000, "truth")
     other = task.batch(2, 20_000, "guess")
-    truth, guess = (each.tokens[:, :-1][each.answer[:, :-1]].reshape(20_000, -1) for each in (batch, other))
+    truth, guess = (
+        each.tokens[:, :-1][each.answer[:, :-1]].reshape(20_000, -1) for each in (batch, other)
+    )
     right = truth == guess
     assert abs(right.all(1).mean() - task.chance(2)) < 0.015
 
@@ -360,17 +403,26 @@ def test_queries_of_mqar_come_early_by_the_published_power_law() -> None:
     task = type(made("mqar")[0])(num_pairs=1, num_symbols=4)
     n = 7
     batch = task.batch(n, 40_000, "places")
-    place = batch.answer[:, :-1].argmax(1) - (2 + 2 + 1)  # after BOS, the pair, SEP, and the query itself
+    place = batch.answer[:, :-1].argmax(1) - (
+        2 + 2 + 1
+    )  # after BOS, the pair, SEP, and the query itself
     weights = np.arange(1, n + 2) ** -0.99
-    assert np.allclose(np.bincount(place, minlength=n + 1) / 40_000, weights / weights.sum(), atol=0.01)
+    assert np.allclose(
+        np.bincount(place, minlength=n + 1) / 40_000, weights / weights.sum(), atol=0.01
+    )
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_answer_is_not_in_the_length(name: str) -> None:
-    """Each answer symbol is spread evenly over its alphabet: no label can be guessed from the format."""
+    """Each answer symbol is spread evenly over its alphabet: no label can be guessed from the
+    format.
+    """
     task, (_, high) = made(name)
     if name in ("sort", "language"):
-        pytest.skip("a sorted answer begins with a low symbol and a text with a frequent one, by the rule of the task")
+        pytest.skip(
+            "a sorted answer begins with a low symbol and a text with a frequent one, by the rule "
+            "of the task"
+        )
     batch = task.batch(high, 20_000, "labels")
     symbols = batch.answer.copy()
     symbols[:, -1] = False
@@ -381,9 +433,13 @@ def test_the_answer_is_not_in_the_length(name: str) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_sources_are_spread_over_the_whole_prompt(name: str) -> None:
-    """A needle is as likely in the first quarter of the prompt, or of the string searched, as in any other."""
+    """A needle is as likely in the first quarter of the prompt, or of the string searched, as in
+    any other.
+    """
     if name in WITHOUT_SOURCES | SOURCES_BY_RULE:
-        pytest.skip("no token of the answer has one source, or the rule of the task says where it stands")
+        pytest.skip(
+            "no token of the answer has one source, or the rule of the task says where it stands"
+        )
     task, (_, high) = made(name)
     batch = task.batch(24 if name in ("duplicate", "missing_duplicate") else high, 4000, "depth")
     source = batch.source[batch.source >= 0]
@@ -404,7 +460,11 @@ def test_the_docstring_states_the_rule_and_two_worked_examples(name: str) -> Non
     for prompt, answer in examples:
         # What is predicted is in the prompt: spell the examples out against the rule.
         shown = prompt.split()
-        computed = name in ("addition", "mqar", "language")  # sums, filler in the answer part, a text
+        computed = name in (
+            "addition",
+            "mqar",
+            "language",
+        )  # sums, filler in the answer part, a text
         assert computed or [word for word in answer.split() if word not in shown] == []
     assert type(task).version >= 1
 
@@ -415,14 +475,23 @@ def test_the_docstring_states_the_rule_and_two_worked_examples(name: str) -> Non
         (("task=copy", "task.num_symbols=1"), "task.num_symbols must be at least 2; got 1"),
         (("task=passkey", "task.key_length=0"), "task.key_length .* at least 1; got 0"),
         (("task=selective_copy", "task.num_data=0"), "task.num_data .* at least 1; got 0"),
-        (("task=key_value_retrieval", "task.num_pairs=20"), "too few different keys for 20 pairs: raise it to 20"),
+        (
+            ("task=key_value_retrieval", "task.num_pairs=20"),
+            "too few different keys for 20 pairs: raise it to 20",
+        ),
         (("task=mqar", "task.num_pairs=20"), "too few different keys for 20 pairs: raise it to 20"),
         (("task=noisy_recall", "task.num_pairs=0"), "task.num_pairs must be at least 1; got 0"),
         (("task=kth_from_end", "task.k=0"), "task.k counts symbols from 1 on; got 0"),
-        (("task=suffix_lookup", "task.num_symbols=2"), "task.num_symbols must be at least 4, .* got 2"),
+        (
+            ("task=suffix_lookup", "task.num_symbols=2"),
+            "task.num_symbols must be at least 4, .* got 2",
+        ),
         (("task=multi_hop", "task.hops=0"), "task.hops .* at least 1; got 0"),
         (("task=language", "task.order=0"), "task.order .* at least 1; got 0"),
-        (("task=language", "task.order=4"), "a table of 1048576 entries, more than 262144: lower either"),
+        (
+            ("task=language", "task.order=4"),
+            "a table of 1048576 entries, more than 262144: lower either",
+        ),
         (("task=language", "task.concentration=0.0"), "task.concentration must be positive; got 0"),
     ],
 )
@@ -431,28 +500,41 @@ def test_a_wrong_setting_gets_its_sentence(overrides: tuple[str, ...], sentence:
         build(OmegaConf.to_container(composed(*overrides).task), "task")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("length", ["training.max_length=2", "training.min_length=2", "task.key_length=9"])
+@pytest.mark.parametrize(
+    "length", ["training.max_length=2", "training.min_length=2", "task.key_length=9"]
+)
 def test_a_needle_longer_than_its_haystack_is_refused_before_training(length: str) -> None:
-    with pytest.raises(ConfigError, match=r"task\.key_length=\d is longer than n=\d symbols of filler: lower it, or"):
+    with pytest.raises(
+        ConfigError,
+        match=r"task\.key_length=\d is longer than n=\d symbols of filler: lower it, or",
+    ):
         experiment("protocol=cpu", "task=passkey", "training.min_length=1", length)
 
 
 def test_ids_that_a_task_does_not_supply_are_refused_before_training() -> None:
-    with pytest.raises(ConfigError, match="asks the task for 'coupled' position ids, which Passkey does not supply"):
+    with pytest.raises(
+        ConfigError, match="asks the task for 'coupled' position ids, which Passkey does not supply"
+    ):
         experiment("protocol=cpu", "task=passkey", "method=coupling").model()
 
 
 def test_a_test_that_needs_more_symbols_than_there_are_is_refused_before_training() -> None:
-    with pytest.raises(ConfigError, match=r"16 symbols without a repeat .* task\.num_symbols=12: raise it"):
+    with pytest.raises(
+        ConfigError, match=r"16 symbols without a repeat .* task\.num_symbols=12: raise it"
+    ):
         experiment("protocol=cpu", "task=copy_unique", "task.num_symbols=12")
 
 
-# -- language: a source whose every probability is known -----------------------------------------------------
+# -- language: a source whose every probability is known -------------------------------------------
 
 
 def test_a_text_follows_the_table_of_its_source() -> None:
-    """Frequencies after each context, counted symbol by symbol, are the probabilities of the table."""
-    task: Any = build(OmegaConf.to_container(composed("task=language", "task.num_symbols=3").task), "task")  # type: ignore[arg-type]
+    """Frequencies after each context, counted symbol by symbol, are the probabilities of the
+    table.
+    """
+    task: Any = build(
+        OmegaConf.to_container(composed("task=language", "task.num_symbols=3").task), "task"
+    )  # type: ignore[arg-type]
     batch = task.batch(200, 1000, "frequencies")
     counts: dict[tuple[int, ...], list[int]] = {}
     for index in range(len(batch.tokens)):
@@ -469,14 +551,18 @@ def test_a_text_follows_the_table_of_its_source() -> None:
 
 @pytest.mark.parametrize("n", [1, 8, 64])
 def test_who_knows_the_source_loses_its_entropy_and_no_less(n: int) -> None:
-    """The surprise of texts under the table, each first pair under its stationary probability, is the least loss."""
+    """The surprise of texts under the table, each first pair under its stationary probability, is
+    the least loss.
+    """
     task, _ = made("language")
     source: Any = task.source  # type: ignore[attr-defined]
     batch = task.batch(n, 4000, "surprise")
     texts = batch.tokens[:, 2:-1] - FIRST_SYMBOL
     lost = -np.log(source.stationary[texts[:, 0] * 16 + texts[:, 1]])
     for place in range(2, texts.shape[1]):
-        lost = lost - np.log(source.table[texts[:, place - 2] * 16 + texts[:, place - 1], texts[:, place]])
+        lost = lost - np.log(
+            source.table[texts[:, place - 2] * 16 + texts[:, place - 1], texts[:, place]]
+        )
     mean, error = lost.mean() / texts.shape[1], lost.std() / texts.shape[1] / len(texts) ** 0.5
     assert abs(mean - task.least_loss(n)) < 4 * error  # type: ignore[attr-defined]
     assert task.score(n, 0.0, task.least_loss(n)) == 1.0  # type: ignore[attr-defined]
@@ -491,5 +577,7 @@ def test_a_text_starts_anywhere_in_the_stationary_chain() -> None:
     after = np.zeros_like(source.stationary)
     for context in range(256):
         for symbol in range(16):
-            after[context * 16 % 256 + symbol] += source.stationary[context] * source.table[context, symbol]
+            after[context * 16 % 256 + symbol] += (
+                source.stationary[context] * source.table[context, symbol]
+            )
     assert np.allclose(after, source.stationary) and source.stationary.sum() == pytest.approx(1)

@@ -17,9 +17,10 @@ from posbench.frequencies import Frequencies
 class Learned(PositionEncoding):
     r"""A learned row a position: $x_i \leftarrow x_i + P_i$ (BERT, arXiv 1810.04805; GPT).
 
-    Rows are drawn from $N(0, \sigma^2)$ with the standard deviation of the token embeddings, as in BERT and
-    GPT. Beyond the training length the rows exist (`num_rows` covers the longest test) but were never
-    trained: that failure is this method's result. Positions beyond `num_rows` raise `IndexError`.
+    Rows are drawn from $N(0, \sigma^2)$ with the standard deviation of the token embeddings, as in
+    BERT and GPT. Beyond the training length the rows exist (`num_rows` covers the longest test) but
+    were never trained: that failure is this method's result. Positions beyond `num_rows` raise
+    `IndexError`.
     """
 
     shared = ("table",)
@@ -30,7 +31,9 @@ class Learned(PositionEncoding):
     def __init__(self, model_width: int, num_rows: int, init_std: float = 1.0) -> None:
         super().__init__()
         if num_rows < 1:
-            raise ConfigError(f"num_rows is the number of positions that have a row, at least 1, got {num_rows}")
+            raise ConfigError(
+                f"num_rows is the number of positions that have a row, at least 1, got {num_rows}"
+            )
         self.table = nn.Parameter(init_std * torch.randn(num_rows, model_width))
         self.max_positions = num_rows
 
@@ -39,12 +42,12 @@ class Learned(PositionEncoding):
 
 
 class Multiplicative(Learned):
-    r"""A learned factor a position and channel: $x_i \leftarrow x_i \odot (1 + P_i)$ (the multiplicative form in
-    J. Su's survey of encodings, kexue.fm/archives/8130).
+    r"""A learned factor a position and channel: $x_i \leftarrow x_i \odot (1 + P_i)$ (the
+    multiplicative form in J. Su's survey of encodings, kexue.fm/archives/8130).
 
-    The survey writes $x_i \odot p_i$. With $p_i = 1 + P_i$ and $P \sim N(0, \sigma^2)$ the same family starts near
-    the token itself, and weight decay pulls towards no position instead of towards no token. Beyond the training
-    length as `Learned`.
+    The survey writes $x_i \odot p_i$. With $p_i = 1 + P_i$ and $P \sim N(0, \sigma^2)$ the same
+    family starts near the token itself, and weight decay pulls towards no position instead of
+    towards no token. Beyond the training length as `Learned`.
     """
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
@@ -55,16 +58,16 @@ class Sinusoidal(PositionEncoding):
     r"""$P_{p,2m} = \sin(p\,\theta_m),\; P_{p,2m+1} = \cos(p\,\theta_m)$ with
     $\theta_m = b^{-2m/D}$, added to the embeddings times `scale` (arXiv 1706.03762, section 3.5).
 
-    D is the model width, not the head width. $\langle P_p, P_q\rangle = \sum_m \cos((p-q)\theta_m)$ depends
-    on $|p-q|$ alone, but a layer sees $P$ through its own projections, so the model is not relative. The
-    paper multiplies token embeddings by $\sqrt D$ instead of scaling P; here embeddings start with standard
-    deviation 1, and P has a root mean square of 0.71. Beyond the training length P is defined, in
-    combinations of phases never seen.
+    D is the model width, not the head width. $\langle P_p, P_q\rangle = \sum_m \cos((p-q)\theta_m)$
+    depends on $|p-q|$ alone, but a layer sees $P$ through its own projections, so the model is not
+    relative. The paper multiplies token embeddings by $\sqrt D$ instead of scaling P; here
+    embeddings start with standard deviation 1, and P has a root mean square of 0.71. Beyond the
+    training length P is defined, in combinations of phases never seen.
 
-    `layout` "interleaved" is the paper's; "half" has all sines before all cosines, as Marian and tensor2tensor: the
-    same up to the order of channels. `spacing` "paper" is the formula above, whose slowest frequency falls short of
-    1/b; "tensor2tensor" spreads the same number evenly up to it, $\theta_m = b^{-m/(D/2-1)}$, as the authors' code,
-    fairseq and M2M-100.
+    `layout` "interleaved" is the paper's; "half" has all sines before all cosines, as Marian and
+    tensor2tensor: the same up to the order of channels. `spacing` "paper" is the formula above,
+    whose slowest frequency falls short of 1/b; "tensor2tensor" spreads the same number evenly up to
+    it, $\theta_m = b^{-m/(D/2-1)}$, as the authors' code, fairseq and M2M-100.
     """
 
     handles = PositionEncoding.handles | {"frequencies", "positions"}
@@ -96,11 +99,12 @@ class Sinusoidal(PositionEncoding):
 
 
 class ScaledSinusoidal(Sinusoidal):
-    r"""`Sinusoidal` times one learned number: $x_i \leftarrow x_i + g\,P_i$ (the scaled sinusoidal embedding of
-    x-transformers; no paper).
+    r"""`Sinusoidal` times one learned number: $x_i \leftarrow x_i + g\,P_i$ (the scaled sinusoidal
+    embedding of x-transformers; no paper).
 
-    g starts at `init_scale`. Published: $1/\sqrt D$, next to token embeddings of about that size; the default
-    starts at the size of the token embeddings here. Beyond the training length as `Sinusoidal`.
+    g starts at `init_scale`. Published: $1/\sqrt D$, next to token embeddings of about that size;
+    the default starts at the size of the token embeddings here. Beyond the training length as
+    `Sinusoidal`.
     """
 
     shared = ("scale",)
@@ -134,10 +138,14 @@ def tensor2tensor(frequencies: Frequencies) -> Frequencies:
     count = frequencies.count
     if count < 2:
         raise ConfigError(
-            "spacing tensor2tensor ends at 1/base and needs 2 frequencies: use a model width of 4 or more"
+            "spacing tensor2tensor ends at 1/base and needs 2 frequencies: use a model width of 4 "
+            "or more"
         )
     return replace(frequencies, base=frequencies.base ** (count / (count - 1)))
 
 
 LAYOUTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"interleaved": interleaved, "half": half}
-SPACINGS: dict[str, Callable[[Frequencies], Frequencies]] = {"paper": paper, "tensor2tensor": tensor2tensor}
+SPACINGS: dict[str, Callable[[Frequencies], Frequencies]] = {
+    "paper": paper,
+    "tensor2tensor": tensor2tensor,
+}

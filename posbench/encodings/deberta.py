@@ -15,18 +15,19 @@ from posbench.errors import ConfigError
 
 
 class DeBERTa(PositionEncoding):
-    r"""$z_{ij} = \frac{c}{\sqrt 3}\big(\langle q_i, k_j\rangle + \langle q_i, W^K P_{\delta(i,j)}\rangle
-    + \langle k_j, W^Q P_{\delta(j,i)}\rangle\big)$ with $\delta(i,j) = \mathrm{clip}(i - j + k, 0, 2k - 1)$
-    (arXiv 2006.03654, section 3.1).
+    r"""$z_{ij} = \frac{c}{\sqrt 3}\big(\langle q_i, k_j\rangle + \langle q_i, W^K
+    P_{\delta(i,j)}\rangle + \langle k_j, W^Q P_{\delta(j,i)}\rangle\big)$ with $\delta(i,j) =
+    \mathrm{clip}(i - j + k, 0, 2k - 1)$ (arXiv 2006.03654, section 3.1).
 
-    P, [2k, D], is one table for all layers, drawn with the standard deviation of the token embeddings; $W^K$ and
-    $W^Q$, [heads, head width, D], belong to each layer. `index` is that of the last term: "paper" is
-    $\delta(j, i)$ as above, "published" is $\delta(i, j)$, which the authors' code and transformers use. Where
-    positions count up, the two terms look into the two halves of P with the former and into the same half with the
-    latter. The absolute positions that the paper adds before the last softmax serve masked words and are left out.
+    P, [2k, D], is one table for all layers, drawn with the standard deviation of the token
+    embeddings; $W^K$ and $W^Q$, [heads, head width, D], belong to each layer. `index` is that of
+    the last term: "paper" is $\delta(j, i)$ as above, "published" is $\delta(i, j)$, which the
+    authors' code and transformers use. Where positions count up, the two terms look into the two
+    halves of P with the former and into the same half with the latter. The absolute positions that
+    the paper adds before the last softmax serve masked words and are left out.
 
-    Beyond the training length all distances from k - 1 on share a row. The published `clip` k of 512 leaves rows
-    untrained in a shorter model.
+    Beyond the training length all distances from k - 1 on share a row. The published `clip` k of
+    512 leaves rows untrained in a shorter model.
     """
 
     shared = ("table",)
@@ -46,19 +47,24 @@ class DeBERTa(PositionEncoding):
         if num_heads < 1:
             raise ConfigError(f"DeBERTa needs at least one head, got {num_heads}")
         if clip < 1:
-            raise ConfigError(f"clip is the distance from which rows are shared, at least 1, got {clip}")
+            raise ConfigError(
+                f"clip is the distance from which rows are shared, at least 1, got {clip}"
+            )
         if index not in INDICES:
             raise ConfigError(f"index must be one of {', '.join(INDICES)}, got {index!r}")
         self.clip = clip
         self.index = INDICES[index]
         self.table = nn.Parameter(init_std * torch.randn(2 * clip, model_width))
         self.w_k, self.w_q = (
-            nn.Parameter(model_width**-0.5 * torch.randn(num_heads, head_width, model_width)) for _ in range(2)
+            nn.Parameter(model_width**-0.5 * torch.randn(num_heads, head_width, model_width))
+            for _ in range(2)
         )
 
     def encode(self, a: Attention) -> Attention:
         a = replace(a, scale=a.scale / math.sqrt(3))
-        to_keys, to_queries = (w @ self.table.mT for w in (self.w_k, self.w_q))  # [heads, head width, 2 clip]
+        to_keys, to_queries = (
+            w @ self.table.mT for w in (self.w_k, self.w_q)
+        )  # [heads, head width, 2 clip]
         dtype = self.table.dtype
         by_row = (a.scale * to_queries).mT @ a.k.to(dtype).mT  # [batch, heads, 2 clip, keys]
 
@@ -68,7 +74,9 @@ class DeBERTa(PositionEncoding):
 
         def term(rows: slice) -> Tensor:
             d = a.distance(rows)
-            content_to_position = (a.scale * (a.q[..., rows, :].to(dtype) @ to_keys)).gather(-1, row(d))
+            content_to_position = (a.scale * (a.q[..., rows, :].to(dtype) @ to_keys)).gather(
+                -1, row(d)
+            )
             position_to_content = by_row.gather(-2, row(self.index(d)))
             return content_to_position + position_to_content
 

@@ -14,13 +14,14 @@ from posbench.errors import ConfigError
 
 class DynamicBias(PositionEncoding):
     r"""$B_{ij} = f_h\big(\mathrm{sign}(d)\,\ln(1 + |d|)\big)$ with d = i - j, added after the scale
-    (x-transformers' `DynamicPositionBias`; log-spaced continuous bias of Swin v2, arXiv 2111.09883).
+    (x-transformers' `DynamicPositionBias`; log-spaced continuous bias of Swin v2, arXiv
+    2111.09883).
 
-    f has `depth` hidden layers of a quarter of the model width with SiLU, and one output a head; one network
-    serves all layers, as in x-transformers. Swin v2 has ReLU, takes two coordinates and bounds its result by
-    $16\,\sigma$; x-transformers takes the logarithm and a layer norm only when asked, and here there is the
-    logarithm and no norm. Beyond the training length f extrapolates, mildly: twice the distance is a step of
-    ln 2. A later key has a negative input of its own.
+    f has `depth` hidden layers of a quarter of the model width with SiLU, and one output a head;
+    one network serves all layers, as in x-transformers. Swin v2 has ReLU, takes two coordinates and
+    bounds its result by $16\,\sigma$; x-transformers takes the logarithm and a layer norm only when
+    asked, and here there is the logarithm and no norm. Beyond the training length f extrapolates,
+    mildly: twice the distance is a step of ln 2. A later key has a negative input of its own.
     """
 
     shared = ("mlp",)
@@ -31,7 +32,10 @@ class DynamicBias(PositionEncoding):
         if num_heads < 1:
             raise ConfigError(f"a dynamic bias needs at least one head, got {num_heads}")
         if model_width < 4:
-            raise ConfigError(f"layers have a quarter of the model width, which must be at least 4, got {model_width}")
+            raise ConfigError(
+                "layers have a quarter of the model width, which must be at least 4, got "
+                f"{model_width}"
+            )
         if depth < 1:
             raise ConfigError(f"depth is the number of hidden layers, at least 1, got {depth}")
         self.mlp = nn.Sequential()
@@ -42,7 +46,8 @@ class DynamicBias(PositionEncoding):
     def encode(self, a: Attention) -> Attention:
         def term(rows: slice) -> Tensor:
             d = a.distance(rows).to(next(self.mlp.parameters()).dtype)
-            # Not in bfloat16, whatever the precision of training: it would merge neighbouring distances.
+            # Not in bfloat16, whatever the precision of training: it would merge neighbouring
+            # distances.
             with torch.autocast(a.q.device.type, enabled=False):
                 bias = self.mlp((d.sign() * d.abs().log1p())[..., None])
             return bias.movedim(-1, 1)  # [batch|1, heads, rows, keys]

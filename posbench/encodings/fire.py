@@ -14,40 +14,52 @@ class FIRE(PositionEncoding):
     r"""$B_{ij} = f_h\!\left(\frac{\psi(i - j)}{\psi(\max(T, i)) + \epsilon}\right)$ with
     $\psi(x) = \ln(1 + |c|\,x)$, added after the scale (arXiv 2310.04418).
 
-    f is a network 1 -> `hidden_width` -> heads with one ReLU layer. $c$, which starts at `init_c`, and the
-    threshold $T = |t|\,T_0$, where t starts at 1, are learned as well, and $\epsilon = 10^{-6}$. The input of f
-    lies between 0 and 1 at any length, because $i - j \le i$: beyond the training length no distance is new as a
-    share, but each stands for more tokens. It depends on i, so the encoding is not relative. A later key counts
-    as distance 0.
+    f is a network 1 -> `hidden_width` -> heads with one ReLU layer. $c$, which starts at `init_c`,
+    and the threshold $T = |t|\,T_0$, where t starts at 1, are learned as well, and $\epsilon =
+    10^{-6}$. The input of f lies between 0 and 1 at any length, because $i - j \le i$: beyond the
+    training length no distance is new as a share, but each stands for more tokens. It depends on i,
+    so the encoding is not relative. A later key counts as distance 0.
 
-    All layers share one f, c and t: the paper's FIRE-S. Its FIRE has them in every layer, but where only answers
-    at the end are scored, no query of a last layer is below T and its own t would never be trained. The published
-    `threshold` $T_0$ of 512 exceeds shorter trainings: inputs would stay below 1 and f would extrapolate at test.
-    The default is a quarter of the trained positions.
+    All layers share one f, c and t: the paper's FIRE-S. Its FIRE has them in every layer, but where
+    only answers at the end are scored, no query of a last layer is below T and its own t would
+    never be trained. The published `threshold` $T_0$ of 512 exceeds shorter trainings: inputs would
+    stay below 1 and f would extrapolate at test. The default is a quarter of the trained positions.
     """
 
     shared = ("mlp", "c", "multiplier")
     handles = PositionEncoding.handles | {"positions"}
     relative = False
 
-    def __init__(self, num_heads: int, hidden_width: int, threshold: float, init_c: float = 0.1) -> None:
+    def __init__(
+        self, num_heads: int, hidden_width: int, threshold: float, init_c: float = 0.1
+    ) -> None:
         super().__init__()
         if num_heads < 1 or hidden_width < 1:
-            raise ConfigError(f"FIRE needs at least one head and one hidden unit, got {num_heads} and {hidden_width}")
+            raise ConfigError(
+                f"FIRE needs at least one head and one hidden unit, got {num_heads} and "
+                f"{hidden_width}"
+            )
         if not threshold > 0:
             raise ConfigError(f"threshold is a position and must exceed 0, got {threshold}")
         if not init_c > 0:
-            raise ConfigError(f"init_c must exceed 0, for with 0 all distances are alike; got {init_c}")
+            raise ConfigError(
+                f"init_c must exceed 0, for with 0 all distances are alike; got {init_c}"
+            )
         self.threshold = threshold
         self.c = nn.Parameter(torch.tensor(float(init_c)))
         self.multiplier = nn.Parameter(torch.tensor(1.0))
-        self.mlp = nn.Sequential(nn.Linear(1, hidden_width), nn.ReLU(), nn.Linear(hidden_width, num_heads))
+        self.mlp = nn.Sequential(
+            nn.Linear(1, hidden_width), nn.ReLU(), nn.Linear(hidden_width, num_heads)
+        )
 
     def encode(self, a: Attention) -> Attention:
         def term(rows: slice) -> Tensor:
-            # Not in bfloat16, whatever the precision of training: it would merge neighbouring distances.
+            # Not in bfloat16, whatever the precision of training: it would merge neighbouring
+            # distances.
             with torch.autocast(a.q.device.type, enabled=False):
-                return self.mlp(self.share(a, rows)[..., None]).movedim(-1, 1)  # [batch|1, heads, rows, keys]
+                return self.mlp(self.share(a, rows)[..., None]).movedim(
+                    -1, 1
+                )  # [batch|1, heads, rows, keys]
 
         return a.plus(term)
 

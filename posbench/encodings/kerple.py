@@ -1,4 +1,6 @@
-"""KERPLE: biases that are conditionally positive definite kernels of the distance, two learned numbers a head."""
+"""KERPLE: biases that are conditionally positive definite kernels of the distance, two learned
+numbers a head.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,15 @@ SMALLEST = 0.01
 
 
 class KerpleLog(PositionEncoding):
-    r"""$B_{ij} = -r_{1,h} \ln(1 + r_{2,h}\, d)$ with d = i - j, added after the scale (arXiv 2205.09921).
+    r"""$B_{ij} = -r_{1,h} \ln(1 + r_{2,h}\, d)$ with d = i - j, added after the scale (arXiv
+    2205.09921).
 
-    $r_1, r_2 > 0$ are learned, one pair a head for all layers, and start at U(0, 2) and U(0, 1); both act as at
-    least 0.01, as in the authors' code. A weight falls as the power $(1 + r_2 d)^{-r_1}$ of the distance, slower
-    than any exponential: beyond the training length nothing is undefined, and far keys keep a share. A later key
-    counts as distance 0. The authors' code overwrites the parameters with their clamped values in every call;
-    here a call changes nothing, and the gradient passes the clamp, so that a head at the bound can leave it.
+    $r_1, r_2 > 0$ are learned, one pair a head for all layers, and start at U(0, 2) and U(0, 1);
+    both act as at least 0.01, as in the authors' code. A weight falls as the power $(1 + r_2
+    d)^{-r_1}$ of the distance, slower than any exponential: beyond the training length nothing is
+    undefined, and far keys keep a share. A later key counts as distance 0. The authors' code
+    overwrites the parameters with their clamped values in every call; here a call changes nothing,
+    and the gradient passes the clamp, so that a head at the bound can leave it.
     """
 
     shared = ("r1", "r2")
@@ -40,13 +44,15 @@ class KerpleLog(PositionEncoding):
 
 
 class KerplePower(PositionEncoding):
-    r"""$B_{ij} = -r_{1,h}\, d^{\,r_{2,h}}$ with d = i - j, added after the scale (arXiv 2205.09921).
+    r"""$B_{ij} = -r_{1,h}\, d^{\,r_{2,h}}$ with d = i - j, added after the scale (arXiv
+    2205.09921).
 
-    $r_1 > 0$ and $0 < r_2 \le 2$ are learned, one pair a head for all layers, and start at U(0, 1) and U(0, 2);
-    they act as at least 0.01, and $r_2$ as at most 2, as in the authors' code. With $r_2 = 1$ this is ALiBi with
-    learned slopes. Beyond the training length nothing is undefined; a weight falls as $\exp(-r_1 d^{r_2})$, which
-    for $r_2$ near 2 leaves a window of $r_1^{-1/2}$ tokens. A later key counts as distance 0. Clamped as in
-    `KerpleLog`, without changing the parameters.
+    $r_1 > 0$ and $0 < r_2 \le 2$ are learned, one pair a head for all layers, and start at U(0, 1)
+    and U(0, 2); they act as at least 0.01, and $r_2$ as at most 2, as in the authors' code. With
+    $r_2 = 1$ this is ALiBi with learned slopes. Beyond the training length nothing is undefined; a
+    weight falls as $\exp(-r_1 d^{r_2})$, which for $r_2$ near 2 leaves a window of $r_1^{-1/2}$
+    tokens. A later key counts as distance 0. Clamped as in `KerpleLog`, without changing the
+    parameters.
     """
 
     shared = ("r1", "r2")
@@ -59,7 +65,10 @@ class KerplePower(PositionEncoding):
     def encode(self, a: Attention) -> Attention:
         def term(rows: slice) -> Tensor:
             d = a.distance(rows).clamp(min=0).to(self.r1.dtype)[:, None]
-            r1, r2 = bounded(self.r1, SMALLEST)[:, None, None], bounded(self.r2, SMALLEST, 2.0)[:, None, None]
+            r1, r2 = (
+                bounded(self.r1, SMALLEST)[:, None, None],
+                bounded(self.r2, SMALLEST, 2.0)[:, None, None],
+            )
             return -r1 * d**r2  # [batch|1, heads, rows, keys]
 
         return a.plus(term)

@@ -6,6 +6,7 @@ from posbench.encoding import PositionEncoding
 class NoPE(PositionEncoding):
     """No position signal at all (arXiv 2203.16634, 2305.19466).
 
-    Under a causal mask order can still be recovered, because a query sees as many keys as its index. Beyond
-    the training length nothing is undefined, but attention spreads over more keys than it was trained on.
+    Under a causal mask order can still be recovered, because a query sees as many keys as its
+    index. Beyond the training length nothing is undefined, but attention spreads over more keys
+    than it was trained on.
     """

@@ -17,18 +17,20 @@ from posbench.frequencies import Frequencies
 
 
 class PoPE(PositionEncoding):
-    r"""$z_{ij} = c\sum_{m} \mu(q_{i,m})\,\mu(k_{j,m})\cos\bigl((i-j)\,\theta_m - \delta_{h,m}\bigr)$ with
-    $\mu(x) = \ln(1 + e^x)$ and $\theta_m = b^{-m/d_h}$ for every *channel* $m = 0 \ldots d_h - 1$
-    (polar coordinate position embedding, arXiv 2509.10534).
+    r"""$z_{ij} = c\sum_{m} \mu(q_{i,m})\,\mu(k_{j,m})\cos\bigl((i-j)\,\theta_m -
+    \delta_{h,m}\bigr)$ with $\mu(x) = \ln(1 + e^x)$ and $\theta_m = b^{-m/d_h}$ for every *channel*
+    $m = 0 \ldots d_h - 1$ (polar coordinate position embedding, arXiv 2509.10534).
 
-    In RoPE the angle between the two channels of a query's pair adds to that of its position; here content is
-    a magnitude alone, and each channel has a frequency and, for each head, a learned angle $\delta$ of its own.
-    $\delta$ starts at 0, the paper's choice for longer sequences, and acts within $[-2\pi, 0]$; the gradient passes the
-    bounds, so that an angle at one of them can leave it. Exact as a product of queries and keys of twice the width;
-    c stays that of the head width.
+    In RoPE the angle between the two channels of a query's pair adds to that of its position; here
+    content is a magnitude alone, and each channel has a frequency and, for each head, a learned
+    angle $\delta$ of its own. $\delta$ starts at 0, the paper's choice for longer sequences, and
+    acts within $[-2\pi, 0]$; the gradient passes the bounds, so that an angle at one of them can
+    leave it. Exact as a product of queries and keys of twice the width; c stays that of the head
+    width.
 
-    Beyond the training length the slow channels reach angles never seen, but none of them flips the sign of a
-    match. Frequency extensions act on the grid of $d_h$ frequencies, and NTK stretches the slowest of these by s.
+    Beyond the training length the slow channels reach angles never seen, but none of them flips the
+    sign of a match. Frequency extensions act on the grid of $d_h$ frequencies, and NTK stretches
+    the slowest of these by s.
     """
 
     handles = PositionEncoding.handles | {"frequencies", "distance", "positions"}

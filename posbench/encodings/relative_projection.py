@@ -11,14 +11,16 @@ from posbench.errors import ConfigError
 
 
 class ProjectedLogits(PositionEncoding):
-    r"""$B_{ij} = \langle W_h x_i, C_{:,\,i-j}\rangle$ for $0 \le i - j < E$ and 0 elsewhere, added after the scale
-    (Inkling, as in transformers; `RelativeProjPositionalBias` of x-transformers; no paper).
+    r"""$B_{ij} = \langle W_h x_i, C_{:,\,i-j}\rangle$ for $0 \le i - j < E$ and 0 elsewhere, added
+    after the scale (Inkling, as in transformers; `RelativeProjPositionalBias` of x-transformers; no
+    paper).
 
-    x is the normalised input of the layer. W is [heads, curves, model width] and C, [curves, `extent` E], is one bank
-    for all heads; every layer has its own. C starts at $N(0, 0.02^2)$, so that training begins near no position, W at
-    $N(0, 1/D)$. As in Inkling W has no offset; x-transformers adds one. From E on, beyond the training length too, the
-    bias is exactly 0, and a later key has none. Where E exceeds the training length, as the published 1024 does in a
-    short model, entries of C are untrained.
+    x is the normalised input of the layer. W is [heads, curves, model width] and C, [curves,
+    `extent` E], is one bank for all heads; every layer has its own. C starts at $N(0, 0.02^2)$, so
+    that training begins near no position, W at $N(0, 1/D)$. As in Inkling W has no offset;
+    x-transformers adds one. From E on, beyond the training length too, the bias is exactly 0, and a
+    later key has none. Where E exceeds the training length, as the published 1024 does in a short
+    model, entries of C are untrained.
     """
 
     handles = PositionEncoding.handles | {"distance"}
@@ -27,9 +29,13 @@ class ProjectedLogits(PositionEncoding):
     def __init__(self, num_heads: int, model_width: int, curves: int, extent: int) -> None:
         super().__init__()
         if num_heads < 1 or curves < 1:
-            raise ConfigError(f"there must be at least one head and one curve, got {num_heads} and {curves}")
+            raise ConfigError(
+                f"there must be at least one head and one curve, got {num_heads} and {curves}"
+            )
         if extent < 1:
-            raise ConfigError(f"extent is the number of distances with a bias, at least 1, got {extent}")
+            raise ConfigError(
+                f"extent is the number of distances with a bias, at least 1, got {extent}"
+            )
         self.extent = extent
         self.w = nn.Parameter(model_width**-0.5 * torch.randn(num_heads, curves, model_width))
         self.bank = nn.Parameter(0.02 * torch.randn(curves, extent))

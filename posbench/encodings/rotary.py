@@ -14,13 +14,14 @@ from posbench.frequencies import Frequencies
 
 
 class RoPE(PositionEncoding):
-    r"""$z_{ij} = c\,\mathrm{Re}\sum_m q_{i,m}\,\overline{k_{j,m}}\; e^{\,\mathrm{i}(i-j)\theta_m}$ with
-    $\theta_m = b^{-2m/d_h}$ (RoFormer, arXiv 2104.09864).
+    r"""$z_{ij} = c\,\mathrm{Re}\sum_m q_{i,m}\,\overline{k_{j,m}}\; e^{\,\mathrm{i}(i-j)\theta_m}$
+    with $\theta_m = b^{-2m/d_h}$ (RoFormer, arXiv 2104.09864).
 
-    `layout` says which two channels are the real and imaginary part of pair m: "half" (m, m + d_h/2), as in
-    Llama and GPT-NeoX, or "interleaved" (2m, 2m + 1), as in the paper and GPT-J. Models trained from scratch do
-    not care; converted weights do. Beyond the training length the slow pairs reach angles never seen, and
-    quality falls off within a small multiple unless an extension changes $\theta$.
+    `layout` says which two channels are the real and imaginary part of pair m: "half" (m, m +
+    d_h/2), as in Llama and GPT-NeoX, or "interleaved" (2m, 2m + 1), as in the paper and GPT-J.
+    Models trained from scratch do not care; converted weights do. Beyond the training length the
+    slow pairs reach angles never seen, and quality falls off within a small multiple unless an
+    extension changes $\theta$.
     """
 
     handles = PositionEncoding.handles | {"frequencies", "distance", "positions"}
@@ -28,7 +29,9 @@ class RoPE(PositionEncoding):
     def __init__(self, head_width: int, base: float = 10000.0, layout: str = "half") -> None:
         super().__init__()
         if head_width % 2:
-            raise ConfigError(f"RoPE turns channels in pairs: head_width must be even, got {head_width}")
+            raise ConfigError(
+                f"RoPE turns channels in pairs: head_width must be even, got {head_width}"
+            )
         if layout not in PAIRS:
             raise ConfigError(f"layout must be one of {', '.join(PAIRS)}, got {layout!r}")
         self.frequencies = Frequencies(head_width // 2, base)
@@ -38,18 +41,25 @@ class RoPE(PositionEncoding):
         dtype = torch.promote_types(a.q.dtype, torch.float32)
         q_tables = self.frequencies.tables(a.q_pos, dtype)
         k_tables = q_tables if a.k_pos is a.q_pos else self.frequencies.tables(a.k_pos, dtype)
-        return replace(a, q=rotate(*self.pairs(a.q), *q_tables), k=rotate(*self.pairs(a.k), *k_tables))
+        return replace(
+            a, q=rotate(*self.pairs(a.q), *q_tables), k=rotate(*self.pairs(a.k), *k_tables)
+        )
 
 
 def rotate(real: Tensor, imaginary: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """(real + i imaginary) e^{i angle} as [..., real parts | imaginary parts].
 
-    real, imaginary: [batch, heads, n, pairs]; cos, sin: [batch|1, n, pairs], in float32 or better, in which the
-    products are formed: rounded to bfloat16 before, a rotation no longer keeps the length of what it turns.
-    Scores do not depend on the order of channels, so both layouts come back in halves.
+    real, imaginary: [batch, heads, n, pairs]; cos, sin: [batch|1, n, pairs], in float32 or better,
+    in which the products are formed: rounded to bfloat16 before, a rotation no longer keeps the
+    length of what it turns. Scores do not depend on the order of channels, so both layouts come
+    back in halves.
     """
-    # One complex product instead of four real ones: on a CPU the rotation is a quarter of evaluation otherwise.
-    turned = torch.complex(real.to(cos.dtype), imaginary.to(cos.dtype)) * torch.complex(cos, sin)[:, None]
+    # One complex product instead of four real ones: on a CPU the rotation is a quarter of
+    # evaluation otherwise.
+    turned = (
+        torch.complex(real.to(cos.dtype), imaginary.to(cos.dtype))
+        * torch.complex(cos, sin)[:, None]
+    )
     return torch.cat((turned.real, turned.imag), -1).to(real.dtype)
 
 

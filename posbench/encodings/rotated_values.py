@@ -13,15 +13,16 @@ from posbench.encodings.rotary import RoPE, halves, rotate
 
 
 class VORoPE(RoPE):
-    r"""RoPE, and $o_i = R(-i\,\theta)\sum_j w_{ij}\,R(j\,\theta)\,v_j = \sum_j w_{ij}\,R\bigl((j-i)\theta\bigr)\,v_j$:
-    values are turned by their positions and outputs back by the query's (VO-RoPE, Su, kexue.fm, April 2025; RoVE,
-    arXiv 2606.11275).
+    r"""RoPE, and $o_i = R(-i\,\theta)\sum_j w_{ij}\,R(j\,\theta)\,v_j = \sum_j
+    w_{ij}\,R\bigl((j-i)\theta\bigr)\,v_j$: values are turned by their positions and outputs back by
+    the query's (VO-RoPE, Su, kexue.fm, April 2025; RoVE, arXiv 2606.11275).
 
-    What a key contributes then depends on its distance too, and on nothing absolute. R and $\theta$ are those of
-    queries and keys; pair m is channels m and m + d_h/2. RoFormer's code can turn values without turning outputs
-    back, which is not relative and not this. Beyond the training length as RoPE. A factor on cosine and sine, as
-    YaRN has it, scales scores alone: lengths of values stay. Region methods, whose keys have several positions
-    at once, have no one rotation to undo: no distance is offered to them.
+    What a key contributes then depends on its distance too, and on nothing absolute. R and $\theta$
+    are those of queries and keys; pair m is channels m and m + d_h/2. RoFormer's code can turn
+    values without turning outputs back, which is not relative and not this. Beyond the training
+    length as RoPE. A factor on cosine and sine, as YaRN has it, scales scores alone: lengths of
+    values stay. Region methods, whose keys have several positions at once, have no one rotation to
+    undo: no distance is offered to them.
     """
 
     handles = PositionEncoding.handles | {"frequencies", "positions"}

@@ -11,25 +11,30 @@ from posbench.frequencies import Frequencies
 
 
 class Sandwich(PositionEncoding):
-    r"""$B_{ij} = \frac{H}{8h} \sum_{m=1}^{W/2} \cos\big((i - j)\, b^{-2m/W}\big)$ for head h = 1..H, added after
-    the scale (arXiv 2212.10356).
+    r"""$B_{ij} = \frac{H}{8h} \sum_{m=1}^{W/2} \cos\big((i - j)\, b^{-2m/W}\big)$ for head h =
+    1..H, added after the scale (arXiv 2212.10356).
 
-    W is `width` and the 8 is `compression`; no parameters. It is the inner product of two sinusoidal rows of W
-    channels, and as such exact in W extra channels. The paper subtracts W/2 from the sum, so that the bias
-    is 0 at distance 0; softmax does not see what is equal for all keys of a query, and it is left out here. W is
-    the paper's 128 whatever the width of the model. On average the sum falls with the logarithm of the distance,
-    with ripples; beyond the training length it goes on falling, with the default base to some 15,000 tokens, and
-    then returns.
+    W is `width` and the 8 is `compression`; no parameters. It is the inner product of two
+    sinusoidal rows of W channels, and as such exact in W extra channels. The paper subtracts W/2
+    from the sum, so that the bias is 0 at distance 0; softmax does not see what is equal for all
+    keys of a query, and it is left out here. W is the paper's 128 whatever the width of the model.
+    On average the sum falls with the logarithm of the distance, with ripples; beyond the training
+    length it goes on falling, with the default base to some 15,000 tokens, and then returns.
     """
 
     handles = PositionEncoding.handles | {"distance", "positions"}
 
-    def __init__(self, num_heads: int, width: int = 128, base: float = 10000.0, compression: float = 8.0) -> None:
+    def __init__(
+        self, num_heads: int, width: int = 128, base: float = 10000.0, compression: float = 8.0
+    ) -> None:
         super().__init__()
         if num_heads < 1:
             raise ConfigError(f"Sandwich needs at least one head, got {num_heads}")
         if width < 2 or width % 2:
-            raise ConfigError(f"width counts sines and cosines in pairs: it must be even and at least 2, got {width}")
+            raise ConfigError(
+                "width counts sines and cosines in pairs: it must be even and at least 2, got "
+                f"{width}"
+            )
         if not compression > 0:
             raise ConfigError(f"compression must exceed 0, got {compression}")
         pairs = width // 2
@@ -40,5 +45,8 @@ class Sandwich(PositionEncoding):
     def encode(self, a: Attention) -> Attention:
         dtype = torch.promote_types(a.q.dtype, torch.float32)
         strengths = torch.tensor(self.strengths, dtype=dtype, device=a.q.device)[:, None, None]
-        i, j = (torch.cat(self.frequencies.tables(pos, dtype), -1)[:, None] for pos in (a.q_pos, a.k_pos))
+        i, j = (
+            torch.cat(self.frequencies.tables(pos, dtype), -1)[:, None]
+            for pos in (a.q_pos, a.k_pos)
+        )
         return a.factored(strengths * i, j.expand(-1, len(self.strengths), -1, -1))

@@ -1,4 +1,6 @@
-"""Scale-invariant attention: tens, hundreds and thousands of tokens back get like shares of the weight."""
+"""Scale-invariant attention: tens, hundreds and thousands of tokens back get like shares of the
+weight.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,22 @@ class ScaleInvariant(Wrapper):
     r"""$z'_{ij} = A(d)\, z_{ij} + M(d)$ with d = i - j, $A(d)^2 = 1 + 2\ln(1 + d/\tau_0)$ and
     $M(d) = -2\ln(1 + d/\tau_0)$ (arXiv 2505.17083).
 
-    z is the scaled content score of the host. Were it standard normal, $E\,e^{z'} = \sqrt e\,/\,(1 + d/\tau_0)$: all
-    keys from d to c d get the same total whatever d, and beyond the training length none of it is crowded out. A
-    grows with distance, so that among many far keys single ones can stand out. No parameters; `tau` $\tau_0$ is
-    the distance up to which keys count as near, 10 tokens as published. A later key counts as distance 0.
+    z is the scaled content score of the host. Were it standard normal, $E\,e^{z'} = \sqrt e\,/\,(1
+    + d/\tau_0)$: all keys from d to c d get the same total whatever d, and beyond the training
+    length none of it is crowded out. A grows with distance, so that among many far keys single ones
+    can stand out. No parameters; `tau` $\tau_0$ is the distance up to which keys count as near, 10
+    tokens as published. A later key counts as distance 0.
 
-    The paper wraps p-RoPE, that is RoPE without its slowest frequencies; here any host, RoPE unless another is
-    chosen. A bias of the host is added after A, untouched.
+    The paper wraps p-RoPE, that is RoPE without its slowest frequencies; here any host, RoPE unless
+    another is chosen. A bias of the host is added after A, untouched.
     """
 
     def __init__(self, host: PositionEncoding, tau: float = 10.0) -> None:
         super().__init__(host)
         if not tau > 0:
-            raise ConfigError(f"tau is the distance up to which keys are near and must exceed 0, got {tau}")
+            raise ConfigError(
+                f"tau is the distance up to which keys are near and must exceed 0, got {tau}"
+            )
         self.near = tau
         self.handles = host.handles | {"distance", "positions"}
 
@@ -43,7 +48,8 @@ class ScaleInvariant(Wrapper):
             return 2 * torch.log1p(a.distance(rows).clamp(min=0).to(dtype) / self.near)[:, None]
 
         def content(rows: slice) -> Tensor:
-            # Not in bfloat16, whatever the precision of training: A multiplies the error, threefold at 1,000 tokens.
+            # Not in bfloat16, whatever the precision of training: A multiplies the error, threefold
+            # at 1,000 tokens.
             with torch.autocast(a.q.device.type, enabled=False):
                 q, k = (t.to(dtype) for t in (a.q[..., rows, :], a.k))
                 z = a.content(rows) if a.content is not None else a.scale * (q @ k.mT)

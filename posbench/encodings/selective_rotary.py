@@ -16,20 +16,23 @@ from posbench.frequencies import Frequencies
 
 
 class SelectiveRoPE(PositionEncoding):
-    r"""$z_{ij} = c\,\mathrm{Re}\sum_m q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}\,\theta_m(\Phi_{i,m}-\Phi_{j,m})}$
-    with $\Phi_i = p_0 + \sum_{1 \le s \le i} \varphi_s\,(p_s - p_{s-1})$ and
-    $\varphi = e^{\beta} + \mathrm{conv}(W_2 W_1 \hat x)$, for every head and pair m
-    (selective rotary position embedding, arXiv 2511.17388).
+    r"""$z_{ij} = c\,\mathrm{Re}\sum_m
+    q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}\,\theta_m(\Phi_{i,m}-\Phi_{j,m})}$ with $\Phi_i =
+    p_0 + \sum_{1 \le s \le i} \varphi_s\,(p_s - p_{s-1})$ and $\varphi = e^{\beta} +
+    \mathrm{conv}(W_2 W_1 \hat x)$, for every head and pair m (selective rotary position embedding,
+    arXiv 2511.17388).
 
-    $\hat x$ is the input of the layer, each head's part of its channels brought to length 1. The convolution sees
-    `kernel` tokens, up to the present one, channel by channel; $W_1$ has `rank` outputs. Matrices start as torch's
-    linear layers and convolutions, $\beta$ at 0: at the start $\varphi$ is near 1, and with $\varphi = 1$ this is RoPE.
+    $\hat x$ is the input of the layer, each head's part of its channels brought to length 1. The
+    convolution sees `kernel` tokens, up to the present one, channel by channel; $W_1$ has `rank`
+    outputs. Matrices start as torch's linear layers and convolutions, $\beta$ at 0: at the start
+    $\varphi$ is near 1, and with $\varphi = 1$ this is RoPE.
 
-    $\theta_m = b^{-2m/d_h}$ is not trained; b is 500,000 in the authors' code. $e^\beta$ is an option of that code
-    which its configurations leave off; without it the first steps are about 0.03 positions a token and order is all
-    but invisible. Another option, a gate on $\varphi$, is left out. The paper counts every token as one position,
-    $p_s - p_{s-1} = 1$; written so, ids that jump, run back or repeat keep the meaning that they have in RoPE. Two
-    tokens have no distance without those between them, so none is offered.
+    $\theta_m = b^{-2m/d_h}$ is not trained; b is 500,000 in the authors' code. $e^\beta$ is an
+    option of that code which its configurations leave off; without it the first steps are about
+    0.03 positions a token and order is all but invisible. Another option, a gate on $\varphi$, is
+    left out. The paper counts every token as one position, $p_s - p_{s-1} = 1$; written so, ids
+    that jump, run back or repeat keep the meaning that they have in RoPE. Two tokens have no
+    distance without those between them, so none is offered.
 
     Beyond the training length sums grow as positions do, and slow pairs reach angles never seen.
     """
@@ -47,9 +50,13 @@ class SelectiveRoPE(PositionEncoding):
     ) -> None:
         super().__init__()
         if num_heads < 1 or model_width % num_heads:
-            raise ConfigError(f"model_width must be a multiple of num_heads, got {model_width} and {num_heads}")
+            raise ConfigError(
+                f"model_width must be a multiple of num_heads, got {model_width} and {num_heads}"
+            )
         if head_width % 2:
-            raise ConfigError(f"Selective RoPE turns channels in pairs: head_width must be even, got {head_width}")
+            raise ConfigError(
+                f"Selective RoPE turns channels in pairs: head_width must be even, got {head_width}"
+            )
         if rank < 1 or kernel < 1:
             raise ConfigError(f"rank and kernel are counts of at least 1, got {rank} and {kernel}")
         self.frequencies = Frequencies(head_width // 2, base)
@@ -60,7 +67,10 @@ class SelectiveRoPE(PositionEncoding):
         self.log_step = nn.Parameter(torch.zeros(num_heads, head_width // 2))
 
     def encode(self, a: Attention) -> Attention:
-        dtype, theta = torch.promote_types(a.q.dtype, torch.float32), self.frequencies.theta(a.q.device)
+        dtype, theta = (
+            torch.promote_types(a.q.dtype, torch.float32),
+            self.frequencies.theta(a.q.device),
+        )
         steps = self.steps(a.x).to(theta.dtype)
 
         def turned(x: Tensor, pos: Tensor) -> Tensor:
@@ -68,7 +78,9 @@ class SelectiveRoPE(PositionEncoding):
             moved = (steps[:, :, 1:] * pos.diff(dim=2)).cumsum(2)
             angles = (pos[:, :, :1] + F.pad(moved, (0, 0, 1, 0))) * theta
             cos, sin = (self.frequencies.magnitude * part for part in (angles.cos(), angles.sin()))
-            real, imaginary = (part[:, None] for part in halves(x))  # tables here have heads, where `rotate` adds one
+            real, imaginary = (
+                part[:, None] for part in halves(x)
+            )  # tables here have heads, where `rotate` adds one
             return rotate(real, imaginary, cos.to(dtype), sin.to(dtype)).squeeze(1)
 
         return replace(a, q=turned(a.q, a.q_pos), k=turned(a.k, a.k_pos))
@@ -76,7 +88,8 @@ class SelectiveRoPE(PositionEncoding):
     def steps(self, x: Tensor) -> Tensor:
         """phi, [batch, heads, n, pairs]."""
         num_heads = len(self.log_step)
-        # Not in bfloat16, whatever the precision of training: errors of steps add up along the sequence.
+        # Not in bfloat16, whatever the precision of training: errors of steps add up along the
+        # sequence.
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(torch.promote_types(x.dtype, self.log_step.dtype))
             unit = F.normalize(x.unflatten(-1, (num_heads, -1)), dim=-1).flatten(-2)

@@ -13,15 +13,17 @@ from posbench.encoding import PositionEncoding
 
 
 class StickBreaking(PositionEncoding):
-    r"""$w_{ij} = \sigma(z_{ij}) \prod_{j < s < i} \left(1 - \sigma(z_{is})\right)$ for $j < i$, and what is left,
-    $w_{ii} = \prod_{s < i} \left(1 - \sigma(z_{is})\right)$, goes to the query's own value: stick-breaking attention
-    instead of the softmax (arXiv 2410.17980). No parameters, and token positions are not used.
+    r"""$w_{ij} = \sigma(z_{ij}) \prod_{j < s < i} \left(1 - \sigma(z_{is})\right)$ for $j < i$, and
+    what is left, $w_{ii} = \prod_{s < i} \left(1 - \sigma(z_{is})\right)$, goes to the query's own
+    value: stick-breaking attention instead of the softmax (arXiv 2410.17980). No parameters, and
+    token positions are not used.
 
-    Going back from the query, each key takes its share of what the nearer ones have left, so of two equally good
-    keys the nearer wins, at any distance and any length. A key's weight does not depend on those further away, so
-    longer sequences change nothing where the stick is used up before. Weights sum to one. The query's own score
-    $z_{ii}$ has no effect. The authors' kernel returns the remainder apart, and their tests add it to the query's own
-    value, as here. Computed in logarithms, $\ln \sigma(z) = -\ln(1 + e^{-z})$, in float32 or better.
+    Going back from the query, each key takes its share of what the nearer ones have left, so of two
+    equally good keys the nearer wins, at any distance and any length. A key's weight does not
+    depend on those further away, so longer sequences change nothing where the stick is used up
+    before. Weights sum to one. The query's own score $z_{ii}$ has no effect. The authors' kernel
+    returns the remainder apart, and their tests add it to the query's own value, as here. Computed
+    in logarithms, $\ln \sigma(z) = -\ln(1 + e^{-z})$, in float32 or better.
     """
 
     def encode(self, a: Attention) -> Attention:

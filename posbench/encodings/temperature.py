@@ -13,23 +13,25 @@ from posbench.errors import ConfigError
 
 
 class SSMax(Wrapper):
-    r"""$\tau_i = s_h \ln n_i$ with $n_i = i + 1$, the number of keys: scalable softmax (arXiv 2501.19399).
+    r"""$\tau_i = s_h \ln n_i$ with $n_i = i + 1$, the number of keys: scalable softmax (arXiv
+    2501.19399).
 
-    Without a bias the weights are $n_i^{s_h z_j} / \sum_k n_i^{s_h z_k}$: the largest score keeps its share however
-    many keys there are, where a softmax fades. $s_h$ is learned in every head and layer and starts at
-    $1/\ln L$ with L = `length`, so that scores start as they would be at the end of a sequence of L keys. Keys are
-    counted by index, those that a mask of the host hides included. The first query has $\tau = 0$, which is
-    harmless: it sees one key.
+    Without a bias the weights are $n_i^{s_h z_j} / \sum_k n_i^{s_h z_k}$: the largest score keeps
+    its share however many keys there are, where a softmax fades. $s_h$ is learned in every head and
+    layer and starts at $1/\ln L$ with L = `length`, so that scores start as they would be at the
+    end of a sequence of L keys. Keys are counted by index, those that a mask of the host hides
+    included. The first query has $\tau = 0$, which is harmless: it sees one key.
 
-    A bias of the host is not multiplied (the paper's models have none): it goes on standing for the same distance
-    at any length.
+    A bias of the host is not multiplied (the paper's models have none): it goes on standing for the
+    same distance at any length.
     """
 
     def __init__(self, host: PositionEncoding, num_heads: int, length: int) -> None:
         super().__init__(host)
         if length < 2:
             raise ConfigError(
-                f"length is a number of keys, at which the temperature starts at 1: at least 2, got {length}"
+                "length is a number of keys, at which the temperature starts at 1: at least 2, "
+                f"got {length}"
             )
         self.s = nn.Parameter(torch.full((num_heads,), 1 / math.log(length)))
 
@@ -39,11 +41,13 @@ class SSMax(Wrapper):
 
 
 class HeadScale(Wrapper):
-    r"""$\tau = \tau_h$, one learned factor on the content scores of each head and layer (arXiv 2404.12224).
+    r"""$\tau = \tau_h$, one learned factor on the content scores of each head and layer (arXiv
+    2404.12224).
 
-    It starts at 1, and a bias of the host is not multiplied. The paper finds $\tau_h$ of a trained NoPE model by
-    tuning it alone at the longer length, where heads spread too far; here it is trained with the rest from the start,
-    at the training length, so that heads may differ but nothing adapts to a length.
+    It starts at 1, and a bias of the host is not multiplied. The paper finds $\tau_h$ of a trained
+    NoPE model by tuning it alone at the longer length, where heads spread too far; here it is
+    trained with the rest from the start, at the training length, so that heads may differ but
+    nothing adapts to a length.
     """
 
     def __init__(self, host: PositionEncoding, num_heads: int) -> None:

@@ -16,33 +16,46 @@ from posbench.frequencies import Frequencies
 
 
 class XPos(PositionEncoding):
-    r"""$z_{ij} = c\,\mathrm{Re}\sum_m q_{i,m}\,\overline{k_{j,m}}\;\zeta_m^{(i-j)/B}\,e^{\,\mathrm{i}(i-j)\theta_m}$
-    with $\zeta_m = \frac{2m + \gamma d_h}{(1+\gamma)\,d_h}$ and $\theta_m = b^{-2m/d_h}$ (arXiv 2212.10554).
+    r"""$z_{ij} = c\,\mathrm{Re}\sum_m
+    q_{i,m}\,\overline{k_{j,m}}\;\zeta_m^{(i-j)/B}\,e^{\,\mathrm{i}(i-j)\theta_m}$ with $\zeta_m =
+    \frac{2m + \gamma d_h}{(1+\gamma)\,d_h}$ and $\theta_m = b^{-2m/d_h}$ (arXiv 2212.10554).
 
     Pair m is channels m and m + d_h/2; $\gamma$ is 0.4, as published. The fastest pairs decay most,
-    to $\zeta_0 \approx 0.29$ over B, here `scale_base`, positions; it is 512 in the authors' code, at which shorter
-    models would hardly decay, and half of the trained positions by default. Beyond the training length the decay
-    keeps far keys from the noise of fast pairs; the paper adds block-wise causal attention at test, which here is a
-    window's business.
+    to $\zeta_0 \approx 0.29$ over B, here `scale_base`, positions; it is 512 in the authors' code,
+    at which shorter models would hardly decay, and half of the trained positions by default. Beyond
+    the training length the decay keeps far keys from the noise of fast pairs; the paper adds
+    block-wise causal attention at test, which here is a window's business.
 
-    The decay is split between query and key as $\zeta^{\pm(p - p_0)/B}$, with $p_0$ in the middle of the positions
-    for the sake of the exponents: in float32 sequences may span some 100 B positions. For a later key the decay is
-    growth. A frequency extension that divides $\theta_m$ by $\lambda_m$ divides the decay's exponent as well: pair m
-    then sees the positions $p/\lambda_m$, and interpolated xPos is xPos at interpolated positions.
+    The decay is split between query and key as $\zeta^{\pm(p - p_0)/B}$, with $p_0$ in the middle
+    of the positions for the sake of the exponents: in float32 sequences may span some 100 B
+    positions. For a later key the decay is growth. A frequency extension that divides $\theta_m$ by
+    $\lambda_m$ divides the decay's exponent as well: pair m then sees the positions $p/\lambda_m$,
+    and interpolated xPos is xPos at interpolated positions.
     """
 
     handles = PositionEncoding.handles | {"frequencies", "distance", "positions"}
 
-    def __init__(self, head_width: int, scale_base: float, gamma: float = 0.4, base: float = 10000.0) -> None:
+    def __init__(
+        self, head_width: int, scale_base: float, gamma: float = 0.4, base: float = 10000.0
+    ) -> None:
         super().__init__()
         if head_width % 2:
-            raise ConfigError(f"xPos turns channels in pairs: head_width must be even, got {head_width}")
+            raise ConfigError(
+                f"xPos turns channels in pairs: head_width must be even, got {head_width}"
+            )
         if not scale_base > 0:
-            raise ConfigError(f"scale_base is a number of positions and must exceed 0, got {scale_base}")
+            raise ConfigError(
+                f"scale_base is a number of positions and must exceed 0, got {scale_base}"
+            )
         if not gamma > 0:
-            raise ConfigError(f"gamma must exceed 0, for with 0 the fastest pair vanishes at once; got {gamma}")
+            raise ConfigError(
+                f"gamma must exceed 0, for with 0 the fastest pair vanishes at once; got {gamma}"
+            )
         self.frequencies = Frequencies(head_width // 2, base)
-        zeta = ((2 * m + gamma * head_width) / ((1 + gamma) * head_width) for m in range(head_width // 2))
+        zeta = (
+            (2 * m + gamma * head_width) / ((1 + gamma) * head_width)
+            for m in range(head_width // 2)
+        )
         self.log_decay = tuple(math.log(z) / scale_base for z in zeta)
 
     def encode(self, a: Attention) -> Attention:

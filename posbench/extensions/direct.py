@@ -9,5 +9,7 @@ class Direct(Extension):
 
     changes = False
 
-    def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
+    def apply(
+        self, encoding: PositionEncoding, train_positions: int, test_positions: int
+    ) -> PositionEncoding:
         return encoding

@@ -1,4 +1,5 @@
-r"""Extensions that stretch frequencies: each is one formula for $\lambda_m$ in $\theta'_m = \theta_m/\lambda_m$.
+r"""Extensions that stretch frequencies: each is one formula for $\lambda_m$ in $\theta'_m =
+\theta_m/\lambda_m$.
 
 m = 0 is the fastest of K frequencies, s the factor of extension, L the positions seen in training.
 """
@@ -15,49 +16,60 @@ from posbench.frequencies import Frequencies
 class PI(FrequencyExtension):
     r"""Position interpolation: $\lambda_m = s$ (arXiv 2306.15595; kaiokendev's SuperHOT).
 
-    Every position p becomes p/s, so no angle is new, but neighbours are s times closer than in training.
-    Published with fine-tuning; without it local resolution is lost.
+    Every position p becomes p/s, so no angle is new, but neighbours are s times closer than in
+    training. Published with fine-tuning; without it local resolution is lost.
     """
 
-    def stretch(self, frequencies: Frequencies, train_positions: int, scale: float) -> tuple[float, ...]:
+    def stretch(
+        self, frequencies: Frequencies, train_positions: int, scale: float
+    ) -> tuple[float, ...]:
         return (scale,) * frequencies.count
 
 
 class NTK(FrequencyExtension):
     r"""NTK-aware: $\lambda_m = s^{m/(K-1)}$, the base $b' = b\,s^{d/(d-2)}$ (bloc97, 2023).
 
-    The fastest pair stays (it extrapolates), the slowest is stretched by s (it interpolates), the rest lie
-    between on a geometric scale. Middle pairs still pass trained angles, so the usable length falls short of
-    s L.
+    The fastest pair stays (it extrapolates), the slowest is stretched by s (it interpolates), the
+    rest lie between on a geometric scale. Middle pairs still pass trained angles, so the usable
+    length falls short of s L.
     """
 
-    def stretch(self, frequencies: Frequencies, train_positions: int, scale: float) -> tuple[float, ...]:
+    def stretch(
+        self, frequencies: Frequencies, train_positions: int, scale: float
+    ) -> tuple[float, ...]:
         last = max(frequencies.count - 1, 1)
         return tuple(scale ** (m / last) for m in range(frequencies.count))
 
 
 class YaRN(FrequencyExtension):
-    r"""NTK-by-parts with a temperature (arXiv 2309.00071):
-    $1/\lambda_m = g_m + (1 - g_m)/s$ and cos, sin times $a = 0.1\ln s + 1$, so that logits grow by $a^2$.
+    r"""NTK-by-parts with a temperature (arXiv 2309.00071): $1/\lambda_m = g_m + (1 - g_m)/s$ and
+    cos, sin times $a = 0.1\ln s + 1$, so that logits grow by $a^2$.
 
-    $g_m$ keeps pairs that turn more than `beta_fast` times in training and interpolates those that turn less
-    than `beta_slow` times. The ramp between is linear in m, from $\lfloor m(\beta_{fast}) \rfloor$ to
-    $\lceil m(\beta_{slow}) \rceil$ with $m(n) = K \ln(L / 2\pi n)/\ln b$, both kept within the indices of
-    a head's 2K channels: this is the form of the authors' code and of transformers, not the ramp in turns of
-    the paper, from which middle frequencies differ by up to a factor of 3. Where L is so short that even the
-    fastest pair turns less than `beta_slow` times, that pair alone is kept (transformers' ramp turns round there).
-    The published `beta_fast` of 32 was tuned at L = 2048 to 4096: below L = 201 not one pair turns that often, so
-    it must shrink with L.
+    $g_m$ keeps pairs that turn more than `beta_fast` times in training and interpolates those that
+    turn less than `beta_slow` times. The ramp between is linear in m, from $\lfloor m(\beta_{fast})
+    \rfloor$ to $\lceil m(\beta_{slow}) \rceil$ with $m(n) = K \ln(L / 2\pi n)/\ln b$, both kept
+    within the indices of a head's 2K channels: this is the form of the authors' code and of
+    transformers, not the ramp in turns of the paper, from which middle frequencies differ by up to
+    a factor of 3. Where L is so short that even the fastest pair turns less than `beta_slow` times,
+    that pair alone is kept (transformers' ramp turns round there). The published `beta_fast` of 32
+    was tuned at L = 2048 to 4096: below L = 201 not one pair turns that often, so it must shrink
+    with L.
     """
 
-    def __init__(self, beta_fast: float = 32.0, beta_slow: float = 1.0, scale: float | None = None) -> None:
+    def __init__(
+        self, beta_fast: float = 32.0, beta_slow: float = 1.0, scale: float | None = None
+    ) -> None:
         super().__init__(scale)
         if not beta_fast > beta_slow > 0:
-            raise ConfigError(f"needs beta_fast > beta_slow > 0 turns, got {beta_fast} and {beta_slow}")
+            raise ConfigError(
+                f"needs beta_fast > beta_slow > 0 turns, got {beta_fast} and {beta_slow}"
+            )
         self.beta_fast = beta_fast
         self.beta_slow = beta_slow
 
-    def stretch(self, frequencies: Frequencies, train_positions: int, scale: float) -> tuple[float, ...]:
+    def stretch(
+        self, frequencies: Frequencies, train_positions: int, scale: float
+    ) -> tuple[float, ...]:
         count, base = frequencies.count, frequencies.base
 
         def index(turns: float) -> float:

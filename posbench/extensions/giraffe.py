@@ -1,4 +1,6 @@
-"""The bases of Giraffe: slow frequencies are stretched by a power of the index, or cut by what training has shown."""
+"""The bases of Giraffe: slow frequencies are stretched by a power of the index, or cut by what
+training has shown.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,12 @@ from posbench.frequencies import Frequencies
 
 
 class GiraffePower(Unscaled):
-    r"""$\lambda_m = (1 - m/K)^{-k}$, that is $\theta'_m = \theta_m (1 - 2m/d)^k$: the power basis of Giraffe
-    (arXiv 2308.10882).
+    r"""$\lambda_m = (1 - m/K)^{-k}$, that is $\theta'_m = \theta_m (1 - 2m/d)^k$: the power basis
+    of Giraffe (arXiv 2308.10882).
 
-    The fastest pair stays, the slowest is stretched by $K^k$. k is `power`; the published code has it off, and no
-    default. Published with fine-tuning, here without: the training length is changed as well.
+    The fastest pair stays, the slowest is stretched by $K^k$. k is `power`; the published code has
+    it off, and no default. Published with fine-tuning, here without: the training length is changed
+    as well.
     """
 
     def __init__(self, power: float = 0.5) -> None:
@@ -29,21 +32,26 @@ class GiraffePower(Unscaled):
 
 
 class GiraffeTruncated(Unscaled):
-    r"""$\theta'_m = \theta_m$ where $\theta_m \ge c$, $\rho = c/$`slowing` where $\theta_m \ge c/$`span`, and 0 below,
-    with $c = 2\pi\,$`turns`$/L$: the truncated basis of Giraffe (arXiv 2308.10882).
+    r"""$\theta'_m = \theta_m$ where $\theta_m \ge c$, $\rho = c/$`slowing` where $\theta_m \ge
+    c/$`span`, and 0 below, with $c = 2\pi\,$`turns`$/L$: the truncated basis of Giraffe (arXiv
+    2308.10882).
 
-    Pairs that turn `turns` times in training are kept: all their angles have been seen. The next ones share the one
-    slow frequency $\rho$, and the rest carry content alone. The published code has a period T, $c = 2\pi/T$, which is
-    `turns` = 1 for T = L, with a `span` of 8 and a `slowing` of 16. Published with fine-tuning, here without: the
-    training length is changed as well.
+    Pairs that turn `turns` times in training are kept: all their angles have been seen. The next
+    ones share the one slow frequency $\rho$, and the rest carry content alone. The published code
+    has a period T, $c = 2\pi/T$, which is `turns` = 1 for T = L, with a `span` of 8 and a `slowing`
+    of 16. Published with fine-tuning, here without: the training length is changed as well.
     """
 
     def __init__(self, turns: float = 1.0, span: float = 8.0, slowing: float = 16.0) -> None:
         super().__init__()
         if not turns > 0:
-            raise ConfigError(f"turns is how often a pair that is kept turns in training, above 0, got {turns}")
+            raise ConfigError(
+                f"turns is how often a pair that is kept turns in training, above 0, got {turns}"
+            )
         if not slowing >= span >= 1:
-            raise ConfigError(f"needs slowing >= span >= 1, so that no pair is sped up, got {slowing} and {span}")
+            raise ConfigError(
+                f"needs slowing >= span >= 1, so that no pair is sped up, got {slowing} and {span}"
+            )
         self.turns = turns
         self.span = span
         self.slowing = slowing

@@ -1,9 +1,9 @@
 """What all extensions that change distances share: a list of regions of the causal triangle.
 
-A score of most hosts depends on the positions of its query and key alone. An extension that gives far keys other
-distances encodes the host once for each region, at other positions, and takes every score from the region that the
-pair is in. The distances of a region are differences q' - k' of two maps of positions; a map that is no difference
-needs more regions.
+A score of most hosts depends on the positions of its query and key alone. An extension that gives
+far keys other distances encodes the host once for each region, at other positions, and takes every
+score from the region that the pair is in. The distances of a region are differences q' - k' of two
+maps of positions; a map that is no difference needs more regions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def as_they_are(a: Attention) -> tuple[Tensor, Tensor]:
 
 
 def from_the_first(a: Attention) -> tuple[Tensor, Tensor]:
-    """Counted from the first token: what is grouped or cut into chunks must not move when all positions are shifted."""
+    """Counted from the first token: what is grouped or cut into chunks must not move when all
+    positions are shifted.
+    """
     return a.q_pos - a.k_pos[:, :1], a.k_pos - a.k_pos[:, :1]
 
 
@@ -43,19 +45,23 @@ def at_least(distance: float) -> Which:
 
 @dataclass(frozen=True)
 class Region:
-    """The keys that a query sees from `places`. Without `keys`: all that no other region of the list has."""
+    """The keys that a query sees from `places`. Without `keys`: all that no other region of the
+    list has.
+    """
 
     places: Places = as_they_are
     keys: Which | None = None
 
 
 class Regional(Wrapper):
-    r"""The host seen from several places: $z_{ij} = z^{host}\bigl(q'_r(i),\, k'_r(j)\bigr)$ for the region r of (i, j).
+    r"""The host seen from several places: $z_{ij} = z^{host}\bigl(q'_r(i),\, k'_r(j)\bigr)$ for the
+    region r of (i, j).
 
-    `regions` are disjoint and the first takes what the others leave, so that each pair is in exactly one. A host that
-    knows whole positions only is given the floor of fractions.
+    `regions` are disjoint and the first takes what the others leave, so that each pair is in
+    exactly one. A host that knows whole positions only is given the floor of fractions.
 
-    There is no longer one distance that another extension could change. Frequencies, temperature and masks remain.
+    There is no longer one distance that another extension could change. Frequencies, temperature
+    and masks remain.
     """
 
     def __init__(self, host: PositionEncoding, regions: Sequence[Region]) -> None:
@@ -67,7 +73,9 @@ class Regional(Wrapper):
         plans = []
         for region in self.regions:
             q_pos, k_pos = region.places(a)
-            if not (self.host.float_positions or a.k_pos.is_floating_point()):  # fractions of our own making alone
+            if not (
+                self.host.float_positions or a.k_pos.is_floating_point()
+            ):  # fractions of our own making alone
                 q_pos, k_pos = q_pos.floor().long(), k_pos.floor().long()
             plans.append(self.host.encode(a.at(q_pos, k_pos)))
 
@@ -83,20 +91,29 @@ class Regional(Wrapper):
 
 
 def joined(select: Term, plans: Sequence[Plan]) -> Plan:
-    """One plan whose scores come from `plans[select(rows)]`; heads that the host has split stay split."""
+    """One plan whose scores come from `plans[select(rows)]`; heads that the host has split stay
+    split.
+    """
     if all(isinstance(plan, Heads) for plan in plans):
-        return Heads(tuple(joined(select, parts) for parts in zip(*(plan.parts for plan in plans), strict=True)))  # type: ignore[attr-defined]
+        return Heads(
+            tuple(
+                joined(select, parts) for parts in zip(*(plan.parts for plan in plans), strict=True)
+            )
+        )  # type: ignore[attr-defined]
     calls = [plan for plan in plans if isinstance(plan, Attention) and plan.finish is None]
     if len(calls) < len(plans):
         raise IllegalExtension(
-            "this host maps its finished outputs by position, or its keys are in regions already: where a key has "
-            "several positions neither has a meaning; choose another extension, or another host"
+            "this host maps its finished outputs by position, or its keys are in regions already: "
+            "where a key has several positions neither has a meaning; choose another extension, "
+            "or another host"
         )
     return Regions(select, tuple(calls))
 
 
 class RegionExtension(Extension):
-    """An extension that is a list of regions, for any host whose scores depend on positions by their distance."""
+    """An extension that is a list of regions, for any host whose scores depend on positions by
+    their distance.
+    """
 
     needs = "distance"
 
@@ -108,7 +125,9 @@ class RegionExtension(Extension):
         """What attention may still see, None for everything."""
         return None
 
-    def apply(self, encoding: PositionEncoding, train_positions: int, test_positions: int) -> PositionEncoding:
+    def apply(
+        self, encoding: PositionEncoding, train_positions: int, test_positions: int
+    ) -> PositionEncoding:
         visible = self.visible(train_positions)
         seen = encoding if visible is None else Masked(encoding, visible)
         return Regional(seen, self.regions(train_positions, test_positions))

@@ -15,10 +15,11 @@ from posbench.extension import Extension, Searched
 
 
 class Tuned(Searched):
-    """An extension with the settings that lose least on the validation length: random search over a grid.
+    """An extension with the settings that lose least on the validation length: random search over a
+    grid.
 
-    `make` builds the extension from its settings, `knobs` lists what each setting may be. Of all combinations as many
-    as the budget allows are tried, in random order, the defaults first.
+    `make` builds the extension from its settings, `knobs` lists what each setting may be. Of all
+    combinations as many as the budget allows are tried, in random order, the defaults first.
     """
 
     def __init__(
@@ -31,11 +32,14 @@ class Tuned(Searched):
         super().__init__(make(), budget, multiple)
         if self.extension.trains or isinstance(self.extension, Searched):
             raise ConfigError(
-                f"{type(self.extension).__name__} trains or searches by itself: choose the settings of the extension "
-                "inside it"
+                f"{type(self.extension).__name__} trains or searches by itself: choose the "
+                "settings of the extension inside it"
             )
         if not knobs or not all(knobs.values()):
-            raise ConfigError(f"knobs lists at least one setting, and for each at least one value, got {dict(knobs)}")
+            raise ConfigError(
+                "knobs lists at least one setting, and for each at least one value, got "
+                f"{dict(knobs)}"
+            )
         self.make = make
         self.knobs = knobs
 
@@ -43,7 +47,10 @@ class Tuned(Searched):
         self, stack: EncodingStack, train_positions: int, rng: np.random.Generator
     ) -> Iterator[tuple[dict[str, Any], Extension]]:
         grid = list(itertools.product(*self.knobs.values()))
-        defaults = {name: parameter.default for name, parameter in inspect.signature(self.make).parameters.items()}
+        defaults = {
+            name: parameter.default
+            for name, parameter in inspect.signature(self.make).parameters.items()
+        }
         for index in rng.permutation(len(grid)):
             settings = dict(zip(self.knobs, grid[index], strict=True))
             if settings.items() <= defaults.items():

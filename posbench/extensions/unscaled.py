@@ -1,4 +1,6 @@
-r"""Extensions whose $\lambda_m$ do not depend on how far the model is extended: they change every length alike."""
+r"""Extensions whose $\lambda_m$ do not depend on how far the model is extended: they change every
+length alike.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from posbench.frequencies import Frequencies
 
 
 class Unscaled(FrequencyExtension):
-    """A frequency extension without a scale: the model is changed at the training length as well."""
+    """A frequency extension without a scale: the model is changed at the training length as
+    well.
+    """
 
     scale_policy = "none"
 
@@ -24,5 +28,7 @@ class Unscaled(FrequencyExtension):
     def unscaled(self, frequencies: Frequencies, train_positions: int) -> tuple[float, ...]:
         r"""$\lambda_m$ for m = 0..K-1."""
 
-    def stretch(self, frequencies: Frequencies, train_positions: int, scale: float) -> tuple[float, ...]:
+    def stretch(
+        self, frequencies: Frequencies, train_positions: int, scale: float
+    ) -> tuple[float, ...]:
         return self.unscaled(frequencies, train_positions)

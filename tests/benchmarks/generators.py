@@ -2,9 +2,9 @@
 
     python tests/benchmarks/generators.py [--write] [protocol=...]
 
-Prints a table, and with --write puts it into GENERATORS.md; asserts nothing. The encoding is NoPE, whose step is the
-cheapest. CPU time (GPU: wall time), the median of alternating measurements, over lengths as they come in training and
-with as many batches made at once as there.
+Prints a table, and with --write puts it into GENERATORS.md; asserts nothing. The encoding is NoPE,
+whose step is the cheapest. CPU time (GPU: wall time), the median of alternating measurements, over
+lengths as they come in training and with as many batches made at once as there.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def main(arguments: list[str]) -> None:
 
     def measure(training: Training, optimizer: Any, scheduler: Any) -> tuple[float, float, float]:
         start = clock()
-        batches = Batches(training).made(range(STEPS))  # draws tokens, and makes tensors and positions of them
+        batches = Batches(training).made(
+            range(STEPS)
+        )  # draws tokens, and makes tensors and positions of them
         made = clock()
         half = training.settings.precision.startswith("bf16")
         for data in batches:
@@ -59,7 +61,9 @@ def main(arguments: list[str]) -> None:
             with torch.autocast(device.type, torch.bfloat16, enabled=half):
                 lost = loss(training.model, data.to(device))
             lost.backward()
-            torch.nn.utils.clip_grad_norm_(training.model.parameters(), training.settings.gradient_clip)
+            torch.nn.utils.clip_grad_norm_(
+                training.model.parameters(), training.settings.gradient_clip
+            )
             optimizer.step()
             scheduler.step()
         if device.type == "cuda":
@@ -79,18 +83,21 @@ def main(arguments: list[str]) -> None:
     for name, each in times.items():
         drawn, made, stepped = (statistics.median(values) for values in zip(*each, strict=True))
         lines.append(
-            f"| {name} | {1000 * made:.2f} | {1000 * drawn:.2f} | {1000 * stepped:.1f} | {100 * made / stepped:.1f} |"
+            f"| {name} | {1000 * made:.2f} | {1000 * drawn:.2f} | {1000 * stepped:.1f} | "
+            f"{100 * made / stepped:.1f} |"
         )
     table = "\n".join(lines)
     print(table)
-    how, where = " ".join(overrides), torch.cuda.get_device_name() if device.type == "cuda" else "one thread"
+    how, where = (
+        " ".join(overrides),
+        torch.cuda.get_device_name() if device.type == "cuda" else "one thread",
+    )
     if "--write" in arguments:
         TARGET.write_text(
-            "# What making a batch costs\n\n"
-            f"Written by `python tests/benchmarks/generators.py --write`, {how}, encoding nope, {where}."
-            "\nThe step is forward, backward, clipping, optimiser and schedule; the batch is tokens, positions and\n"
-            f"tensors, made {STEPS} at a time as in training.\n\n"
-            f"{table}\n",
+            "# What making a batch costs\n\nWritten by `python tests/benchmarks/generators.py "
+            f"--write`, {how}, encoding nope, {where}.\nThe step is forward, backward, clipping, "
+            f"optimiser and schedule; the batch is tokens, positions and\ntensors, made {STEPS} at "
+            f"a time as in training.\n\n{table}\n",
             encoding="utf-8",
         )
 

@@ -1,11 +1,12 @@
-"""What evaluating one long sequence costs with each encoding: peak memory of the process, and CPU seconds.
+"""What evaluating one long sequence costs with each encoding: peak memory of the process, and CPU
+seconds.
 
-    python tests/benchmarks/memory.py                      16,384 tokens, 4 heads, width 64, 2 layers, batch 1
+    python tests/benchmarks/memory.py      16,384 tokens, 4 heads, width 64, 2 layers, batch 1
     python tests/benchmarks/memory.py --tokens 4096 fire   some encodings, another length
     python tests/benchmarks/memory.py --write              and write tests/benchmarks/MEMORY.md
 
-Each encoding is measured in a process of its own, forked before the model is built; on a GPU the peak is that of
-the memory torch allocated. Prints a table; asserts nothing.
+Each encoding is measured in a process of its own, forked before the model is built; on a GPU the
+peak is that of the memory torch allocated. Prints a table; asserts nothing.
 """
 
 from __future__ import annotations
@@ -89,7 +90,12 @@ def main() -> None:
     rows = []
     with composing():
         for name in chosen.encodings or names("encoding"):
-            words = ("protocol=cpu", "model.width=64", "model.num_heads=4", "trainer.accelerator=auto")
+            words = (
+                "protocol=cpu",
+                "model.width=64",
+                "model.num_heads=4",
+                "trainer.accelerator=auto",
+            )
             subject = Subject(f"encoding={name}")
             shortest = subject.made("protocol=cpu").train_length
             run = subject.made(*words, f"evaluation.further=[{chosen.tokens / shortest}]")
@@ -97,17 +103,24 @@ def main() -> None:
             rows.append(f"| {name} | {path} | {peak:,.0f} | {seconds:.1f} |")
             print(rows[-1], flush=True)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU, one thread"
-    kind = "allocated on the GPU" if torch.cuda.is_available() else "of the process, libraries included"
+    kind = (
+        "allocated on the GPU"
+        if torch.cuda.is_available()
+        else "of the process, libraries included"
+    )
     head = f"""# Memory at {chosen.tokens:,} tokens
 
-One forward pass, 2 layers, 4 heads, width 64, batch 1, float32, on {device}; peak {kind}. Written by
-`python tests/benchmarks/memory.py --write`. Seconds depend on the machine and on what else it does.
+One forward pass, 2 layers, 4 heads, width 64, batch 1, float32, on {device}; peak {kind}.
+Written by `python tests/benchmarks/memory.py --write`. Seconds depend on the machine
+and on what else it does.
 
 | encoding | path | peak, MiB | seconds |
 | --- | --- | --- | --- |
 """
     if chosen.write and not chosen.encodings:
-        (Path(__file__).parent / "MEMORY.md").write_text(head + "\n".join(rows) + "\n", encoding="utf-8")
+        (Path(__file__).parent / "MEMORY.md").write_text(
+            head + "\n".join(rows) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

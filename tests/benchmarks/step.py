@@ -1,9 +1,10 @@
-"""What a training step costs for each method, as a ratio to NoPE measured side by side, and what a batch costs.
+"""What a training step costs for each method, as a ratio to NoPE measured side by side, and what a
+batch costs.
 
     python tests/benchmarks/step.py [task=...] [protocol=...]
 
-Prints a table; asserts nothing. Times are CPU time (GPU: wall time around a synchronised step), the median of
-alternating measurements, so that a busy machine disturbs all methods alike.
+Prints a table; asserts nothing. Times are CPU time (GPU: wall time around a synchronised step), the
+median of alternating measurements, so that a busy machine disturbs all methods alike.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ def main(overrides: list[str]) -> None:
     resolvers.register()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     clock = time.perf_counter if device.type == "cuda" else time.process_time
-    given = overrides if any(word.startswith("protocol=") for word in overrides) else ["protocol=cpu", *overrides]
+    given = (
+        overrides
+        if any(word.startswith("protocol=") for word in overrides)
+        else ["protocol=cpu", *overrides]
+    )
     runs = {}
     with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
         for name in names("encoding"):
@@ -62,7 +67,8 @@ def main(overrides: list[str]) -> None:
     for name, each in times.items():
         make = statistics.median(made for made, _ in each)
         print(
-            f"{name:<14} {1000 * steps[name]:8.1f} {steps[name] / steps['nope']:14.2f} {100 * make / steps[name]:17.1f}"
+            f"{name:<14} {1000 * steps[name]:8.1f} {steps[name] / steps['nope']:14.2f} "
+            f"{100 * make / steps[name]:17.1f}"
         )
 
 
