@@ -19,8 +19,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posbench import resolvers
-from posbench.composing import sentence
+from posbench.composing import resolvers
+from posbench.composing.compose import sentence
 from posbench.errors import IllegalExtension, PosbenchError, Terminated
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -52,17 +52,17 @@ def application(cfg: DictConfig) -> None:
 
 
 def _run(cfg: DictConfig, choices: dict[str, str]) -> None:
-    from posbench.building import build
+    from posbench.composing.building import build
+    from posbench.composing.identity import identify
     from posbench.config import checked
-    from posbench.identity import identify
 
     # In the order of their cost: what is wrong with the settings is said before torch is imported.
     checked(cfg)
     identity = identify(cfg, choices)
     task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
 
-    from posbench.experiment import run
-    from posbench.legality import legal_encodings
+    from posbench.composing.legality import legal_encodings
+    from posbench.running.experiment import run
 
     try:
         run(cfg, identity, task)

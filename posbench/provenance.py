@@ -1,4 +1,10 @@
-"""Where a number comes from: hashes of content and of source, the commit, the versions."""
+"""Where a number comes from: hashes of content and of source, the commit, the versions.
+
+The hash of source is one of definitions, not of files. It begins at classes and modules that
+compute something, follows every name that they use to the class, function or constant it stands
+for, and takes each of these as a syntax tree. So it changes with what is computed, and stays the
+same when a class moves to another file, a file to another folder, or a line is broken elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -7,106 +13,320 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
-import io
 import json
 import platform
 import subprocess
-import tokenize
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 NOT_COMPUTING = ("posbench.config", "posbench.errors")
-"""Left out of the hash of source: settings are hashed by their values, and sentences change no
-weight.
+"""Left out of the hash of source: settings count by their values, and sentences change no weight.
 """
 
 PACKAGES = ("posbench", "torch", "lightning", "hydra-core", "numpy", "pandas")
 
 
 def content_hash(content: Any) -> str:
-    """16 hexadecimal digits that change when the content does; the order of keys does not
-    matter.
-    """
+    """16 hexadecimal digits that change with the content; the order of keys does not matter."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def source_hash(*modules: str) -> str:
-    """Hash of the source of these modules and of all of posbench that they import, comments and
-    docstrings left out: what may change the weights that a training ends with.
-    """
-    found: dict[str, str] = {}
-    waiting = list(modules)
-    while waiting:
-        name = waiting.pop()
-        path = None if name in found or name in NOT_COMPUTING else module_file(name)
-        if path is None:
-            continue
-        source = path.read_text(encoding="utf-8")
-        found[name] = normalised(source)
-        waiting += _imports(source)
-    return content_hash(found)
-
-
-def target_modules(node: Any) -> set[str]:
-    """The modules of every class that a node of the configuration names, hosts inside wrappers
-    included.
-    """
+def without_places(node: Any) -> Any:
+    """A node of the configuration with each class by its name alone, wherever its module stands."""
     if isinstance(node, list):
-        return set().union(*map(target_modules, node))
+        return [without_places(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: str(value).rpartition(".")[2] if key == "_target_" else without_places(value)
+        for key, value in node.items()
+    }
+
+
+def targets(node: Any) -> set[str]:
+    """Every class that a node of the configuration names, hosts inside wrappers included."""
+    if isinstance(node, list):
+        return set().union(*map(targets, node))
     if not isinstance(node, dict):
         return set()
-    own = {node["_target_"].rpartition(".")[0]} if "_target_" in node else set()
-    return own.union(*map(target_modules, node.values()))
+    own = {str(node["_target_"])} if "_target_" in node else set()
+    return own.union(*map(targets, node.values()))
 
 
 def training_hash(task: dict[str, Any], encoding: dict[str, Any]) -> str:
-    """Of the source that trained weights depend on."""
-    return source_hash("posbench.training", *target_modules(task), *target_modules(encoding))
+    """The hash of the source that trained weights depend on."""
+    return source_hash("posbench.training", *_located(task), *_located(encoding))
 
 
 def evaluation_hash(extension: dict[str, Any]) -> str:
-    """Of the source that turns trained weights into accuracies."""
-    return source_hash("posbench.evaluation", *target_modules(extension))
+    """The hash of the source that turns trained weights into accuracies."""
+    return source_hash("posbench.evaluation", *_located(extension))
 
 
-@functools.cache  # of the text, not of the file: a sweep asks for the same modules with every run
-def normalised(source: str) -> str:
-    """Source without comments, docstrings and blank lines. Works on the text, because the output of
-    `ast` differs between versions of Python.
+def _located(node: Any) -> list[str]:
+    return [located(target) or target for target in targets(node)]
+
+
+def located(target: str) -> str | None:
+    """A class where it stands today: in its module, or in another of the same package.
+
+    None where it is in neither. An older record names the file that a class stood in then.
     """
-    lines = source.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-    for node in ast.walk(ast.parse(source)):
-        for child in (
-            getattr(node, "body", None) or []
-            if not isinstance(node, ast.Lambda | ast.IfExp)
-            else []
-        ):
-            if (
-                isinstance(child, ast.Expr)
-                and isinstance(child.value, ast.Constant)
-                and isinstance(child.value.value, str)
-            ):
-                for row in range(child.lineno, (child.end_lineno or child.lineno) + 1):
-                    lines[row - 1] = ""
-    return "\n".join(line.rstrip() for line in lines if line.strip())
+    module, _, name = target.rpartition(".")
+    if _resolved(module, name) is not None:
+        return target
+    package = module.rpartition(".")[0]
+    folder = module_file(package)
+    for path in sorted(folder.parent.glob("*.py")) if folder is not None else ():
+        source = source_of(f"{package}.{path.stem}")
+        if source is not None and name in source.definitions:
+            return f"{package}.{path.stem}.{name}"
+    return None
+
+
+# -- definitions -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Source:
+    """One module: what it defines at its top level, what it imports, and the statements between."""
+
+    definitions: dict[str, tuple[ast.stmt, ...]]
+    imported: dict[
+        str, tuple[str, str]
+    ]  # local name -> (module, name in it, "" for the module itself)
+    loose: tuple[ast.stmt, ...]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A name at the top level of a module; "" stands for what its loose statements do."""
+
+    module: str
+    name: str
+
+
+def source_hash(*roots: str) -> str:
+    """The hash of all that the roots, modules or classes as "module.Class", can reach by name.
+
+    Names lead into posbench and into modules of one's own, not into installed packages or the
+    standard library, of which the name alone counts.
+    """
+    begun = {root: list(_roots(root)) for root in set(roots)}
+    unknown = sorted(root for root, found in begun.items() if not found)
+    waiting = [definition for found in begun.values() for definition in found]
+    reached: dict[Definition, list[tuple[str, str]]] = {}
+    while waiting:
+        here = waiting.pop()
+        if here in reached or here.module in NOT_COMPUTING:
+            continue
+        uses, bound = _uses(here), []
+        for local, there in uses.items():
+            bound.append((local, there if isinstance(there, str) else _digest(there)))
+            if isinstance(there, Definition):
+                waiting.append(there)
+        reached[here] = bound
+        if (source := source_of(here.module)) is not None and source.loose:
+            waiting.append(Definition(here.module, ""))
+    known = sorted({(each.name, _digest(each), *sorted(bound)) for each, bound in reached.items()})
+    return content_hash([unknown, known])
+
+
+def _roots(root: str) -> Iterator[Definition]:
+    """A module stands for all that it defines."""
+    if (source := source_of(root)) is not None:
+        yield from (Definition(root, name) for name in source.definitions)
+        return
+    module, _, name = root.rpartition(".")
+    if (found := _resolved(module, name)) is not None:
+        yield found
+
+
+def _resolved(module: str, name: str) -> Definition | None:
+    """Where a name of a module is defined, imports followed; None if it does not count."""
+    for _ in range(20):
+        if (source := source_of(module)) is None:
+            return None
+        if name in source.definitions:
+            return Definition(module, name)
+        if name not in source.imported:
+            return None
+        module, name = source.imported[name]
+        if not name:
+            return None
+    return None
+
+
+def _uses(definition: Definition) -> dict[str, Definition | str]:
+    """What the names in a definition stand for: definitions, or texts for what is not followed."""
+    source = source_of(definition.module)
+    assert source is not None  # it was found there
+    found: dict[str, Definition | str] = {}
+    for local, attribute in names_in(_statements(definition)):
+        if local in source.definitions and local != definition.name:
+            found[local] = Definition(definition.module, local)
+        elif local in source.imported:
+            module, name = source.imported[local]
+            used = name or attribute
+            if module in NOT_COMPUTING:
+                continue
+            if there := _resolved(module, used) if used else None:
+                found[f"{local}.{attribute}" if not name else local] = there
+            elif source_of(module) is None:
+                found[local] = f"{module}.{name}"
+            elif not name:  # a module as a value: all of it
+                found |= {f"{local}.{each.name}": each for each in _roots(module)}
+    return found
 
 
 @functools.cache
-def _imports(source: str) -> list[str]:
-    names: list[str] = []
-    for node in ast.walk(ast.parse(source)):
+def _digest_of(statements: tuple[str, ...]) -> str:
+    return content_hash(statements)
+
+
+def _digest(definition: Definition) -> str:
+    return _digest_of(tuple(canonical(node) for node in _statements(definition)))
+
+
+def _statements(definition: Definition) -> tuple[ast.stmt, ...]:
+    source = source_of(definition.module)
+    assert source is not None
+    return source.definitions[definition.name] if definition.name else source.loose
+
+
+@functools.cache
+def _names_in(node: ast.AST) -> tuple[tuple[str, str], ...]:
+    found = {}
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+            found[part.value.id, part.attr] = None
+        elif isinstance(part, ast.Name):
+            found[part.id, ""] = None
+    attributes = {name for name, attribute in found if attribute}
+    return tuple((name, attr) for name, attr in found if attr or name not in attributes)
+
+
+def names_in(statements: tuple[ast.stmt, ...]) -> Iterator[tuple[str, str]]:
+    """Every name, with the attribute that is asked of it, "" where it stands alone."""
+    for statement in statements:
+        yield from _names_in(statement)
+
+
+@functools.cache
+def canonical(node: ast.AST) -> str:
+    """A syntax tree as text: the same for every version of Python and however lines are broken.
+
+    Docstrings, annotations of functions and the sentences of errors are left out.
+    """
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        return f"Raise({_shown(node.exc.func)})"
+    shown = []
+    for field, value in ast.iter_fields(node):
+        if field in ("ctx", "kind", "type_comment", "type_ignores", "returns"):
+            continue
+        if isinstance(node, ast.arg) and field == "annotation":
+            continue
+        if field == "body" and isinstance(value, list):
+            value = [each for each in value if not _is_text(each)]
+        if value is not None and value != []:
+            shown.append(f"{field}={_shown(value)}")
+    return f"{type(node).__name__}({', '.join(shown)})"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, ast.AST):
+        return canonical(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    return repr(value)
+
+
+def _is_text(node: ast.AST) -> bool:
+    """A docstring, or a text below an attribute that says what it is for."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def source_of(module: str) -> Source | None:
+    """The module as it is written now; None where its source does not count."""
+    path = module_file(module) if _counts(module) else None
+    return None if path is None else _parsed(path.read_text(encoding="utf-8"), module)
+
+
+def _counts(module: str) -> bool:
+    """Whether a module is posbench's or one's own, not of an installed package or of Python."""
+    top = module.split(".")[0]
+    if top == "posbench":
+        return True
+    path = module_file(top)  # of the whole package: to ask for a part of it would import it
+    return path is not None and not any(path.is_relative_to(folder) for folder in _installed())
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    return tuple(
+        sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    )
+
+
+@functools.cache  # of the text, not of the file: a sweep asks for the same modules with every run
+def _parsed(text: str, module: str) -> Source:
+    definitions: dict[str, tuple[ast.stmt, ...]] = {}
+    imported: dict[str, tuple[str, str]] = {}
+    loose: list[ast.stmt] = []
+    for node in ast.parse(text).body:
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return [name for name in names if name.split(".")[0] == "posbench"]
+            for alias in node.names:
+                top = alias.name if alias.asname else alias.name.split(".")[0]
+                imported[alias.asname or top] = (top, "")
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, module)
+            for alias in node.names:
+                imported[alias.asname or alias.name] = (base, alias.name)
+        elif names := _defined(node):
+            for name in names:
+                definitions[name] = (*definitions.get(name, ()), node)
+        elif not _is_text(node) and not _is_for_types(node):
+            loose.append(node)
+    # `from package import module` imports a module, not a name in one.
+    for local, (base, name) in imported.items():
+        if name and _counts(base) and module_file(f"{base}.{name}") is not None:
+            imported[local] = (f"{base}.{name}", "")
+    return Source(definitions, imported, tuple(loose))
+
+
+def _absolute(node: ast.ImportFrom, module: str) -> str:
+    parents = module.split(".")[: -node.level] if node.level else []
+    return ".".join([*parents, *([node.module] if node.module else [])])
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    """The names that a statement defines, none where it does something else."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        assigned = node.targets if isinstance(node, ast.Assign) else [node.target]
+        leaves = [leaf for target in assigned for leaf in getattr(target, "elts", [target])]
+        if all(isinstance(leaf, ast.Name) for leaf in leaves):
+            return [leaf.id for leaf in leaves]  # type: ignore[attr-defined]
+    return []
+
+
+def _is_for_types(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
 def module_file(module: str) -> Path | None:
+    """The source file of a module, without importing it; None where there is none."""
     package = module.rpartition(".")[0]
     if package and not _is_package(package):
         return None  # a name in a module; to ask for it would import the module, and torch with it
@@ -128,30 +348,32 @@ def _is_package(module: str) -> bool:
     return spec is not None and spec.submodule_search_locations is not None
 
 
+# -- the state of the house ------------------------------------------------------------------------
+
+
 def commit() -> str | None:
-    """The commit of the source tree, with `+` where files differ from it; None outside a git
-    checkout.
-    """
+    """The commit of the source tree, with `+` where files differ from it; None without git."""
     root = Path(__file__).parent.parent
     if not (root / ".git").exists():
         return None
     try:
         head = _git(root, "rev-parse", "HEAD")
-        changed = _git(
-            root, "status", "--porcelain", "--untracked-files=no", "--", "posbench", "conf", "tasks"
-        )
+        tracked = ("posbench", "conf", "tasks")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *tracked)
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("+" if changed else "")
 
 
 def _git(root: Path, *arguments: str) -> str:
+    command = ("git", *arguments)
     return subprocess.run(
-        ("git", *arguments), cwd=root, capture_output=True, text=True, check=True
+        command, cwd=root, capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
 def versions() -> dict[str, str]:
+    """The versions of Python and of what computes and records."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

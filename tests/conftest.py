@@ -15,8 +15,8 @@ import pytest
 import torch
 from hydra.core.global_hydra import GlobalHydra
 
-from posbench import resolvers
-from posbench.conformance import composed, experiment
+from posbench.catalogue.conformance import composed, experiment
+from posbench.composing import resolvers
 
 __all__ = ["composed", "experiment", "names"]
 

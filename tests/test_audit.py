@@ -13,12 +13,12 @@ from conftest import names
 
 from posbench import results
 from posbench.attention import Attention
-from posbench.audit import audited
-from posbench.conformance import Subject
+from posbench.catalogue.conformance import Subject
 from posbench.encoding import PositionEncoding
 from posbench.evaluation import greedy
-from posbench.experiment import Experiment
-from posbench.remarks import remarks
+from posbench.leaderboard.remarks import remarks
+from posbench.running.audit import audited
+from posbench.running.experiment import Experiment
 from posbench.scoring import inputs
 
 

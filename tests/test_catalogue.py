@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from conftest import names
 
-from posbench import catalogue
-from posbench.conformance import Subject
-from posbench.portraits import Portrait
+from posbench.catalogue import page as catalogue
+from posbench.catalogue.conformance import Subject
+from posbench.catalogue.portraits import Portrait
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from posbench import check, conformance
-from posbench.composing import composing
+from posbench.catalogue import check, conformance
+from posbench.composing.compose import composing
 
 BROKEN = """
 import numpy as np

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from test_results import record, save
 
-from posbench import claims
-from posbench.claims import Claim
 from posbench.errors import PosbenchError
+from posbench.leaderboard import claims
+from posbench.leaderboard.claims import Claim
+from posbench.leaderboard.summaries import Estimate
 from posbench.results import Record
-from posbench.summaries import Estimate
 
 STUDENT = {2: 12.706204736, 3: 4.30265273, 5: 2.776445105}
 """Quantiles of 97.5 %, by number of seeds, from tables."""

@@ -15,9 +15,10 @@ from conftest import CONF, composed, experiment, names
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from posbench import conformance, legality
-from posbench.building import build
-from posbench.conformance import EXACT, Outputs, Subject, difference, outputs
+from posbench.catalogue import conformance
+from posbench.catalogue.conformance import EXACT, Outputs, Subject, difference, outputs
+from posbench.composing import legality
+from posbench.composing.building import build
 from posbench.encoding import EncodingStack
 from posbench.errors import ConfigError
 from posbench.extension import Around, Extension

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from posbench.conformance import experiment
+from posbench.catalogue.conformance import experiment
 from posbench.coverage import reached, share_untrained
 from posbench.encoding import EncodingStack
 from posbench.encodings.absolute import Learned

@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import experiment, names
 
-from posbench.conformance import Subject
+from posbench.catalogue.conformance import Subject
 from posbench.evaluation import REACH_EDGES, Answers, binned
 from posbench.scoring import inputs, logits
 

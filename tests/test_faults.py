@@ -30,7 +30,7 @@ LONG = (*SMOKE, "training.steps=400", "trainer.checkpoint_every=20")
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(
-    ["conftest", "posbench.cli", "posbench.experiment", "lightning.pytorch.loggers"]
+    ["conftest", "posbench.cli", "posbench.running.experiment", "lightning.pytorch.loggers"]
 )
 
 
@@ -285,8 +285,8 @@ def test_a_damaged_checkpoint_is_said_and_training_begins_again(short: Path, dam
 
 
 def test_a_training_killed_after_its_last_step_is_kept_without_another(tmp_path: Path) -> None:
-    from posbench.console import Console
     from posbench.provenance import content_hash
+    from posbench.running.console import Console
     from posbench.training import Training, fit
 
     run = experiment("protocol=smoke", f"results_dir={tmp_path}")

@@ -8,7 +8,7 @@ import hydra
 import pytest
 from omegaconf import open_dict
 
-from posbench.identity import Identity, identify
+from posbench.composing.identity import Identity, identify
 
 
 def identity(*overrides: str) -> Identity:

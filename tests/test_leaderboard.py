@@ -21,10 +21,12 @@ import pytest
 from scipy import stats
 from test_results import record, save
 
-from posbench import comparisons, figures, leaderboard, provenance, results, summaries
-from posbench import remarks as remarking
-from posbench import sections as sectioning
-from posbench.summaries import Estimate, Length, Summary, TaskBoard
+from posbench import provenance, results
+from posbench.leaderboard import board as leaderboard
+from posbench.leaderboard import comparisons, figures, summaries
+from posbench.leaderboard import remarks as remarking
+from posbench.leaderboard import sections as sectioning
+from posbench.leaderboard.summaries import Estimate, Length, Summary, TaskBoard
 
 FILES = ("leaderboard.md", "leaderboard.html", "leaderboard.csv", "runs.csv")
 

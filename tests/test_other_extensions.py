@@ -35,7 +35,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention, Regions, attend, dense
-from posbench.building import build
+from posbench.composing.building import build
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.encodings.absolute import Learned, Multiplicative
 from posbench.encodings.bias import T5, ALiBi, alibi_slopes
@@ -711,7 +711,7 @@ def test_tables_inside_wrappers_are_extended(extension: Extension) -> None:
 @pytest.mark.parametrize("name", names("encoding"))
 def test_whatever_offers_rows_is_affine_in_the_row_of_each_position(name: str) -> None:
     """What the extensions of tables rest on: doubling the table doubles what it changes."""
-    from posbench.conformance import Subject
+    from posbench.catalogue.conformance import Subject
 
     layer = next(Subject(f"encoding={name}").layers())
     if "rows" not in layer.handles:

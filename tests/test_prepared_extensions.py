@@ -43,13 +43,11 @@ from omegaconf import OmegaConf
 from test_faults import checkpoint_folder, finished, record, started, succeeded, without_timings
 from torch import Tensor
 
-from posbench import checkpoints as keeping
-from posbench import experiment as experiments
 from posbench import results
-from posbench.building import build
+from posbench.catalogue.conformance import Subject
+from posbench.composing.building import build
+from posbench.composing.identity import Identity, MethodName, Name
 from posbench.config import TrainingConfig
-from posbench.conformance import Subject
-from posbench.console import Console
 from posbench.encoding import Draw, EncodingStack, PositionEncoding
 from posbench.encodings.absolute import Sinusoidal
 from posbench.encodings.bias import T5, ALiBi
@@ -59,7 +57,6 @@ from posbench.encodings.sampled import SHAPE
 from posbench.encodings.temperature import SSMax
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.evaluation import Answers, Tests
-from posbench.experiment import Experiment, Prepared, Trained
 from posbench.extension import Extension, FineTuning
 from posbench.extensions.direct import Direct
 from posbench.extensions.distances import LeakyReRoPE
@@ -70,8 +67,11 @@ from posbench.extensions.resonance import Resonance
 from posbench.extensions.sequence import Sequence
 from posbench.extensions.temperature import LogN
 from posbench.extensions.tuned import Tuned
-from posbench.identity import Identity, MethodName, Name
 from posbench.provenance import content_hash
+from posbench.running import checkpoints as keeping
+from posbench.running import experiment as experiments
+from posbench.running.console import Console
+from posbench.running.experiment import Experiment, Prepared, Trained
 from posbench.scoring import inputs, loss
 from posbench.streams import stream_seed
 from posbench.training import Training, fit

@@ -20,16 +20,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_prepared_extensions import ran, tiny
 
-from posbench import checkpoints as keeping
 from posbench import results
 from posbench.batches import everywhere, joined, packed, shifted, training_batch
 from posbench.config import TrainingConfig, checked
-from posbench.console import Console
 from posbench.errors import ConfigError, Diverged
 from posbench.evaluation import Tests
 from posbench.extensions.finetuned import FineTuned
+from posbench.leaderboard.remarks import remarks
 from posbench.provenance import content_hash
-from posbench.remarks import remarks
+from posbench.running import checkpoints as keeping
+from posbench.running.console import Console
 from posbench.scoring import inputs, logits
 from posbench.task import BOS, Batch
 from posbench.training import DECAYS, Batches, Training, fit
@@ -556,7 +556,7 @@ def test_what_diverged_is_not_tried_again_unless_forced(
     run.config.force = True
     monkeypatch.setattr(keeping, "fit", fit)
     assert run.trained(Console(), []).log["curve"]
-    monkeypatch.setattr("posbench.experiment._latest", [])
+    monkeypatch.setattr("posbench.running.experiment._latest", [])
     assert tiny(tmp_path, "method=rope").trained(Console(), []).log["curve"], (
         "and what was made since counts"
     )
@@ -735,7 +735,7 @@ def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(
 ) -> None:
     seen: list[tuple[list[int], int]] = []
     monkeypatch.setattr(
-        "posbench.experiment.audited",
+        "posbench.running.experiment.audited",
         lambda tests, model, *_: seen.append((list(tests.lengths), id(model))) or [],
     )
     ran(tmp_path, "method=rope_ceiling", "task=copy", "evaluation.multiples=[1,2]", "audit=2")

@@ -10,70 +10,7 @@ from pathlib import Path
 import pytest
 
 from posbench import provenance
-from posbench.provenance import content_hash, normalised, source_hash
-
-SOURCE = '''"""Docstring of the module."""
-# a comment
-
-import math  # and another
-
-
-class A:
-    """Docstring
-    over # two lines."""
-
-    width: int = 3
-    """What an attribute is for."""
-
-    def f(self, x):
-        """Docstring."""
-        text = "# not a comment"  # a comment with "quotes"
-        return f"""{x} # nor this""" if x else (lambda y: '#')(x)
-'''
-
-PLAIN = '''import math
-class A:
-    width: int = 3
-    def f(self, x):
-        text = "# not a comment"
-        return f"""{x} # nor this""" if x else (lambda y: '#')(x)'''
-
-
-def test_comments_docstrings_and_blank_lines_are_dropped_and_code_is_kept() -> None:
-    assert normalised(SOURCE) == PLAIN
-    assert normalised(PLAIN) == PLAIN
-
-
-def test_a_comment_in_a_bracket_is_dropped_and_a_hash_in_a_string_of_several_lines_kept() -> None:
-    source = 'x = [\n    1,  # one\n    # two\n    2,\n]\ny = """\n# kept\n"""\n'
-    assert normalised(source) == 'x = [\n    1,\n    2,\n]\ny = """\n# kept\n"""'
-
-
-def test_what_is_left_of_every_module_of_the_package_computes_the_same() -> None:
-    """Dropping docstrings may leave a class or function without a body; nothing else may be
-    lost.
-    """
-
-    def bare(source: str) -> str:
-        tree = ast.parse(source)
-        for node in ast.walk(tree):
-            if isinstance(body := getattr(node, "body", None), list):
-                kept = [
-                    c
-                    for c in body
-                    if not (isinstance(c, ast.Expr) and isinstance(c.value, ast.Constant))
-                ]
-                node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
-        return ast.dump(tree)
-
-    for path in Path(provenance.__file__).parent.glob("*.py"):
-        source = path.read_text(encoding="utf-8")
-        try:
-            ast.parse(normalised(source))
-        except SyntaxError:  # a body was its docstring
-            continue
-        assert bare(normalised(source)) == bare(source), path.name
-
+from posbench.provenance import canonical, content_hash, located, source_hash, without_places
 
 Write = Callable[..., None]
 
@@ -91,45 +28,181 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return into
 
 
-def test_the_hash_of_source_changes_with_code_and_not_with_comments(write: Write) -> None:
-    write(own_encoding="x = 1\n")
-    first = source_hash("own_encoding")
-    write(own_encoding='"""Now documented."""\n\nx = 1  # one\n')
-    assert source_hash("own_encoding") == first
-    write(own_encoding="x = 2\n")
-    assert source_hash("own_encoding") != first
+LAID_OUT = '''"""Docstring of the module."""
+# a comment
+
+import math  # and another
 
 
-def test_the_hash_of_source_follows_imports_of_the_package_but_not_to_settings_and_sentences() -> (
-    None
-):
-    found = _modules_hashed("posbench.training")
-    assert {"posbench.training", "posbench.transformer", "posbench.attention"} <= found
-    assert not found & {*provenance.NOT_COMPUTING, "posbench.leaderboard", "posbench.console"}
+class Own:
+    """Docstring
+    over # two lines."""
+
+    width: int = 3
+    """What an attribute is for."""
+
+    def f(self, x: float) -> str:
+        """Docstring."""
+        if x < 0:
+            raise ValueError(f"x must not be negative, got {x}")
+        return g(
+            math.sqrt(x),
+            "one text",
+        )
 
 
-def test_the_hash_of_source_depends_on_each_module_it_reaches(
+def g(x, text):
+    return text * int(x)
+'''
+OTHERWISE = """import math
+def g(x: int, text: str) -> object: return (text * int(x))
+class Own:
+    width: int = 3
+    def f(self, x):
+        if x < 0: raise ValueError("no")
+        return g(math.sqrt(x), "one"
+            " text")
+"""
+
+
+def test_layout_docstrings_annotations_and_sentences_of_errors_do_not_count(write: Write) -> None:
+    write(own_a=LAID_OUT, own_b=OTHERWISE)
+    assert source_hash("own_a.Own") == source_hash("own_b.Own")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("width: int = 3", "width: int = 4"),
+        ("x < 0", "x <= 0"),
+        ("raise ValueError", "raise TypeError"),
+        ('"one text"', '"one  text"'),
+        ("text * int(x)", "int(x) * text"),
+        ("math.sqrt(x)", "math.cbrt(x)"),
+        ("import math  # and another", "import cmath as math"),
+        ("class Own:", "class Own(dict):"),
+    ],
+)
+def test_all_that_computes_counts(write: Write, old: str, new: str) -> None:
+    assert LAID_OUT.count(old) == 1
+    write(own_a=LAID_OUT, own_b=LAID_OUT.replace(old, new))
+    assert source_hash("own_a.Own") != source_hash("own_b.Own")
+
+
+def test_a_class_that_moves_to_another_file_keeps_its_hash(write: Write) -> None:
+    """Also where what it needs stays behind, is imported under its name, or by its module."""
+    helper = "def helper(x):\n    return x + ONE\n\n\nONE = 1\n"
+    own = "class Own:\n    def f(self, x):\n        return helper(x)\n"
+    write(
+        own_together=helper + own + "\n\nclass Other:\n    pass\n",
+        own_helper=helper,
+        own_alone="from own_helper import helper\n\n\n" + own,
+        own_through="from own_alone import helper\n\n\n" + own,
+    )
+    assert source_hash("own_together.Own") == source_hash("own_alone.Own")
+    assert source_hash("own_together.Own") == source_hash("own_through.Own")
+    write(own_helper=helper.replace("ONE = 1", "ONE = 2"))
+    assert source_hash("own_together.Own") != source_hash("own_alone.Own")
+    assert source_hash("own_together.Own") != source_hash("own_through.Own")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import own_helper\n\n\nclass Own:\n    x = own_helper.f(1)\n",
+        "import own_helper as h\n\n\nclass Own:\n    x = h.f(1)\n",
+        "import own_helper\n\n\nclass Own:\n    x = getattr(own_helper, 'f')(1)\n",
+        "from own_helper import f as g\n\n\nclass Own:\n    x = g(1)\n",
+        "from own_helper import f\nf(0)\n\n\nclass Own:\n    pass\n",
+    ],
+)
+def test_a_change_of_what_is_imported_is_seen(write: Write, source: str) -> None:
+    write(own_helper="def f(x):\n    return x\n", own_encoding=source)
+    first = source_hash("own_encoding.Own")
+    write(own_helper="def f(x):\n    return 2 * x\n")
+    assert source_hash("own_encoding.Own") != first
+
+
+def test_which_of_two_functions_a_name_stands_for_counts(write: Write) -> None:
+    """Both are used in both modules; only what each name means differs."""
+    own = "class Own:\n    def f(self, x):\n        return f(x) - g(x)\n"
+    write(
+        own_one="def h(x):\n    return x\n",
+        own_two="def h(x):\n    return 2 * x\n",
+        own_a="from own_one import h as f\nfrom own_two import h as g\n\n\n" + own,
+        own_b="from own_one import h as g\nfrom own_two import h as f\n\n\n" + own,
+    )
+    assert source_hash("own_a.Own") != source_hash("own_b.Own")
+
+
+def test_what_a_class_does_not_use_does_not_count(write: Write) -> None:
+    source = "class Own:\n    x = 1\n\n\nclass Other:\n    x = 1\n"
+    write(own_encoding=source)
+    first, whole = source_hash("own_encoding.Own"), source_hash("own_encoding")
+    write(own_encoding=source.replace("Other:\n    x = 1", "Other:\n    x = 2"))
+    assert source_hash("own_encoding.Own") == first
+    assert source_hash("own_encoding") != whole
+
+
+def test_circles_of_names_end(write: Write) -> None:
+    write(own_encoding="def f(x):\n    return g(x)\n\n\ndef g(x):\n    return x and f(x - 1)\n")
+    assert source_hash("own_encoding.f") == source_hash("own_encoding")
+
+
+def test_a_class_that_is_not_at_hand_counts_by_its_name() -> None:
+    assert source_hash("nowhere.A") != source_hash("nowhere.B") != source_hash()
+
+
+def test_training_is_followed_into_the_model_but_not_to_settings_and_sentences(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    first = source_hash("posbench.training")
-    assert source_hash("posbench.training", "posbench.training") == first
+    seen: set[tuple[str, str]] = set()
+    uses = provenance._uses
 
-    def changed(source: str) -> str:
-        return normalised(source) + ("\nchanged = 1" if "def stream_seed" in source else "")
+    def noted(definition: provenance.Definition) -> object:
+        seen.add((definition.module, definition.name))
+        return uses(definition)
 
-    monkeypatch.setattr(provenance, "normalised", changed)
-    assert source_hash("posbench.training") != first
+    monkeypatch.setattr(provenance, "_uses", noted)
+    source_hash("posbench.training", "posbench.tasks.passkey.Passkey")
+    assert {
+        ("posbench.training", "Training"),
+        ("posbench.transformer", "Block"),
+        ("posbench.attention", "Attention"),
+        ("posbench.scoring", "loss"),
+        ("posbench.streams", "stream_seed"),
+        ("posbench.tasks.passkey", "Passkey"),
+        ("posbench.task", "assemble"),
+    } <= seen
+    modules = {module for module, _ in seen}
+    assert not modules & {*provenance.NOT_COMPUTING, "posbench.coverage", "posbench.results"}
 
 
-def _modules_hashed(module: str) -> set[str]:
-    seen: set[str] = set()
-    original = provenance.content_hash
-    try:
-        provenance.content_hash = lambda content: seen.update(content) or ""  # type: ignore[assignment, func-returns-value]
-        source_hash(module)
-    finally:
-        provenance.content_hash = original
-    return seen
+def test_a_class_is_found_in_another_file_of_its_package() -> None:
+    assert located("posbench.encodings.nope.NoPE") == "posbench.encodings.nope.NoPE"
+    assert located("posbench.encodings.before.NoPE") == "posbench.encodings.nope.NoPE"
+    assert located("posbench.encodings.nope.Nothing") is None
+    assert located("nowhere.NoPE") is None
+
+
+def test_content_names_classes_wherever_they_stand() -> None:
+    node = {"_target_": "a.b.C", "host": {"_target_": "d.E", "x": 1}, "layers": [{"_target_": "F"}]}
+    plain = {"_target_": "C", "host": {"_target_": "E", "x": 1}, "layers": [{"_target_": "F"}]}
+    assert without_places(node) == plain
+
+
+def test_a_tree_as_text_is_the_same_in_every_version_of_python() -> None:
+    """Empty fields are left out, of which each version has its own."""
+    tree = ast.parse(
+        "def f[T](x): return x" if sys.version_info >= (3, 12) else "def f(x): return x"
+    )
+    shown = canonical(tree.body[0])
+    if sys.version_info >= (3, 12):
+        shown = shown.replace(", type_params=[TypeVar(name='T')]", "")
+    assert shown == (
+        "FunctionDef(name='f', args=arguments(args=[arg(arg='x')]), "
+        "body=[Return(value=Name(id='x'))])"
+    )
 
 
 def test_the_hash_of_content_does_not_depend_on_the_order_of_keys() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from posbench.building import build
+from posbench.composing.building import build
 from posbench.config import checked
 from posbench.errors import ConfigError
 from posbench.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Batch, Task

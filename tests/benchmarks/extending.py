@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 from conftest import experiment
 
-from posbench.composing import composing
-from posbench.legality import node
+from posbench.composing.compose import composing
+from posbench.composing.legality import node
 from posbench.scoring import loss
 from posbench.training import Training
 

@@ -21,8 +21,8 @@ import hydra
 import torch
 from conftest import experiment, names
 
-from posbench import resolvers
 from posbench.batches import training_batch
+from posbench.composing import resolvers
 from posbench.errors import ConfigError
 from posbench.scoring import loss
 from posbench.training import Batches, Training

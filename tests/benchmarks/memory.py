@@ -23,10 +23,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 from conftest import names
 
-from posbench.composing import composing
-from posbench.conformance import Subject
+from posbench.catalogue.conformance import Subject
+from posbench.composing.compose import composing
 from posbench.encoding import Draw
-from posbench.experiment import Experiment
+from posbench.running.experiment import Experiment
 
 MIB = 2**20
 

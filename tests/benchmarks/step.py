@@ -20,7 +20,7 @@ import hydra
 import torch
 from conftest import experiment, names
 
-from posbench import resolvers
+from posbench.composing import resolvers
 from posbench.scoring import loss
 from posbench.training import Training
 

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from posbench.summaries import BOARD, METHOD, TASK, Summary, TaskBoard, named, without_repeats
+from posbench.leaderboard.summaries import (
+    BOARD,
+    METHOD,
+    TASK,
+    Summary,
+    TaskBoard,
+    named,
+    without_repeats,
+)
 
 NEARLY_ALL, SECONDS, SEPARATES = 0.85, 90.0, 0.15
 """What makes a task fit: the share of trainings that solve it, CPU seconds, the spread at two

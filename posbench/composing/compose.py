@@ -17,7 +17,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig
 
-from posbench import resolvers
+from posbench.composing import resolvers
 from posbench.errors import ConfigError
 
 

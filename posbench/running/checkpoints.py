@@ -15,9 +15,9 @@ import torch
 
 from posbench import provenance
 from posbench.config import TrainerConfig
-from posbench.console import Console
-from posbench.devices import device, device_name
 from posbench.errors import Diverged
+from posbench.running.console import Console
+from posbench.running.devices import device, device_name
 from posbench.training import Training, fit
 from posbench.transformer import Transformer
 

@@ -14,7 +14,7 @@ from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from posbench.identity import Identity
+from posbench.composing.identity import Identity
 from posbench.results import LOCAL
 
 

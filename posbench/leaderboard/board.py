@@ -17,11 +17,11 @@ import jinja2
 import pandas as pd
 
 from posbench import results
-from posbench.comparisons import agreements, discriminations
 from posbench.errors import PosbenchError
-from posbench.remarks import remarks
-from posbench.sections import DETAILS, Section, Table, sections
-from posbench.summaries import TaskBoard, boards, per_run
+from posbench.leaderboard.comparisons import agreements, discriminations
+from posbench.leaderboard.remarks import remarks
+from posbench.leaderboard.sections import DETAILS, Section, Table, sections
+from posbench.leaderboard.summaries import TaskBoard, boards, per_run
 
 GUIDE = {
     "Score": "the accuracy of whole sequences: every answer token and the end right. On language, "
@@ -250,7 +250,3 @@ def _check(folder: Path, files: dict[str, str]) -> None:
             f"run `python -m posbench.leaderboard {folder}` with the versions of constraints.txt, "
             "matplotlib's above all, and commit the result"
         )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

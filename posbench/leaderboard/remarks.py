@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from posbench import provenance, results
-from posbench.summaries import BOARD, METHOD, RUN, TASK, named
+from posbench.leaderboard.summaries import BOARD, METHOD, RUN, TASK, named
 
 
 def remarks(
@@ -186,9 +186,9 @@ def outdated(record: results.Record) -> bool | None:
     """
     config, known = record["config"], record["provenance"]
     for part in ("task", "encoding", "extension"):
-        for module in provenance.target_modules(config[part]):
-            if provenance.module_file(module) is None:
-                return True if module.startswith("posbench.") else None
+        for target in provenance.targets(config[part]):
+            if provenance.located(target) is None:
+                return True if target.startswith("posbench.") else None
     current = _hashes(
         *(json.dumps(config[part], sort_keys=True) for part in ("task", "encoding", "extension"))
     )

@@ -29,15 +29,15 @@ from latex2mathml.converter import convert
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posbench import portraits
 from posbench.attention import Attention
-from posbench.composing import composing, sentence
-from posbench.conformance import Subject, composed
+from posbench.catalogue import portraits
+from posbench.catalogue.conformance import Subject, composed
+from posbench.catalogue.portraits import Portrait
+from posbench.composing.compose import composing, sentence
+from posbench.composing.legality import legal, options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError, PosbenchError
 from posbench.extension import Around, Extension
-from posbench.legality import legal, options
-from posbench.portraits import Portrait
 
 HEADS, WIDTH, DRAWS = 4, 32, 16
 SIZES = ("protocol=cpu", f"model.num_heads={HEADS}", f"model.width={HEADS * WIDTH}")
@@ -254,7 +254,7 @@ def _at_other_bases(method: str, n: int) -> Iterator[tuple[str, np.ndarray]]:
 
 def page(entries: list[Entry]) -> str:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("posbench", "."),
+        loader=jinja2.PackageLoader("posbench.catalogue", "."),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -304,7 +304,3 @@ def main(arguments: list[str] | None = None) -> int:
         "it."
     )
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,7 +10,7 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
-from posbench.building import build
+from posbench.composing.building import build
 from posbench.errors import IllegalExtension
 
 if TYPE_CHECKING:

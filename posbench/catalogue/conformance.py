@@ -19,12 +19,12 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention, attend, dense
-from posbench.building import build
+from posbench.composing.building import build
+from posbench.composing.legality import node, options, supplying_tasks
 from posbench.encoding import PositionEncoding
 from posbench.errors import ConfigError, IllegalExtension, PosbenchError
-from posbench.experiment import Experiment
 from posbench.extension import Extension
-from posbench.legality import node, options, supplying_tasks
+from posbench.running.experiment import Experiment
 from posbench.scoring import inputs, loss
 from posbench.streams import stream_seed
 from posbench.transformer import Transformer

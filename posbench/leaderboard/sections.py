@@ -10,9 +10,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posbench import figures
-from posbench.comparisons import NEARLY_ALL, SECONDS, SEPARATES, Agreement, Discrimination
-from posbench.summaries import NOTHING, Length, Overall, Summary, TaskBoard, best_first, number
+from posbench.leaderboard import figures
+from posbench.leaderboard.comparisons import (
+    NEARLY_ALL,
+    SECONDS,
+    SEPARATES,
+    Agreement,
+    Discrimination,
+)
+from posbench.leaderboard.summaries import (
+    NOTHING,
+    Length,
+    Overall,
+    Summary,
+    TaskBoard,
+    best_first,
+    number,
+)
 from posbench.task import Task
 
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from posbench.figures import COLOURS, STYLE, svg_text
+from posbench.leaderboard.figures import COLOURS, STYLE, svg_text
 
 
 @dataclass(frozen=True)

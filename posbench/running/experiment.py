@@ -18,18 +18,18 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from posbench import provenance, results
-from posbench.audit import audited
-from posbench.building import build
-from posbench.checkpoints import Checkpoints
+from posbench.composing.building import build
+from posbench.composing.identity import Identity
+from posbench.composing.legality import supplying_tasks
 from posbench.config import Config, TrainingConfig, checked
-from posbench.console import Console
-from posbench.devices import device, device_name
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError, Diverged
 from posbench.evaluation import Rows, Tests, test_lengths
 from posbench.extension import Extension, FineTuning, Searched
-from posbench.identity import Identity
-from posbench.legality import supplying_tasks
+from posbench.running.audit import audited
+from posbench.running.checkpoints import Checkpoints
+from posbench.running.console import Console
+from posbench.running.devices import device, device_name
 from posbench.streams import stream_seed
 from posbench.task import Task
 from posbench.training import Training, log_point

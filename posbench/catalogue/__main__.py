@@ -1,0 +1,5 @@
+import sys
+
+from posbench.catalogue.page import main
+
+sys.exit(main())

@@ -1,0 +1,112 @@
+"""`python -m posbench.check`: does an encoding of one's own keep its promises?
+
+    python -m posbench.check my_encoding.yaml
+    python -m posbench.check --config-dir mine method=mine
+    python -m posbench.check encoding=rope encoding.base=500
+
+The same checks that the test suite runs on every encoding of posbench; each failure is a sentence.
+Exit status 1 where one fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import traceback
+from contextlib import ExitStack
+from pathlib import Path
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+
+from posbench.composing.compose import composing, sentence
+from posbench.errors import ConfigError, PosbenchError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.check", description=__doc__.split("\n\n")[0]
+    )
+    parser.add_argument(
+        "--config-dir",
+        type=Path,
+        action="append",
+        default=[],
+        help="a folder like conf/ of your own",
+    )
+    parser.add_argument(
+        "words", nargs="+", help="a YAML file, or choices such as method=mine and encoding.base=500"
+    )
+    options = parser.parse_args(arguments)
+    out = Console(soft_wrap=True, highlight=False)
+    with ExitStack() as stack:
+        try:
+            folders, words = _choices(options.words, options.config_dir, stack)
+            stack.enter_context(composing(*folders))
+            return _report(words, out)
+        except (PosbenchError, HydraException, OmegaConfBaseException) as error:
+            out.print(
+                f"posbench: {error if isinstance(error, PosbenchError) else sentence(error)}",
+                markup=False,
+            )
+            return 1
+
+
+def _choices(
+    words: list[str], folders: list[Path], stack: ExitStack
+) -> tuple[list[Path], list[str]]:
+    """The folders to look in and the overrides; a YAML file becomes the encoding of a folder made
+    for it.
+    """
+    found = []
+    for word in words:
+        if not word.endswith((".yaml", ".yml")):
+            found.append(word)
+            continue
+        path = Path(word)
+        if not path.is_file():
+            raise ConfigError(
+                f"{word} is not a file: give the YAML of an encoding, with its _target_ and "
+                "settings"
+            )
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (folder / "encoding").mkdir()
+        shutil.copy(path, folder / "encoding" / f"{path.stem}.yaml")
+        # Its class may stand beside it, or beside the folder encoding/.
+        near = [path.resolve().parent, path.resolve().parent.parent]
+        stack.callback(sys.path.__setitem__, slice(None), list(sys.path))
+        sys.path[:0] = [str(place) for place in near]
+        folders = [*folders, folder]
+        found.append(f"encoding={path.stem}")
+    return folders, found
+
+
+def _report(words: list[str], out: Console) -> int:
+    from posbench.catalogue import (
+        conformance,  # and with it torch, which a mistake in the words does not need
+    )
+
+    subject = conformance.Subject(*words)
+    failed = 0
+    for check in conformance.CHECKS:
+        title = check.__name__.replace("_", " ")
+        try:
+            check(subject)
+            out.print(f"  ok      {title}", markup=False)
+        except PosbenchError as error:
+            failed += 1
+            out.print(f"  FAILED  {title}: {error}", markup=False)
+        except Exception as error:  # whatever the encoding raises: it is being examined
+            failed += 1
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(frame.filename).name}, line {frame.lineno}"
+            reason = " ".join(str(error).split())
+            out.print(
+                f"  FAILED  {title}: {type(error).__name__} in {where}: {reason}", markup=False
+            )
+    total = len(conformance.CHECKS)
+    out.print(f"{total - failed} of {total} promises kept by {' '.join(words)}.", markup=False)
+    return int(failed > 0)

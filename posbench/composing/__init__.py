@@ -1,0 +1,1 @@
+"""From a command line to names, hashes and objects: through Hydra, without torch."""

@@ -1,0 +1,1 @@
+"""What the records say: tables, pages and verdicts. Nothing here imports torch."""

@@ -1,0 +1,5 @@
+import sys
+
+from posbench.leaderboard.board import main
+
+sys.exit(main())
