@@ -62,7 +62,7 @@ def _run(cfg: DictConfig, choices: dict[str, str]) -> None:
     task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
 
     from posbench.composing.legality import legal_encodings
-    from posbench.running.experiment import run
+    from posbench.running.run import run
 
     try:
         run(cfg, identity, task)

@@ -33,7 +33,6 @@ class ModelConfig:
     num_heads: int = 2
     mlp_ratio: int = 4  # width of the MLP in widths of the model; 0: no MLP
     dropout: float = 0.0  # of the embeddings and of what each layer adds
-    rotary_share: float = 0.25  # of a head's channels, for encodings that rotate a part of them
     embedding_std: float = 1.0
     head_width: int = 0  # filled in: width / num_heads
 

@@ -15,7 +15,7 @@ from posbench.encoding import Draw, EncodingStack
 from posbench.streams import stream_seed
 
 DRAWS = 32
-"""Of an encoding that draws its positions: how often the training length is looked at."""
+"""How often the training length is looked at where an encoding draws its positions."""
 
 
 def share_untrained(
@@ -29,14 +29,14 @@ def share_untrained(
     """
     if not trained or not list(extended.parameters()):
         return None
-    tested = reached(extended, ids, num_heads, width, training=False)
+    tested = used_entries(extended, ids, num_heads, width, training=False)
     used = sum(int(mask.sum()) for mask in tested)
     new = sum(int((mask & ~before).sum()) for mask, before in zip(tested, trained, strict=True))
     return new / used if used else None
 
 
 @torch.enable_grad()
-def reached(
+def used_entries(
     stack: EncodingStack, ids: Tensor, num_heads: int, width: int, training: bool
 ) -> list[Tensor]:
     """Which entries of each parameter some output depends on."""
@@ -45,13 +45,13 @@ def reached(
         return []
     device = parameters[0].device
     masks = [torch.zeros_like(parameter, dtype=torch.bool) for parameter in parameters]
-    before = None
+    seen: list[Tensor] = []  # most encodings draw nothing: the same positions are looked at once
     for index in range(DRAWS):
         generator = torch.Generator().manual_seed(stream_seed("coverage", index))
         pos = stack.positions(ids, Draw(1, generator, training)).to(device)
-        if before is not None and torch.equal(pos, before):
-            break  # nothing is drawn
-        before = pos
+        if any(torch.equal(pos, before) for before in seen):
+            continue
+        seen.append(pos)
         out = _outputs(stack, pos, num_heads, width, generator)
         gradients = torch.autograd.grad(out, parameters, allow_unused=True)
         for mask, gradient in zip(masks, gradients, strict=True):

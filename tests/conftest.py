@@ -15,10 +15,10 @@ import pytest
 import torch
 from hydra.core.global_hydra import GlobalHydra
 
-from posbench.catalogue.conformance import composed, experiment
+from posbench.catalogue.conformance import composed, setup
 from posbench.composing import resolvers
 
-__all__ = ["composed", "experiment", "names"]
+__all__ = ["composed", "names", "setup"]
 
 torch.set_num_threads(1)
 CONF = Path(__file__).parent.parent / "conf"

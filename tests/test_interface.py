@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import experiment
+from conftest import setup
 from torch import Tensor, nn
 
 from posbench.attention import Attention, Heads, Plan, Regions, attend, dense
@@ -520,7 +520,7 @@ def test_layers_of_one_specification_share_what_they_name_also_inside_wrappers()
 
 def test_a_hybrid_of_layers_is_built_from_configuration_alone() -> None:
     rope = "{_target_: posbench.encodings.rotary.RoPE, head_width: 32}"
-    run = experiment(
+    run = setup(
         "protocol=smoke", "~encoding", f"+encoding={{layers: [{rope}, {{_target_: "
                                        f"posbench.encodings.nope.NoPE}}]}}",
         "model.num_layers=3",
@@ -545,7 +545,7 @@ def test_task_supplied_ids_reach_embed_and_scores() -> None:
     """Coupled ids: the answer token shares the id of its source (arXiv 2405.20671)."""
     from posbench.scoring import inputs
 
-    run = experiment("encoding=learned", "task=copy")
+    run = setup("encoding=learned", "task=copy")
     model, n = run.model().eval(), run.train_length
     plain = run.task.batch(n, 4, 0, "train", 0)
     for encoding in model.encodings:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CONF, composed, experiment, names
+from conftest import CONF, composed, names, setup
 from loops import (
     BATCH,
     HEADS,
@@ -71,7 +71,7 @@ from posbench.provenance import content_hash
 from posbench.running import checkpoints as keeping
 from posbench.running import experiment as experiments
 from posbench.running.console import Console
-from posbench.running.experiment import Experiment, Prepared, Trained
+from posbench.running.experiment import Prepared, Setup, Trained
 from posbench.scoring import inputs, loss
 from posbench.streams import stream_seed
 from posbench.training import Training, fit
@@ -133,7 +133,7 @@ def test_without_positions_tokens_stay_as_they_are_and_any_position_will_do(
 @oracle("drope", "identity: NoPE with these weights")
 @pytest.mark.parametrize("name", ["rope", "t5", "learned", "fox"])
 def test_a_model_without_its_positions_is_that_of_nope(name: str) -> None:
-    run, nope = experiment(*TINY, f"encoding={name}"), experiment(*TINY, "encoding=nope")
+    run, nope = setup(*TINY, f"encoding={name}"), setup(*TINY, "encoding=nope")
     model, plain = run.model().eval(), nope.model().eval()
     plain.load_state_dict(
         {
@@ -637,15 +637,15 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
     return seen
 
 
-def tiny(folder: Path, *words: str) -> Experiment:
-    run = experiment(*TINY, *words)
+def tiny(folder: Path, *words: str) -> Setup:
+    run = setup(*TINY, *words)
     run.config.results_dir = str(
         folder
     )  # set here, where composing it anew for each test would cost more than to train
     return run
 
 
-def prepared(folder: Path, *words: str) -> tuple[Experiment, Trained, Prepared]:
+def prepared(folder: Path, *words: str) -> tuple[Setup, Trained, Prepared]:
     run = tiny(folder, *words)
     trained = run.trained(Console(), [])
     return run, trained, run.prepared(trained, Console())
@@ -716,7 +716,7 @@ def test_fine_tuning_is_the_training_of_what_the_extension_makes_of_the_model(
 ) -> None:
     """Put together by hand: these weights, that encoding, two steps of their own stream."""
     run, trained, found = prepared(tmp_path, "encoding=rope", f"extension={extension}")
-    model = experiment(*TINY, f"encoding={encoding}").model()
+    model = setup(*TINY, f"encoding={encoding}").model()
     model.load_state_dict(trained.model.state_dict())
     if inner is not None:
         model = model.with_encodings(
@@ -1132,8 +1132,8 @@ def test_a_sweep_trains_once_and_its_runs_are_those_of_processes_of_their_own(
 # -- RoPE with another base ------------------------------------------------------------------------
 
 
-def short_base(*words: str) -> tuple[Experiment, RoPE]:
-    run = experiment("protocol=cpu", "encoding=rope_short_base", *words)
+def short_base(*words: str) -> tuple[Setup, RoPE]:
+    run = setup("protocol=cpu", "encoding=rope_short_base", *words)
     (encoding,) = {type(layer): layer for layer in run.encodings()}.values()
     assert isinstance(encoding, RoPE)
     return run, encoding

@@ -24,7 +24,7 @@ from posbench.composing.legality import node, options, supplying_tasks
 from posbench.encoding import PositionEncoding
 from posbench.errors import ConfigError, IllegalExtension, PosbenchError
 from posbench.extension import Extension
-from posbench.running.experiment import Experiment
+from posbench.running.setup import Setup
 from posbench.scoring import inputs, loss
 from posbench.streams import stream_seed
 from posbench.transformer import Transformer
@@ -55,41 +55,39 @@ def _extension(name: str) -> DictConfig:
     return node("extension", name)
 
 
-def experiment(*overrides: str) -> Experiment:
-    """The experiment of a command line, at the smoke protocol unless told otherwise."""
+def setup(*overrides: str) -> Setup:
+    """The set-up of a command line, at the smoke protocol unless told otherwise."""
     cfg = composed(
         *([] if any(word.startswith("protocol=") for word in overrides) else ["protocol=smoke"]),
         *overrides,
     )
     task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
-    return Experiment(cfg, None, task)  # type: ignore[arg-type]  # a name is needed for records alone
+    return Setup(cfg, task)
 
 
 class Subject:
     """An encoding as the command line chooses it, e.g. ("encoding=rope",) or ("method=mine",
     "encoding.base=500").
 
-    Needs an initialised Hydra. Experiments hold no weights, so they are kept; each model is built
+    Needs an initialised Hydra. Setups hold no weights, so they are kept; each model is built
     anew.
     """
 
     def __init__(self, *words: str) -> None:
         self.words = words
-        kind = experiment(*words).encodings()[0].ids
+        kind = setup(*words).encodings()[0].ids
         if (
             kind != "index"
         ):  # on the default task, or of those that have the ids the one with most symbols
             tasks = [f"task={name}" for name in supplying_tasks(kind)]
             self.words = (
                 *words,
-                max(tasks, key=lambda word: experiment(*words, word).task.vocab_size),
+                max(tasks, key=lambda word: setup(*words, word).task.vocab_size),
             )
         self.made = functools.cache(self._made)
 
-    def _made(self, *overrides: str) -> Experiment:
-        return experiment(
-            *self.words, f"model.width={MODEL}", f"model.num_heads={HEADS}", *overrides
-        )
+    def _made(self, *overrides: str) -> Setup:
+        return setup(*self.words, f"model.width={MODEL}", f"model.num_heads={HEADS}", *overrides)
 
     def model(self, *overrides: str) -> Transformer:
         return self.made(*overrides).model().double().eval()
@@ -445,7 +443,7 @@ def every_numeric_setting_changes_an_output(subject: Subject) -> None:
     sizes = ("protocol=cpu", f"model.width={2 * CPU_HEAD}", "model.num_heads=2")
 
     def changed(*overrides: str) -> list[Outputs]:
-        run = experiment(*subject.words, *sizes, *overrides)
+        run = setup(*subject.words, *sizes, *overrides)
         stack, batch = (
             run.model().double().encodings,
             run.task.batch(run.train_length, 4, 0, "train", 0),

@@ -6,7 +6,7 @@ A name promises the content of its YAML. Whoever overrides a setting gets a name
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import hydra
@@ -14,7 +14,8 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from posbench.errors import ConfigError
-from posbench.provenance import content_hash
+from posbench.provenance import content_hash, without_places
+from posbench.records.record import MethodName, Name
 
 HOST, PART = "encoding@encoding.", "extension@extension."
 """How Hydra names the choice of a host inside a wrapper, `encoding@encoding.host=alibi`, and a part
@@ -22,23 +23,6 @@ of a sequence.
 """
 LENGTHS = ("min_length", "max_length", "steps")
 """Settings of training that belong to the task."""
-
-
-@dataclass(frozen=True)
-class Name:
-    label: str  # for people: "rope (encoding.base=500)"
-    slug: str  # for folders: "rope-1a2b3c4d"
-    hash: str  # of the content
-
-    def as_dict(self) -> dict[str, str]:
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class MethodName(Name):
-    encoding: str
-    extension: str
-    base_label: str  # the same encoding without the extension
 
 
 @dataclass(frozen=True)
@@ -66,7 +50,7 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
     )
     parts, canonical = _parts(cfg), _parts(named)
 
-    label, base, words = group["method"], group["encoding"], [f"method={group['method']}"]
+    label, words = group["method"], [f"method={group['method']}"]
     if parts["method"] != canonical["method"]:
         pair = {name: group[name] for name in ("encoding", "extension")}
         hosts = _hosts(pair, choices)
@@ -75,23 +59,24 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
             _parts(plain)["method"] != canonical["method"]
         ):  # another pair than that of the method's YAML
             found = _method_of(pair | hosts)
-            base = _hosted(base, hosts)
+            base = "-".join(filter(None, (group["encoding"], _host(hosts))))
             label = found or _joined(base, _parted(group["extension"], choices, hosts), plain)
             words = [f"method={found}"] if found else _overrides(pair | hosts)
         canonical["method"] = _parts(plain)["method"]
 
     method = _name(label, parts["method"], canonical["method"])
-    encoding_changes = _changes(
-        {"encoding": parts["method"]["encoding"]}, {"encoding": canonical["method"]["encoding"]}
-    )
+    hosts = _hosts({name: group[name] for name in ("encoding", "extension")}, choices)
     return Identity(
         _name(group["protocol"], parts["protocol"], canonical["protocol"]),
         _name(group["task"], parts["task"], canonical["task"]),
         MethodName(
-            **method.as_dict(),
+            **dict(method),
             encoding=group["encoding"],
-            extension=group["extension"],
-            base_label=_labelled(base, encoding_changes),
+            host=_host(hosts),
+            extension=_parted(group["extension"], choices, hosts),
+            encoding_changed=tuple(
+                change for change in method.changed if change.startswith("encoding.")
+            ),
         ),
         _command(words, group, parts, canonical, cfg.seed),
     )
@@ -112,9 +97,9 @@ def _hosts(pair: dict[str, str], choices: Mapping[str, Any]) -> dict[str, str]:
     return {key: choice for key, choice in inside.items() if usual.get(key) != choice}
 
 
-def _hosted(encoding: str, hosts: Mapping[str, str]) -> str:
-    """The name of a wrapper around a host that is not its own: "ssmax-alibi"."""
-    return "-".join((encoding, *(choice for key, choice in hosts.items() if key.startswith(HOST))))
+def _host(chosen: Mapping[str, str]) -> str | None:
+    """The host that was chosen for a wrapper, with the host inside that; None for its own."""
+    return "-".join(choice for key, choice in chosen.items() if key.startswith(HOST)) or None
 
 
 def _parted(extension: str, choices: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
@@ -181,13 +166,8 @@ def _parts(cfg: DictConfig) -> dict[str, dict[str, Any]]:
 
 
 def _name(name: str, content: dict[str, Any], canonical: dict[str, Any]) -> Name:
-    changes = _changes(content, canonical)
-    digest = content_hash(content)
-    return Name(_labelled(name, changes), f"{name}-{digest[:8]}" if changes else name, digest)
-
-
-def _labelled(name: str, changes: list[str]) -> str:
-    return f"{name} ({', '.join(changes)})" if changes else name
+    changed = tuple(_changes(content, canonical))
+    return Name(name=name, changed=changed, hash=content_hash(without_places(content)))
 
 
 def _changes(content: dict[str, Any], canonical: dict[str, Any]) -> list[str]:

@@ -18,9 +18,10 @@ from typing import Any
 import pandas as pd
 import yaml  # type: ignore[import-untyped]
 
-from posbench import results
 from posbench.errors import PosbenchError
 from posbench.leaderboard.summaries import Estimate, number
+from posbench.records import files
+from posbench.records.record import labelled
 
 VERDICTS = {
     "holds": "the whole 95 % interval lies above the margin",
@@ -83,11 +84,11 @@ class Claim:
         return Estimate.over((left - self.over).dropna())
 
     def verdict(self, difference: Estimate) -> str:
-        if not difference.half >= 0:  # nor where it is NaN
+        if not difference.half_width >= 0:  # nor where it is NaN
             return "not measured"
-        if difference.mean - difference.half > self.by:
+        if difference.mean - difference.half_width > self.by:
             return "holds"
-        return "contradicted" if difference.mean + difference.half < self.by else "open"
+        return "contradicted" if difference.mean + difference.half_width < self.by else "open"
 
 
 def _accuracy(runs: pd.DataFrame, encoding: str, side: str, multiples: list[float]) -> pd.Series:
@@ -101,24 +102,16 @@ def _accuracy(runs: pd.DataFrame, encoding: str, side: str, multiples: list[floa
 def table(folder: Path) -> pd.DataFrame:
     """One row a run and test length: task, encoding, side, seed, multiple, sequence_accuracy."""
     rows: list[dict[str, Any]] = []
-    for record in results.records(folder):
-        method = record["method"]
-        label, _, settings = method["label"].partition(" (")
-        encoding = method["base_label"].partition(" (")[
-            0
-        ]  # "ssmax-alibi", where the host is not that of the YAML
-        joined = label.startswith(
-            f"{encoding}+"
-        )  # "rope+yarn+sliding_window": parts that are not those of `both`
+    for record in files.records(folder):
         run = {
-            "protocol": record["protocol"]["label"],
-            "task": record["task"]["label"],
-            "encoding": encoding,
-            "side": (label.removeprefix(f"{encoding}+") if joined else method["extension"])
-            + (f" ({settings}" if settings else ""),
-            "seed": record["seed"],
+            "protocol": record.protocol.label,
+            "task": record.task.label,
+            "task_changed": bool(record.task.changed),
+            "encoding": record.method.base,
+            "side": labelled(record.method.extension, record.method.changed),
+            "seed": record.seed,
         }
-        rows += [run | {key: row[key] for key in ("multiple", "score")} for row in record["rows"]]
+        rows += [run | {"multiple": row.multiple, "score": row.score} for row in record.rows]
     if not rows:
         raise PosbenchError(f"no records in {folder}: run what its claims are about first")
     frame = pd.DataFrame(rows)
@@ -189,7 +182,7 @@ def _differences(claim: Claim, runs: pd.DataFrame) -> Iterator[tuple[str, str, E
     for task, part in runs.groupby("task"):
         for encoding in claim.encodings:
             difference = claim.difference(part, encoding)
-            if "(" not in str(task) or not pd.isna(difference.mean):
+            if not part["task_changed"].any() or not pd.isna(difference.mean):
                 yield str(task), encoding, difference
 
 

@@ -47,7 +47,7 @@ class Discrimination:
         """`runs`: the rows of one task under one protocol. None where no two encodings were
         tested.
         """
-        plain = runs[runs["plain"] & (runs["class"] == "zero-shot")]
+        plain = runs[runs["plain"] & (runs["method_class"] == "zero-shot")]
         if plain["method_hash"].nunique() < 2:
             return None
         trainings = plain.drop_duplicates([*METHOD, "seed"])
@@ -56,7 +56,7 @@ class Discrimination:
         # spread.
         means = plain[plain["solved"]].groupby(["multiple", *METHOD])["score"].mean()
         between = means.groupby("multiple").std(ddof=0)
-        ceiling = runs[runs["class"] == "ceiling"].groupby("multiple")["score"].mean()
+        ceiling = runs[runs["method_class"] == "ceiling"].groupby("multiple")["score"].mean()
         return cls(
             task=str(plain.iloc[0]["task_name"]),
             num_solved=int(trainings["solved"].sum()),
@@ -90,7 +90,7 @@ def discriminations(table: pd.DataFrame) -> list[list[Discrimination]]:
         each = [
             Discrimination.of(runs)
             for _, runs in protocol.groupby(TASK)
-            if "(" not in runs.iloc[0]["task_name"]
+            if not runs.iloc[0]["task_changed"]
         ]
         found.append([task for task in each if task is not None])
     return found

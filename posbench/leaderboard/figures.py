@@ -45,7 +45,7 @@ class Curve:
     look: int
     multiples: Sequence[float]
     means: Sequence[float]
-    halves: Sequence[float]  # NaN where there is no interval
+    half_widths: Sequence[float]  # NaN where there is no interval
 
 
 def score_by_length(
@@ -120,8 +120,8 @@ def _draw(axes: Axes, curve: Curve, gid: str, crowded: bool) -> None:
     if crowded:
         axes.plot(curve.multiples, curve.means, gid=gid, color=colour, linewidth=1.1, clip_on=False)
         return
-    means, halves = np.array(curve.means), np.array(curve.halves)
-    low, high = np.clip([means - halves, means + halves], 0, 1)
+    means, half_widths = np.array(curve.means), np.array(curve.half_widths)
+    low, high = np.clip([means - half_widths, means + half_widths], 0, 1)
     axes.fill_between(
         curve.multiples, low, high, color=colour, alpha=0.08, linewidth=0, gid=f"{gid}-band"
     )

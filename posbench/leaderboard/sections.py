@@ -94,7 +94,17 @@ CHOICES_NOTE = (
 FEW, MANY_DEPTHS = 12, 8
 """Methods whose pictures can be looked at beside each other, and bins of depth that make a picture.
 """
-DETAILS = ("area", "half", "seeds", "class", "steps", "untrained", "parameters", "CPU s", "GPU s")
+DETAILS = (
+    "area",
+    "effective .5",
+    "seeds",
+    "class",
+    "steps",
+    "untrained",
+    "parameters",
+    "CPU s",
+    "GPU s",
+)
 """Columns that the terminal has no room for."""
 
 
@@ -112,7 +122,7 @@ def sections(
     for tasks, compared in itertools.zip_longest(found, tasks_compared, fillvalue=()):
         # A task whose settings were changed, as its name then says, is somebody's experiment: its
         # own table only.
-        as_shipped = [board for board in tasks if "(" not in board.task]
+        as_shipped = [board for board in tasks if not board.changed]
         for measure in sorted({board.measure for board in as_shipped}):  # unlike ones have no mean
             same = [board for board in as_shipped if board.measure == measure]
             if len(same) > 1:
@@ -382,8 +392,8 @@ def _task_columns(lengths: Sequence[Length]) -> Columns:
         **_at_each(lengths, lambda row, multiple: str(row.cells[multiple].accuracy)),
         "area": lambda row: number(row.area.mean),
         "solved": lambda row: row.shown_solved,
-        "effective": lambda row: _multiple(row.effective),
-        "half": lambda row: _multiple(row.half),
+        "effective": lambda row: _multiple(row.effective_95),
+        "effective .5": lambda row: _multiple(row.effective_50),
         "steps": lambda row: number(row.solved_step, 0),
         "class": lambda row: row.method_class,
         "untrained": lambda row: _untrained(row, lengths),
@@ -466,7 +476,7 @@ def _curves(board: TaskBoard) -> list[figures.Curve]:
             board.looks[summary.method, summary.method_hash],
             list(summary.cells),
             [cell.accuracy.mean for cell in summary.cells.values()],
-            [cell.accuracy.half for cell in summary.cells.values()],
+            [cell.accuracy.half_width for cell in summary.cells.values()],
         )
         for summary in board.summaries
     ]

@@ -34,7 +34,7 @@ class Estimate:
     """A mean over seeds and half the width of its interval: NaN where one seed allows none."""
 
     mean: float
-    half: float
+    half_width: float
 
     @classmethod
     def over(cls, seeds: Iterable[float]) -> Estimate:
@@ -48,8 +48,8 @@ class Estimate:
     def __str__(self) -> str:
         return (
             number(self.mean)
-            if np.isnan(self.half)
-            else f"{number(self.mean)} ±{number(self.half)}"
+            if np.isnan(self.half_width)
+            else f"{number(self.mean)} ±{number(self.half_width)}"
         )
 
 
@@ -101,7 +101,7 @@ class Cell:
         )
 
 
-def reach(scores: Mapping[float, float], threshold: float) -> float:
+def effective(scores: Mapping[float, float], threshold: float) -> float:
     """The largest multiple whose score is at least the threshold, all shorter ones included; NaN
     for none.
     """
@@ -113,9 +113,9 @@ def reach(scores: Mapping[float, float], threshold: float) -> float:
     return found
 
 
-def half(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
-    """`reach` at HALF; NaN where guessing comes as far."""
-    return np.nan if any(n.chance >= HALF for n in lengths) else reach(scores, HALF)
+def effective_50(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
+    """`effective` at HALF; NaN where guessing comes as far."""
+    return np.nan if any(n.chance >= HALF for n in lengths) else effective(scores, HALF)
 
 
 def lengths_of(runs: pd.DataFrame) -> list[Length]:
@@ -156,7 +156,7 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
                 "protocol": first["protocol_name"],
                 "task": first["task_name"],
                 "method": first["method_name"],
-                "class": first["class"],
+                "class": first["method_class"],
                 "seed": first["seed"],
                 "in_distribution": by_multiple.get(1.0, np.nan),
                 "learned": bool(first["solved"]) or not np.isnan(first["solved_step"]),
@@ -164,8 +164,8 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
                 "solved_step": first["solved_step"],
                 "mean": mean_of([by_multiple[n.multiple] for n in lengths if n.in_mean]),
                 "area": area(by_multiple, lengths),
-                "effective_95": reach(by_multiple, THRESHOLD),
-                "effective_50": half(by_multiple, lengths),
+                "effective_95": effective(by_multiple, THRESHOLD),
+                "effective_50": effective_50(by_multiple, lengths),
                 "parameters": first["parameters"],
                 "train_cpu_seconds": first["train_cpu_seconds"],
                 "train_gpu_seconds": first["train_gpu_seconds"],
@@ -190,7 +190,7 @@ class Summary:
     mean: Estimate  # of the scores
     areas: pd.Series  # by seed: under the score, on a logarithmic axis of lengths
     # the largest multiple with a mean score of at least HALF, all shorter ones included; or NaN
-    half: float
+    effective_50: float
     solved: pd.Series  # by seed
     trainings: pd.Series  # by seed: the hash of what the weights depend on
     solved_step: float
@@ -210,13 +210,13 @@ class Summary:
             task=str(first["task_name"]),
             method=str(first["method_name"]),
             method_hash=str(first["method_hash"]),
-            method_class=str(first["class"]),
+            method_class=str(first["method_class"]),
             cells={n.multiple: Cell.of(runs[runs["multiple"] == n.multiple]) for n in lengths},
             accuracy=accuracy,
             scores=scores,
             mean=Estimate.over(scores),
             areas=accuracy.apply(lambda row: area(row, lengths), axis=1),
-            half=half(accuracy.mean().to_dict(), lengths),
+            effective_50=effective_50(accuracy.mean().to_dict(), lengths),
             solved=by_seed["solved"],
             trainings=by_seed["training_hash"],
             solved_step=float(by_seed["solved_step"].mean()),
@@ -242,11 +242,11 @@ class Summary:
         return f"{self.num_solved}/{len(self.solved)}"
 
     @property
-    def effective(self) -> float:
+    def effective_95(self) -> float:
         """The largest multiple with a mean score of at least THRESHOLD, all shorter ones included;
         or NaN.
         """
-        return reach(
+        return effective(
             {multiple: cell.accuracy.mean for multiple, cell in self.cells.items()}, THRESHOLD
         )
 
@@ -365,6 +365,7 @@ class TaskBoard:
 
     protocol: str
     task: str
+    changed: bool  # whether settings of the task differ from its own
     hashes: dict[str, Any]  # of protocol and task, and the task's version
     train_length: int
     train_positions: int
@@ -382,6 +383,7 @@ class TaskBoard:
         return cls(
             protocol=str(first["protocol_name"]),
             task=str(first["task_name"]),
+            changed=bool(first["task_changed"]),
             hashes={name: first[name] for name in ("protocol_hash", "task_hash", "task_version")},
             train_length=int(first["train_length"]),
             train_positions=int(first["train_positions"]),

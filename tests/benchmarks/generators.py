@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import hydra
 import torch
-from conftest import experiment, names
+from conftest import names, setup
 
 from posbench.batches import training_batch
 from posbench.composing import resolvers
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
     with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
         for name in names("task"):
             try:
-                run = experiment(*overrides, "encoding=nope", f"task={name}")
+                run = setup(*overrides, "encoding=nope", f"task={name}")
             except ConfigError as error:  # a task may need other settings under another protocol
                 print(f"{name} is left out: {error}", file=sys.stderr)
                 continue

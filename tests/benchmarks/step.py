@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import hydra
 import torch
-from conftest import experiment, names
+from conftest import names, setup
 
 from posbench.composing import resolvers
 from posbench.scoring import loss
@@ -40,7 +40,7 @@ def main(overrides: list[str]) -> None:
     runs = {}
     with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
         for name in names("encoding"):
-            run = experiment(*given, f"encoding={name}")
+            run = setup(*given, f"encoding={name}")
             training = Training(run.model().to(device), run.task, run.config.training, 0)
             runs[name] = training, torch.optim.AdamW(training.model.parameters())
 
