@@ -21,23 +21,32 @@ from torch import Tensor
 
 from posbench.attention import Attention
 from posbench.encoding import PositionEncoding
-from posbench.encodings.absolute import Sinusoidal
 from posbench.encodings.nope import NoPE
-from posbench.encodings.partial_rotary import PartialRoPE, PRoPE
-from posbench.encodings.polar import PoPE
-from posbench.encodings.rotary import RoPE
+from posbench.encodings.p_rope import PRoPE
+from posbench.encodings.partial_rope import PartialRoPE
+from posbench.encodings.pope import PoPE
+from posbench.encodings.rope import RoPE
+from posbench.encodings.sinusoidal import Sinusoidal
 from posbench.errors import ConfigError
 from posbench.extension import FrequencyExtension
-from posbench.extensions.base_change import ABF
-from posbench.extensions.by_parts import ByParts, Llama3, YaRNTurns
-from posbench.extensions.frequency import NTK, PI, YaRN
-from posbench.extensions.giraffe import GiraffePower, GiraffeTruncated
+from posbench.extensions.abf import ABF
+from posbench.extensions.by_parts import ByParts
+from posbench.extensions.clipped_rope import ClippedRoPE
+from posbench.extensions.drop_low_frequencies import DropLowFrequencies
+from posbench.extensions.dynamic_ntk import DynamicNTK
+from posbench.extensions.giraffe_power import GiraffePower
+from posbench.extensions.giraffe_truncated import GiraffeTruncated
+from posbench.extensions.llama3 import Llama3
 from posbench.extensions.longrope import LongRoPE
-from posbench.extensions.low_frequencies import ClippedRoPE, DropLowFrequencies
-from posbench.extensions.mixed_radix import MrRoPEPro, MrRoPEUni
-from posbench.extensions.ntk import DynamicNTK, NTKFixed, NTKMixed
+from posbench.extensions.mrrope_pro import MrRoPEPro
+from posbench.extensions.mrrope_uni import MrRoPEUni
+from posbench.extensions.ntk import NTK
+from posbench.extensions.ntk_fixed import NTKFixed
+from posbench.extensions.ntk_mixed import NTKMixed
+from posbench.extensions.pi import PI
 from posbench.extensions.resonance import Resonance
-from posbench.extensions.sequence import Sequence
+from posbench.extensions.yarn import YaRN
+from posbench.extensions.yarn_turns import YaRNTurns
 
 L = 42  # positions of training
 TURN = 2 * math.pi

@@ -37,27 +37,38 @@ from torch import Tensor
 from posbench.attention import Attention, Regions, attend, dense
 from posbench.composing.building import build
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
-from posbench.encodings.absolute import Learned, Multiplicative
-from posbench.encodings.bias import T5, ALiBi, alibi_slopes
-from posbench.encodings.head_split import NAPE
+from posbench.encodings.alibi import ALiBi, alibi_slopes
+from posbench.encodings.coupling import Coupling
+from posbench.encodings.learned import Learned
+from posbench.encodings.multiplicative import Multiplicative
+from posbench.encodings.nape import NAPE
 from posbench.encodings.nope import NoPE
-from posbench.encodings.relative_projection import ProjectedLogits
-from posbench.encodings.rotary import RoPE
-from posbench.encodings.sampled import SHAPE, RandomPositions
+from posbench.encodings.projected_logits import ProjectedLogits
+from posbench.encodings.random_positions import RandomPositions
+from posbench.encodings.rope import RoPE
+from posbench.encodings.shape import SHAPE
+from posbench.encodings.sliding_window import SlidingWindow as WindowEncoding
+from posbench.encodings.ssmax import SSMax
 from posbench.encodings.stick_breaking import StickBreaking
-from posbench.encodings.supplied import Coupling
-from posbench.encodings.temperature import SSMax
+from posbench.encodings.t5 import T5
 from posbench.encodings.transformer_xl import TransformerXL
-from posbench.encodings.window import SlidingWindow as WindowEncoding
 from posbench.encodings.xpos import XPos
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.extension import Extension
+from posbench.extensions.block_causal import BlockCausal
+from posbench.extensions.chunked import Chunked
 from posbench.extensions.direct import Direct
-from posbench.extensions.frequency import NTK, PI, YaRN
-from posbench.extensions.mask import BlockCausal, Chunked, SlidingWindow
-from posbench.extensions.sequence import Sequence
-from posbench.extensions.table import TableHierarchical, TableInterpolation, TableTiling
-from posbench.extensions.temperature import InklingTemperature, LogFloor, LogN, YarnTemperature
+from posbench.extensions.inkling_temperature import InklingTemperature
+from posbench.extensions.log_floor import LogFloor
+from posbench.extensions.log_n import LogN
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
+from posbench.extensions.sliding_window import SlidingWindow
+from posbench.extensions.table_hierarchical import TableHierarchical
+from posbench.extensions.table_interpolation import TableInterpolation
+from posbench.extensions.table_tiling import TableTiling
+from posbench.extensions.yarn import YaRN
+from posbench.extensions.yarn_temperature import YarnTemperature
 
 oracle = pytest.mark.oracle
 L = 4  # positions seen in training, of N = 7

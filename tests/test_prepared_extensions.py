@@ -49,24 +49,29 @@ from posbench.composing.building import build
 from posbench.composing.identity import Identity, MethodName, Name
 from posbench.config import TrainingConfig
 from posbench.encoding import Draw, EncodingStack, PositionEncoding
-from posbench.encodings.absolute import Sinusoidal
-from posbench.encodings.bias import T5, ALiBi
+from posbench.encodings.alibi import ALiBi
 from posbench.encodings.nope import NoPE
-from posbench.encodings.rotary import RoPE
-from posbench.encodings.sampled import SHAPE
-from posbench.encodings.temperature import SSMax
+from posbench.encodings.rope import RoPE
+from posbench.encodings.shape import SHAPE
+from posbench.encodings.sinusoidal import Sinusoidal
+from posbench.encodings.ssmax import SSMax
+from posbench.encodings.t5 import T5
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.evaluation import Answers, Tests
 from posbench.extension import Extension, FineTuning
 from posbench.extensions.direct import Direct
-from posbench.extensions.distances import LeakyReRoPE
-from posbench.extensions.finetuned import Dropped, FineTuned, SkipWise
-from posbench.extensions.frequency import NTK, PI, YaRN
-from posbench.extensions.longrope import LongRoPE, LongRoPEExponents, LongRoPESearch
+from posbench.extensions.drope import Dropped
+from posbench.extensions.finetuned import FineTuned
+from posbench.extensions.leaky_rerope import LeakyReRoPE
+from posbench.extensions.log_n import LogN
+from posbench.extensions.longrope import LongRoPE
+from posbench.extensions.longrope_search import LongRoPEExponents, LongRoPESearch
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
+from posbench.extensions.pose import SkipWise
 from posbench.extensions.resonance import Resonance
-from posbench.extensions.sequence import Sequence
-from posbench.extensions.temperature import LogN
 from posbench.extensions.tuned import Tuned
+from posbench.extensions.yarn import YaRN
 from posbench.provenance import content_hash
 from posbench.running import checkpoints as keeping
 from posbench.running import experiment as experiments
