@@ -30,6 +30,7 @@ from posbench.encodings.sinusoidal import Sinusoidal
 from posbench.errors import ConfigError
 from posbench.extension import FrequencyExtension
 from posbench.extensions.abf import ABF
+from posbench.extensions.both import Both
 from posbench.extensions.by_parts import ByParts
 from posbench.extensions.clipped_rope import ClippedRoPE
 from posbench.extensions.drop_low_frequencies import DropLowFrequencies
@@ -241,7 +242,7 @@ CASES: dict[str, Case] = {
     ),
     "resonance": Case(lambda s: Resonance(), whole_waves, scaled=False),
     "resonance_yarn": Case(
-        lambda s: Sequence(YaRN(2.0, 0.01), Resonance()),
+        lambda s: Both(YaRN(2.0, 0.01), Resonance()),
         then_whole(in_index(2.0, 0.01)),
         warm,
         scaled=False,
@@ -314,7 +315,7 @@ SIZED: dict[str, tuple[Callable[[], FrequencyExtension], Table]] = {
     "giraffe_truncated": (lambda: GiraffeTruncated(), truncated(1.0, 8.0, 16.0)),
     "resonance": (lambda: Resonance(), whole_waves),
     "resonance_yarn": (
-        lambda: Sequence(YaRN(2.0, 1.0), Resonance()),
+        lambda: Both(YaRN(2.0, 1.0), Resonance()),
         then_whole(in_index(2.0, 1.0)),
     ),
 }
@@ -643,8 +644,8 @@ def test_resonance_meets_the_angles_of_training_again() -> None:
     """
     for extension in (
         Resonance(),
-        Sequence(NTK(), Resonance()),
-        Sequence(YaRN(2.0, 1.0), Resonance()),
+        Both(NTK(), Resonance()),
+        Both(YaRN(2.0, 1.0), Resonance()),
     ):
         theta = extension.apply(RoPE(32), L, 8 * L).frequencies.theta()
         waves = (TURN / theta).round().long()
@@ -660,9 +661,7 @@ def test_resonance_after_an_extension_is_that_extension_and_then_resonance() -> 
     a = call(POSITIONS["with gaps"])
     for first in (YaRN(2.0, 1.0), NTK(4.0), GiraffeTruncated(2.0)):
         in_turn = Resonance().apply(first.apply(RoPE(WIDTH), L, 4 * L), L, 4 * L)
-        same(
-            scores(Sequence(first, Resonance()).apply(RoPE(WIDTH), L, 4 * L), a), scores(in_turn, a)
-        )
+        same(scores(Both(first, Resonance()).apply(RoPE(WIDTH), L, 4 * L), a), scores(in_turn, a))
 
 
 @pytest.mark.oracle("resonance_yarn", "published numbers")
@@ -670,7 +669,7 @@ def test_wavelengths_of_resonance_yarn() -> None:
     """By hand at K = 4, b = 10,000, L = 42, s = 4: 6.28 is kept, the others are four times 62.8,
     628.3 and 6283.2.
     """
-    new = Sequence(YaRN(2.0, 1.0), Resonance()).apply(RoPE(WIDTH), L, 4 * L)
+    new = Both(YaRN(2.0, 1.0), Resonance()).apply(RoPE(WIDTH), L, 4 * L)
     assert [round(TURN / t, 9) for t in theta_of(new)] == [6, 251, 2513, 25133]
     assert [round(TURN / t, 9) for t in extended(Resonance(), RoPE(WIDTH), L, L)] == [
         6,

@@ -81,8 +81,6 @@ def tensor2tensor(frequencies: Frequencies) -> Frequencies:
 
 
 LAYOUTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"interleaved": interleaved, "half": half}
-
-
 SPACINGS: dict[str, Callable[[Frequencies], Frequencies]] = {
     "paper": paper,
     "tensor2tensor": tensor2tensor,

@@ -15,8 +15,6 @@ from posbench.encoding import PositionEncoding, Wrapper
 
 Rows = Callable[[Tensor], Tensor]
 """row numbers [batch|1, n] -> the tokens with these rows, [batch, n, width]"""
-
-
 Combination = Callable[[Rows, Tensor], Tensor]
 """(rows, positions [batch|1, n]) -> the tokens with the rows that these positions have now"""
 
