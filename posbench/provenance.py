@@ -199,7 +199,7 @@ def _statements(definition: Definition) -> tuple[ast.stmt, ...]:
 
 @functools.cache
 def _names_in(node: ast.AST) -> tuple[tuple[str, str], ...]:
-    found = {}
+    found: dict[tuple[str, str], None] = {}
     for part in ast.walk(node):
         if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
             found[part.value.id, part.attr] = None
@@ -317,7 +317,7 @@ def _defined(node: ast.stmt) -> list[str]:
         assigned = node.targets if isinstance(node, ast.Assign) else [node.target]
         leaves = [leaf for target in assigned for leaf in getattr(target, "elts", [target])]
         if all(isinstance(leaf, ast.Name) for leaf in leaves):
-            return [leaf.id for leaf in leaves]  # type: ignore[attr-defined]
+            return [leaf.id for leaf in leaves]
     return []
 
 
