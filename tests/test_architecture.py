@@ -9,6 +9,7 @@ import graphlib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 FLOORS = [
@@ -150,6 +151,26 @@ def test_every_yaml_names_a_class_that_exists() -> None:
             node = OmegaConf.to_container(composed(f"{group}={option}")[group], resolve=False)
             for target in [part["_target_"] for part in node.get("layers", [node])]:
                 assert hydra.utils.get_class(target).__module__.startswith(f"posbench.{group}s.")
+
+
+AROUND_OTHERS = ("posbench.extensions.finetuned", "posbench.extensions.tuned")
+"""They make a YAML of another extension, so that none has their own name."""
+
+
+@pytest.mark.parametrize("group", ["encoding", "extension"])
+def test_a_method_stands_in_a_file_of_its_own_name(group: str) -> None:
+    """Other YAMLs of a class are settings of it. Recipes of layers name no class at the top."""
+    names: dict[str, set[str]] = {}
+    for path in (ROOT / "conf" / group).glob("*.yaml"):
+        node = yaml.safe_load(path.read_text())
+        if "_target_" in node:
+            names.setdefault(node["_target_"], set()).add(path.stem)
+    assert names
+    for target, stems in names.items():
+        module = target.rpartition(".")[0]
+        assert module in AROUND_OTHERS or module.rpartition(".")[2] in stems, (
+            f"{', '.join(sorted(stems))}: {target} stands in a file of another name"
+        )
 
 
 def test_every_package_is_shipped() -> None:

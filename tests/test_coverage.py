@@ -8,10 +8,10 @@ import torch
 from posbench.catalogue.conformance import setup
 from posbench.coverage import reached, share_untrained
 from posbench.encoding import EncodingStack
-from posbench.encodings.absolute import Learned
-from posbench.encodings.bias import T5
-from posbench.encodings.rotary import RoPE
-from posbench.extensions.frequency import PI
+from posbench.encodings.learned import Learned
+from posbench.encodings.rope import RoPE
+from posbench.encodings.t5 import T5
+from posbench.extensions.pi import PI
 
 
 def ids(n: int) -> torch.Tensor:

@@ -37,20 +37,29 @@ from torch import Tensor
 
 from posbench.attention import Attention, Heads, Plan, Regions, attend, dense
 from posbench.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
-from posbench.encodings.absolute import Learned, Sinusoidal
-from posbench.encodings.bias import T5, ALiBi, alibi_slopes
+from posbench.encodings.abacus import Abacus
+from posbench.encodings.alibi import ALiBi, alibi_slopes
+from posbench.encodings.alibi_learned import LearnedALiBi
+from posbench.encodings.bipe import BiPE
+from posbench.encodings.cape import CAPE
+from posbench.encodings.coupling import Coupling
 from posbench.encodings.hard_alibi import HardALiBi
-from posbench.encodings.head_split import NAPE
-from posbench.encodings.kerple import KerplePower
-from posbench.encodings.learned_alibi import LearnedALiBi
+from posbench.encodings.headscale import HeadScale
+from posbench.encodings.kerple_power import KerplePower
+from posbench.encodings.learned import Learned
+from posbench.encodings.nape import NAPE
 from posbench.encodings.nope import NoPE
-from posbench.encodings.rotary import RoPE
-from posbench.encodings.sampled import CAPE, SHAPE, RandomFloats, RandomPositions
+from posbench.encodings.random_floats import RandomFloats
+from posbench.encodings.random_positions import RandomPositions
+from posbench.encodings.rope import RoPE
 from posbench.encodings.scale_invariant import ScaleInvariant
-from posbench.encodings.sink import OffByOne, Sink
-from posbench.encodings.supplied import Abacus, BiPE, Coupling
-from posbench.encodings.temperature import HeadScale, SSMax
-from posbench.encodings.window import SlidingWindow
+from posbench.encodings.shape import SHAPE
+from posbench.encodings.sink import Sink
+from posbench.encodings.sinusoidal import Sinusoidal
+from posbench.encodings.sliding_window import SlidingWindow
+from posbench.encodings.softmax_off_by_one import OffByOne
+from posbench.encodings.ssmax import SSMax
+from posbench.encodings.t5 import T5
 from posbench.errors import ConfigError
 from posbench.scoring import inputs
 

@@ -14,12 +14,16 @@ from torch import Tensor, nn
 
 from posbench.attention import Attention, Heads, Plan, Regions, attend, dense
 from posbench.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
-from posbench.encodings.absolute import Learned
-from posbench.encodings.bias import T5, ALiBi
+from posbench.encodings.alibi import ALiBi
+from posbench.encodings.learned import Learned
 from posbench.encodings.nope import NoPE
-from posbench.encodings.rotary import RoPE, halves, rotate
+from posbench.encodings.rope import RoPE
+from posbench.encodings.rotation import halves, rotate
+from posbench.encodings.t5 import T5
 from posbench.errors import IllegalExtension
-from posbench.extensions.frequency import NTK, PI, YaRN
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
+from posbench.extensions.yarn import YaRN
 from posbench.frequencies import Frequencies
 from posbench.transformer import Transformer
 
@@ -519,7 +523,7 @@ def test_layers_of_one_specification_share_what_they_name_also_inside_wrappers()
 
 
 def test_a_hybrid_of_layers_is_built_from_configuration_alone() -> None:
-    rope = "{_target_: posbench.encodings.rotary.RoPE, head_width: 32}"
+    rope = "{_target_: posbench.encodings.rope.RoPE, head_width: 32}"
     run = setup(
         "protocol=smoke", "~encoding", f"+encoding={{layers: [{rope}, {{_target_: "
                                        f"posbench.encodings.nope.NoPE}}]}}",
