@@ -17,7 +17,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig
 
-from posbench.composing import resolvers
+from posbench.composing import methods, resolvers
 from posbench.errors import ConfigError
 
 
@@ -41,6 +41,7 @@ def composing(*folders: Path) -> Iterator[None]:
                 "does"
             )
     resolvers.register()
+    methods.register()
     _Folders.chosen = tuple(folder.resolve() for folder in folders)
     Plugins.instance().register(_Folders)
     GlobalHydra.instance().clear()
