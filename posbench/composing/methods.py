@@ -23,7 +23,9 @@ def methods() -> dict[str, tuple[str, str]]:
         for cell in row:
             ((suffix, extension),) = cell.items() if isinstance(cell, dict) else [(cell, cell)]
             name = encoding if suffix == AS_TRAINED else f"{encoding}_{suffix}"
-            if name in found:  # as would be the extension nope of rope beside the encoding rope_nope
+            if (
+                name in found
+            ):  # as would be the extension nope of rope beside the encoding rope_nope
                 raise ValueError(
                     f"conf/methods.yaml has two methods {name}: name one of them otherwise, "
                     f"`{encoding}: [NAME: {extension}]`"
