@@ -7,13 +7,25 @@ own constructor is their schema.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+import typing
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException, ValidationError
 
-from posbench.errors import ConfigError
+from posbench.errors import ConfigError, closest, known_names
+
+SETTINGS = "python -m posbench --cfg job"
+KINDS = {
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    type(None): "null",
+}
+"""Simple types, as a sentence about a wrong value names them."""
 
 
 def _at_least(name: str, value: float, low: float) -> None:
@@ -219,6 +231,10 @@ class TrainerConfig:
             )
 
 
+FREE = ("task", "encoding", "extension", "logger")
+FILLED_IN = ("train_positions", "test_positions")
+
+
 @dataclass
 class Config:
     task: dict[str, Any] = field(default_factory=dict)
@@ -246,25 +262,72 @@ def checked(cfg: DictConfig) -> Config:
     """The typed sections of a composed config. Encoding, extension and task stay out: they may
     still refer to lengths that only the task knows.
     """
-    free = ("task", "encoding", "extension", "logger")
+    for name in FILLED_IN:
+        if cfg.get(name):
+            raise ConfigError(
+                f"{name}={cfg[name]} is not a setting: it follows from the task and its lengths"
+            )
+    typed = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key not in FREE])
     try:
-        for name in ("train_positions", "test_positions"):
-            if cfg.get(name):
-                raise ConfigError(
-                    f"{name}={cfg[name]} is not a setting: it follows from the task and its lengths"
-                )
-        plain = OmegaConf.to_container(
-            OmegaConf.masked_copy(cfg, [str(k) for k in cfg if k not in free]), resolve=True
-        )
+        plain: Any = OmegaConf.to_container(typed, resolve=True)
+        _complete(plain, Config)
         return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))  # type: ignore[return-value]
     except OmegaConfBaseException as error:
-        raise ConfigError(_sentence(error)) from None
+        raise ConfigError(_sentence(error, typed)) from None
 
 
-def _sentence(error: OmegaConfBaseException) -> str:
+def _complete(section: dict[str, Any], schema: Any, prefix: str = "") -> None:
+    """Refuse what is not in the schema, and what was deleted: a default would stand in for it."""
+    kinds = typing.get_type_hints(schema)
+    for key, value in section.items():
+        if key not in kinds:
+            raise ConfigError(no_setting(prefix, key, [k for k in kinds if k not in FILLED_IN]))
+        if is_dataclass(kinds[key]):
+            if not isinstance(value, dict):
+                raise ConfigError(
+                    f"{key}={value} is no setting, {key} holds several: name one of them, as in "
+                    f"{key}.{fields(kinds[key])[0].name}=VALUE"
+                )
+            _complete(value, kinds[key], f"{key}.")
+    for key in kinds:
+        if key not in section and key not in FREE:
+            raise ConfigError(
+                f"{prefix}{key} is missing, and every run needs it: leave out ~{prefix}{key} or "
+                "give it a value"
+            )
+
+
+def no_setting(prefix: str, key: str, known: Collection[str]) -> str:
+    """The sentence about a key that is none, in a section ("training.") or at the top ("")."""
+    near = closest(key, known)
+    meant = f"{prefix}{near}" if near else None
+    return f"{prefix}{key} is not a setting: {known_names(known, SETTINGS, meant)}"
+
+
+def _sentence(error: OmegaConfBaseException, cfg: DictConfig) -> str:
+    key = (error.full_key or "").partition("[")[0]  # of a list the whole
+    if isinstance(error, ValidationError) and (expected := in_words(_annotation(key))):
+        value = OmegaConf.select(cfg, key)
+        whole = isinstance(value, float) and value.is_integer() and expected == KINDS[int]
+        instead = f": write {value:.0f}" if whole else ""
+        return f"{key} must be {expected}, got {value!r}{instead}"
     reason = str(error.msg or error).strip().splitlines()[0].rstrip(".")
-    key = error.full_key or ""
-    if reason.startswith("Key ") and isinstance(error.parent_node, DictConfig):
-        section = key.rpartition(".")[0] or "the configuration"
-        return f"{key} is not a setting: {section} has {', '.join(map(str, error.parent_node))}"
     return f"{key}: {reason[0].lower()}{reason[1:]}" if key else reason
+
+
+def _annotation(key: str) -> Any:
+    """That of a setting, by its path: "seed" or "training.steps"."""
+    kind: Any = Config
+    for part in key.split("."):
+        kind = typing.get_type_hints(kind).get(part) if is_dataclass(kind) else None
+    return kind
+
+
+def in_words(annotation: Any) -> str:
+    """A simple type as it stands in a sentence about a wrong value; of any other nothing."""
+    if typing.get_origin(annotation) is list:
+        return "a list of numbers such as [1, 2]"
+    kinds = set(typing.get_args(annotation) or {annotation})
+    if not kinds <= KINDS.keys():
+        return ""
+    return " or ".join(text for kind, text in KINDS.items() if kind in kinds)

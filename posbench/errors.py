@@ -1,6 +1,12 @@
-"""The errors a user can cause. Each carries one sentence: the value, what was expected, what to
+"""Errors that a user can cause. Each carries one sentence: the value, what was expected, what to
 do.
 """
+
+import difflib
+from collections.abc import Iterable
+
+MANY = 15
+"""More names than this are not listed in a sentence."""
 
 
 class PosbenchError(Exception):
@@ -27,3 +33,18 @@ class Terminated(BaseException):
     """SIGTERM arrived. Not an `Exception`, so that a sweep stops instead of going on to its next
     run.
     """
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The one that was meant, if any comes near."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
+
+
+def known_names(known: Iterable[str], command: str, meant: str | None = None) -> str:
+    """What to do about a name that is unknown: the one that was meant, then all others, or the
+    command that lists them.
+    """
+    names = list(known)
+    few = 0 < len(names) <= MANY
+    others = f"choose one of {', '.join(names)}" if few else f"`{command}` lists all of them"
+    return f"did you mean {meant}? {others[0].upper()}{others[1:]}" if meant else others

@@ -18,11 +18,10 @@ import traceback
 from contextlib import ExitStack
 from pathlib import Path
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from posbench.composing.compose import composing, sentence
+from posbench.composing import folders, mistakes
+from posbench.composing.compose import composing
 from posbench.errors import ConfigError, PosbenchError
 
 
@@ -42,23 +41,20 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     out = Console(soft_wrap=True, highlight=False)
+    words, own = options.words, options.config_dir
     with ExitStack() as stack:
         try:
-            folders, words = _choices(options.words, options.config_dir, stack)
-            stack.enter_context(composing(*folders))
-            return _report(words, out)
-        except (PosbenchError, HydraException, OmegaConfBaseException) as error:
-            out.print(
-                f"posbench: {error if isinstance(error, PosbenchError) else sentence(error)}",
-                markup=False,
-            )
+            words, own = _choices(words, own, stack)
+            mistakes.check(words, own)
+            with composing(*own):
+                return _report(words, out)
+        except mistakes.EXPECTED as error:
+            out.print(f"posbench: {mistakes.sentence(error, words, own)}", markup=False)
             return 1
 
 
-def _choices(
-    words: list[str], folders: list[Path], stack: ExitStack
-) -> tuple[list[Path], list[str]]:
-    """The folders to look in and the overrides; a YAML file becomes the encoding of a folder made
+def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[str], list[Path]]:
+    """The overrides and the folders to look in; a YAML file becomes the encoding of a folder made
     for it.
     """
     found = []
@@ -72,6 +68,10 @@ def _choices(
                 f"{word} is not a file: give the YAML of an encoding, with its _target_ and "
                 "settings"
             )
+        found.append(f"encoding={path.stem}")
+        if folders.is_own(path, "encoding"):
+            continue
+        folders.check_file(path, "encoding")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "encoding").mkdir()
         shutil.copy(path, folder / "encoding" / f"{path.stem}.yaml")
@@ -79,9 +79,8 @@ def _choices(
         near = [path.resolve().parent, path.resolve().parent.parent]
         stack.callback(sys.path.__setitem__, slice(None), list(sys.path))
         sys.path[:0] = [str(place) for place in near]
-        folders = [*folders, folder]
-        found.append(f"encoding={path.stem}")
-    return folders, found
+        own = [*own, folder]
+    return found, own
 
 
 def _report(words: list[str], out: Console) -> int:

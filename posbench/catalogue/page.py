@@ -24,19 +24,17 @@ from typing import Any
 import jinja2
 import numpy as np
 import torch
-from hydra.errors import HydraException
 from latex2mathml.converter import convert
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from posbench.attention import Attention
 from posbench.catalogue import portraits
 from posbench.catalogue.conformance import Subject, composed
 from posbench.catalogue.portraits import Portrait
-from posbench.composing.compose import composing, sentence
+from posbench.composing import mistakes
+from posbench.composing.compose import composing
 from posbench.composing.legality import legal, options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
-from posbench.errors import ConfigError, PosbenchError
 from posbench.extension import Around, Extension
 
 HEADS, WIDTH, DRAWS = 4, 32, 16
@@ -282,21 +280,15 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with composing(*chosen.config_dir):
             known = options("method")
-            if unknown := [name for name in chosen.methods if name not in known]:
-                raise ConfigError(
-                    f"method {unknown[0]} is unknown: choose among {', '.join(known)}"
-                )
+            for name in chosen.methods:
+                mistakes.check_choice("method", name, known)
             entries = [entry(name) for name in chosen.methods or known]
             chosen.output.mkdir(parents=True, exist_ok=True)
             (chosen.output / "catalogue.html").write_text(page(entries), encoding="utf-8")
             for each in entries:
                 (chosen.output / f"{each.method}.svg").write_text(each.picture, encoding="utf-8")
-    except (HydraException, OmegaConfBaseException, PosbenchError, OSError) as error:
-        shown = (
-            sentence(error)
-            if isinstance(error, HydraException | OmegaConfBaseException)
-            else str(error)
-        )
+    except (*mistakes.EXPECTED, OSError) as error:
+        shown = str(error) if isinstance(error, OSError) else mistakes.sentence(error)
         print(f"posbench: {shown}", file=sys.stderr)
         return 1
     print(

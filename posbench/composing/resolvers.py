@@ -7,10 +7,13 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from posbench.composing.choices import choices
+
 
 def register() -> None:
     OmegaConf.register_new_resolver("positions", _positions, replace=True)
     OmegaConf.register_new_resolver("base_for_turns", _base_for_turns, replace=True)
+    OmegaConf.register_new_resolver("choices", choices, replace=True)
 
 
 def _positions(share: float, at_most: int | None = None, *, _root_: Any) -> int:

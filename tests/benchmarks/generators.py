@@ -22,7 +22,7 @@ import torch
 from conftest import names, setup
 
 from posbench.batches import training_batch
-from posbench.composing import resolvers
+from posbench.composing.compose import register
 from posbench.errors import ConfigError
 from posbench.scoring import loss
 from posbench.training import Batches, Training
@@ -33,7 +33,7 @@ TARGET = Path(__file__).parent / "GENERATORS.md"
 
 def main(arguments: list[str]) -> None:
     torch.set_num_threads(1)
-    resolvers.register()
+    register()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     overrides = [word for word in arguments if word != "--write"] or ["protocol=cpu"]

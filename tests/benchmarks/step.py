@@ -20,7 +20,7 @@ import hydra
 import torch
 from conftest import names, setup
 
-from posbench.composing import resolvers
+from posbench.composing.compose import register
 from posbench.scoring import loss
 from posbench.training import Training
 
@@ -29,7 +29,7 @@ ROUNDS, STEPS = 7, 5
 
 def main(overrides: list[str]) -> None:
     torch.set_num_threads(1)
-    resolvers.register()
+    register()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     given = (
