@@ -1,10 +1,8 @@
-"""The errors a user can cause. Each carries one sentence: the value, what was expected, what to
-do.
-"""
+"""Errors a user can cause. Each carries one sentence: the value, what was expected, what to do."""
 
 
 class PosbenchError(Exception):
-    """Something the user can put right; shown as its sentence, without a stack of frames."""
+    """An error the user can put right; shown as its sentence, without a traceback."""
 
 
 class ConfigError(PosbenchError, ValueError):
@@ -12,11 +10,11 @@ class ConfigError(PosbenchError, ValueError):
 
 
 class IllegalExtension(PosbenchError):
-    """An extension needs something of the encoding that the encoding does not have."""
+    """An extension needs something that the encoding does not have."""
 
 
 class Diverged(PosbenchError):
-    """Training produced a loss that is not a number, after so many seconds."""
+    """The training loss is no longer finite, after `cpu_seconds` of CPU time."""
 
     def __init__(self, sentence: str, cpu_seconds: float = 0.0) -> None:
         super().__init__(sentence)
@@ -24,6 +22,4 @@ class Diverged(PosbenchError):
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived. Not an `Exception`, so that a sweep stops instead of going on to its next
-    run.
-    """
+    """SIGTERM or Ctrl-C arrived. Not an `Exception`, so that a sweep stops instead of going on."""

@@ -1,6 +1,4 @@
-"""From a node of the configuration to an object, with a sentence where that fails. Imports no
-torch.
-"""
+"""Build an object from a node of the configuration, or say what is wrong. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from posbench.errors import ConfigError, PosbenchError
 
 
 def build(node: dict[str, Any], group: str) -> Any:
-    """Instantiate `node`; `group` names it in the sentence about what is wrong."""
+    """Instantiate `node`; ConfigError, naming `group`, if that fails."""
     if "_target_" not in node:
         raise ConfigError(
             f"{group} has no _target_: name the class, as the YAML files in conf/{group} do"
@@ -40,12 +38,12 @@ KINDS = {
 
 
 def _check_types(node: dict[str, Any], group: str) -> None:
-    """Hold the values against the annotations of the constructor, where those are simple types."""
+    """Check the values against the constructor's annotations, if those are simple types."""
     try:
         cls = hydra.utils.get_class(node["_target_"])
         hints = typing.get_type_hints(vars(cls).get("__init__", object.__init__))
     except Exception:
-        return  # instantiation says what is wrong
+        return  # instantiation will say what is wrong
     for key, value in node.items():
         kinds = set(typing.get_args(hints.get(key)) or {hints.get(key)})
         if not kinds <= KINDS.keys():
