@@ -77,9 +77,7 @@ class Task(ABC):
 
     @abstractmethod
     def max_distance(self, n: int) -> int:
-        """The largest distance, in tokens, from a query that predicts an answer token to its
-        source.
-        """
+        """The largest distance, in tokens, from a query to the source of the token it predicts."""
 
     def score(self, n: int, sequence_accuracy: float, loss: float) -> float:
         """How well length n is solved, from 0 to 1.
