@@ -168,9 +168,7 @@ class TrainingConfig:
 @dataclass
 class EvaluationConfig:
     multiples: list[float] = field(default_factory=lambda: [1.0])
-    further: list[float] = field(
-        default_factory=list
-    )  # measured and shown, but left out of all means
+    further: list[float] = field(default_factory=list)  # measured and shown, but in no mean
     num_samples: int = 512
     decoding: str = "teacher_forced"  # or "greedy": slower, with the same sequence accuracy
     solved: float = 0.95

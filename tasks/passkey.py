@@ -19,7 +19,7 @@ class Passkey(Task):
         BOS MARK 1 4 4 b d a SEP 1 4 4 EOS
 
     There must be at least as much filler as key, because a needle is shorter than its haystack;
-    ConfigError otherwise.
+    otherwise `total_length` raises ConfigError.
     """
 
     def __init__(self, key_length: int = 3, num_symbols: int = 10, num_filler: int = 16) -> None:

@@ -27,7 +27,7 @@ class SelectiveCopy(Symbols):
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         cells = n + self.num_data
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, self.num_data))
-        # Sorted places of a uniformly random subset: those of the smallest of `cells` random keys.
+        # The sorted places of a random subset: the smallest of `cells` random keys choose it.
         places = np.sort(rng.random((batch_size, cells)).argsort(1)[:, : self.num_data], 1)
         prompt = np.full((batch_size, cells), NOISE)
         np.put_along_axis(prompt, places, x, 1)

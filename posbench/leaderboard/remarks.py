@@ -1,4 +1,4 @@
-"""What a reader must know before believing a number of the board, a sentence each."""
+"""What a reader must know before believing a number on the board, in sentences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from posbench.leaderboard.summaries import BOARD, METHOD, RUN, TASK, named
 def remarks(
     found: list[results.Record], table: pd.DataFrame, audits: Sequence[results.Record] = ()
 ) -> list[str]:
-    """A sentence each."""
+    """The sentences that apply to these records."""
     runs = named(table).drop_duplicates(RUN, keep="last")
     repeats = len(found) - len(runs)
     found = _latest(found)
@@ -37,7 +37,7 @@ def remarks(
 
 
 def _latest(found: list[results.Record]) -> list[results.Record]:
-    """Of a run that is there twice the record that counts."""
+    """The records that count: the last one of every run."""
 
     def key(record: results.Record) -> tuple[object, ...]:
         parts = [
@@ -181,8 +181,9 @@ def _audits(audits: Sequence[results.Record]) -> str:
 
 
 def outdated(record: results.Record) -> bool | None:
-    """Whether the modules that trained or evaluated this record have changed since; None where that
-    cannot be told, because a module from outside the package is not at hand.
+    """Whether the code that trained or evaluated this record has changed since.
+
+    None if that cannot be told, because a module from outside the package is not at hand.
     """
     config, known = record["config"], record["provenance"]
     for part in ("task", "encoding", "extension"):
