@@ -74,7 +74,7 @@ class PositionEncoding(nn.Module):
     def variant(self, **changes: object) -> Self:
         """A copy with some attributes changed that shares the very same parameters.
 
-        AttributeError if there is no attribute of that name.
+        AttributeError if the encoding has no such attribute.
         """
         new = copy.copy(self)
         # copy.copy shares the registries: setting a buffer on the copy would change the original.

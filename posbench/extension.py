@@ -33,9 +33,9 @@ class FineTuning:
                 )
 
     def settings(self, training: TrainingConfig) -> TrainingConfig:
-        """The settings of the further training, derived from those of the training before.
+        """The settings of the further training, derived from the first training's.
 
-        Lengths run from the training's shortest to the new longest, the first tenth of the steps
+        Lengths run from the shortest in training to the new longest, the first tenth of the steps
         warms up, and nothing stops it early.
         """
         steps = max(1, round(self.steps * training.steps))

@@ -33,7 +33,7 @@ class Batch:
     ids: Mapping[str, np.ndarray] = field(default_factory=dict)  # int64, by kind: see `Task.ids`
 
     def part(self, rows: slice) -> Batch:
-        """Some of the sequences."""
+        """The sequences in `rows`."""
         ids = {kind: values[rows] for kind, values in self.ids.items()}
         return Batch(
             self.tokens[rows], self.answer[rows], self.source[rows], self.segments[rows], ids
@@ -57,23 +57,23 @@ class Task(ABC):
     measure: ClassVar[str] = "sequence accuracy"
     """What `score` measures, for headings."""
     vocab_size: int
-    """Number of tokens, special ones included: the size of the model's embedding."""
+    """The number of tokens, including special ones: the size of the model's embedding."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
-        """`batch_size` sequences of difficulty length n."""
+        """Draw `batch_size` sequences of difficulty length n."""
 
     @abstractmethod
     def total_length(self, n: int) -> int:
-        """Tokens in a sequence, BOS and EOS included."""
+        """The number of tokens in a sequence, including BOS and EOS."""
 
     @abstractmethod
     def answer_length(self, n: int) -> int:
-        """Tokens to be predicted, EOS left out."""
+        """The number of tokens to be predicted, without EOS."""
 
     @abstractmethod
     def chance(self, n: int) -> float:
-        """Sequence accuracy of guessing each answer symbol at random, knowing the format."""
+        """The sequence accuracy of guessing every answer symbol at random, knowing the format."""
 
     @abstractmethod
     def max_distance(self, n: int) -> int:

@@ -30,7 +30,7 @@ def options(group: str) -> list[str]:
 
 def legal_encodings(extension: DictConfig) -> list[str]:
     """The encodings that an extension does not refuse. Needs an initialised Hydra."""
-    # This imports torch, which is already loaded wherever this function is called.
+    # This imports torch, which is loaded already wherever this function is called.
     from posbench.encoding import EncodingStack
 
     root = _root()
