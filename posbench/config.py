@@ -66,7 +66,7 @@ class ModelConfig:
 CHOICES = {
     "loss_on": ("answer", "all"),
     "decay": ("linear", "cosine"),
-    # Weights stay float32 in all of these, so every evaluation is in float32.
+    # Weights stay float32 in all of these, so every test runs in float32.
     "precision": ("32-true", "bf16-mixed", "16-mixed"),
 }
 
@@ -101,7 +101,7 @@ class TrainingConfig:
     random_offset: int = 0  # largest number added to all positions of a training sequence
     loss_on: str = "answer"  # or "all": every token after the first
     stop_at: float | None = None  # validation score at which training ends early; null: all steps
-    learning_rate: Any = 3e-3  # or a list, from which the lowest in-distribution loss decides
+    learning_rate: Any = 3e-3  # or a list: the lowest in-distribution loss chooses
     warmup_steps: int = 100
     decay: str = "linear"  # or "cosine"
     decay_fraction: float = 0.3
