@@ -1,4 +1,4 @@
-"""The schema of a resolved configuration: types, ranges, and one sentence for whatever breaks them.
+"""The schema of a resolved configuration: types, ranges, and one sentence for every mistake.
 
 Groups that instantiate a class (encoding, extension, task, logger) stay free mappings: the class's
 own constructor is their schema.
@@ -77,16 +77,13 @@ class ModelConfig:
 CHOICES = {
     "loss_on": ("answer", "all"),
     "decay": ("linear", "cosine"),
-    "precision": (
-        "32-true",
-        "bf16-mixed",
-        "16-mixed",
-    ),  # weights stay float32, so that every evaluation is
+    # Weights stay float32 in all of these, so every test runs in float32.
+    "precision": ("32-true", "bf16-mixed", "16-mixed"),
 }
 
 
 def _rates(value: Any) -> float | list[float]:
-    """One learning rate, or those to choose from."""
+    """Check one learning rate, or a list to choose from; ConfigError if it cannot work."""
     rates = value if isinstance(value, list) else [value]
     for rate in rates:
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
@@ -110,18 +107,12 @@ class TrainingConfig:
     steps: int = 1
     steps_scale: float = 1.0  # multiplies the steps of every task
     batch_size: int = 64
-    num_examples: int = (
-        0  # how many there are, to be seen again and again; 0: every step has new ones
-    )
-    packing: int = (
-        0  # tokens of context that sequences one after another fill; 0: each sequence by itself
-    )
+    num_examples: int = 0  # size of the training set, seen again and again; 0: always new examples
+    packing: int = 0  # tokens of context, filled with several sequences; 0: one sequence a row
     random_offset: int = 0  # largest number added to all positions of a training sequence
     loss_on: str = "answer"  # or "all": every token after the first
     stop_at: float | None = None  # validation score at which training ends early; null: all steps
-    learning_rate: Any = (
-        3e-3  # or a list, of which the one with the lowest in-distribution loss is kept
-    )
+    learning_rate: Any = 3e-3  # or a list: the lowest in-distribution loss chooses
     warmup_steps: int = 100
     decay: str = "linear"  # or "cosine"
     decay_fraction: float = 0.3
@@ -170,13 +161,13 @@ class TrainingConfig:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Shortest and longest task length n in training."""
+        """The shortest and longest task length n in training."""
         low, high = (round(n * self.length_scale) for n in (self.min_length, self.max_length))
         return low, max(high, 1)
 
     @property
     def candidates(self) -> list[TrainingConfig]:
-        """These settings with each of the learning rates to choose from."""
+        """One copy of these settings for each learning rate to choose from."""
         rates = self.learning_rate if isinstance(self.learning_rate, list) else [self.learning_rate]
         return [replace(self, learning_rate=rate) for rate in rates]
 
@@ -188,11 +179,9 @@ class TrainingConfig:
 @dataclass
 class EvaluationConfig:
     multiples: list[float] = field(default_factory=lambda: [1.0])
-    further: list[float] = field(default_factory=list)  # measured and shown, not part of any mean
+    further: list[float] = field(default_factory=list)  # measured and shown, but in no mean
     num_samples: int = 512
-    decoding: str = (
-        "teacher_forced"  # or "greedy", token by token: slower, and the same accuracy of sequences
-    )
+    decoding: str = "teacher_forced"  # or "greedy": slower, with the same sequence accuracy
     solved: float = 0.95
 
     def __post_init__(self) -> None:
@@ -249,8 +238,8 @@ class Config:
     force: bool = False
     audit: int = 0
     results_dir: str = "results/local"
-    train_positions: int = 0  # filled in from the task: positions seen in training
-    test_positions: int = 0  # filled in from the task: positions of the longest test
+    train_positions: int = 0  # filled in from the task: number of positions in training
+    test_positions: int = 0  # filled in from the task: number of positions in the longest test
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -259,8 +248,10 @@ class Config:
 
 
 def checked(cfg: DictConfig) -> Config:
-    """The typed sections of a composed config. Encoding, extension and task stay out: they may
-    still refer to lengths that only the task knows.
+    """The typed sections of a composed config; ConfigError if a setting cannot work.
+
+    Encoding, extension and task stay out, because they may still refer to lengths that
+    only the task knows.
     """
     for name in FILLED_IN:
         if cfg.get(name):

@@ -1,11 +1,11 @@
-"""`python -m posbench.check`: does an encoding of one's own keep its promises?
+"""`python -m posbench.check`: does your own encoding keep its promises?
 
     python -m posbench.check my_encoding.yaml
     python -m posbench.check --config-dir mine method=mine
     python -m posbench.check encoding=rope encoding.base=500
 
-The same checks that the test suite runs on every encoding of posbench; each failure is a sentence.
-Exit status 1 where one fails.
+The test suite runs the same checks on every encoding of posbench. Each failure is reported in a
+sentence, and the exit status is 1 if there is any.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[str], list[Path]]:
-    """The overrides and the folders to look in; a YAML file becomes the encoding of a folder made
-    for it.
+    """The overrides, and the folders to look in.
+
+    A YAML file becomes the encoding of a folder made for it.
     """
     found = []
     for word in words:
@@ -75,7 +76,7 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "encoding").mkdir()
         shutil.copy(path, folder / "encoding" / f"{path.stem}.yaml")
-        # Its class may stand beside it, or beside the folder encoding/.
+        # The class may be in the folder of the YAML, or in the one above, beside encoding/.
         near = [path.resolve().parent, path.resolve().parent.parent]
         stack.callback(sys.path.__setitem__, slice(None), list(sys.path))
         sys.path[:0] = [str(place) for place in near]
@@ -84,9 +85,8 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
 
 
 def _report(words: list[str], out: Console) -> int:
-    from posbench.catalogue import (
-        conformance,  # and with it torch, which a mistake in the words does not need
-    )
+    # This imports torch, which is not needed to report a mistake in the words.
+    from posbench.catalogue import conformance
 
     subject = conformance.Subject(*words)
     failed = 0
@@ -98,7 +98,7 @@ def _report(words: list[str], out: Console) -> int:
         except PosbenchError as error:
             failed += 1
             out.print(f"  FAILED  {title}: {error}", markup=False)
-        except Exception as error:  # whatever the encoding raises: it is being examined
+        except Exception as error:  # the encoding under examination may raise anything
             failed += 1
             frame = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(frame.filename).name}, line {frame.lineno}"

@@ -1,6 +1,4 @@
-"""From a node of the configuration to an object, with a sentence where that fails. Imports no
-torch.
-"""
+"""Build an object from a node of the configuration, or say what is wrong. Imports no torch."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from posbench.errors import ConfigError, PosbenchError
 
 
 def build(node: dict[str, Any], group: str) -> Any:
-    """Instantiate `node`; `group` names it in the sentence about what is wrong."""
+    """Instantiate `node`; ConfigError, naming `group`, if that fails."""
     if "_target_" not in node:
         raise ConfigError(
             f"{group} has no _target_: name the class, as the YAML files in conf/{group} do"
@@ -32,14 +30,12 @@ def build(node: dict[str, Any], group: str) -> Any:
 
 
 def _check_types(node: dict[str, Any], group: str) -> None:
-    """Hold the values against the annotations of the constructor, where those are simple types or
-    classes.
-    """
+    """Check the values against the constructor's annotations, if those are types or classes."""
     try:
         cls: Any = hydra.utils.get_class(node["_target_"])
         hints = typing.get_type_hints(cls.__init__)
     except Exception:
-        return  # instantiation says what is wrong
+        return  # instantiation will say what is wrong
     for key, value in node.items():
         if isinstance(value, dict) and "_target_" in value:
             _check_types(value, f"{group}.{key}")

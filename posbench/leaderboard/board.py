@@ -1,8 +1,8 @@
-"""The leaderboard: records in, `leaderboard.md`, `.html` and `.csv`, and `runs.csv` out. Same
-records, same bytes.
+"""The leaderboard: reads records, writes `leaderboard.md`, `.html` and `.csv`, and `runs.csv`.
 
-`python -m posbench.leaderboard [FOLDER]` reads FOLDER/records (your own runs by default), writes
-the four files into FOLDER and prints the tables. Nothing here imports torch.
+`python -m posbench.leaderboard [FOLDER]` reads FOLDER/records (your own runs by default),
+writes the four files into FOLDER and prints the tables. The same records give the same bytes.
+Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def html(shown: list[Section], notes: list[str]) -> str:
 
 
 def csv(found: list[list[TaskBoard]]) -> str:
-    """One row a method and test length."""
+    """The CSV text with one row per method and test length."""
     rows = [
         {
             "protocol": board.protocol,
@@ -145,12 +145,12 @@ def csv(found: list[list[TaskBoard]]) -> str:
 
 
 def runs_csv(table: pd.DataFrame) -> str:
-    """One row a run."""
+    """The CSV text with one row per run."""
     return per_run(table).to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) -> None:
-    """The tables in the terminal, without `DETAILS`."""
+    """Print the tables in the terminal, without the columns in `DETAILS`."""
     for section in shown:
         emit(f"{section.title}\n")
         for line in _aligned(section.table):
@@ -179,7 +179,10 @@ def _aligned(table: Table) -> list[str]:
 
 
 def generate(folder: Path) -> tuple[dict[str, str], list[Section], list[str]]:
-    """File name -> content, and what the terminal shows."""
+    """The content of every file by name, and the sections and notes that the terminal shows.
+
+    PosbenchError if the folder has no records.
+    """
     found = files.records(folder)
     if not found:
         hint = "run `python -m posbench` first"
@@ -206,7 +209,7 @@ def generate(folder: Path) -> tuple[dict[str, str], list[Section], list[str]]:
 
 
 def changed(folder: Path, files: dict[str, str]) -> list[str]:
-    """Names of the files that do not hold this content."""
+    """The names of the files in `folder` that do not hold this content."""
     return [
         name
         for name, content in files.items()
@@ -237,7 +240,7 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         print(f"posbench: {error}", file=sys.stderr)
         return 1
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that has no ± still gets its tables
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its tables
     show(shown, notes, emit)
     emit(f"Written, with more columns: {', '.join(str(chosen.folder / name) for name in pages)}")
     return 0

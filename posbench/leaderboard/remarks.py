@@ -1,4 +1,4 @@
-"""What a reader must know before believing a number of the board, a sentence each."""
+"""What a reader must know before believing a number on the board, in sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from posbench.records.record import Audit, Record
 
 
 def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = ()) -> list[str]:
-    """A sentence each."""
+    """The sentences that apply to these records."""
     runs = named(table).drop_duplicates(RUN, keep="last")
     repeats = len(found) - len(runs)
     found = _latest(found)
@@ -37,7 +37,7 @@ def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = 
 
 
 def _latest(found: list[Record]) -> list[Record]:
-    """The newest record of each run."""
+    """The records that count: the last one of every run."""
 
     def key(record: Record) -> tuple[object, ...]:
         names = (record.protocol, record.task, record.method)
