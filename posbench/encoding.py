@@ -87,6 +87,22 @@ class PositionEncoding(nn.Module):
         return new
 
 
+DECLARATIONS = (
+    "handles",
+    "relative",
+    "float_positions",
+    "max_positions",
+    "ids",
+    "method_class",
+)
+"""What a wrapper declares as its host does, unless its class says otherwise."""
+
+
+def declares(cls: type, base: type, name: str) -> bool:
+    """Whether `cls`, or a class between it and `base`, states `name` itself."""
+    return any(name in vars(each) for each in cls.__mro__[: cls.__mro__.index(base)])
+
+
 class Wrapper(PositionEncoding):
     """An encoding around a host: it changes what goes into the host and leaves the rest to it.
 
@@ -97,12 +113,9 @@ class Wrapper(PositionEncoding):
     def __init__(self, host: PositionEncoding) -> None:
         super().__init__()
         self.host = host
-        self.handles = host.handles
-        self.relative = host.relative
-        self.float_positions = host.float_positions
-        self.max_positions = host.max_positions
-        self.ids = host.ids
-        self.method_class = host.method_class
+        for name in DECLARATIONS:
+            if not declares(type(self), Wrapper, name):
+                setattr(self, name, getattr(host, name))
 
     def positions(self, ids: Tensor, draw: Draw) -> Tensor:
         return self.host.positions(ids, draw)

@@ -164,7 +164,7 @@ class Evaluation:
                 else self.decode(extended, model, batch, n)
             )
             correct, loss = forced.right[forced.asked], forced.mean_loss
-            distance = _distances(batch) / self.task.max_distance(self.train_length)
+            distance = distances(batch) / self.task.max_distance(self.train_length)
             within, beyond = (distance >= 0) & (distance <= 1), distance > 1
             ids = position_ids(batch.part(slice(0, 1)), model.encodings)
             accuracy = float(answers.sequences.mean())
@@ -206,7 +206,7 @@ class Evaluation:
         ]
         of = {
             "distance": (
-                _distances(batch) / self.task.max_distance(self.train_length),
+                distances(batch) / self.task.max_distance(self.train_length),
                 RELATIVE_EDGES,
                 sourced,
             ),
@@ -307,7 +307,7 @@ def _depths(batch: Batch) -> np.ndarray:
     return ((batch.source - 1) / length)[:, 1:][batch.answer[:, 1:]]
 
 
-def _distances(batch: Batch) -> np.ndarray:
+def distances(batch: Batch) -> np.ndarray:
     """Tokens between the query that predicts a token and its source, -1 where there is no one
     source.
     """

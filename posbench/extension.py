@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from posbench.config import TrainingConfig
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.encoding import EncodingStack, PositionEncoding, declares
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.frequencies import Frequencies
 
@@ -163,16 +163,17 @@ class FrequencyExtension(Scaled):
         )
 
 
-class Around(Extension):
-    """Another extension, with something added that does not change the encoding.
+class ExtensionWrapper(Extension):
+    """An extension around another, with something added that does not change the encoding.
 
-    It declares what the inner extension declares.
+    It declares what the inner extension declares, unless its class says otherwise.
     """
 
     def __init__(self, extension: Extension) -> None:
         self.extension = extension
-        self.needs, self.changes = extension.needs, extension.changes
-        self.method_class, self.scale_policy = extension.method_class, extension.scale_policy
+        for name in ("needs", "changes", "method_class", "scale_policy"):
+            if not declares(type(self), ExtensionWrapper, name):
+                setattr(self, name, getattr(extension, name))
 
     @property
     def is_identity(self) -> bool:
@@ -198,13 +199,15 @@ class Trial:
     loss: float
 
 
-class Searched(Around):
+class Searched(ExtensionWrapper):
     """An extension whose settings are chosen on a validation length that is no test length.
 
     `extension` has the default settings and is the first candidate. `budget` counts candidates,
     and is the same for all extensions to be compared. `multiple` is the validation length in
     multiples of the training length.
     """
+
+    method_class = "tuned"
 
     def __init__(self, extension: Extension, budget: int = 24, multiple: float = 3.0) -> None:
         super().__init__(extension)
@@ -217,7 +220,6 @@ class Searched(Around):
             raise ConfigError(
                 f"multiple is that of the validation length and must exceed 1, got {multiple}"
             )
-        self.method_class = "tuned"
         self.budget = budget
         self.multiple = multiple
 

@@ -16,19 +16,19 @@ FLOORS = [
     # what everything stands on
     {"errors", "streams", "config", "provenance", "frequencies", "attention", "task"},
     # the interfaces, and what they share
-    {"encoding", "extension", "masks", "batches"},
+    {"encoding", "extension", "masks", "batches", "records"},
     # what is compared
     {"encodings", "extensions", "tasks"},
     # a model, trained and tested
     {"transformer", "scoring", "coverage", "training", "evaluation"},
-    # from a command line, and to a file
-    {"composing", "results"},
+    # from a command line to names and objects
+    {"composing"},
     # one run, and the board of all runs
     {"running", "leaderboard"},
     # encodings looked at without a run
     {"catalogue"},
     # the doors
-    {"cli", "check", "claims", "__main__"},
+    {"cli", "check", "claims", "results", "__main__"},
 ]
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 CONCRETE = ("posbench.encodings.", "posbench.extensions.", "posbench.tasks.")

@@ -532,6 +532,23 @@ def test_a_hybrid_of_layers_is_built_from_configuration_alone() -> None:
     assert [type(layer).__name__ for layer in run.model().encodings] == ["RoPE", "NoPE", "RoPE"]
 
 
+def test_a_wrapper_keeps_what_its_class_declares_and_takes_the_rest_from_its_host() -> None:
+    class Shifted(Wrapper):
+        relative = False
+        method_class = "trained beyond"
+
+    class Further(Shifted):
+        float_positions = False
+
+    for cls in (Shifted, Further):
+        wrapper = cls(RoPE(W))
+        assert (wrapper.relative, wrapper.method_class) == (False, "trained beyond")
+        assert wrapper.handles == RoPE.handles
+    assert Shifted(RoPE(W)).float_positions and not Further(RoPE(W)).float_positions
+    assert Shifted(Learned(D, 20)).max_positions == 20
+    assert Further(Further(RoPE(W))).relative is False
+
+
 def test_learned_rows_are_added_once_however_many_layers() -> None:
     stack = EncodingStack([Learned(D, 20) for _ in range(3)])
     x = torch.zeros(1, 5, D)

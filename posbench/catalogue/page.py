@@ -34,7 +34,7 @@ from posbench.composing import mistakes
 from posbench.composing.compose import composing
 from posbench.composing.legality import legal, options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
-from posbench.extension import Around, Extension
+from posbench.extension import Extension, ExtensionWrapper
 
 HEADS, WIDTH, DRAWS = 4, 32, 16
 SIZES = ("protocol=cpu", f"model.num_heads={HEADS}", f"model.width={HEADS * WIDTH}")
@@ -111,7 +111,7 @@ def applied(extension: Extension) -> Iterator[Extension]:
     if isinstance(parts, tuple):
         inside = parts
     else:
-        inside = (extension.extension,) if isinstance(extension, Around) else ()
+        inside = (extension.extension,) if isinstance(extension, ExtensionWrapper) else ()
         if extension.changes or extension.trains:
             yield extension
     for part in inside:

@@ -29,6 +29,8 @@ class BiPE(Wrapper):
     shared = ("table",)
     ids = "within"
     method_class = "task-supplied ids"
+    relative = False
+    float_positions = False
 
     def __init__(
         self, host: PositionEncoding, model_width: int, num_rows: int, init_std: float = 1.0
@@ -40,8 +42,6 @@ class BiPE(Wrapper):
                 f"{num_rows}"
             )
         self.table = nn.Parameter(init_std * torch.randn(num_rows, model_width))
-        self.ids, self.method_class = type(self).ids, type(self).method_class
-        self.relative = self.float_positions = False
         self.max_positions = num_rows
         # Positions are places in segments: what stretches or caps distances has nothing to act on.
         self.handles = host.handles & PositionEncoding.handles

@@ -31,7 +31,6 @@ class Coupling(Wrapper):
             raise ConfigError(
                 f"largest is the number of positions that ids may take, at least 1, got {largest}"
             )
-        self.ids, self.method_class = type(self).ids, type(self).method_class
         self.largest = largest
 
     def positions(self, ids: Tensor, draw: Draw) -> Tensor:

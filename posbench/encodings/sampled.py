@@ -7,15 +7,9 @@ from posbench.errors import ConfigError
 
 
 class Sampled(Wrapper):
-    """What they share: in training positions occur that sequences of the training length do not
-    have.
-    """
+    """Training shows positions that no sequence of the training length has."""
 
     method_class = "trained beyond"
-
-    def __init__(self, host: PositionEncoding) -> None:
-        super().__init__(host)
-        self.method_class = type(self).method_class
 
 
 def require_floats(host: PositionEncoding, name: str) -> None:

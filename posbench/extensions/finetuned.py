@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from posbench.errors import ConfigError
-from posbench.extension import Around, Extension, FineTuning, Searched
+from posbench.extension import Extension, ExtensionWrapper, FineTuning, Searched
 
 
-class FineTuned(Around):
+class FineTuned(ExtensionWrapper):
     """An extension, then training goes on with it for a few steps: PI, NTK and YaRN as they are
     published.
 

@@ -17,7 +17,6 @@ class Skipping(Wrapper):
 
     def __init__(self, host: PositionEncoding, largest: int) -> None:
         super().__init__(host)
-        self.method_class = type(self).method_class
         self.largest = largest
 
     def positions(self, ids: Tensor, draw: Draw) -> Tensor:
