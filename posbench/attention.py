@@ -1,12 +1,12 @@
 """What one attention call computes, as an immutable value, and the executor that runs it.
 
-An encoding is a function from one `Attention` to another. It fills the fields its formula needs;
+An encoding is a function from one `Attention` to another. It fills in the fields its formula needs;
 the executor reads off the object which path can run it and knows no encoding by name:
 
     fused          nothing but q, k, v and a factored bias: one `scaled_dot_product_attention`,
                    O(n) memory
     fused by rows  additive terms or masks: the same kernel on blocks of queries, with a mask
-    dense          own content score, normaliser or value term: explicit weights on such blocks
+    dense          a content score, normaliser or value term of its own: explicit weights by block
 
 The dense path runs every object and is the reference that the other two must equal.
 """
@@ -24,8 +24,9 @@ from torch import Tensor
 Term = Callable[[slice], Tensor]
 """rows -> [batch|1, heads|1, rows, keys]; `rows` is a slice of query indices."""
 Normaliser = Callable[[Tensor, Tensor], Tensor]
-"""(logits, allowed) -> weights, all [batch, heads, rows, keys]; a query's own key is its last
-allowed one.
+"""(logits, allowed) -> weights, all [batch, heads, rows, keys].
+
+The last key that a query is allowed to see is its own.
 """
 ValueTerm = Callable[[Tensor, slice], Tensor]
 """(weights, rows) -> [batch, heads, rows, width], linear in the weights."""
@@ -35,13 +36,10 @@ Finish = Callable[[Tensor, slice], Tensor]
 """(output, rows) -> output, [batch, heads, rows, width]; row by row, so every path can apply it."""
 
 BLOCK_ELEMENTS = 2**21
-"""Elements of one block of the score matrix (8 MiB in float32): what bounds memory at any length.
-"""
+"""Elements in one block of the score matrix (8 MiB in float32); bounds memory at any length."""
 
 ROWS_AT_ONCE = 64
-"""Queries of a layer whose attention weights are held at once where only the last queries are
-wanted.
-"""
+"""Queries whose attention weights are held at once where only the last queries are wanted."""
 
 
 def softmax(logits: Tensor, allowed: Tensor) -> Tensor:
@@ -80,9 +78,7 @@ class Attention:
     v: Tensor  # [batch, heads, n, head_width]
     x: Tensor  # [batch, n, model_width], the normalised input of the layer
     q_pos: Tensor  # [batch|1, n] or [batch|1, n, axes], integer or float
-    k_pos: (
-        Tensor  # the same shape; a field of its own because region methods move only one of the two
-    )
+    k_pos: Tensor  # the same shape; kept apart because region methods move only one of the two
     scale: float  # c
     temperature: Tensor | None = None  # [batch|1, heads|1, n|1, 1], tau
     scales_bias: bool = False
@@ -90,15 +86,11 @@ class Attention:
     bias_k: Tensor | None = None  # [batch|1, heads, n, rank]
     content: Term | None = None  # replaces c <q_i, k_j>
     terms: tuple[Term, ...] = ()
-    masks: tuple[
-        Term, ...
-    ] = ()  # boolean, True where a key may be seen; a query must always see itself
+    masks: tuple[Term, ...] = ()  # boolean, True where a key is seen; a query must see itself
     normalise: Normaliser = softmax
     values: tuple[ValueTerm, ...] = ()
-    finish: Finish | None = None  # a last map of the output, such as a rotation undone at the query
-    segments: Tensor | None = (
-        None  # [batch|1, n], integer: the part of the sequence a token is of; None: all one
-    )
+    finish: Finish | None = None  # applied to the output last, e.g. to undo a rotation at the query
+    segments: Tensor | None = None  # [batch|1, n], integer: the part a token is in; None: one part
 
     def __post_init__(self) -> None:
         if self.temperature is not None and (
@@ -131,9 +123,7 @@ class Attention:
         return replace(self, temperature=tau, scales_bias=self.scales_bias or scales_bias)
 
     def factored(self, bias_q: Tensor, bias_k: Tensor) -> Attention:
-        """Add the low-rank bias `bias_q @ bias_k.T`, exactly, at the price of `rank` extra
-        channels.
-        """
+        """Add the low-rank bias `bias_q @ bias_k.T`, exactly, for `rank` extra channels."""
         if self.bias_q is not None and self.bias_k is not None:
             bias_q, bias_k = (
                 torch.cat((self.bias_q, bias_q), -1),
@@ -142,8 +132,10 @@ class Attention:
         return replace(self, bias_q=bias_q, bias_k=bias_k)
 
     def heads(self, part: slice) -> Attention:
-        """The call restricted to some heads. Only what acts on inputs can be cut; a head's own
-        content score, normaliser and value terms are set afterwards, on the part.
+        """This call restricted to the heads in `part`.
+
+        Only inputs can be cut, so a head's own content score, normaliser and value terms are set
+        afterwards, on the part. ValueError if content, value terms or `finish` are set already.
         """
         if self.content is not None or self.values or self.finish is not None:
             raise ValueError(
@@ -169,21 +161,15 @@ class Attention:
         )
 
     def each(self, change: Change, first: int = 0) -> Attention:
-        """The plan with `change` applied to every call in it, whatever a host has made of them. Its
-        heads are counted from `first`.
-        """
+        """Apply `change` to every call in the plan; the heads count from `first`."""
         return change(self, slice(first, first + self.num_heads))
 
     def distance(self, rows: slice) -> Tensor:
-        """D = i - j as positions, [batch|1, rows, keys]; negative only where ids decrease along the
-        sequence.
-        """
+        """D = i - j in positions, [batch|1, rows, keys]; negative only where ids decrease."""
         return self.q_pos[:, rows, None] - self.k_pos[:, None, :]
 
     def offset(self, rows: slice) -> Tensor:
-        """The offset i - j as indices, [rows, keys]: what causality, windows and counts of keys go
-        by.
-        """
+        """The offset i - j in indices, [rows, keys]; causality, windows and key counts go by it."""
         index = torch.arange(self.num_queries, device=self.q.device)
         return index[rows, None] - index[None, :]
 
@@ -205,7 +191,7 @@ class Attention:
         )
 
     def bias(self, rows: slice) -> Tensor | None:
-        """B, [batch|1, heads|1, rows, keys], or None where there is none."""
+        """B, [batch|1, heads|1, rows, keys], or None if there is no bias."""
         parts = [term(rows) for term in self.terms]
         if self.bias_q is not None and self.bias_k is not None:
             parts.append(self.bias_q[..., rows, :] @ self.bias_k.mT)
@@ -246,7 +232,7 @@ class Attention:
 
     @property
     def path(self) -> str:
-        """`fused`, `fused by rows` or `dense`: read off the fields, never declared."""
+        """`fused`, `fused by rows` or `dense`; read off the fields, never declared."""
         if self.content is not None or self.values or self.normalise is not softmax:
             return "dense"
         return "fused by rows" if self.terms or self.masks else "fused"
@@ -269,8 +255,8 @@ class Attention:
                 torch.cat((q, bias_q.expand(shape)), -1),
                 torch.cat((k, bias_k.expand(shape)), -1),
             )
-        # Kernels with linear memory want q, k and v of one width: at 16,384 tokens unequal widths
-        # cost 10 GB.
+        # Kernels with linear memory need q, k and v to have one width: with unequal widths,
+        # 16,384 tokens cost 10 GB.
         width = self.v.shape[-1]
         v = F.pad(self.v, (0, q.shape[-1] - width)) if q.shape[-1] > width else self.v
         if v.shape[-1] > q.shape[-1]:
@@ -299,9 +285,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Heads:
-    """Several plans side by side, each on its own heads: parts may differ in width, normaliser and
-    path.
-    """
+    """Several plans side by side, on their own heads; widths, normalisers and paths may differ."""
 
     parts: Sequence[Plan]
 
@@ -347,10 +331,10 @@ class Heads:
 
 @dataclass(frozen=True)
 class Regions:
-    """One call whose scores come from several position maps: `parts[select(rows)]`, key by key.
+    """One call whose scores come from several position maps; `select` names the part for every key.
 
-    The host encodes once per map. Logits are selected, and value terms are summed on the weights of
-    their own region, which is exact because they are linear in the weights.
+    The host encodes once per map. Logits are selected. Each part's value terms get the weights of
+    its own region only, which is exact because they are linear in the weights.
     """
 
     select: Term  # rows -> integer [batch|1, heads|1, rows, keys]
@@ -401,17 +385,14 @@ class Regions:
 
 
 def attend(plan: Plan, block: int | None = None) -> Tensor:
-    """Execute a plan: [batch, heads, n, head_width]. `block` is the number of query rows worked on
-    at once.
-    """
+    """Execute a plan, `block` query rows at a time; returns [batch, heads, n, head_width]."""
     return plan.run(block or _block_rows(plan))
 
 
 def attend_from(plan: Plan, start: int) -> Tensor:
     """`attend` for the queries from `start` on, [batch, heads, n - start, head_width]."""
-    if (
-        2 * start < plan.num_queries
-    ):  # most of them: then a fused kernel for all is faster than explicit weights
+    # When most queries are wanted, a fused kernel over all is faster than explicit weights.
+    if 2 * start < plan.num_queries:
         return attend(plan)[..., start:, :]
 
     def outputs(rows: slice) -> Tensor:
@@ -431,13 +412,13 @@ def dense(plan: Plan, block: int | None = None) -> Tensor:
 
 
 def by_rows(compute: Callable[[slice], Tensor], n: int, size: int) -> Tensor:
-    """`compute` on blocks of rows, put together along the dimension before the last."""
+    """Apply `compute` to blocks of `size` rows; join them along the dimension before the last."""
     rows = blocks(n, size)
     if torch.is_grad_enabled() or len(rows) == 1:
         return torch.cat([compute(part) for part in rows], -2)
-    # A small result kept after each block would split the large space that the block has freed, and
-    # the next block would ask for more: 3.5 GB instead of 0.5 at 16,384 tokens. Written into one
-    # place, none is kept.
+    # A small result kept after every block would fragment the memory that the block has freed, and
+    # the next block would allocate more: 3.5 GB instead of 0.5 at 16,384 tokens. Writing into one
+    # tensor keeps none of them.
     first = compute(rows[0])
     out = first.new_empty(*first.shape[:-2], n, first.shape[-1])
     out[..., rows[0], :] = first
@@ -459,9 +440,11 @@ def _block_rows(plan: Plan) -> int:
 
 
 def exact_channels(bias_q: Tensor, bias_k: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Bias channels in the precision of q. bfloat16 holds integers only up to 256, so each factor
-    is split into a leading part and a remainder: (a + a')(b + b') = ab + ab' + a'b, less a term of
-    2^-16.
+    """Bias channels in the precision of q, without losing large integers.
+
+    bfloat16 holds integers only up to 256, so each factor is split into a leading part
+    and a remainder: (a + a')(b + b') = ab + ab' + a'b, where the dropped a'b' is at most
+    2^-16 of the product.
     """
     if dtype.itemsize >= bias_q.dtype.itemsize or dtype.itemsize >= 4:
         return bias_q.to(dtype), bias_k.to(dtype)

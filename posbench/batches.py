@@ -1,6 +1,4 @@
-"""The batches of a training: a pure function of the settings, the seed and the step, the same for
-every encoding.
-"""
+"""Training batches: a pure function of settings, seed and step, the same for every encoding."""
 
 from __future__ import annotations
 
@@ -15,8 +13,10 @@ from posbench.task import Batch, Task
 
 
 def training_batch(task: Task, settings: TrainingConfig, seed: int, step: int) -> Batch:
-    """Sequences of one length, drawn uniformly; or, with `packing`, rows of as many sequences as
-    fill a context.
+    """The batch of one training step.
+
+    All its sequences have one length, drawn uniformly. With `packing`, each row instead fills a
+    context with several sequences.
     """
     if settings.num_examples:
         step %= settings.num_examples // settings.batch_size
@@ -35,13 +35,12 @@ def training_batch(task: Task, settings: TrainingConfig, seed: int, step: int) -
 
 
 def packed(task: Task, settings: TrainingConfig, seed: int, step: int) -> Batch:
-    """Rows of `packing` input tokens, and one more to be predicted: sequences of random lengths one
-    after another.
+    """Contexts of `packing` input tokens, filled with sequences of random lengths.
 
-    The last one is cut where the context ends. Positions go on through the whole row and attention
-    is not kept inside a sequence, as in the trainings that pack (arXiv 2402.01032, 2310.16028):
-    absolute positions and distances far beyond one sequence are trained. The lengths are those of
-    the whole batch.
+    A row has one token more, to be predicted. The last sequence is cut where the context ends.
+    Positions continue through the row and attention crosses from one sequence to the next, as in
+    the trainings that pack (arXiv 2402.01032, 2310.16028), so absolute positions and distances far
+    beyond one sequence are trained. All rows of a batch use the same lengths.
     """
     parts: list[Batch] = []
     while sum(part.tokens.shape[1] for part in parts) <= settings.packing:
@@ -51,8 +50,9 @@ def packed(task: Task, settings: TrainingConfig, seed: int, step: int) -> Batch:
 
 
 def joined(parts: Sequence[Batch], total: int) -> Batch:
-    """One batch after the other, cut after `total` tokens. Ids of the task begin anew in each,
-    indices do not.
+    """Join batches one after another and cut the rows after `total` tokens.
+
+    The task's ids start anew in every batch; indices go on.
     """
     starts = np.cumsum([0, *(part.tokens.shape[1] for part in parts[:-1])])
     sources = [
@@ -73,15 +73,16 @@ def joined(parts: Sequence[Batch], total: int) -> Batch:
 
 
 def shifted(batch: Batch, largest: int, rng: np.random.Generator) -> Batch:
-    """All indices of a sequence greater by one number from 0 to `largest`. Ids of the task stay as
-    they are.
+    """Shift all indices of a sequence by one random number from 0 to `largest`.
+
+    Ids supplied by the task stay as they are.
     """
     index = np.arange(batch.tokens.shape[1]) + rng.integers(0, largest + 1, (len(batch.tokens), 1))
     return replace(batch, ids={**batch.ids, "index": index})
 
 
 def everywhere(batch: Batch) -> Batch:
-    """Every token after the first is to be predicted, those of the prompt among them."""
+    """Ask the model for every token after the first, including the prompt's."""
     return replace(
         batch, answer=np.tile(np.arange(batch.tokens.shape[1]) > 0, (len(batch.tokens), 1))
     )

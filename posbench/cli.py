@@ -13,23 +13,26 @@ import traceback
 from pathlib import Path
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from posbench.composing import resolvers
-from posbench.composing.compose import sentence
+from posbench.composing import folders, mistakes
+from posbench.composing.compose import register
 from posbench.errors import IllegalExtension, PosbenchError, Terminated
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 
 
+class Said(PosbenchError):
+    """A mistake in one run of a sweep, of which the user has been told when it happened."""
+
+
 @hydra.main(version_base="1.3", config_path="pkg://posbench.conf", config_name="config")
 def application(cfg: DictConfig) -> None:
     """One run; in a sweep, one of its runs."""
-    resolvers.register()  # again: a launcher's worker process has not been through `main`
+    register()  # again: a launcher's worker process has not been through `main`
     settings = HydraConfig.get()
     for source in settings.runtime.config_sources:
         # An encoding of one's own may stand beside its YAML, in the folder given with --config-dir.
@@ -40,7 +43,7 @@ def application(cfg: DictConfig) -> None:
     except PosbenchError as error:
         if settings.mode == RunMode.MULTIRUN:
             _say(f"{' '.join(settings.overrides.task)}: {error}")
-            raise  # Hydra notes the failure and goes on with the next run
+            raise Said(str(error)) from error  # Hydra notes it and goes on with the next run
         _say(str(error))
         sys.exit(1)
     except Terminated as stopped:
@@ -62,7 +65,7 @@ def _run(cfg: DictConfig, choices: dict[str, str]) -> None:
     task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
 
     from posbench.composing.legality import legal_encodings
-    from posbench.running.experiment import run
+    from posbench.running.run import run
 
     try:
         run(cfg, identity, task)
@@ -76,29 +79,31 @@ def _run(cfg: DictConfig, choices: dict[str, str]) -> None:
 
 def main() -> None:
     """The entry point: mistakes become one sentence and exit status 1."""
-    resolvers.register()
+    register()
     verbose = os.environ.get(FULL_ERROR) == "1"
     os.environ[FULL_ERROR] = "1"  # otherwise Hydra prints its errors itself, over several lines
+    given = get_args_parser().parse_args()  # as `application` will read it
+    own = [Path(given.config_dir)] if given.config_dir else []
     try:
+        for folder in own:
+            folders.check(folder)
+        mistakes.check(given.overrides, own)
         application()
-    except PosbenchError:
+    except Said:
         if verbose:
             raise
-        sys.exit(1)  # said when it happened
-    except (HydraException, OmegaConfBaseException) as error:
+        sys.exit(1)
+    except mistakes.EXPECTED as error:
         if verbose:
             raise
-        _say(sentence(error))
+        _say(mistakes.sentence(error, given.overrides, own))
         sys.exit(1)
     except ValueError as error:
-        # Hydra raises these for a defaults list that cannot be: `encoding=null`, an override
-        # without a key.
-        if (
-            verbose
-            or "hydra" not in Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts
-        ):
+        # Hydra raises these for a defaults list that cannot be, such as one that chooses null.
+        where = Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts
+        if verbose or "hydra" not in where:
             raise
-        _say(f"the command line cannot be composed: {' '.join(str(error).split())}")
+        _say(f"the configuration cannot be composed: {' '.join(str(error).split())}")
         sys.exit(1)
     except KeyboardInterrupt:
         _say("stopped; the same command goes on from here.")

@@ -1,4 +1,4 @@
-"""The schema of a resolved configuration: types, ranges, and one sentence for whatever breaks them.
+"""The schema of a resolved configuration: types, ranges, and one sentence for every mistake.
 
 Groups that instantiate a class (encoding, extension, task, logger) stay free mappings: the class's
 own constructor is their schema.
@@ -7,13 +7,25 @@ own constructor is their schema.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+import typing
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException, ValidationError
 
-from posbench.errors import ConfigError
+from posbench.errors import ConfigError, closest, known_names
+
+SETTINGS = "python -m posbench --cfg job"
+KINDS = {
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    type(None): "null",
+}
+"""Simple types, as a sentence about a wrong value names them."""
 
 
 def _at_least(name: str, value: float, low: float) -> None:
@@ -33,7 +45,6 @@ class ModelConfig:
     num_heads: int = 2
     mlp_ratio: int = 4  # width of the MLP in widths of the model; 0: no MLP
     dropout: float = 0.0  # of the embeddings and of what each layer adds
-    rotary_share: float = 0.25  # of a head's channels, for encodings that rotate a part of them
     embedding_std: float = 1.0
     head_width: int = 0  # filled in: width / num_heads
 
@@ -66,16 +77,13 @@ class ModelConfig:
 CHOICES = {
     "loss_on": ("answer", "all"),
     "decay": ("linear", "cosine"),
-    "precision": (
-        "32-true",
-        "bf16-mixed",
-        "16-mixed",
-    ),  # weights stay float32, so that every evaluation is
+    # Weights stay float32 in all of these, so every test runs in float32.
+    "precision": ("32-true", "bf16-mixed", "16-mixed"),
 }
 
 
 def _rates(value: Any) -> float | list[float]:
-    """One learning rate, or those to choose from."""
+    """Check one learning rate, or a list to choose from; ConfigError if it cannot work."""
     rates = value if isinstance(value, list) else [value]
     for rate in rates:
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
@@ -99,18 +107,12 @@ class TrainingConfig:
     steps: int = 1
     steps_scale: float = 1.0  # multiplies the steps of every task
     batch_size: int = 64
-    num_examples: int = (
-        0  # how many there are, to be seen again and again; 0: every step has new ones
-    )
-    packing: int = (
-        0  # tokens of context that sequences one after another fill; 0: each sequence by itself
-    )
+    num_examples: int = 0  # size of the training set, seen again and again; 0: always new examples
+    packing: int = 0  # tokens of context, filled with several sequences; 0: one sequence a row
     random_offset: int = 0  # largest number added to all positions of a training sequence
     loss_on: str = "answer"  # or "all": every token after the first
     stop_at: float | None = None  # validation score at which training ends early; null: all steps
-    learning_rate: Any = (
-        3e-3  # or a list, of which the one with the lowest in-distribution loss is kept
-    )
+    learning_rate: Any = 3e-3  # or a list: the lowest in-distribution loss chooses
     warmup_steps: int = 100
     decay: str = "linear"  # or "cosine"
     decay_fraction: float = 0.3
@@ -159,13 +161,13 @@ class TrainingConfig:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Shortest and longest task length n in training."""
+        """The shortest and longest task length n in training."""
         low, high = (round(n * self.length_scale) for n in (self.min_length, self.max_length))
         return low, max(high, 1)
 
     @property
     def candidates(self) -> list[TrainingConfig]:
-        """These settings with each of the learning rates to choose from."""
+        """One copy of these settings for each learning rate to choose from."""
         rates = self.learning_rate if isinstance(self.learning_rate, list) else [self.learning_rate]
         return [replace(self, learning_rate=rate) for rate in rates]
 
@@ -177,11 +179,9 @@ class TrainingConfig:
 @dataclass
 class EvaluationConfig:
     multiples: list[float] = field(default_factory=lambda: [1.0])
-    further: list[float] = field(default_factory=list)  # measured and shown, not part of any mean
+    further: list[float] = field(default_factory=list)  # measured and shown, but in no mean
     num_samples: int = 512
-    decoding: str = (
-        "teacher_forced"  # or "greedy", token by token: slower, and the same accuracy of sequences
-    )
+    decoding: str = "teacher_forced"  # or "greedy": slower, with the same sequence accuracy
     solved: float = 0.95
 
     def __post_init__(self) -> None:
@@ -220,6 +220,10 @@ class TrainerConfig:
             )
 
 
+FREE = ("task", "encoding", "extension", "logger")
+FILLED_IN = ("train_positions", "test_positions")
+
+
 @dataclass
 class Config:
     task: dict[str, Any] = field(default_factory=dict)
@@ -234,8 +238,8 @@ class Config:
     force: bool = False
     audit: int = 0
     results_dir: str = "results/local"
-    train_positions: int = 0  # filled in from the task: positions seen in training
-    test_positions: int = 0  # filled in from the task: positions of the longest test
+    train_positions: int = 0  # filled in from the task: number of positions in training
+    test_positions: int = 0  # filled in from the task: number of positions in the longest test
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -244,28 +248,77 @@ class Config:
 
 
 def checked(cfg: DictConfig) -> Config:
-    """The typed sections of a composed config. Encoding, extension and task stay out: they may
-    still refer to lengths that only the task knows.
+    """The typed sections of a composed config; ConfigError if a setting cannot work.
+
+    Encoding, extension and task stay out, because they may still refer to lengths that
+    only the task knows.
     """
-    free = ("task", "encoding", "extension", "logger")
+    for name in FILLED_IN:
+        if cfg.get(name):
+            raise ConfigError(
+                f"{name}={cfg[name]} is not a setting: it follows from the task and its lengths"
+            )
+    typed = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key not in FREE])
     try:
-        for name in ("train_positions", "test_positions"):
-            if cfg.get(name):
-                raise ConfigError(
-                    f"{name}={cfg[name]} is not a setting: it follows from the task and its lengths"
-                )
-        plain = OmegaConf.to_container(
-            OmegaConf.masked_copy(cfg, [str(k) for k in cfg if k not in free]), resolve=True
-        )
+        plain: Any = OmegaConf.to_container(typed, resolve=True)
+        _complete(plain, Config)
         return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))  # type: ignore[return-value]
     except OmegaConfBaseException as error:
-        raise ConfigError(_sentence(error)) from None
+        raise ConfigError(_sentence(error, typed)) from None
 
 
-def _sentence(error: OmegaConfBaseException) -> str:
+def _complete(section: dict[str, Any], schema: Any, prefix: str = "") -> None:
+    """Refuse what is not in the schema, and what was deleted: a default would stand in for it."""
+    kinds = typing.get_type_hints(schema)
+    for key, value in section.items():
+        if key not in kinds:
+            raise ConfigError(no_setting(prefix, key, [k for k in kinds if k not in FILLED_IN]))
+        if is_dataclass(kinds[key]):
+            if not isinstance(value, dict):
+                raise ConfigError(
+                    f"{key}={value} is no setting, {key} holds several: name one of them, as in "
+                    f"{key}.{fields(kinds[key])[0].name}=VALUE"
+                )
+            _complete(value, kinds[key], f"{key}.")
+    for key in kinds:
+        if key not in section and key not in FREE:
+            raise ConfigError(
+                f"{prefix}{key} is missing, and every run needs it: leave out ~{prefix}{key} or "
+                "give it a value"
+            )
+
+
+def no_setting(prefix: str, key: str, known: Collection[str]) -> str:
+    """The sentence about a key that is none, in a section ("training.") or at the top ("")."""
+    near = closest(key, known)
+    meant = f"{prefix}{near}" if near else None
+    return f"{prefix}{key} is not a setting: {known_names(known, SETTINGS, meant)}"
+
+
+def _sentence(error: OmegaConfBaseException, cfg: DictConfig) -> str:
+    key = (error.full_key or "").partition("[")[0]  # of a list the whole
+    if isinstance(error, ValidationError) and (expected := in_words(_annotation(key))):
+        value = OmegaConf.select(cfg, key)
+        whole = isinstance(value, float) and value.is_integer() and expected == KINDS[int]
+        instead = f": write {value:.0f}" if whole else ""
+        return f"{key} must be {expected}, got {value!r}{instead}"
     reason = str(error.msg or error).strip().splitlines()[0].rstrip(".")
-    key = error.full_key or ""
-    if reason.startswith("Key ") and isinstance(error.parent_node, DictConfig):
-        section = key.rpartition(".")[0] or "the configuration"
-        return f"{key} is not a setting: {section} has {', '.join(map(str, error.parent_node))}"
     return f"{key}: {reason[0].lower()}{reason[1:]}" if key else reason
+
+
+def _annotation(key: str) -> Any:
+    """That of a setting, by its path: "seed" or "training.steps"."""
+    kind: Any = Config
+    for part in key.split("."):
+        kind = typing.get_type_hints(kind).get(part) if is_dataclass(kind) else None
+    return kind
+
+
+def in_words(annotation: Any) -> str:
+    """A simple type as it stands in a sentence about a wrong value; of any other nothing."""
+    if typing.get_origin(annotation) is list:
+        return "a list of numbers such as [1, 2]"
+    kinds = set(typing.get_args(annotation) or {annotation})
+    if not kinds <= KINDS.keys():
+        return ""
+    return " or ".join(text for kind, text in KINDS.items() if kind in kinds)

@@ -1,8 +1,8 @@
-"""What a test uses of an encoding that training never reached: rows of a table, buckets, units of a
-network.
+"""Which of an encoding's parameters a test uses although training never reached them.
 
-An entry of a parameter is reached if some output depends on it, that is, if its gradient is not
-zero. Measured on random tokens: where positions depend on content, it is an estimate.
+These are rows of a table, buckets, or units of a network. An entry of a parameter counts as reached
+if some output depends on it, that is, if its gradient is not zero. This is measured on random
+tokens, so it is an estimate where positions depend on content.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from posbench.encoding import Draw, EncodingStack
 from posbench.streams import stream_seed
 
 DRAWS = 32
-"""Of an encoding that draws its positions: how often the training length is looked at."""
+"""How many draws are examined when an encoding draws its positions."""
 
 
 def share_untrained(
     trained: list[Tensor], extended: EncodingStack, ids: Tensor, num_heads: int, width: int
 ) -> float | None:
-    """The share of the entries used at the test ids [1, n] that no training sequence reaches, None
-    without parameters.
+    """The share of the entries used by a test that no training sequence reaches.
 
-    `trained` is what a training sequence of the largest length has reached, `extended` the encoding
-    as it is tested: with the parameters of the trained one, or with none.
+    `trained` is what `reached` gives for a training sequence of the largest length. `extended` is
+    the encoding as tested: it has the trained encoding's parameters, or none. `ids` [1, n] are the
+    test's position ids. None if no parameters are used.
     """
     if not trained or not list(extended.parameters()):
         return None
-    tested = reached(extended, ids, num_heads, width, training=False)
+    tested = used_entries(extended, ids, num_heads, width, training=False)
     used = sum(int(mask.sum()) for mask in tested)
     new = sum(int((mask & ~before).sum()) for mask, before in zip(tested, trained, strict=True))
     return new / used if used else None
 
 
 @torch.enable_grad()
-def reached(
+def used_entries(
     stack: EncodingStack, ids: Tensor, num_heads: int, width: int, training: bool
 ) -> list[Tensor]:
-    """Which entries of each parameter some output depends on."""
+    """A mask for each parameter, True for the entries that some output depends on."""
     parameters = list(stack.parameters())
     if not parameters:
         return []
     device = parameters[0].device
     masks = [torch.zeros_like(parameter, dtype=torch.bool) for parameter in parameters]
-    before = None
+    seen: list[Tensor] = []  # most encodings draw nothing: the same positions are looked at once
     for index in range(DRAWS):
         generator = torch.Generator().manual_seed(stream_seed("coverage", index))
         pos = stack.positions(ids, Draw(1, generator, training)).to(device)
-        if before is not None and torch.equal(pos, before):
-            break  # nothing is drawn
-        before = pos
+        if any(torch.equal(pos, before) for before in seen):
+            continue
+        seen.append(pos)
         out = _outputs(stack, pos, num_heads, width, generator)
         gradients = torch.autograd.grad(out, parameters, allow_unused=True)
         for mask, gradient in zip(masks, gradients, strict=True):
@@ -63,7 +63,7 @@ def reached(
 def _outputs(
     stack: EncodingStack, pos: Tensor, num_heads: int, width: int, generator: torch.Generator
 ) -> Tensor:
-    """A random combination of all that the encodings put out."""
+    """A random linear combination of everything the encodings put out."""
     n = pos.shape[1]
 
     def random(*shape: int) -> Tensor:

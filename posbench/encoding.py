@@ -1,4 +1,4 @@
-"""The one interface of a position encoding, and the stack that holds one encoding a layer."""
+"""The interface of a position encoding, and the stack that holds one encoding per layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from posbench.attention import Attention, Plan
 
 @dataclass(frozen=True)
 class Draw:
-    """What the positions of one batch may be drawn with."""
+    """What an encoding may use to draw the positions of one batch."""
 
     batch_size: int
     generator: torch.Generator
@@ -23,23 +23,22 @@ class Draw:
 
 
 class PositionEncoding(nn.Module):
-    """How position enters the transformer. The base class is NoPE: nothing is encoded.
+    """How position enters the transformer. The base class is NoPE: it encodes nothing.
 
-    A method overrides one or two of `positions`, `embed` and `encode`. Positions always arrive as
-    an argument and are never rebuilt from a shape: random, shifted and task-supplied ids would
-    break in silence.
+    A method overrides one or two of `positions`, `embed` and `encode`. Positions always arrive
+    as an argument and must never be rebuilt from a shape: that would silently break random,
+    shifted and task-supplied ids.
 
     Declarations (the conformance suite measures each of them):
 
     `shared`           parameters or submodules tied over layers
-    `handles`          what an extension may take hold of: "frequencies", "distance", "positions",
-                       "rows", "mask", "temperature"
+    `handles`          what an extension may change: "frequencies", "distance", "positions", "rows",
+                       "mask", "temperature"
     `relative`         shifting all positions by a constant changes nothing
     `float_positions`  non-integer positions are accepted
     `max_positions`    number of positions that exist, None for no limit
-    `ids`              the position ids it asks of the task: the "index" of a token, or a kind from
-                       `Task.ids`
-    `method_class`     what kind of result it gives: rows are compared within their class
+    `ids`              the position ids it takes: the "index" of a token, or a kind from `Task.ids`
+    `method_class`     the kind of result it gives: rows are compared within their class
     """
 
     shared: tuple[str, ...] = ()
@@ -51,33 +50,34 @@ class PositionEncoding(nn.Module):
     method_class: str = "zero-shot"
 
     def positions(self, ids: Tensor, draw: Draw) -> Tensor:
-        """The positions the model is given for the ids [batch|1, n] of the task: [batch|1, n] or
-        [batch|1, n, axes]. Runs outside the model, so that the forward pass stays a pure function
-        of its inputs.
+        """Turn the task's `ids` [batch|1, n] into positions, [batch|1, n] or [batch|1, n, axes].
+
+        This runs outside the model, so that the forward pass stays a pure function of its inputs.
         """
         return ids
 
     def span(self, length: int, training: bool = False) -> int:
-        """The largest position, plus one, that `positions` may give for ids below `length`, in
-        training or a test.
+        """One more than the largest position that `positions` may give for ids below `length`.
+
+        It may differ between `training` and test.
         """
         return length
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        """Token embeddings [batch, n, model_width] with position added; once, before the first
-        layer.
-        """
+        """Add position to token embeddings [batch, n, model_width], before the first layer."""
         return x
 
     def encode(self, a: Attention) -> Plan:
-        """What attention computes in one layer."""
+        """The plan that attention executes in one layer."""
         return a
 
     def variant(self, **changes: object) -> Self:
-        """A new encoding with some attributes changed and the very same parameters."""
+        """A copy with some attributes changed that shares the very same parameters.
+
+        AttributeError if the encoding has no such attribute.
+        """
         new = copy.copy(self)
-        # copy.copy shares the registries, and setting a buffer on the copy would then change the
-        # original.
+        # copy.copy shares the registries: setting a buffer on the copy would change the original.
         for registry in ("_parameters", "_buffers", "_modules"):
             new.__dict__[registry] = dict(self.__dict__[registry])
         for name, value in changes.items():
@@ -87,22 +87,35 @@ class PositionEncoding(nn.Module):
         return new
 
 
+DECLARATIONS = (
+    "handles",
+    "relative",
+    "float_positions",
+    "max_positions",
+    "ids",
+    "method_class",
+)
+"""What a wrapper declares as its host does, unless its class says otherwise."""
+
+
+def declares(cls: type, base: type, name: str) -> bool:
+    """Whether `cls`, or a class between it and `base`, states `name` itself."""
+    return any(name in vars(each) for each in cls.__mro__[: cls.__mro__.index(base)])
+
+
 class Wrapper(PositionEncoding):
     """An encoding around a host: it changes what goes into the host and leaves the rest to it.
 
-    Declarations are those of the host; a subclass states where it departs. An attribute the wrapper
-    does not have is the host's, and so is a change that an extension makes to it.
+    Its declarations are the host's unless a subclass overrides them. An attribute that the wrapper
+    lacks is read from the host, and an extension that changes it changes the host.
     """
 
     def __init__(self, host: PositionEncoding) -> None:
         super().__init__()
         self.host = host
-        self.handles = host.handles
-        self.relative = host.relative
-        self.float_positions = host.float_positions
-        self.max_positions = host.max_positions
-        self.ids = host.ids
-        self.method_class = host.method_class
+        for name in DECLARATIONS:
+            if not declares(type(self), Wrapper, name):
+                setattr(self, name, getattr(host, name))
 
     def positions(self, ids: Tensor, draw: Draw) -> Tensor:
         return self.host.positions(ids, draw)
@@ -117,8 +130,7 @@ class Wrapper(PositionEncoding):
         return self.host.encode(a)
 
     def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
-        # torch asks first whether the name is taken, and the host may have a parameter of that
-        # name.
+        # torch first asks whether the name is taken, and a parameter of the host may have it.
         host = self._modules.pop("host")
         super().register_parameter(name, param)
         self._modules["host"] = host
@@ -127,7 +139,7 @@ class Wrapper(PositionEncoding):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name == "host":  # not set yet: asking it would ask again for it
+            if name == "host":  # not set yet: looking it up would recurse
                 raise
             return getattr(self.host, name)
 
@@ -145,9 +157,7 @@ class Wrapper(PositionEncoding):
 
 
 def tie(layer: PositionEncoding, first: PositionEncoding) -> None:
-    """Give a layer the shared parameters of the first layer, those of hosts inside wrappers
-    included.
-    """
+    """Give a layer the shared parameters of the first layer, also inside wrapped hosts."""
     for name in layer.shared:
         setattr(layer, name, getattr(first, name))
     for name, child in layer.named_children():
@@ -156,9 +166,7 @@ def tie(layer: PositionEncoding, first: PositionEncoding) -> None:
 
 
 class EncodingStack(nn.Module):
-    """One encoding per layer. Layers of one specification tie the parameters that it names as
-    `shared`.
-    """
+    """One encoding per layer; layers of one specification tie the parameters in its `shared`."""
 
     def __init__(self, layers: Sequence[PositionEncoding], num_specifications: int = 1) -> None:
         super().__init__()
@@ -189,7 +197,7 @@ class EncodingStack(nn.Module):
             key=lambda name: name != PositionEncoding.method_class,
         )
 
-    # The first layer speaks for all about positions: they are drawn once a forward pass.
+    # Positions are drawn once per forward pass, so the first layer answers for all layers.
 
     @property
     def ids(self) -> str:
@@ -207,7 +215,7 @@ class EncodingStack(nn.Module):
         return x
 
     def replaced(self, layers: Sequence[PositionEncoding]) -> EncodingStack:
-        """The same stack with other encodings, which keep their ties."""
+        """The same stack with other encodings, which keep their tied parameters."""
         new = copy.copy(self)
         new.__dict__["_modules"] = {**self.__dict__["_modules"], "layers": nn.ModuleList(layers)}
         return new

@@ -1,10 +1,14 @@
-"""The errors a user can cause. Each carries one sentence: the value, what was expected, what to
-do.
-"""
+"""Errors a user can cause. Each carries one sentence: the value, what was expected, what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+MANY = 15
+"""More names than this are not listed in a sentence."""
 
 
 class PosbenchError(Exception):
-    """Something the user can put right; shown as its sentence, without a stack of frames."""
+    """An error the user can put right; shown as its sentence, without a traceback."""
 
 
 class ConfigError(PosbenchError, ValueError):
@@ -12,11 +16,11 @@ class ConfigError(PosbenchError, ValueError):
 
 
 class IllegalExtension(PosbenchError):
-    """An extension needs something of the encoding that the encoding does not have."""
+    """An extension needs something that the encoding does not have."""
 
 
 class Diverged(PosbenchError):
-    """Training produced a loss that is not a number, after so many seconds."""
+    """The training loss is no longer finite, after `cpu_seconds` of CPU time."""
 
     def __init__(self, sentence: str, cpu_seconds: float = 0.0) -> None:
         super().__init__(sentence)
@@ -24,6 +28,17 @@ class Diverged(PosbenchError):
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived. Not an `Exception`, so that a sweep stops instead of going on to its next
-    run.
-    """
+    """SIGTERM or Ctrl-C arrived. Not an `Exception`, so that a sweep stops instead of going on."""
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` comes near, if there is one."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
+
+
+def known_names(known: Iterable[str], command: str, meant: str | None = None) -> str:
+    """What to do about an unknown name: the one that was meant, then all, or how to list them."""
+    names = list(known)
+    few = 0 < len(names) <= MANY
+    others = f"choose one of {', '.join(names)}" if few else f"`{command}` lists all of them"
+    return f"did you mean {meant}? {others[0].upper()}{others[1:]}" if meant else others

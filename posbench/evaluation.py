@@ -13,14 +13,13 @@ from torch import Tensor
 
 from posbench.batches import packed
 from posbench.config import EvaluationConfig, TrainingConfig
-from posbench.coverage import reached, share_untrained
+from posbench.coverage import share_untrained, used_entries
 from posbench.extension import Extension
+from posbench.records.row import Row, View
 from posbench.scoring import Inputs, inputs, logits, position_ids
 from posbench.streams import stream_seed
 from posbench.task import EOS, Batch, Task
 from posbench.transformer import Transformer
-
-Rows = list[dict[str, Any]]
 
 TOKENS_PER_PASS = {"cpu": 2**12}
 """Tokens put through the model at once, by kind of device: what a core's cache holds. Changes no
@@ -29,7 +28,7 @@ token.
 TOKENS_PER_PASS_ELSEWHERE = 2**17
 """On accelerators, which want larger pieces; bounds memory."""
 
-REACH_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0, np.inf)
+RELATIVE_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0, np.inf)
 """Bins of the distance between a query and its source, in multiples of the largest trained
 distance, and of the place of a query, in multiples of the positions of training."""
 
@@ -79,12 +78,8 @@ class Answers:
         return (self.asked & ~wrong_before).sum(1) / self.asked.sum(1)
 
 
-class Tests:
-    """The test sequences of one run and the measures on them: the same for every encoding and every
-    extension.
-    """
-
-    __test__ = False  # for pytest, which would collect it by its name
+class Evaluation:
+    """The tests of one run: sequences and measures, the same for every encoding and extension."""
 
     def __init__(
         self,
@@ -101,7 +96,7 @@ class Tests:
     def batch(self, n: int, num_samples: int | None = None) -> Batch:
         return self.task.batch(n, num_samples or self.settings.num_samples, self.seed, "test", n)
 
-    def extended(self, model: Transformer, extension: Extension | None, n: int) -> Transformer:
+    def extend(self, model: Transformer, extension: Extension | None, n: int) -> Transformer:
         """The model as it is tested on length n.
 
         The extension is told the positions of the whole sequence, prompt and answer, so that
@@ -121,8 +116,11 @@ class Tests:
     def inputs(self, batch: Batch, model: Transformer, n: int) -> Inputs:
         return inputs(batch, model.encodings, stream_seed(self.seed, "test", "positions", n))
 
-    def answers(self, model: Transformer, base: Transformer, batch: Batch, n: int) -> Answers:
-        """Of the model, with the positions that its base is given."""
+    def predict(self, model: Transformer, base: Transformer, batch: Batch, n: int) -> Answers:
+        """The answers of `model` under teacher forcing.
+
+        Positions come from `base`, so that an extension cannot draw them anew.
+        """
         device = next(model.parameters()).device
         right, losses = (np.zeros(batch.answer[:, 1:].shape, dtype) for dtype in (bool, np.float32))
         for rows in pieces(batch, device):
@@ -136,94 +134,96 @@ class Tests:
             )
         return Answers(batch.answer[:, 1:], right, losses, _ends(batch))
 
-    def decoded(self, model: Transformer, base: Transformer, batch: Batch, n: int) -> Answers:
-        """The same of greedy decoding, which has no losses."""
+    def decode(self, model: Transformer, base: Transformer, batch: Batch, n: int) -> Answers:
+        """The answers of `model` decoded greedily, token by token; they have no losses."""
         device = next(model.parameters()).device
         right = np.zeros(batch.answer[:, 1:].shape, bool)
         for rows in pieces(batch, device):
             right[rows] = greedy(model, self.inputs(batch.part(rows), base, n).to(device))
         return Answers(batch.answer[:, 1:], right, np.zeros(right.shape, np.float32), _ends(batch))
 
-    def rows(self, model: Transformer, extension: Extension | None) -> tuple[Rows, Rows]:
-        """One row a test length, and its views: accuracy by distance and depth of the source, or by
-        position.
+    def evaluate(
+        self, model: Transformer, extension: Extension | None
+    ) -> tuple[list[Row], list[View]]:
+        """One row for each test length, and its views.
+
+        A view tells tokens apart by the distance or the depth of their source, or by position.
         """
-        rows, cells = [], []
+        rows: list[Row] = []
+        views: list[View] = []
         model.eval()
         trained = self._trained_entries(model)
         for n, multiple in self.lengths.items():
-            extended, batch = self.extended(model, extension, n), self.batch(n)
-            forced = self.answers(extended, model, batch, n)
+            extended, batch = self.extend(model, extension, n), self.batch(n)
+            forced = self.predict(extended, model, batch, n)
             # What is asked for the sequence as a whole may be decoded; what is said of tokens is of
             # teacher forcing.
             answers = (
                 forced
                 if self.settings.decoding == "teacher_forced"
-                else self.decoded(extended, model, batch, n)
+                else self.decode(extended, model, batch, n)
             )
             correct, loss = forced.right[forced.asked], forced.mean_loss
-            reach = _distances(batch) / self.task.max_distance(self.train_length)
+            distance = distances(batch) / self.task.max_distance(self.train_length)
+            within, beyond = (distance >= 0) & (distance <= 1), distance > 1
             ids = position_ids(batch.part(slice(0, 1)), model.encodings)
             accuracy = float(answers.sequences.mean())
             rows.append(
-                {
-                    "test_length": n,
-                    "multiple": multiple,
-                    "aggregated": multiple in self.settings.multiples,
-                    "total_length": self.task.total_length(n),
-                    "test_positions": self.spans(model, n)[1],
-                    "num_samples": self.settings.num_samples,
-                    "score": self.task.score(n, accuracy, loss),
-                    "sequence_accuracy": accuracy,
-                    "sequence_accuracy_without_end": float(answers.without_end.mean()),
-                    "correct_prefix": float(answers.correct_prefix.mean()),
-                    "token_accuracy_teacher_forced": float(correct.mean()),
-                    "token_accuracy_within_trained_distance": _mean(
-                        correct[(reach >= 0) & (reach <= 1)]
-                    ),
-                    "token_accuracy_beyond_trained_distance": _mean(correct[reach > 1]),
-                    "loss": loss,
-                    "chance": self.task.chance(n),
-                    "untrained": share_untrained(
+                Row(
+                    test_length=n,
+                    multiple=multiple,
+                    aggregated=multiple in self.settings.multiples,
+                    total_length=self.task.total_length(n),
+                    test_positions=self.spans(model, n)[1],
+                    num_samples=self.settings.num_samples,
+                    num_tokens=len(correct),
+                    num_tokens_within=int(within.sum()),
+                    num_tokens_beyond=int(beyond.sum()),
+                    score=self.task.score(n, accuracy, loss),
+                    sequence_accuracy=accuracy,
+                    sequence_accuracy_without_end=float(answers.without_end.mean()),
+                    correct_prefix=float(answers.correct_prefix.mean()),
+                    token_accuracy_teacher_forced=float(correct.mean()),
+                    token_accuracy_within_trained_distance=_mean(correct[within]),
+                    token_accuracy_beyond_trained_distance=_mean(correct[beyond]),
+                    loss=loss,
+                    chance=self.task.chance(n),
+                    untrained=share_untrained(
                         trained, extended.encodings, ids, model.num_heads, model.width
                     ),
-                }
+                )
             )
-            cells += [
-                {"test_length": n, **view}
-                for view in self._views(batch, correct, forced.losses[forced.asked])
-            ]
-        return rows, cells
+            views += self._views(n, batch, correct, forced.losses[forced.asked])
+        return rows, views
 
-    def _views(self, batch: Batch, correct: np.ndarray, losses: np.ndarray) -> Rows:
-        """What is right and lost, by where a token's source is; of tasks without sources, by a
-        token's own place.
-        """
+    def _views(
+        self, n: int, batch: Batch, correct: np.ndarray, losses: np.ndarray
+    ) -> Iterator[View]:
+        """Tokens by where their source is; for a task without sources, by their own place."""
         sourced = batch.source[:, 1:][batch.answer[:, 1:]] >= 0
         place = np.broadcast_to(np.arange(batch.tokens.shape[1] - 1), batch.tokens[:, 1:].shape)[
             batch.answer[:, 1:]
         ]
         of = {
             "distance": (
-                _distances(batch) / self.task.max_distance(self.train_length),
-                REACH_EDGES,
+                distances(batch) / self.task.max_distance(self.train_length),
+                RELATIVE_EDGES,
                 sourced,
             ),
             "depth": (_depths(batch), DEPTH_EDGES, sourced),
             "position": (
                 (place + 1) / self.train_positions,
-                REACH_EDGES,
+                RELATIVE_EDGES,
                 ~sourced & (not sourced.any()),
             ),
         }
-        return [
-            view
-            for by, (values, edges, shown) in of.items()
-            if (view := binned(by, values[shown], edges, correct[shown], losses[shown]))
-        ]
+        for by, (values, edges, shown) in of.items():
+            if shown.any():
+                bins = binned(values[shown], edges, correct[shown], losses[shown])
+                yield View.model_validate({"test_length": n, "by": by} | bins)
 
     def _trained_entries(self, model: Transformer) -> list[Tensor]:
-        """What a training sequence of the largest length reaches, at any of its offsets."""
+        """Entries that a training sequence of the largest length uses, at any of its offsets."""
         if self.training.packing:
             full = replace(
                 self.training,
@@ -238,7 +238,7 @@ class Tests:
         last = self.training.random_offset if stack.ids == "index" else 0
         starts = {*range(0, last, ids.shape[1]), last}
         each = [
-            reached(stack, ids + start, model.num_heads, model.width, training=True)
+            used_entries(stack, ids + start, model.num_heads, model.width, training=True)
             for start in starts
         ]
         return [torch.stack(masks).any(0) for masks in zip(*each, strict=True)]
@@ -276,23 +276,20 @@ def greedy(model: Transformer, data: Inputs) -> np.ndarray:
 
 
 def binned(
-    by: str, values: np.ndarray, edges: Sequence[float], correct: np.ndarray, losses: np.ndarray
-) -> dict[str, Any] | None:
-    """Means over bins (low, high], those that hold no token left out; None where no bin does."""
+    values: np.ndarray, edges: Sequence[float], correct: np.ndarray, losses: np.ndarray
+) -> dict[str, list[Any]]:
+    """Means over the bins (low, high] that hold tokens, as the columns of a `View`."""
     bins = np.clip(
         np.searchsorted(edges, values, side="left") - 1, 0, len(edges) - 2
     )  # an edge 0 is in the first bin
     used, index, counts = np.unique(bins, return_inverse=True, return_counts=True)
-    if not len(used):
-        return None
     shares, lost = (np.bincount(index, weights=each) / counts for each in (correct, losses))
     return {
-        "by": by,
         "above": [float(edges[b]) for b in used],
         "up_to": [float(edges[b + 1]) if np.isfinite(edges[b + 1]) else None for b in used],
         "num_tokens": counts.tolist(),
-        "token_accuracy_teacher_forced": [round(float(share), 6) for share in shares],
-        "loss": [round(float(loss), 6) for loss in lost],
+        "token_accuracy_teacher_forced": shares.tolist(),
+        "loss": lost.tolist(),
     }
 
 
@@ -310,7 +307,7 @@ def _depths(batch: Batch) -> np.ndarray:
     return ((batch.source - 1) / length)[:, 1:][batch.answer[:, 1:]]
 
 
-def _distances(batch: Batch) -> np.ndarray:
+def distances(batch: Batch) -> np.ndarray:
     """Tokens between the query that predicts a token and its source, -1 where there is no one
     source.
     """

@@ -1,6 +1,4 @@
-"""The one interface of an extension: what is done to a trained encoding so that it works
-further.
-"""
+"""The interface of an extension: a change to a trained encoding that lets it reach further."""
 
 from __future__ import annotations
 
@@ -13,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from posbench.config import TrainingConfig
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.encoding import EncodingStack, PositionEncoding, declares
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.frequencies import Frequencies
 
 
 @dataclass(frozen=True)
 class FineTuning:
-    """Further training that an extension asks for, measured by the training that went before."""
+    """Further training that an extension asks for, relative to the training before it."""
 
-    steps: float  # their number, as a share of that of the training
-    multiple: float  # of the longest task length in training: the longest here
-    learning_rate: float  # as a share of that of the training
+    steps: float  # as a share of the training's steps
+    multiple: float  # of the training's longest task length: gives the longest here
+    learning_rate: float  # as a share of the training's learning rate
 
     def __post_init__(self) -> None:
         for name in ("steps", "multiple", "learning_rate"):
@@ -35,8 +33,10 @@ class FineTuning:
                 )
 
     def settings(self, training: TrainingConfig) -> TrainingConfig:
-        """Lengths from the shortest of the training to the new longest; warm-up over the first
-        tenth; to the end.
+        """The settings of the further training, derived from the first training's.
+
+        Lengths run from the shortest in training to the new longest, the first tenth of the steps
+        warms up, and nothing stops it early.
         """
         steps = max(1, round(self.steps * training.steps))
         return replace(
@@ -53,20 +53,19 @@ class FineTuning:
 class Extension(ABC):
     """Changes a trained encoding: the new encoding shares the weights of the old.
 
-    Lengths are counts of positions: the largest position seen in training, or in the test at hand,
-    plus one; never the task's n. The test is told whole, prompt and answer, so that whatever an
-    extension makes of its length is the same for teacher forcing and for greedy decoding, token
-    after token.
+    Lengths are counts of positions: the largest position in training, or in the test at hand, plus
+    one; never the task's n. A test's length is always the whole of prompt and answer, so that an
+    extension does the same under teacher forcing and in greedy decoding, token by token.
 
     `needs`        the handle the encoding must offer, "" for none
-    `method_class` what kind of result it gives: rows are compared within their class
-    `changes`      False for direct extrapolation alone, the base that all others are compared with
-    `is_identity`  the outputs at the training length are those of the base, bit for bit: declared
-                   here, measured by the conformance suite
+    `method_class` the kind of result it gives: rows are compared within their class
+    `changes`      False only for direct extrapolation, the base for all comparisons
+    `is_identity`  outputs at the training length equal the base's, bit for bit: declared here,
+                   measured by the conformance suite
     `scale_policy` how it follows the length of a test: "none" (not by a factor), "fixed" (one
                    factor at every length, also at the training length) or "per test length"
-    `finetuning`   the training that goes on with the new encoding before a test, None for none
-    `retrained`    a model is trained from the start for each test length
+    `finetuning`   training that continues with the new encoding before a test, None for none
+    `retrained`    whether a model is trained from the start for each test length
     """
 
     needs: str = ""
@@ -82,21 +81,19 @@ class Extension(ABC):
 
     @property
     def trains(self) -> bool:
-        """Whether there is more training than that which all extensions share."""
+        """Whether it trains beyond the training that all extensions share."""
         return self.finetuning is not None or self.retrained
 
     @abstractmethod
     def apply(
         self, encoding: PositionEncoding, train_positions: int, test_positions: int
     ) -> PositionEncoding:
-        """The encoding to use for a test of `test_positions`, after training on
-        `train_positions`.
-        """
+        """The encoding for a test of `test_positions`, after training on `train_positions`."""
 
     def extend(
         self, stack: EncodingStack, train_positions: int, test_positions: int
     ) -> EncodingStack:
-        """`apply` on every layer that offers what is needed; refused where none does."""
+        """`apply` on every layer that has the needed handle; IllegalExtension if none has it."""
         if self.needs and self.needs not in stack.handles:
             raise IllegalExtension(
                 f"{type(self).__name__} needs {self.needs}, which this encoding does not have"
@@ -112,10 +109,11 @@ class Extension(ABC):
 
 
 class Scaled(Extension):
-    r"""An extension by a factor s: `scale`, where it is set; the model is then changed at every
-    length, also at the training length. Left out (null) it is $s = \max(1, L'/L)$ for each test
-    length L' of its own, and nothing changes at the training length L. Both are common in practice
-    and they are different rows.
+    r"""An extension by a factor s.
+
+    If `scale` is set, it is s for every length, so the model changes at the training length too. If
+    it is left out (null), $s = \max(1, L'/L)$ for each test length L', and nothing changes at the
+    training length L. Both are common in practice, and they are different rows.
     """
 
     def __init__(self, scale: float | None = None) -> None:
@@ -135,14 +133,12 @@ class Scaled(Extension):
         return "per test length" if self.scale is None else "fixed"
 
     def scale_at(self, train_positions: int, test_positions: int) -> float:
-        """S for a test of that length."""
+        """The factor s for a test of `test_positions`."""
         return self.scale if self.scale is not None else max(1.0, test_positions / train_positions)
 
 
 class FrequencyExtension(Scaled):
-    r"""An extension of the form $\theta'_m = \theta_m / \lambda_m$, with an optional factor on cos
-    and sin.
-    """
+    r"""An extension $\theta'_m = \theta_m / \lambda_m$ with an optional factor on cos and sin."""
 
     needs = "frequencies"
 
@@ -150,10 +146,10 @@ class FrequencyExtension(Scaled):
     def stretch(
         self, frequencies: Frequencies, train_positions: int, scale: float
     ) -> tuple[float, ...]:
-        r"""$\lambda_m$ for m = 0..K-1."""
+        r"""The factors $\lambda_m$, m = 0..K-1."""
 
     def magnitude(self, train_positions: int, scale: float) -> float:
-        """The factor on every cosine and sine, 1 for most."""
+        """The factor on every cosine and sine; 1 for most extensions."""
         return 1.0
 
     def apply(
@@ -167,15 +163,17 @@ class FrequencyExtension(Scaled):
         )
 
 
-class Around(Extension):
-    """Another extension with something about it that is no change of the encoding: it declares what
-    that one does.
+class ExtensionWrapper(Extension):
+    """An extension around another, with something added that does not change the encoding.
+
+    It declares what the inner extension declares, unless its class says otherwise.
     """
 
     def __init__(self, extension: Extension) -> None:
         self.extension = extension
-        self.needs, self.changes = extension.needs, extension.changes
-        self.method_class, self.scale_policy = extension.method_class, extension.scale_policy
+        for name in ("needs", "changes", "method_class", "scale_policy"):
+            if not declares(type(self), ExtensionWrapper, name):
+                setattr(self, name, getattr(extension, name))
 
     @property
     def is_identity(self) -> bool:
@@ -194,20 +192,22 @@ class Around(Extension):
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate of a search, and what it lost on the validation length."""
+    """One candidate of a search, and its loss on the validation length."""
 
     settings: dict[str, Any]
     extension: Extension
     loss: float
 
 
-class Searched(Around):
+class Searched(ExtensionWrapper):
     """An extension whose settings are chosen on a validation length that is no test length.
 
-    `extension` is the one with its default settings, and the first candidate; `budget` counts
-    candidates, and is the same for all that are to be compared; `multiple` gives the validation
-    length in multiples of the training's.
+    `extension` has the default settings and is the first candidate. `budget` counts candidates,
+    and is the same for all extensions to be compared. `multiple` is the validation length in
+    multiples of the training length.
     """
+
+    method_class = "tuned"
 
     def __init__(self, extension: Extension, budget: int = 24, multiple: float = 3.0) -> None:
         super().__init__(extension)
@@ -220,7 +220,6 @@ class Searched(Around):
             raise ConfigError(
                 f"multiple is that of the validation length and must exceed 1, got {multiple}"
             )
-        self.method_class = "tuned"
         self.budget = budget
         self.multiple = multiple
 
@@ -228,9 +227,7 @@ class Searched(Around):
     def candidates(
         self, stack: EncodingStack, train_positions: int, rng: np.random.Generator
     ) -> Iterator[tuple[dict[str, Any], Extension]]:
-        """Settings and extension, without end or as many as there are; the default is not among
-        them.
-        """
+        """Settings and extension of each candidate but the default; the iterator may be endless."""
 
     def trials(
         self,
@@ -239,7 +236,7 @@ class Searched(Around):
         rng: np.random.Generator,
         loss: Callable[[Extension], float],
     ) -> list[Trial]:
-        """The default and random candidates, `budget` in all, the best first."""
+        """The default and random candidates, at most `budget` in all, sorted from best to worst."""
         others = itertools.islice(self.candidates(stack, train_positions, rng), self.budget - 1)
         found = [
             Trial(settings, each, loss(each))

@@ -1,6 +1,4 @@
-"""The geometric frequencies that sinusoidal and rotary encodings share, and what an extension may
-do to them.
-"""
+"""The geometric frequencies of sinusoidal and rotary encodings, and how extensions change them."""
 
 from __future__ import annotations
 
@@ -14,11 +12,11 @@ from posbench.errors import ConfigError
 
 @dataclass(frozen=True)
 class Frequencies:
-    r"""$\theta'_m = b^{-m/K} / \lambda_m$ radians a position, m = 0..K-1, the fastest first.
+    r"""$\theta'_m = b^{-m/K} / \lambda_m$ radians per position, m = 0..K-1, the fastest first.
 
     `count` is K (half the head width for RoPE, half the model width for sinusoidal), `base` is b.
-    Every frequency extension is a choice of `stretch` $\lambda_m$ (infinity switches a pair off)
-    and of `magnitude`, a factor on every cosine and sine. A second extension multiplies the first.
+    Every frequency extension chooses `stretch` $\lambda_m$ (infinity switches a pair off) and
+    `magnitude`, a factor on every cosine and sine. A second extension multiplies the first.
     """
 
     count: int
@@ -43,7 +41,7 @@ class Frequencies:
             )
 
     def theta(self, device: torch.device | None = None) -> Tensor:
-        """[count], radians a position, in float64 (float32 where the device has no float64)."""
+        """Radians per position, [count], in float64 (float32 where the device has no float64)."""
         dtype = torch.float32 if device is not None and device.type == "mps" else torch.float64
         m = torch.arange(self.count, dtype=dtype, device=device)
         theta = self.base ** (-m / self.count)
@@ -52,9 +50,9 @@ class Frequencies:
         return theta / torch.tensor(self.stretch, dtype=dtype, device=device)
 
     def tables(self, pos: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of `pos * theta`, each [*pos.shape, count].
+        """Cosine and sine of `pos * theta`, times `magnitude`, each [*pos.shape, count].
 
-        Angles are formed in float64 and cast afterwards: at position 100,000 a float32 angle is
+        Angles are computed in float64 and cast afterwards: at position 100,000 a float32 angle is
         already off by 0.004 radians, a bfloat16 one by hundreds.
         """
         theta = self.theta(pos.device)
@@ -62,7 +60,7 @@ class Frequencies:
         return (self.magnitude * angles.cos()).to(dtype), (self.magnitude * angles.sin()).to(dtype)
 
     def stretched(self, stretch: tuple[float, ...], magnitude: float = 1.0) -> Frequencies:
-        """theta_m / stretch_m, on top of whatever has been done before."""
+        """Divide theta_m by stretch_m, on top of whatever has been done before."""
         before = self.stretch or (1.0,) * self.count
         after = tuple(a * b for a, b in zip(before, stretch, strict=True))
         return Frequencies(self.count, self.base, after, self.magnitude * magnitude)

@@ -1,4 +1,4 @@
-"""Which keys a query may see, by index, around any host."""
+"""Masks by index, around any host: which keys a query may see."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from posbench.attention import Attention, Plan
 from posbench.encoding import PositionEncoding, Wrapper
 
 Visible = Callable[[Tensor, Tensor], Tensor]
-"""(index of the query [rows, 1], of the key [1, keys]) -> True where the key may be seen, causality
-aside.
-"""
+"""(query index [rows, 1], key index [1, keys]) -> True where a key is visible, causality aside."""
 
 
 class Masked(Wrapper):
-    """The host, with a query seeing only the earlier keys that are `visible`; indices, not
-    positions, decide.
+    """The host, with each query seeing only the earlier keys that are `visible`, by index.
 
-    What the host counts or sums over keys it does over those that are seen. A query must always see
-    itself.
+    What the host counts or sums over keys, it counts or sums over the visible ones.
+    A query must always see itself.
     """
 
     def __init__(self, host: PositionEncoding, visible: Visible) -> None:

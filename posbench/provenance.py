@@ -199,7 +199,7 @@ def _statements(definition: Definition) -> tuple[ast.stmt, ...]:
 
 @functools.cache
 def _names_in(node: ast.AST) -> tuple[tuple[str, str], ...]:
-    found = {}
+    found: dict[tuple[str, str], None] = {}
     for part in ast.walk(node):
         if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
             found[part.value.id, part.attr] = None
@@ -317,7 +317,7 @@ def _defined(node: ast.stmt) -> list[str]:
         assigned = node.targets if isinstance(node, ast.Assign) else [node.target]
         leaves = [leaf for target in assigned for leaf in getattr(target, "elts", [target])]
         if all(isinstance(leaf, ast.Name) for leaf in leaves):
-            return [leaf.id for leaf in leaves]  # type: ignore[attr-defined]
+            return [leaf.id for leaf in leaves]
     return []
 
 
@@ -370,6 +370,20 @@ def _git(root: Path, *arguments: str) -> str:
     return subprocess.run(
         command, cwd=root, capture_output=True, text=True, check=True
     ).stdout.strip()
+
+
+COMPARED = ("torch",)
+"""The packages whose minor version must agree for two records to be called the same."""
+
+
+def same_versions(one: dict[str, str], other: dict[str, str]) -> bool:
+    """Whether what computes has the same minor version in both."""
+    return all(minor(one.get(name)) == minor(other.get(name)) for name in COMPARED)
+
+
+def minor(version: str | None) -> str | None:
+    """A version without its patch: "2.13" for "2.13.0+cpu"."""
+    return None if version is None else ".".join(version.split("+")[0].split(".")[:2])
 
 
 def versions() -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Right or wrong: what one teacher-forced forward pass says about a batch.
 
-The first wrong token of greedy decoding is the first wrong token under teacher forcing, because up
-to there both have seen the same prefix. So one forward pass gives the exact greedy sequence
-accuracy. Token accuracy has no such property: it is that of teacher forcing, and always named so.
+Greedy decoding and teacher forcing make their first mistake at the same token, because up to there
+both have seen the same prefix. So one forward pass gives the exact greedy sequence accuracy. Token
+accuracy has no such property: ours is measured under teacher forcing, and is always named so.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from posbench.transformer import Transformer
 
 @dataclass(frozen=True)
 class Inputs:
-    """A batch as the model takes it: `tokens` [batch, n], the `labels` of the places in `where`
-    [batch, n].
-    """
+    """A batch as the model takes it: `tokens` [batch, n], and `labels` at the places in `where`."""
 
     tokens: Tensor
     pos: Tensor  # [batch|1, n]
     segments: Tensor  # [batch, n]
-    where: Tensor
+    where: Tensor  # bool [batch, n], the places that predict
     labels: Tensor  # [number of places]
     first: int  # column of the first place
 
@@ -49,7 +47,10 @@ class Inputs:
 def inputs(
     batch: Batch, encodings: EncodingStack, positions_seed: int, training: bool = False
 ) -> Inputs:
-    """Input tokens are all but the last; the token at t + 1 is predicted at t."""
+    """Turn a batch into inputs: all tokens but the last, with the token at t + 1 predicted at t.
+
+    `positions_seed` seeds whatever the encodings draw.
+    """
     tokens, segments = torch.from_numpy(batch.tokens), torch.from_numpy(batch.segments)
     answer = batch.answer[:, 1:]
     draw = Draw(len(tokens), torch.Generator().manual_seed(positions_seed), training)
@@ -59,25 +60,25 @@ def inputs(
 
 
 def position_ids(batch: Batch, encodings: EncodingStack) -> Tensor:
-    """The ids of the input tokens that the encodings ask for, [batch|1, n]."""
+    """The input tokens' ids, [batch|1, n], of the kind that the encodings ask for."""
     if encodings.ids == "index" and "index" not in batch.ids:
         return torch.arange(batch.tokens.shape[1] - 1)[None]
     return torch.tensor(batch.ids[encodings.ids])[:, :-1]
 
 
 def logits(model: Transformer, data: Inputs) -> Tensor:
-    """Of the tokens to be predicted, [number of places, vocab]."""
+    """Logits of the tokens to be predicted, [number of places, vocab]."""
     return model(data.tokens, data.pos, data.segments, data.where, data.first)
 
 
 def loss(model: Transformer, data: Inputs) -> Tensor:
-    """Mean cross-entropy of the tokens to be predicted, nats."""
+    """Mean cross-entropy of the tokens to be predicted, in nats."""
     return F.cross_entropy(logits(model, data), data.labels)
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One entry for each predicted token, in the order of `Inputs.where`, and each sequence."""
+    """One entry per predicted token, in the order of `Inputs.where`, or per sequence."""
 
     correct: np.ndarray  # bool [tokens]
     losses: np.ndarray  # float32 [tokens], nats

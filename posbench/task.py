@@ -1,8 +1,8 @@
 """The contract of a task: a generator of token sequences with a difficulty length n.
 
 Every sequence reads `BOS prompt SEP answer EOS`; the model is given all tokens but the last and
-predicts the answer and EOS. numpy alone, so that tokens are the same on every device and version of
-torch.
+predicts the answer and EOS. Tasks use numpy alone, so that tokens are the same on every device and
+with every version of torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from posbench.streams import stream_seed
 
 PAD, BOS, SEP, EOS, MARK, NOISE = range(6)
 FIRST_SYMBOL = 8
-"""Tokens below are special (6 and 7 are free for a task of one's own); data symbols begin here."""
+"""Data symbols begin here; smaller tokens are special (6 and 7 are free for your own tasks)."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,12 @@ class Batch:
 
     tokens: np.ndarray  # int64
     answer: np.ndarray  # bool, the tokens to be predicted: answer symbols and EOS
-    source: (
-        np.ndarray
-    )  # int64, where an answer token stands in the prompt; -1 where it has no one source
+    source: np.ndarray  # int64, where in the sequence an answer token comes from; -1: no one place
     segments: np.ndarray  # int64, 0 for the prompt with BOS and SEP, 1 for the answer with EOS
-    ids: Mapping[str, np.ndarray] = field(
-        default_factory=dict
-    )  # int64, position ids by kind, see `Task.ids`
+    ids: Mapping[str, np.ndarray] = field(default_factory=dict)  # int64, by kind: see `Task.ids`
 
     def part(self, rows: slice) -> Batch:
-        """Some of the sequences."""
+        """The sequences in `rows`."""
         ids = {kind: values[rows] for kind, values in self.ids.items()}
         return Batch(
             self.tokens[rows], self.answer[rows], self.source[rows], self.segments[rows], ids
@@ -47,51 +43,52 @@ class Batch:
 class Task(ABC):
     """A rule that turns a prompt into an answer. Subclasses state it, with two worked examples.
 
-    `version` counts changes that alter any generated token; the leaderboard never mixes versions.
+    `version` goes up with every change that alters a generated token; the leaderboard
+    never mixes versions.
     """
 
     version: ClassVar[int] = 1
     ids: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of position ids that the task supplies, besides the "index" of a token, which every
-    task has: "coupled", where tokens that correspond share an id, and "within", 1, 2, 3, ... inside
-    a number or string and 0 outside. """
+    """The kinds of position ids that the task supplies.
+
+    Every task has the "index" of a token. Others are "coupled", where corresponding tokens share an
+    id, and "within", which is 1, 2, 3, ... inside a number or string and 0 outside.
+    """
     measure: ClassVar[str] = "sequence accuracy"
-    """What `score` is, for headings."""
+    """What `score` measures, for headings."""
     vocab_size: int
-    """Number of tokens, special ones included: the size of the model's embedding."""
+    """The number of tokens, including special ones: the size of the model's embedding."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
-        """`batch_size` sequences of difficulty length n."""
+        """Draw `batch_size` sequences of difficulty length n."""
 
     @abstractmethod
     def total_length(self, n: int) -> int:
-        """Tokens in a sequence, BOS and EOS included."""
+        """The number of tokens in a sequence, including BOS and EOS."""
 
     @abstractmethod
     def answer_length(self, n: int) -> int:
-        """Tokens to be predicted, EOS left out."""
+        """The number of tokens to be predicted, without EOS."""
 
     @abstractmethod
     def chance(self, n: int) -> float:
-        """Sequence accuracy of guessing each answer symbol at random, knowing the format."""
+        """The sequence accuracy of guessing every answer symbol at random, knowing the format."""
 
     @abstractmethod
     def max_distance(self, n: int) -> int:
-        """Largest distance, in tokens, between the query that predicts an answer token and its
-        source.
-        """
+        """The largest distance, in tokens, from a query to the source of the token it predicts."""
 
     def score(self, n: int, sequence_accuracy: float, loss: float) -> float:
-        """How well length n is solved, from 0 to 1: the sequence accuracy, unless a task has
-        something better.
+        """How well length n is solved, from 0 to 1.
 
-        `loss` is the mean cross-entropy of the tokens asked for, in nats.
+        This is the sequence accuracy unless a task has something better. `loss` is the mean
+        cross-entropy, in nats, of the tokens asked for.
         """
         return sequence_accuracy
 
     def num_positions(self, n: int) -> int:
-        """Positions the model sees: the largest position plus one."""
+        """The number of positions the model sees: the largest plus one."""
         return self.total_length(n) - 1
 
     def batch(self, n: int, batch_size: int, *stream: str | int) -> Batch:
@@ -102,10 +99,10 @@ class Task(ABC):
 def assemble(
     prompt: np.ndarray, answer: np.ndarray, predicted: np.ndarray, source: np.ndarray
 ) -> Batch:
-    """`BOS prompt SEP answer EOS` from arrays [batch, ...].
+    """Build `BOS prompt SEP answer EOS` from arrays [batch, ...].
 
-    `predicted` says which tokens of the answer part the model is asked for (queries are not),
-    `source` gives for those the index in `prompt` they repeat, or -1.
+    `predicted` marks the answer tokens that the model is asked for (queries are not). For those,
+    `source` gives the index in `prompt` that they repeat, or -1.
     """
     start = prompt.shape[1] + 2
     shape = len(prompt), start + answer.shape[1] + 1
@@ -115,9 +112,8 @@ def assemble(
     asked = np.zeros(shape, bool)
     asked[:, start:-1], asked[:, -1] = predicted, True
     origin = np.full(shape, -1, np.int64)
-    origin[:, start:-1] = np.where(
-        predicted & (source >= 0), source + 1, -1
-    )  # BOS stands before the prompt
+    # BOS stands before the prompt, so every source moves by one.
+    origin[:, start:-1] = np.where(predicted & (source >= 0), source + 1, -1)
     segments = np.zeros(shape, np.int64)
     segments[:, start:] = 1
     return Batch(tokens, asked, origin, segments)

@@ -28,7 +28,7 @@ DECAYS: dict[str, Callable[[float], float]] = {
     "linear": lambda left: left,
     "cosine": lambda left: (1 - math.cos(math.pi * left)) / 2,
 }
-"""Share of the learning rate, by the share of the decay that is left."""
+"""The share of the learning rate, as a function of the share of the decay that is left."""
 
 
 class Training(L.LightningModule):
@@ -50,7 +50,7 @@ class Training(L.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Inputs, batch_idx: int) -> torch.Tensor:
-        # Of dropout: a resumed training drops what an uninterrupted one would have dropped.
+        # Seeds dropout: a resumed training drops what an uninterrupted one would have dropped.
         torch.manual_seed(stream_seed(self.seed, "train", "step", self.global_step))
         return loss(self.model, batch)
 
@@ -91,13 +91,15 @@ class Training(L.LightningModule):
 
 
 class Batches(IterableDataset):
-    """The batches still to come. Starting at the trainer's step is what makes a resumed run see the
-    same data.
+    """The batches still to come.
+
+    They start at the trainer's step, so that a resumed run sees the same data.
     """
 
     AT_ONCE = 8
-    """Made in a row: a batch made alone, between two steps, finds every cache full of weights and
-    takes twice as long. """
+    """Batches made in a row: one made alone, between two steps, takes twice as long, because every
+    cache is full of weights.
+    """
 
     def __init__(self, training: Training) -> None:
         self.training = training
@@ -112,10 +114,11 @@ class Batches(IterableDataset):
 
 
 class Curve(L.Callback):
-    """Loss and in-distribution score every `validate_every` steps, and the time it all took; ends a
-    training that is to be stopped once its score is `stop_at`.
+    """Records loss and in-distribution score every `validate_every` steps, and the time spent.
 
-    Part of the checkpoint, so that the curve of a resumed run is the curve of an uninterrupted one.
+    It stops the training once the score reaches `stop_at`, if that is set, and raises Diverged if a
+    loss is no longer finite. It is part of the checkpoint, so that a resumed run has the same curve
+    as an uninterrupted one.
     """
 
     def __init__(self, training: Training, report: Callable[[dict[str, float]], None]) -> None:
@@ -186,7 +189,7 @@ class Curve(L.Callback):
 
 
 def log_point(logger: Any, point: dict[str, float]) -> None:
-    """A point of a curve, under the names that dashboards show."""
+    """Log a point of the curve under the names that dashboards show."""
     names = {
         "loss": "train/loss",
         "validation_loss": "validation/loss",
@@ -198,13 +201,13 @@ def log_point(logger: Any, point: dict[str, float]) -> None:
 
 
 class Checkpoint(L.Callback):
-    """Writes `path` every `every` steps, and when SIGTERM or Ctrl-C arrives: then it stops the
-    training.
+    """Writes `path` every `every` steps, and when SIGTERM or Ctrl-C arrives.
 
-    A signal is only noted when it arrives and obeyed at the end of the step, because in the middle
-    of an optimiser step half of the weights are of the next one. The file is written beside and
-    renamed: Lightning's own writer goes through the system's temporary folder, and a move across
-    file systems is not atomic.
+    A signal then stops the training with Terminated. It is only noted when it arrives and obeyed at
+    the end of the step, because in the middle of an optimiser step half of the weights are already
+    the next step's. The file is written under a temporary name beside `path` and renamed:
+    Lightning's own writer goes through the system's temporary folder, and a move across file
+    systems is not atomic.
     """
 
     def __init__(self, path: Path, every: int) -> None:
@@ -249,7 +252,7 @@ def fit(
     callbacks: list[L.Callback],
     report: Callable[[dict[str, float]], None],
 ) -> Curve:
-    """Train to the end, resuming from `checkpoint` where it exists, and return the curve."""
+    """Train to the end, resuming from `checkpoint` if it exists, and return the curve."""
     curve = Curve(training, report)
     with Checkpoint(checkpoint, checkpoint_every) as saver:
         trainer = L.Trainer(

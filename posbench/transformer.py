@@ -17,10 +17,9 @@ from posbench.streams import stream_seed
 class Transformer(nn.Module):
     """Token embedding, `num_layers` blocks, final norm, linear head.
 
-    Weights are a function of `seed` and their own name, so that modules shared by two encodings
-    start equal whatever else the encodings bring along. Token embeddings start with standard
-    deviation `embedding_std`; at the usual 0.02 small models learn these tasks several times more
-    slowly.
+    Initial weights depend only on `seed` and their own name, so modules that two encodings share
+    start equal, whatever else the encodings add. Token embeddings start with standard deviation
+    `embedding_std`; at the usual 0.02 small models learn these tasks several times more slowly.
     """
 
     def __init__(
@@ -69,13 +68,13 @@ class Transformer(nn.Module):
         where: Tensor | None = None,
         first: int = 0,
     ) -> Tensor:
-        """Next-token logits.
+        """Next-token logits, [batch, n, vocab].
 
-        tokens [batch, n], positions [batch|1, n] and segments [batch|1, n] (left out: one segment)
-        give [batch, n, vocab]; with a boolean `where` [batch, n] only those places are put through
-        the head, [number of places, vocab]. No place before `first` may be among them: what the
-        last layer puts out is then computed from there on, which spares the attention and MLP of a
-        long prompt. It takes in every token.
+        `tokens` is [batch, n], `pos` [batch|1, n] and `segments` [batch|1, n] (left out: one
+        segment). With a boolean `where` [batch, n], only those places go through the head, and the
+        result is [number of places, vocab]. None of them may lie before `first`. The last layer
+        then computes its outputs from `first` on, which saves the attention and MLP of a long
+        prompt; it still reads every token.
         """
         x = self.dropout(self.encodings.embed(self.embedding(tokens), pos))
         starts = [0] * (len(self.blocks) - 1) + [first]
@@ -92,7 +91,7 @@ class Transformer(nn.Module):
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x)); without the second where `mlp_ratio` is 0."""
+    """x + attention(norm(x)), then x + mlp(norm(x)); with `mlp_ratio` 0 there is no MLP."""
 
     def __init__(self, width: int, num_heads: int, mlp_ratio: int, dropout: float) -> None:
         super().__init__()
@@ -115,7 +114,7 @@ class Block(nn.Module):
         encoding: PositionEncoding,
         start: int = 0,
     ) -> Tensor:
-        """Of the tokens from `start` on, [batch, n - start, width]."""
+        """The outputs for the tokens from `start` on, [batch, n - start, width]."""
         normed = self.attention_norm(x)
         # [batch, n, 3 width] -> three times [batch, heads, n, head width]
         q, k, v = self.qkv(normed).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)

@@ -1,3 +1,1 @@
-"""Synthetic tasks, one a file; installed as `posbench.tasks`. A task is chosen by its YAML in
-conf/task.
-"""
+"""Synthetic tasks, one per file, installed as `posbench.tasks`. YAMLs in conf/task choose them."""

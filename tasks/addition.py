@@ -1,5 +1,6 @@
-"""Addition of two numbers of n digits, the least significant digit first (arXiv 2402.09371,
-2405.17399, 2405.20671).
+"""Addition of two numbers of n digits, least significant digit first.
+
+It is studied in arXiv 2402.09371, 2405.17399 and 2405.20671.
 """
 
 from dataclasses import replace
@@ -10,9 +11,9 @@ from posbench.task import FIRST_SYMBOL, MARK, Batch, Task, assemble
 
 
 class Addition(Task):
-    """The prompt is two numbers of n digits, with MARK for the plus; the answer is their sum in n +
-    1 digits. All are written with the least significant digit first, so that a carry is known when
-    it is needed.
+    """The prompt is two numbers of n digits, with MARK for the plus; the answer is their sum in
+    n + 1 digits. All are written with the least significant digit first, so that a carry is
+    known when it is needed.
 
     Examples, 3 + 9 and 21 + 80, n = 1 and n = 2:
         BOS 3 MARK 9 SEP 2 1 EOS
@@ -38,8 +39,8 @@ class Addition(Task):
             prompt, FIRST_SYMBOL + total, np.ones_like(total, bool), np.full_like(total, -1)
         )
         count = list(range(1, n + 1))
-        # The query for a digit stands one before it: SEP, like BOS and the plus, is where a number
-        # begins.
+        # The query for a digit is the token before it, so SEP has the id 0, like BOS and the plus:
+        # a number begins after each of them.
         kinds = {
             "coupled": [0, *count, 0, *count, 0, *count, n + 1, n + 2],
             "within": [0, *count, 0, *count, 0, *count, n + 1, 0],
@@ -57,14 +58,17 @@ class Addition(Task):
         return n + 1
 
     def chance(self, n: int) -> float:
-        """Of two random sums: that their last n digits agree, and then their leading digit. Among
-        the $N = 10^n$ sums with the last digits r, r + 1 have the leading digit 0.
+        """The probability that two random sums agree.
+
+        They must agree in the last n digits and then in the leading one. Of the $N = 10^n$ pairs of
+        numbers whose sum ends in the digits r, r + 1 have the leading digit 0.
         """
         sums = 10.0**n
+        # Means over r: the probability of a leading 0, and its square.
         zero, zero_squared = (
             (sums + 1) / (2 * sums),
             (sums + 1) * (2 * sums + 1) / (6 * sums**2),
-        )  # means over r
+        )
         return (1 - 2 * zero + 2 * zero_squared) / sums
 
     def max_distance(self, n: int) -> int:

@@ -15,9 +15,10 @@ class Copy(Rearranged):
         BOS c a b SEP c a b EOS
         BOS b b d a c SEP b b d a c EOS
 
-    The task is easy while short runs of symbols are unique, because looking one up and stepping on
-    is enough; a small alphabet and a long prompt make runs repeat and force the model to count.
-    About n^2 / (2 V^2) pairs of runs of two coincide: .07 for n = 10 and V = 26.
+    The task is easy while short runs of symbols are unique, because then it is enough to
+    look one up and step on. A small alphabet and a long prompt make runs repeat and force
+    the model to count: with V symbols about n^2 / (2 V^2) pairs of runs of two coincide, .07
+    for n = 10 and V = 26.
     """
 
     ids = frozenset({"coupled", "within"})
@@ -29,8 +30,8 @@ class Copy(Rearranged):
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n))
         batch = assemble(x, x, np.ones_like(x, bool), np.broadcast_to(np.arange(n), x.shape))
         count = list(range(1, n + 1))
-        # Each symbol shares its id with its copy, EOS with SEP: the query at id t looks for id t +
-        # 1, to the end.
+        # A symbol shares its id with its copy, and EOS with SEP, so the query at id t always looks
+        # for id t + 1, up to the end.
         kinds = {"coupled": [0, *count, n + 1, *count, n + 1], "within": [0, *count, 0, *count, 0]}
         ids = {
             kind: np.broadcast_to(np.array(values), batch.tokens.shape)

@@ -1,5 +1,6 @@
-"""Copy without repeats: every symbol of the string occurs once (copy with unique tokens of arXiv
-2310.16028).
+"""Copy without repeats: every symbol of the string occurs once.
+
+This is copying with unique tokens in arXiv 2310.16028.
 """
 
 import math
@@ -18,8 +19,8 @@ class CopyUnique(Rearranged):
         BOS c a b SEP c a b EOS
         BOS b e d a c SEP b e d a c EOS
 
-    To look a symbol up and to step on is enough at every length. The longest test needs as many
-    symbols.
+    At every length it is enough to look a symbol up and step on. `num_symbols` must be at least the
+    n of the longest test; ConfigError otherwise.
     """
 
     def __init__(self, num_symbols: int = 64) -> None:

@@ -7,15 +7,14 @@ from posbench.tasks.symbols import Symbols
 
 
 class Duplicate(Symbols):
-    """The answer is the prompt, and the prompt again. Symbols are drawn with replacement from
-    `num_symbols`.
+    """The answer is the prompt twice. Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 2 and n = 3:
         BOS c a SEP c a c a EOS
         BOS b b d SEP b b d b b d EOS
 
-    The source of both copies is the prompt, though the second could be read off the first: what
-    tells them apart is where to stop.
+    Both copies count the prompt as their source, although the second could be read off the first;
+    what tells the copies apart is where to stop.
     """
 
     def __init__(self, num_symbols: int = 26) -> None:

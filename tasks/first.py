@@ -1,6 +1,4 @@
-"""First: the first symbol of the prompt. A smoke test, which nearly everything solves at any
-length.
-"""
+"""First: the prompt's first symbol. A smoke test that nearly everything solves at any length."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Induction: what followed the mark before? (arXiv 2312.00752, 2209.11895)."""
+"""Induction: which symbol followed the mark before? (arXiv 2312.00752, 2209.11895)."""
 
 import numpy as np
 
@@ -7,8 +7,8 @@ from posbench.tasks.symbols import OneSymbol
 
 
 class Induction(OneSymbol):
-    """MARK and a symbol after it stand at a random place among n symbols; MARK is given again and
-    the answer is that symbol. All are drawn with replacement from the same `num_symbols`.
+    """MARK and a symbol after it stand at a random place among n symbols. MARK is given again, and
+    the answer is that symbol. All symbols are drawn with replacement from the same `num_symbols`.
 
     Examples, n = 2 and n = 4:
         BOS a MARK b c SEP MARK b EOS

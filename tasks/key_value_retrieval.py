@@ -1,5 +1,6 @@
-"""Key-value retrieval: pairs among filler, and a question for every key (arXiv 2307.03172,
-2312.04927).
+"""Key-value retrieval: pairs among filler, and a question for every key.
+
+The task follows arXiv 2307.03172 and 2312.04927.
 """
 
 import numpy as np
@@ -10,12 +11,12 @@ from posbench.tasks.pairs import Pairs
 
 class KeyValueRetrieval(Pairs):
     """`num_pairs` pairs of a key and its value stand among n filler symbols. The answer part asks
-    for every key, in random order, and the model is to give the value after each. Keys, values and
-    filler are drawn from three separate sets of `num_symbols`; keys do not repeat. n counts the
-    filler.
+    for every key, in random order, and the model must give the value after each. Keys, values and
+    filler are drawn from three separate sets of `num_symbols`; keys do not repeat. Only the
+    filler counts towards n.
 
-    Examples, keys in capitals, values as digits, filler in small letters; 2 pairs with n = 3 and 3
-    with n = 1:
+    Examples, keys in capitals, values as digits, filler in small letters; 2 pairs with n = 3,
+    and 3 pairs with n = 1:
         BOS a B 4 c b A 1 SEP A 1 B 4 EOS
         BOS C 2 A 7 d B 2 SEP C 2 B 2 A 7 EOS
     """
@@ -28,7 +29,7 @@ class KeyValueRetrieval(Pairs):
         keys = FIRST_SYMBOL + rng.random((batch_size, symbols)).argsort(1)[:, :pairs]
         values = FIRST_SYMBOL + symbols + rng.integers(0, symbols, (batch_size, pairs))
         prompt = FIRST_SYMBOL + 2 * symbols + rng.integers(0, symbols, (batch_size, n + 2 * pairs))
-        # Choose which of n + pairs units are pairs; each pair before a unit pushes it one token
+        # Choose which of the n + pairs units are pairs; every pair before a unit moves it one token
         # further.
         units = np.sort(rng.random((batch_size, n + pairs)).argsort(1)[:, :pairs], 1)
         key_places = units + np.arange(pairs)
@@ -45,5 +46,5 @@ class KeyValueRetrieval(Pairs):
         return n + 4 * self.num_pairs + 3
 
     def max_distance(self, n: int) -> int:
-        # From the last question to the value of the pair at the very start.
+        # This is from the last question to the value of a pair at the very start.
         return n + 4 * self.num_pairs - 2

@@ -9,8 +9,9 @@ from posbench.tasks.symbols import OneSymbol
 
 
 class Kth(OneSymbol):
-    """What both share: k is a setting, never a token, since an index would be a new symbol at every
-    new length.
+    """Base of both tasks.
+
+    k is a setting, never a token, because an index would be a new symbol at every new length.
     """
 
     def __init__(self, k: int = 5, num_symbols: int = 16) -> None:
@@ -20,7 +21,7 @@ class Kth(OneSymbol):
 
     @abstractmethod
     def place(self, n: int) -> int:
-        """Of the symbol asked for, in a prompt of n + k."""
+        """The index, in a prompt of n + k symbols, of the symbol asked for."""
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, n + self.k))
@@ -35,14 +36,15 @@ class Kth(OneSymbol):
 
 
 class KthFromStart(Kth):
-    """The answer is the k-th symbol of the prompt, which has n + k. Symbols are drawn from
-    `num_symbols`.
+    """The answer is the k-th symbol of the prompt.
+
+    The prompt has n + k symbols, drawn from `num_symbols`.
 
     Examples, k = 2 with n = 1 and k = 3 with n = 2:
         BOS c a b SEP a EOS
         BOS b b d a c SEP d EOS
 
-    The source is at one place, further from the query the longer the prompt.
+    The source always stands at the same place, so a longer prompt puts the query farther from it.
     """
 
     def place(self, n: int) -> int:
@@ -50,15 +52,16 @@ class KthFromStart(Kth):
 
 
 class KthFromEnd(Kth):
-    """The answer is the k-th symbol of the prompt, counted from its end; the prompt has n + k, from
-    `num_symbols`.
+    """The answer is the k-th symbol of the prompt, counted from its end.
+
+    The prompt has n + k symbols, drawn from `num_symbols`.
 
     Examples, k = 2 with n = 1 and k = 3 with n = 2:
         BOS c a b SEP a EOS
         BOS b b d a c SEP d EOS
 
-    The source is k tokens before the query at every length: what is relative has nothing to
-    extrapolate, what is absolute has.
+    The source is k tokens before the query at every length, so a relative encoding has nothing to
+    extrapolate and an absolute one has.
     """
 
     def place(self, n: int) -> int:

@@ -1,5 +1,6 @@
-"""Language: a random text with statistics of its own, measured by its loss (as in arXiv 2108.12409,
-on WikiText).
+"""Language: a random text with statistics of its own, measured by its loss.
+
+arXiv 2108.12409 measures the same on WikiText.
 """
 
 import functools
@@ -15,18 +16,18 @@ from posbench.tasks.symbols import Symbols
 class Language(Symbols):
     r"""Each symbol depends on the `order` symbols before it. The table of conditional probabilities
     is the same for every text: each row is drawn once from a symmetric Dirichlet distribution,
-    small `concentration` making it peaked. The prompt is empty, and all of n + `order` symbols are
-    to be predicted; the end is not, since nothing announces it.
+    which a small `concentration` makes peaked. The prompt is empty, and all of the n + `order`
+    symbols are to be predicted; EOS is not, because nothing announces it.
 
     Examples, order 1 with n = 2 and order 2 with n = 3:
         BOS SEP a b d EOS
         BOS SEP c a b d a EOS
 
-    What counts is the loss $\ell$, nats a symbol. The score is the share explained of what can be
-    known, $(\ln V - \ell) / (\ln V - H)$, between 0 and 1: V is `num_symbols` and H the entropy of
-    the source, the least loss that is possible. A text can be told from the last few symbols, so
-    nothing need be carried far: an encoding that forgets the distant past does well here and badly
-    where something must be found.
+    What counts is the loss $\ell$, in nats per symbol. The score is the explained share of what can
+    be known, $(\ln V - \ell) / (\ln V - H)$, clipped to 0 and 1: V is `num_symbols` and H the
+    entropy of the source, which is the least possible loss. The last few symbols are enough to
+    predict a text, so nothing need be carried far: an encoding that forgets the distant past does
+    well here, and badly where something must be looked up.
     """
 
     measure = "share of the source explained"
@@ -67,7 +68,7 @@ class Language(Symbols):
         return self.order
 
     def least_loss(self, n: int) -> float:
-        """Nats a symbol of who knows the source: H, and a little more for the first symbols."""
+        """The least possible loss, nats per symbol: H, and slightly more for the first symbols."""
         return self.source.entropy(n + self.order) / (n + self.order)
 
     def score(self, n: int, sequence_accuracy: float, loss: float) -> float:
@@ -79,8 +80,10 @@ MOST_ENTRIES = 2**18
 
 
 class Source:
-    """A stationary Markov chain: `table` [V^order, V] holds the probability of the next symbol
-    after each context, which is read as a number with base V, the latest symbol last.
+    """A stationary Markov chain of order `order`.
+
+    `table` [V^order, V] holds the probability of the next symbol after each context. A context is
+    read as a number with base V, with the latest symbol as its last digit.
     """
 
     def __init__(self, table: np.ndarray, order: int) -> None:
@@ -97,15 +100,14 @@ class Source:
         rows = np.random.default_rng(seed).dirichlet(
             np.full(num_symbols, concentration), num_symbols**order
         )
-        return cls(
-            0.99 * rows + 0.01 / num_symbols, order
-        )  # every text is possible, so no context is a dead end
+        # A little of the uniform distribution makes every text possible: no context is a dead end.
+        return cls(0.99 * rows + 0.01 / num_symbols, order)
 
     def _stationary(self) -> np.ndarray:
-        """The distribution of contexts that a step does not change, [V^order]."""
+        """The distribution of contexts, [V^order], that one step leaves unchanged."""
         share = np.full(self.num_contexts, 1 / self.num_contexts)
         while True:
-            # The oldest symbol of a context is forgotten, the new one becomes its latest.
+            # A step forgets a context's oldest symbol and makes the new one its latest.
             after = (
                 (share[:, None] * self.table)
                 .reshape(self.num_symbols, -1, self.num_symbols)
@@ -117,8 +119,9 @@ class Source:
             share = after
 
     def sample(self, rng: np.random.Generator, length: int, batch_size: int) -> np.ndarray:
-        """Texts of at least `order` symbols, [batch, length], that begin anywhere in the stationary
-        chain.
+        """Texts [batch, length], `length` at least `order`.
+
+        They start from the stationary distribution.
         """
         context = rng.choice(self.num_contexts, batch_size, p=self.stationary)
         text = np.empty((batch_size, length), int)
@@ -128,13 +131,13 @@ class Source:
             )
         for place in range(self.order, length):
             later = rng.random((batch_size, 1)) > self.cumulative[context]
-            # A sum of probabilities may fall short of 1.
+            # The sum of the probabilities may fall short of 1.
             text[:, place] = np.minimum(later.sum(1), self.num_symbols - 1)
             context = (context * self.num_symbols + text[:, place]) % self.num_contexts
         return text
 
     def entropy(self, length: int) -> float:
-        """Of a whole text, nats: of its first `order` symbols, and H of each symbol after them."""
+        """The entropy of a text, in nats: its first `order` symbols, then H for each later one."""
         start = -(self.stationary * np.log(self.stationary)).sum()
         each = -(self.stationary[:, None] * self.table * np.log(self.table)).sum()
         return float(start + (length - self.order) * each)

@@ -1,5 +1,6 @@
-"""Lookup by a run of symbols: what follows the one place where the key stands (arXiv
-2402.01032).
+"""Lookup by a run of symbols: what follows the key in the one place where it stands?
+
+Both tasks are from arXiv 2402.01032.
 """
 
 from abc import abstractmethod
@@ -10,8 +11,9 @@ from posbench.task import FIRST_SYMBOL, MARK, Batch, Task, assemble, require
 
 
 class Lookup(Task):
-    """What both share: a string of n symbols beside key and answer, in which the key occurs
-    once.
+    """Base of both tasks: a key, and a string in which it occurs once.
+
+    The string has n symbols besides the key and the answer.
     """
 
     def __init__(self, key_length: int = 2, num_answers: int = 4, num_symbols: int = 26) -> None:
@@ -35,7 +37,7 @@ class Lookup(Task):
 
     @abstractmethod
     def prompt(self, key: np.ndarray, string: np.ndarray) -> tuple[np.ndarray, int]:
-        """Both in their order, and where the string begins."""
+        """Key and string in the task's order, and the index at which the string begins."""
 
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         g = self.key_length
@@ -51,8 +53,9 @@ class Lookup(Task):
     def _make_unique(
         self, rng: np.random.Generator, string: np.ndarray, key: np.ndarray, place: np.ndarray
     ) -> None:
-        """Replace a symbol of each further occurrence of the key, one that is not part of the key's
-        own place.
+        """Change a symbol in every other occurrence of the key.
+
+        The symbol changed is never part of the key's own place.
         """
         g = self.key_length
         while True:
@@ -62,7 +65,8 @@ class Lookup(Task):
             rows, starts = found.nonzero()
             if not len(rows):
                 return
-            rows, first = np.unique(rows, return_index=True)  # one a sequence: they may overlap
+            # Change one per sequence at a time, because occurrences may overlap.
+            rows, first = np.unique(rows, return_index=True)
             starts = starts[first]
             inside = (starts >= place[rows, 0]) & (starts < place[rows, 0] + g)
             at = np.where(inside, starts + g - 1, starts)
@@ -82,15 +86,15 @@ class Lookup(Task):
 
 
 class PrefixLookup(Lookup):
-    """The key of `key_length` symbols comes first, MARK, and then a string in which it occurs once;
-    the answer is the `num_answers` symbols that follow it there. n counts the other symbols of the
-    string, drawn from `num_symbols`.
+    """A key of `key_length` symbols comes first, then MARK and a string in which the key occurs
+    once. The answer is the `num_answers` symbols that follow the key in the string. n counts the
+    string's other symbols; all are drawn from `num_symbols`.
 
     Examples, a key of 2 and 1 answer with n = 2, a key of 1 and 2 answers with n = 1:
         BOS a b MARK c a b d b SEP d EOS
         BOS c MARK c a b d SEP a b EOS
 
-    Whoever reads along can stop at the key.
+    A model that reads along can stop at the key.
     """
 
     def prompt(self, key: np.ndarray, string: np.ndarray) -> tuple[np.ndarray, int]:
@@ -102,15 +106,15 @@ class PrefixLookup(Lookup):
 
 
 class SuffixLookup(Lookup):
-    """The string comes first, MARK, and then a key of `key_length` symbols that occurs once in it;
-    the answer is the `num_answers` symbols that follow it there. n counts the other symbols of the
-    string, drawn from `num_symbols`.
+    """A string comes first, then MARK and a key of `key_length` symbols that occurs once in the
+    string. The answer is the `num_answers` symbols that follow the key in the string. n counts the
+    string's other symbols; all are drawn from `num_symbols`.
 
     Examples, a key of 2 and 1 answer with n = 2, a key of 1 and 2 answers with n = 1:
         BOS c a b d b MARK a b SEP d EOS
         BOS c a b d MARK c SEP a b EOS
 
-    All of the string must be kept until the key is known.
+    The whole string must be kept until the key is known.
     """
 
     def prompt(self, key: np.ndarray, string: np.ndarray) -> tuple[np.ndarray, int]:

@@ -1,6 +1,4 @@
-"""Majority: which of two symbols occurs more often. A smoke test, for which no position is
-needed.
-"""
+"""Majority: which of two symbols is more frequent? A smoke test that needs no position."""
 
 import numpy as np
 
@@ -8,8 +6,7 @@ from posbench.task import FIRST_SYMBOL, Batch, Task, assemble
 
 
 class Majority(Task):
-    """The answer is the symbol that occurs more often among 2 n + 1, drawn from two: there are no
-    ties.
+    """The answer is the more frequent of two symbols in a prompt of 2 n + 1, so there are no ties.
 
     Examples, n = 1 and n = 2:
         BOS a b b SEP b EOS

@@ -1,4 +1,4 @@
-"""Missing duplicate: the symbol that one of two copies lacks (arXiv 2207.02098, 2305.16843)."""
+"""Missing duplicate: which symbol does one of two copies lack? (arXiv 2207.02098, 2305.16843)."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from posbench.tasks.symbols import OneSymbol
 
 
 class MissingDuplicate(OneSymbol):
-    """The prompt is a string of n + 1 symbols twice, with MARK in the place of one symbol of either
-    copy; the answer is that symbol. Symbols are drawn with replacement from `num_symbols`.
+    """The prompt is a string of n + 1 symbols, twice, with MARK in place of one symbol of either
+    copy. The answer is that symbol. Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 1 and n = 2:
         BOS b a MARK a SEP b EOS
         BOS a MARK b a a b SEP a EOS
 
-    The source lies n + 1 tokens before or after the mark: a distance that grows with the length.
+    The source lies n + 1 tokens before or after the mark, a distance that grows with the length.
     """
 
     def __init__(self, num_symbols: int = 16) -> None:

@@ -6,18 +6,19 @@ from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
 
 
 class MultiHop(Task):
-    """`num_chains` chains of `hops` + 1 pairs stand among n filler symbols: a name and a value,
-    then a name and the name before it in the chain. The answer part asks for the last name of every
-    chain, in random order, and the model is to give the value at the chain's start. Pairs of a
-    chain keep their order. Names, values and filler are drawn from three separate sets, of
-    `num_symbols` (values, filler) and as many names as are needed; no name repeats.
+    """`num_chains` chains of `hops` + 1 pairs stand among n filler symbols. A chain's first pair is
+    a name and a value; every later one is a name and the name before it in the chain. The pairs of
+    a chain keep their order. The answer part asks for the last name of every chain, in random
+    order, and the model must give the value at the chain's start. Names, values and filler are
+    drawn from three separate sets: `num_symbols` values, as many filler symbols, and as many names
+    as are needed; no name repeats.
 
-    Examples, names in capitals, values as digits, filler in small letters; 1 hop in 2 chains with n
-    = 2, 2 hops in 1:
+    Examples, names in capitals, values as digits, filler in small letters; 2 chains of 1 hop with
+    n = 2, and 1 chain of 2 hops with n = 1:
         BOS A 4 c D 1 B A c C D SEP C 1 B 4 EOS
         BOS B 7 a A B C A SEP C 7 EOS
 
-    Each hop needs a layer more than a lookup.
+    Compared with a lookup, every hop needs one more layer.
     """
 
     def __init__(self, num_chains: int = 2, hops: int = 1, num_symbols: int = 16) -> None:
@@ -48,8 +49,8 @@ class MultiHop(Task):
         value = FIRST_SYMBOL + rng.integers(0, symbols, (batch_size, chains))
         referent = np.concatenate((value[:, :, None], name[:, :, :-1]), 2)
 
-        # Which units are pairs, and whose: a random order in which each chain takes its turns one
-        # after the other.
+        # Choose which units are pairs, and which chain gets them: the order is random, but every
+        # chain takes its own turns one after the other.
         units = np.sort(rng.random((batch_size, n + names)).argsort(1)[:, :names], 1)
         shuffled = rng.random((batch_size, names)).argsort(1).reshape(-1, chains, links)
         turns = np.sort(shuffled, 2).reshape(batch_size, names)
@@ -77,5 +78,5 @@ class MultiHop(Task):
         return float(self.num_symbols) ** -self.num_chains
 
     def max_distance(self, n: int) -> int:
-        # From the last question to the value of a chain that begins the prompt.
+        # This is from the last question to the value of a chain that begins the prompt.
         return n + 2 * self.num_names + 2 * self.num_chains - 2

@@ -1,5 +1,6 @@
-"""Noisy recall: pairs among pairs that are never asked for (in-context recall with noise, MAD,
-arXiv 2403.17844).
+"""Noisy recall: pairs among pairs that are never asked for.
+
+The task is in-context recall with noise from MAD (arXiv 2403.17844).
 """
 
 import numpy as np
@@ -9,13 +10,13 @@ from posbench.tasks.pairs import Pairs
 
 
 class NoisyRecall(Pairs):
-    """`num_pairs` pairs of a key and its value stand among n pairs that begin with a noise symbol
-    and also end in a value. The answer part asks for every key, in random order, and the model is
-    to give the value after each. Keys, values and noise are drawn from three separate sets of
+    """`num_pairs` pairs of a key and its value stand among n pairs of a noise symbol and a
+    value. The answer part asks for every key, in random order, and the model must give the
+    value after each. Keys, values and noise are drawn from three separate sets of
     `num_symbols`; keys do not repeat.
 
-    Examples, keys in capitals, values as digits, noise in small letters; 2 pairs with n = 2 and 3
-    with n = 1:
+    Examples, keys in capitals, values as digits, noise in small letters; 2 pairs with n = 2,
+    and 3 pairs with n = 1:
         BOS a 4 B 4 c 1 A 1 SEP A 1 B 4 EOS
         BOS C 2 A 7 d 7 B 2 SEP C 2 B 2 A 7 EOS
 
@@ -31,9 +32,8 @@ class NoisyRecall(Pairs):
         keys = FIRST_SYMBOL + rng.random((batch_size, symbols)).argsort(1)[:, :pairs]
         heads = FIRST_SYMBOL + 2 * symbols + rng.integers(0, symbols, (batch_size, n + pairs))
         values = FIRST_SYMBOL + symbols + rng.integers(0, symbols, (batch_size, n + pairs))
-        units = np.sort(
-            rng.random((batch_size, n + pairs)).argsort(1)[:, :pairs], 1
-        )  # which of the pairs count
+        # Choose which of the pairs count.
+        units = np.sort(rng.random((batch_size, n + pairs)).argsort(1)[:, :pairs], 1)
         np.put_along_axis(heads, units, keys, 1)
         prompt = np.stack((heads, values), 2).reshape(batch_size, 2 * (n + pairs))
 

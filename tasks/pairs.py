@@ -1,11 +1,12 @@
-"""What tasks share that ask for the values of keys."""
+"""The base of tasks that ask for the values of keys."""
 
 from posbench.task import FIRST_SYMBOL, Task, require
 
 
 class Pairs(Task):
-    """`num_pairs` keys, all different, and their values; three sets of `num_symbols`, the third for
-    what is neither.
+    """`num_pairs` different keys and their values.
+
+    Keys, values and everything else come from three separate sets of `num_symbols`.
     """
 
     def __init__(self, num_pairs: int, num_symbols: int) -> None:

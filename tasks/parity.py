@@ -6,14 +6,14 @@ from posbench.task import FIRST_SYMBOL, Batch, Task, assemble
 
 
 class Parity(Task):
-    """The answer is 1 where the prompt, n + 1 zeros and ones, holds an odd number of ones, else 0.
+    """The answer is 1 if the prompt, n + 1 zeros and ones, holds an odd number of ones, else 0.
 
     Examples, n = 2 and n = 4:
         BOS 1 0 1 SEP 0 EOS
         BOS 1 1 0 1 0 SEP 1 EOS
 
-    Every token counts and none by its place. Small transformers do not learn it at lengths where it
-    could not be memorised: it shows what an encoding cannot be blamed for.
+    Every token counts, wherever it stands. Small transformers do not learn the task at lengths too
+    long to be memorised, so it shows what an encoding cannot be blamed for.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,6 @@
-"""Passkey: find a marked key in a haystack (Mohtashami & Jaggi, arXiv 2305.16300; arXiv
-2306.15595).
+"""Passkey: find a marked key in a haystack.
+
+The task is from Mohtashami & Jaggi (arXiv 2305.16300), and is used in arXiv 2306.15595.
 """
 
 import numpy as np
@@ -9,15 +10,16 @@ from posbench.task import FIRST_SYMBOL, MARK, Batch, Task, assemble, require
 
 class Passkey(Task):
     """A key of `key_length` symbols, announced by MARK, stands at a random depth among n filler
-    symbols; the answer is the key. As in the published prompt, where a number hides in sentences,
-    the key has symbols of its own: it is drawn from `num_symbols`, the filler from `num_filler`
-    others.
+    symbols; the answer is the key. As in the published prompt, where a number hides in
+    sentences, the key has symbols of its own: it is drawn from `num_symbols`, the filler from
+    `num_filler` others.
 
     Examples, a key of 2 in n = 3 and a key of 3 in n = 3 filler symbols:
         BOS a MARK 7 2 b a SEP 7 2 EOS
         BOS MARK 1 4 4 b d a SEP 1 4 4 EOS
 
-    There is at least as much filler as key: a needle is shorter than its haystack.
+    There must be at least as much filler as key, because a needle is shorter than its haystack;
+    otherwise `total_length` raises ConfigError.
     """
 
     def __init__(self, key_length: int = 3, num_symbols: int = 10, num_filler: int = 16) -> None:

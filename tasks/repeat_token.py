@@ -1,4 +1,4 @@
-"""Repeat a token: as often as the prompt does (variant 1 of copying in arXiv 2305.19466)."""
+"""Repeat a token as often as the prompt does (variant 1 of copying in arXiv 2305.19466)."""
 
 import numpy as np
 
@@ -13,9 +13,9 @@ class RepeatToken(Rearranged):
         BOS b b b SEP b b b EOS
         BOS a a a a a SEP a a a a a EOS
 
-    Nothing is to be found: the task is to count, and to stop. All sequences of one length have the
-    same count, so that mostly all of them are right or none: scores jump between lengths and
-    between seeds.
+    There is nothing to look up: the task is to count, and to stop. All sequences of one length
+    have the same count, so mostly all of them are right or none, and scores jump between
+    lengths and between seeds.
     """
 
     def __init__(self, num_symbols: int = 16) -> None:
@@ -26,7 +26,7 @@ class RepeatToken(Rearranged):
         return assemble(x, x, np.ones_like(x, bool), np.broadcast_to(np.arange(n), x.shape))
 
     def chance(self, n: int) -> float:
-        return 1 / self.num_symbols  # who knows the format repeats a guess
+        return 1 / self.num_symbols  # knowing the format, you repeat one guess
 
     def max_distance(self, n: int) -> int:
         return n

@@ -1,5 +1,6 @@
-"""Reverse: repeat a string of random symbols backwards (arXiv 2305.19466; Reverse String of arXiv
-2207.02098).
+"""Reverse: repeat a string of random symbols backwards.
+
+The task is from arXiv 2305.19466, and is Reverse String in arXiv 2207.02098.
 """
 
 import numpy as np
@@ -9,14 +10,13 @@ from posbench.tasks.symbols import Rearranged
 
 
 class Reverse(Rearranged):
-    """The answer is the prompt from its end to its start. Symbols are drawn with replacement from
-    `num_symbols`.
+    """The answer is the prompt backwards. Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 3 and n = 5:
         BOS c a b SEP b a c EOS
         BOS b b d a c SEP c a d b b EOS
 
-    Each answer token lies two tokens further from its source than the one before.
+    Each answer token lies two tokens farther from its source than the one before.
     """
 
     def __init__(self, num_symbols: int = 26) -> None:

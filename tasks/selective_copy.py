@@ -7,9 +7,9 @@ from posbench.tasks.symbols import Symbols
 
 
 class SelectiveCopy(Symbols):
-    """`num_data` symbols are scattered over n + `num_data` cells, NOISE fills the others; the
-    answer is the symbols in their order. n counts the noise, so the answer keeps its length while
-    the prompt grows.
+    """`num_data` symbols are scattered over n + `num_data` places, and NOISE fills the others;
+    the answer is the symbols in their order. n counts the noise, so the answer keeps its length
+    while the prompt grows.
 
     Examples, 2 symbols with n = 3 and 3 symbols with n = 4:
         BOS . b . . a SEP b a EOS
@@ -27,7 +27,7 @@ class SelectiveCopy(Symbols):
     def sample(self, rng: np.random.Generator, n: int, batch_size: int) -> Batch:
         cells = n + self.num_data
         x = rng.integers(FIRST_SYMBOL, self.vocab_size, (batch_size, self.num_data))
-        # The places of a uniformly random subset, in order: the smallest of `cells` random keys.
+        # The sorted places of a random subset: the smallest of `cells` random keys choose it.
         places = np.sort(rng.random((batch_size, cells)).argsort(1)[:, : self.num_data], 1)
         prompt = np.full((batch_size, cells), NOISE)
         np.put_along_axis(prompt, places, x, 1)
@@ -43,6 +43,5 @@ class SelectiveCopy(Symbols):
         return float(self.num_symbols) ** -self.num_data
 
     def max_distance(self, n: int) -> int:
-        # The last symbol, asked for by the token before it, stands n cells before its last possible
-        # place.
+        # If all noise follows the symbols, every query is this far from its source.
         return n + self.num_data

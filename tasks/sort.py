@@ -1,5 +1,6 @@
-"""Sort: repeat random symbols in their order (arXiv 2305.19466; Bucket Sort of arXiv
-2207.02098).
+"""Sort: repeat random symbols in their order.
+
+The task is from arXiv 2305.19466, and is Bucket Sort in arXiv 2207.02098.
 """
 
 import functools
@@ -12,14 +13,13 @@ from posbench.tasks.symbols import Rearranged
 
 
 class Sort(Rearranged):
-    """The answer is the prompt in the order of its symbols, which are drawn with replacement from
-    `num_symbols`.
+    """The answer is the prompt, sorted. Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 3 and n = 5:
         BOS c a b SEP a b c EOS
         BOS b d a b c SEP a b b c d EOS
 
-    Where the symbols stand does not matter, but how often each occurs does.
+    It does not matter where a symbol stands, but it does matter how often it occurs.
     """
 
     def __init__(self, num_symbols: int = 16) -> None:
@@ -31,7 +31,7 @@ class Sort(Rearranged):
         return assemble(x, np.take_along_axis(x, order, 1), np.ones_like(x, bool), order)
 
     def chance(self, n: int) -> float:
-        """Two draws of n symbols hold each symbol equally often."""
+        """The probability that two draws of n symbols hold every symbol equally often."""
         return agreement(n, self.num_symbols)
 
     def max_distance(self, n: int) -> int:
@@ -40,11 +40,10 @@ class Sort(Rearranged):
 
 @functools.cache
 def agreement(n: int, symbols: int) -> float:
-    """The probability that two draws of n from so many symbols are equal up to order."""
-    agree = np.ones(n + 1)  # of j draws from the first symbol alone
-    for size in range(
-        2, symbols + 1
-    ):  # how often the symbol that is added was drawn, and that the others agree
+    """The probability that two draws of n from `symbols` symbols are equal up to order."""
+    agree = np.ones(n + 1)  # entry j: for j draws from the first symbol alone
+    # Add a symbol at a time: both draws hold it k times, and their other j - k symbols agree.
+    for size in range(2, symbols + 1):
 
         def both(j: int, k: int, share: float = 1 / size) -> float:
             return (math.comb(j, k) * share**k * (1 - share) ** (j - k)) ** 2

@@ -1,10 +1,10 @@
-"""What tasks over one alphabet share."""
+"""Bases of tasks over one alphabet."""
 
 from posbench.task import FIRST_SYMBOL, Task, require
 
 
 class Symbols(Task):
-    """Prompt and answer are of the same `num_symbols`."""
+    """A task whose prompt and answer use the same `num_symbols`."""
 
     def __init__(self, num_symbols: int) -> None:
         require(num_symbols >= 2, f"task.num_symbols must be at least 2; got {num_symbols}")
@@ -13,7 +13,7 @@ class Symbols(Task):
 
 
 class Rearranged(Symbols):
-    """n symbols, and n symbols for an answer."""
+    """A task with a prompt of n symbols and an answer of n symbols."""
 
     def total_length(self, n: int) -> int:
         return 2 * n + 3
@@ -26,7 +26,7 @@ class Rearranged(Symbols):
 
 
 class OneSymbol(Symbols):
-    """The answer is one symbol of the prompt."""
+    """A task whose answer is one symbol of the prompt."""
 
     def answer_length(self, n: int) -> int:
         return 1

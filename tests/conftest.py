@@ -15,23 +15,24 @@ import pytest
 import torch
 from hydra.core.global_hydra import GlobalHydra
 
-from posbench.catalogue.conformance import composed, experiment
-from posbench.composing import resolvers
+from posbench.catalogue.conformance import composed, setup
+from posbench.composing.compose import register
+from posbench.composing.folders import own_names
 
-__all__ = ["composed", "experiment", "names"]
+__all__ = ["composed", "names", "setup"]
 
 torch.set_num_threads(1)
 CONF = Path(__file__).parent.parent / "conf"
 
 
 def names(group: str) -> list[str]:
-    """Every YAML of a config group, found by looking."""
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    """Everything posbench offers of a config group: its files, or the rows of conf/methods.yaml."""
+    return own_names(group)
 
 
 @pytest.fixture(autouse=True)
 def _hydra() -> Iterator[None]:
-    resolvers.register()
+    register()
     GlobalHydra.instance().clear()
     with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
         yield

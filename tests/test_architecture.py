@@ -9,25 +9,26 @@ import graphlib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 FLOORS = [
     # what everything stands on
     {"errors", "streams", "config", "provenance", "frequencies", "attention", "task"},
     # the interfaces, and what they share
-    {"encoding", "extension", "masks", "batches"},
+    {"encoding", "extension", "masks", "batches", "records"},
     # what is compared
     {"encodings", "extensions", "tasks"},
     # a model, trained and tested
     {"transformer", "scoring", "coverage", "training", "evaluation"},
-    # from a command line, and to a file
-    {"composing", "results"},
+    # from a command line to names and objects
+    {"composing"},
     # one run, and the board of all runs
     {"running", "leaderboard"},
     # encodings looked at without a run
     {"catalogue"},
     # the doors
-    {"cli", "check", "claims", "__main__"},
+    {"cli", "check", "claims", "results", "__main__"},
 ]
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 CONCRETE = ("posbench.encodings.", "posbench.extensions.", "posbench.tasks.")
@@ -150,6 +151,26 @@ def test_every_yaml_names_a_class_that_exists() -> None:
             node = OmegaConf.to_container(composed(f"{group}={option}")[group], resolve=False)
             for target in [part["_target_"] for part in node.get("layers", [node])]:
                 assert hydra.utils.get_class(target).__module__.startswith(f"posbench.{group}s.")
+
+
+AROUND_OTHERS = ("posbench.extensions.finetuned", "posbench.extensions.tuned")
+"""They make a YAML of another extension, so that none has their own name."""
+
+
+@pytest.mark.parametrize("group", ["encoding", "extension"])
+def test_a_method_stands_in_a_file_of_its_own_name(group: str) -> None:
+    """Other YAMLs of a class are settings of it. Recipes of layers name no class at the top."""
+    names: dict[str, set[str]] = {}
+    for path in (ROOT / "conf" / group).glob("*.yaml"):
+        node = yaml.safe_load(path.read_text())
+        if "_target_" in node:
+            names.setdefault(node["_target_"], set()).add(path.stem)
+    assert names
+    for target, stems in names.items():
+        module = target.rpartition(".")[0]
+        assert module in AROUND_OTHERS or module.rpartition(".")[2] in stems, (
+            f"{', '.join(sorted(stems))}: {target} stands in a file of another name"
+        )
 
 
 def test_every_package_is_shipped() -> None:

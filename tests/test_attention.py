@@ -33,9 +33,10 @@ from posbench.attention import (
     exact_channels,
 )
 from posbench.encoding import PositionEncoding
-from posbench.encodings.bias import T5, ALiBi, alibi_slopes
+from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.nope import NoPE
-from posbench.encodings.rotary import RoPE
+from posbench.encodings.rope import RoPE
+from posbench.encodings.t5 import T5
 
 BATCH, HEADS, N, WIDTH, MODEL = 2, 4, 11, 8, 6
 EXACT = 1e-10
@@ -797,7 +798,8 @@ def test_channels_are_split_only_where_precision_is_lost() -> None:
 MEMORY = """
 import resource, sys, torch
 from posbench.attention import Attention, attend
-from posbench.encodings.bias import T5, ALiBi
+from posbench.encodings.t5 import T5
+from posbench.encodings.alibi import ALiBi
 torch.set_num_threads(1)
 
 def call(n):

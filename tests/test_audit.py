@@ -18,11 +18,11 @@ from posbench.encoding import PositionEncoding
 from posbench.evaluation import greedy
 from posbench.leaderboard.remarks import remarks
 from posbench.running.audit import audited
-from posbench.running.experiment import Experiment
+from posbench.running.setup import Setup
 from posbench.scoring import inputs
 
 
-def disagreements(run: Experiment, model, extension=None, num_samples: int = 256) -> int:
+def disagreements(run: Setup, model, extension=None, num_samples: int = 256) -> int:
     return sum(
         row["prefix_disagreements"] for row in audited(run.tests, model, extension, num_samples)
     )

@@ -34,14 +34,18 @@ from torch import Tensor
 
 from posbench.attention import Attention, attend
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.encodings.absolute import Learned, Sinusoidal
-from posbench.encodings.bias import T5, ALiBi, alibi_slopes, t5_bucket
+from posbench.encodings.alibi import ALiBi, alibi_slopes
+from posbench.encodings.learned import Learned
 from posbench.encodings.nope import NoPE
-from posbench.encodings.rotary import RoPE
+from posbench.encodings.rope import RoPE
+from posbench.encodings.sinusoidal import Sinusoidal
+from posbench.encodings.t5 import T5, t5_bucket
 from posbench.errors import IllegalExtension
 from posbench.extension import Extension
 from posbench.extensions.direct import Direct
-from posbench.extensions.frequency import NTK, PI, YaRN
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
+from posbench.extensions.yarn import YaRN
 
 
 def turned(a: Attention, theta: Sequence[float], layout: str, factor: float = 1.0) -> Score:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import CONF, composed, experiment, names
+from conftest import CONF, composed, names, setup
 from omegaconf import OmegaConf
 from torch import Tensor
 
@@ -21,7 +21,7 @@ from posbench.composing import legality
 from posbench.composing.building import build
 from posbench.encoding import EncodingStack
 from posbench.errors import ConfigError
-from posbench.extension import Around, Extension
+from posbench.extension import Extension, ExtensionWrapper
 
 ENCODINGS, EXTENSIONS, METHODS = names("encoding"), names("extension"), names("method")
 
@@ -141,14 +141,14 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
         torch.arange(64)[None],
     )
 
-    if isinstance(build_extension(name), Around):
+    if isinstance(build_extension(name), ExtensionWrapper):
         pytest.skip(
             "its settings steer a training or a search, and outputs only after that: tested where "
             "those are"
         )
 
     def changed(*overrides: str) -> list[Outputs]:
-        run = experiment("protocol=cpu", f"extension={name}", f"encoding={host}", *overrides)
+        run = setup("protocol=cpu", f"extension={name}", f"encoding={host}", *overrides)
         stack = run.model().double().encodings
         extended = run.extension.extend(stack, run.train_positions, 4 * run.train_positions)
         return [outputs(layer, pos, conformance.CPU_HEAD) for layer in extended]
@@ -181,7 +181,7 @@ def test_a_method_only_composes(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_trains_a_step_and_evaluates(name: str) -> None:
-    run = experiment(*Subject(f"method={name}").words)
+    run = setup(*Subject(f"method={name}").words)
     model = run.model()
     rows, _ = run.evaluated(model, run.extension)
     assert [row["multiple"] for row in rows] == sorted(run.lengths.values())

@@ -43,17 +43,21 @@ from torch import Tensor, nn
 from posbench.attention import Attention, attend, dense
 from posbench.encoding import PositionEncoding
 from posbench.encodings import path
-from posbench.encodings.bias import T5, ALiBi, alibi_slopes
-from posbench.encodings.contextual import CoPE
+from posbench.encodings.alibi import ALiBi, alibi_slopes
+from posbench.encodings.cable import Cable
+from posbench.encodings.cope import CoPE
 from posbench.encodings.dape import DAPE, ROWS
-from posbench.encodings.forget import Cable, FoX, PerRowForgetting
-from posbench.encodings.grape import GRAPEA
-from posbench.encodings.head_split import NAPE
-from posbench.encodings.kerple import KerpleLog
+from posbench.encodings.fox import FoX
+from posbench.encodings.grape_a import GRAPEA
+from posbench.encodings.kerple_log import KerpleLog
+from posbench.encodings.nape import NAPE
 from posbench.encodings.nope import NoPE
-from posbench.encodings.path import PaTH, PaTHFoX, reflected
-from posbench.encodings.rotary import RoPE
+from posbench.encodings.path import PaTH, reflected
+from posbench.encodings.path_fox import PaTHFoX
+from posbench.encodings.per_row_dda import PerRowForgetting
+from posbench.encodings.rope import RoPE
 from posbench.encodings.stick_breaking import StickBreaking, break_stick
+from posbench.encodings.t5 import T5
 from posbench.errors import ConfigError
 
 oracle = pytest.mark.oracle
@@ -890,11 +894,11 @@ def test_inputs_in_bfloat16_are_widened_before_they_are_summed(name: str) -> Non
 MEMORY = """
 import resource, sys, torch
 from posbench.attention import Attention
-from posbench.encodings.contextual import CoPE
+from posbench.encodings.cope import CoPE
 from posbench.encodings.dape import DAPE
-from posbench.encodings.forget import PerRowForgetting
-from posbench.encodings.kerple import KerpleLog
-from posbench.encodings.path import PaTHFoX
+from posbench.encodings.per_row_dda import PerRowForgetting
+from posbench.encodings.kerple_log import KerpleLog
+from posbench.encodings.path_fox import PaTHFoX
 from posbench.encodings.stick_breaking import StickBreaking
 torch.set_num_threads(1)
 n = 16384

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from posbench.catalogue.conformance import experiment
+from posbench.catalogue.conformance import setup
 from posbench.coverage import reached, share_untrained
 from posbench.encoding import EncodingStack
-from posbench.encodings.absolute import Learned
-from posbench.encodings.bias import T5
-from posbench.encodings.rotary import RoPE
-from posbench.extensions.frequency import PI
+from posbench.encodings.learned import Learned
+from posbench.encodings.rope import RoPE
+from posbench.encodings.t5 import T5
+from posbench.extensions.pi import PI
 
 
 def ids(n: int) -> torch.Tensor:
@@ -46,7 +46,7 @@ def test_encodings_without_parameters_have_no_share() -> None:
 
 
 def test_a_record_holds_the_share_at_each_length() -> None:
-    run = experiment("encoding=learned")
+    run = setup("encoding=learned")
     rows, _ = run.evaluated(run.model(), None)
     shares = {row["multiple"]: row["untrained"] for row in rows}
     assert shares[1] == 0

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 
 from posbench.attention import Attention, attend, dense
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.encodings.bias import ALiBi, alibi_slopes
+from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.dynamic_bias import DynamicBias
 from posbench.encodings.fire import FIRE
-from posbench.encodings.kerple import KerpleLog, KerplePower
+from posbench.encodings.kerple_log import KerpleLog
+from posbench.encodings.kerple_power import KerplePower
 from posbench.encodings.sandwich import Sandwich
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import experiment, names
+from conftest import names, setup
 
 from posbench.catalogue.conformance import Subject
 from posbench.evaluation import REACH_EDGES, Answers, binned
@@ -77,7 +77,7 @@ def test_views_say_where_the_source_of_each_token_stands() -> None:
     errs on one place.
     """
     words = ("task.key_length=2", "training.min_length=2", "training.max_length=6")
-    run = experiment("protocol=cpu", "task=passkey", *words)
+    run = setup("protocol=cpu", "task=passkey", *words)
     tests = run.tests
     batch = run.task.batch(6, 400, 0, "test", 6)
     asked = batch.answer[:, 1:]
@@ -115,9 +115,7 @@ def test_views_say_where_the_source_of_each_token_stands() -> None:
 
 
 def test_a_task_without_sources_is_looked_at_by_position() -> None:
-    run = experiment(
-        "protocol=cpu", "task=language", "training.min_length=8", "training.max_length=8"
-    )
+    run = setup("protocol=cpu", "task=language", "training.min_length=8", "training.max_length=8")
     batch = run.task.batch(16, 10, 0, "test", 16)
     asked = batch.answer[:, 1:]
     losses = np.tile(np.arange(asked.shape[1], dtype=float), (10, 1))[asked]
@@ -131,7 +129,7 @@ def test_a_task_without_sources_is_looked_at_by_position() -> None:
 
 def test_the_first_place_asked_for_is_that_of_any_sequence() -> None:
     """Queries of mqar stand at places of their own in each sequence."""
-    run = experiment("task=mqar", "encoding=nope")
+    run = setup("task=mqar", "encoding=nope")
     model = run.model().eval()
     data = inputs(run.task.batch(run.train_length, 32, 0, "test", 0), model.encodings, 0)
     firsts = [row.index(True) for row in data.where.tolist()]

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import experiment
+from conftest import setup
 
 PATIENCE = 240.0  # seconds; only a hanging process takes as long
 SMOKE = ("protocol=smoke", "method=rope")
@@ -289,7 +289,7 @@ def test_a_training_killed_after_its_last_step_is_kept_without_another(tmp_path:
     from posbench.running.console import Console
     from posbench.training import Training, fit
 
-    run = experiment("protocol=smoke", f"results_dir={tmp_path}")
+    run = setup("protocol=smoke", f"results_dir={tmp_path}")
     folder = tmp_path / "checkpoints" / content_hash(run.training_content)
     folder.mkdir(parents=True)
     training = Training(run.model(), run.task, run.config.training, 0)

@@ -21,23 +21,33 @@ from torch import Tensor
 
 from posbench.attention import Attention
 from posbench.encoding import PositionEncoding
-from posbench.encodings.absolute import Sinusoidal
 from posbench.encodings.nope import NoPE
-from posbench.encodings.partial_rotary import PartialRoPE, PRoPE
-from posbench.encodings.polar import PoPE
-from posbench.encodings.rotary import RoPE
+from posbench.encodings.p_rope import PRoPE
+from posbench.encodings.partial_rope import PartialRoPE
+from posbench.encodings.pope import PoPE
+from posbench.encodings.rope import RoPE
+from posbench.encodings.sinusoidal import Sinusoidal
 from posbench.errors import ConfigError
 from posbench.extension import FrequencyExtension
-from posbench.extensions.base_change import ABF
-from posbench.extensions.by_parts import ByParts, Llama3, YaRNTurns
-from posbench.extensions.frequency import NTK, PI, YaRN
-from posbench.extensions.giraffe import GiraffePower, GiraffeTruncated
+from posbench.extensions.abf import ABF
+from posbench.extensions.both import Both
+from posbench.extensions.by_parts import ByParts
+from posbench.extensions.clipped_rope import ClippedRoPE
+from posbench.extensions.drop_low_frequencies import DropLowFrequencies
+from posbench.extensions.dynamic_ntk import DynamicNTK
+from posbench.extensions.giraffe_power import GiraffePower
+from posbench.extensions.giraffe_truncated import GiraffeTruncated
+from posbench.extensions.llama3 import Llama3
 from posbench.extensions.longrope import LongRoPE
-from posbench.extensions.low_frequencies import ClippedRoPE, DropLowFrequencies
-from posbench.extensions.mixed_radix import MrRoPEPro, MrRoPEUni
-from posbench.extensions.ntk import DynamicNTK, NTKFixed, NTKMixed
+from posbench.extensions.mrrope_pro import MrRoPEPro
+from posbench.extensions.mrrope_uni import MrRoPEUni
+from posbench.extensions.ntk import NTK
+from posbench.extensions.ntk_fixed import NTKFixed
+from posbench.extensions.ntk_mixed import NTKMixed
+from posbench.extensions.pi import PI
 from posbench.extensions.resonance import Resonance
-from posbench.extensions.sequence import Sequence
+from posbench.extensions.yarn import YaRN
+from posbench.extensions.yarn_turns import YaRNTurns
 
 L = 42  # positions of training
 TURN = 2 * math.pi
@@ -232,7 +242,7 @@ CASES: dict[str, Case] = {
     ),
     "resonance": Case(lambda s: Resonance(), whole_waves, scaled=False),
     "resonance_yarn": Case(
-        lambda s: Sequence(YaRN(2.0, 0.01), Resonance()),
+        lambda s: Both(YaRN(2.0, 0.01), Resonance()),
         then_whole(in_index(2.0, 0.01)),
         warm,
         scaled=False,
@@ -305,7 +315,7 @@ SIZED: dict[str, tuple[Callable[[], FrequencyExtension], Table]] = {
     "giraffe_truncated": (lambda: GiraffeTruncated(), truncated(1.0, 8.0, 16.0)),
     "resonance": (lambda: Resonance(), whole_waves),
     "resonance_yarn": (
-        lambda: Sequence(YaRN(2.0, 1.0), Resonance()),
+        lambda: Both(YaRN(2.0, 1.0), Resonance()),
         then_whole(in_index(2.0, 1.0)),
     ),
 }
@@ -634,8 +644,8 @@ def test_resonance_meets_the_angles_of_training_again() -> None:
     """
     for extension in (
         Resonance(),
-        Sequence(NTK(), Resonance()),
-        Sequence(YaRN(2.0, 1.0), Resonance()),
+        Both(NTK(), Resonance()),
+        Both(YaRN(2.0, 1.0), Resonance()),
     ):
         theta = extension.apply(RoPE(32), L, 8 * L).frequencies.theta()
         waves = (TURN / theta).round().long()
@@ -651,9 +661,7 @@ def test_resonance_after_an_extension_is_that_extension_and_then_resonance() -> 
     a = call(POSITIONS["with gaps"])
     for first in (YaRN(2.0, 1.0), NTK(4.0), GiraffeTruncated(2.0)):
         in_turn = Resonance().apply(first.apply(RoPE(WIDTH), L, 4 * L), L, 4 * L)
-        same(
-            scores(Sequence(first, Resonance()).apply(RoPE(WIDTH), L, 4 * L), a), scores(in_turn, a)
-        )
+        same(scores(Both(first, Resonance()).apply(RoPE(WIDTH), L, 4 * L), a), scores(in_turn, a))
 
 
 @pytest.mark.oracle("resonance_yarn", "published numbers")
@@ -661,7 +669,7 @@ def test_wavelengths_of_resonance_yarn() -> None:
     """By hand at K = 4, b = 10,000, L = 42, s = 4: 6.28 is kept, the others are four times 62.8,
     628.3 and 6283.2.
     """
-    new = Sequence(YaRN(2.0, 1.0), Resonance()).apply(RoPE(WIDTH), L, 4 * L)
+    new = Both(YaRN(2.0, 1.0), Resonance()).apply(RoPE(WIDTH), L, 4 * L)
     assert [round(TURN / t, 9) for t in theta_of(new)] == [6, 251, 2513, 25133]
     assert [round(TURN / t, 9) for t in extended(Resonance(), RoPE(WIDTH), L, L)] == [
         6,

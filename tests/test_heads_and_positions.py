@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import experiment
+from conftest import setup
 from loops import (
     BATCH,
     HEADS,
@@ -37,20 +37,29 @@ from torch import Tensor
 
 from posbench.attention import Attention, Heads, Plan, Regions, attend, dense
 from posbench.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
-from posbench.encodings.absolute import Learned, Sinusoidal
-from posbench.encodings.bias import T5, ALiBi, alibi_slopes
+from posbench.encodings.abacus import Abacus
+from posbench.encodings.alibi import ALiBi, alibi_slopes
+from posbench.encodings.alibi_learned import LearnedALiBi
+from posbench.encodings.bipe import BiPE
+from posbench.encodings.cape import CAPE
+from posbench.encodings.coupling import Coupling
 from posbench.encodings.hard_alibi import HardALiBi
-from posbench.encodings.head_split import NAPE
-from posbench.encodings.kerple import KerplePower
-from posbench.encodings.learned_alibi import LearnedALiBi
+from posbench.encodings.headscale import HeadScale
+from posbench.encodings.kerple_power import KerplePower
+from posbench.encodings.learned import Learned
+from posbench.encodings.nape import NAPE
 from posbench.encodings.nope import NoPE
-from posbench.encodings.rotary import RoPE
-from posbench.encodings.sampled import CAPE, SHAPE, RandomFloats, RandomPositions
+from posbench.encodings.random_floats import RandomFloats
+from posbench.encodings.random_positions import RandomPositions
+from posbench.encodings.rope import RoPE
 from posbench.encodings.scale_invariant import ScaleInvariant
-from posbench.encodings.sink import OffByOne, Sink
-from posbench.encodings.supplied import Abacus, BiPE, Coupling
-from posbench.encodings.temperature import HeadScale, SSMax
-from posbench.encodings.window import SlidingWindow
+from posbench.encodings.shape import SHAPE
+from posbench.encodings.sink import Sink
+from posbench.encodings.sinusoidal import Sinusoidal
+from posbench.encodings.sliding_window import SlidingWindow
+from posbench.encodings.softmax_off_by_one import OffByOne
+from posbench.encodings.ssmax import SSMax
+from posbench.encodings.t5 import T5
 from posbench.errors import ConfigError
 from posbench.scoring import inputs
 
@@ -274,7 +283,7 @@ def test_rope_and_nope_layers_are_those_of_smollm3() -> None:
     smollm3 = pytest.importorskip("transformers.models.smollm3.modeling_smollm3")
     from transformers import SmolLM3Config
 
-    run = experiment("encoding=rope_nope", "model.num_layers=4")
+    run = setup("encoding=rope_nope", "model.num_layers=4")
     encodings = run.model().encodings
     heads, width, n = run.config.model.num_heads, run.config.model.width, 12
     config = SmolLM3Config(
@@ -305,7 +314,7 @@ def test_window_and_full_layers_are_those_of_cohere2() -> None:
     from transformers import Cohere2Config
     from transformers.masking_utils import sliding_window_causal_mask_function
 
-    run = experiment("encoding=rope_window_nope", "+encoding.layers.0.host.layout=interleaved")
+    run = setup("encoding=rope_window_nope", "+encoding.layers.0.host.layout=interleaved")
     encodings = run.model().encodings
     heads, width, n = run.config.model.num_heads, run.config.model.width, 20
     window = round(0.25 * run.train_positions)
@@ -335,7 +344,7 @@ def test_window_and_full_layers_are_those_of_cohere2() -> None:
     "name", marked("identity: its layers are RoPE and NoPE", rope_nope=(), rope_window_nope=())
 )
 def test_hybrids_repeat_their_layers_over_the_depth(name: str) -> None:
-    run = experiment(f"encoding={name}", "model.num_layers=3", "model.width=16")
+    run = setup(f"encoding={name}", "model.num_layers=3", "model.width=16")
     a = call(POSITIONS["with gaps"], 2)
     expected = [RoPE(WIDTH), NoPE(), RoPE(WIDTH)]
     for layer, plain in zip(run.model().encodings, expected, strict=True):
@@ -744,7 +753,7 @@ def test_random_positions_refuse_what_does_not_fit() -> None:
         ):
             attempt()
     with pytest.raises(ConfigError, match=r"cannot be drawn from largest=20: raise it"):
-        experiment("encoding=random_positions", "encoding.largest=20").model()
+        setup("encoding=random_positions", "encoding.largest=20").model()
 
 
 @oracle("random_floats", "distribution: order statistics of uniform numbers")
@@ -841,7 +850,7 @@ DRAWN = ("random_positions", "random_floats", "shape", "cape", "coupling", "abac
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_positions_depend_on_the_generator_alone(name: str) -> None:
-    run = experiment(f"encoding={name}", "task=copy")
+    run = setup(f"encoding={name}", "task=copy")
     stack = run.model().encodings
     batch = run.task.batch(run.train_length, 4, 0, "train", 0)
     first, again, other = (inputs(batch, stack, seed, training=True).pos for seed in (1, 1, 2))
@@ -896,7 +905,7 @@ def test_coupling_starts_anywhere_that_fits() -> None:
 @oracle("coupling", "hand case: copy")
 def test_coupled_tokens_of_copy_get_one_row() -> None:
     """`BOS c a b SEP c a b`: a symbol and its copy, in training wherever the start is."""
-    run = experiment("encoding=coupling", "task=copy")
+    run = setup("encoding=coupling", "task=copy")
     model, n = run.model(), run.train_length
     batch = run.task.batch(n, 64, 0, "train", 0)
     table = model.encodings.layers[0].table
@@ -944,7 +953,7 @@ def test_abacus_adds_the_row_of_the_digit() -> None:
 @oracle("abacus", "hand case: copy")
 def test_abacus_rows_of_copy() -> None:
     """`BOS c a b SEP c a b`: rows 0 1 2 3 0 1 2 3, and one table for all layers."""
-    run = experiment("encoding=abacus", "task=copy", "model.num_layers=3")
+    run = setup("encoding=abacus", "task=copy", "model.num_layers=3")
     model, n = run.model(), run.train_length
     data = inputs(run.task.batch(n, 2, 0, "train", 0), model.encodings, 0)
     assert data.pos.tolist() == [[0, *range(1, n + 1), 0, *range(1, n + 1)]] * 2
@@ -993,7 +1002,7 @@ def test_bipe_asks_for_places_and_draws_nothing() -> None:
     """One table for all layers; what a host offers to extensions of distances or frequencies is not
     passed on.
     """
-    run = experiment("encoding=bipe", "task=copy", "model.num_layers=3")
+    run = setup("encoding=bipe", "task=copy", "model.num_layers=3")
     model, n = run.model(), run.train_length
     data = inputs(run.task.batch(n, 2, 0, "train", 0), model.encodings, 0, training=True)
     assert data.pos.tolist() == [[0, *range(1, n + 1), 0, *range(1, n + 1)]] * 2
@@ -1021,7 +1030,7 @@ def test_ids_that_do_not_fit_are_refused(make: Callable[[], PositionEncoding]) -
 @pytest.mark.parametrize("name", ["coupling", "abacus", "bipe"])
 def test_a_task_without_the_ids_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"asks the task for '?(coupled|within)'? position ids"):
-        experiment(f"encoding={name}", "task=passkey").model()
+        setup(f"encoding={name}", "task=passkey").model()
 
 
 # -- settings --------------------------------------------------------------------------------------
@@ -1033,7 +1042,7 @@ HOSTED = ("ssmax", "headscale", "sink", "softmax_off_by_one", "scale_invariant",
 @pytest.mark.parametrize("name", HOSTED)
 @pytest.mark.parametrize("host", ["alibi", "rope", "nape", "t5"])
 def test_wrappers_take_their_host_from_the_command_line(name: str, host: str) -> None:
-    run = experiment(f"encoding={name}", f"encoding@encoding.host={host}")
+    run = setup(f"encoding={name}", f"encoding@encoding.host={host}")
     layer = next(iter(run.model().encodings))
     assert type(layer.host).__name__.lower() == host
     width = run.config.model.width // run.config.model.num_heads

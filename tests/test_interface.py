@@ -9,17 +9,21 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import experiment
+from conftest import setup
 from torch import Tensor, nn
 
 from posbench.attention import Attention, Heads, Plan, Regions, attend, dense
 from posbench.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
-from posbench.encodings.absolute import Learned
-from posbench.encodings.bias import T5, ALiBi
+from posbench.encodings.alibi import ALiBi
+from posbench.encodings.learned import Learned
 from posbench.encodings.nope import NoPE
-from posbench.encodings.rotary import RoPE, halves, rotate
+from posbench.encodings.rope import RoPE
+from posbench.encodings.rotation import halves, rotate
+from posbench.encodings.t5 import T5
 from posbench.errors import IllegalExtension
-from posbench.extensions.frequency import NTK, PI, YaRN
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
+from posbench.extensions.yarn import YaRN
 from posbench.frequencies import Frequencies
 from posbench.transformer import Transformer
 
@@ -519,13 +523,30 @@ def test_layers_of_one_specification_share_what_they_name_also_inside_wrappers()
 
 
 def test_a_hybrid_of_layers_is_built_from_configuration_alone() -> None:
-    rope = "{_target_: posbench.encodings.rotary.RoPE, head_width: 32}"
-    run = experiment(
+    rope = "{_target_: posbench.encodings.rope.RoPE, head_width: 32}"
+    run = setup(
         "protocol=smoke", "~encoding", f"+encoding={{layers: [{rope}, {{_target_: "
                                        f"posbench.encodings.nope.NoPE}}]}}",
         "model.num_layers=3",
     )  # fmt: skip
     assert [type(layer).__name__ for layer in run.model().encodings] == ["RoPE", "NoPE", "RoPE"]
+
+
+def test_a_wrapper_keeps_what_its_class_declares_and_takes_the_rest_from_its_host() -> None:
+    class Shifted(Wrapper):
+        relative = False
+        method_class = "trained beyond"
+
+    class Further(Shifted):
+        float_positions = False
+
+    for cls in (Shifted, Further):
+        wrapper = cls(RoPE(W))
+        assert (wrapper.relative, wrapper.method_class) == (False, "trained beyond")
+        assert wrapper.handles == RoPE.handles
+    assert Shifted(RoPE(W)).float_positions and not Further(RoPE(W)).float_positions
+    assert Shifted(Learned(D, 20)).max_positions == 20
+    assert Further(Further(RoPE(W))).relative is False
 
 
 def test_learned_rows_are_added_once_however_many_layers() -> None:
@@ -545,7 +566,7 @@ def test_task_supplied_ids_reach_embed_and_scores() -> None:
     """Coupled ids: the answer token shares the id of its source (arXiv 2405.20671)."""
     from posbench.scoring import inputs
 
-    run = experiment("encoding=learned", "task=copy")
+    run = setup("encoding=learned", "task=copy")
     model, n = run.model().eval(), run.train_length
     plain = run.task.batch(n, 4, 0, "train", 0)
     for encoding in model.encodings:

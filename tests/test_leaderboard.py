@@ -275,8 +275,8 @@ def test_seeds_trained_by_different_code_are_remarked_on() -> None:
 
 
 def test_records_of_older_training_code_are_remarked_on_where_the_code_is_installed() -> None:
-    modules = {"task": "posbench.tasks.copy", "encoding": "posbench.encodings.rotary"}
-    modules["extension"] = "posbench.extensions.frequency"
+    modules = {"task": "posbench.tasks.copy", "encoding": "posbench.encodings.rope"}
+    modules["extension"] = "posbench.extensions.yarn"
     current = record()
     current["config"] = {part: {"_target_": f"{module}.Name"} for part, module in modules.items()}
     current["provenance"]["source_hash"] = provenance.training_hash(

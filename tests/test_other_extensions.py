@@ -37,27 +37,39 @@ from torch import Tensor
 from posbench.attention import Attention, Regions, attend, dense
 from posbench.composing.building import build
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
-from posbench.encodings.absolute import Learned, Multiplicative
-from posbench.encodings.bias import T5, ALiBi, alibi_slopes
-from posbench.encodings.head_split import NAPE
+from posbench.encodings.alibi import ALiBi, alibi_slopes
+from posbench.encodings.coupling import Coupling
+from posbench.encodings.learned import Learned
+from posbench.encodings.multiplicative import Multiplicative
+from posbench.encodings.nape import NAPE
 from posbench.encodings.nope import NoPE
-from posbench.encodings.relative_projection import ProjectedLogits
-from posbench.encodings.rotary import RoPE
-from posbench.encodings.sampled import SHAPE, RandomPositions
+from posbench.encodings.projected_logits import ProjectedLogits
+from posbench.encodings.random_positions import RandomPositions
+from posbench.encodings.rope import RoPE
+from posbench.encodings.shape import SHAPE
+from posbench.encodings.sliding_window import SlidingWindow as WindowEncoding
+from posbench.encodings.ssmax import SSMax
 from posbench.encodings.stick_breaking import StickBreaking
-from posbench.encodings.supplied import Coupling
-from posbench.encodings.temperature import SSMax
+from posbench.encodings.t5 import T5
 from posbench.encodings.transformer_xl import TransformerXL
-from posbench.encodings.window import SlidingWindow as WindowEncoding
 from posbench.encodings.xpos import XPos
 from posbench.errors import IllegalExtension
 from posbench.extension import Extension
+from posbench.extensions.block_causal import BlockCausal
+from posbench.extensions.both import Both
+from posbench.extensions.chunked import Chunked
 from posbench.extensions.direct import Direct
-from posbench.extensions.frequency import NTK, PI, YaRN
-from posbench.extensions.mask import BlockCausal, Chunked, SlidingWindow
-from posbench.extensions.sequence import Sequence
-from posbench.extensions.table import TableHierarchical, TableInterpolation, TableTiling
-from posbench.extensions.temperature import InklingTemperature, LogFloor, LogN, YarnTemperature
+from posbench.extensions.inkling_temperature import InklingTemperature
+from posbench.extensions.log_floor import LogFloor
+from posbench.extensions.log_n import LogN
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
+from posbench.extensions.sliding_window import SlidingWindow
+from posbench.extensions.table_hierarchical import TableHierarchical
+from posbench.extensions.table_interpolation import TableInterpolation
+from posbench.extensions.table_tiling import TableTiling
+from posbench.extensions.yarn import YaRN
+from posbench.extensions.yarn_temperature import YarnTemperature
 
 oracle = pytest.mark.oracle
 L = 4  # positions seen in training, of N = 7
@@ -325,9 +337,7 @@ def test_a_temperature_of_the_host_or_around_it_does_not_reach_the_bias_through_
     log = torch.tensor([log_n(i, 0) for i in range(N)], dtype=torch.float64)[:, None]
     content = scores(ALiBi(HEADS), a) - bias
     for first, second in ((InklingTemperature(0.3), LogN()), (LogN(), InklingTemperature(0.3))):
-        same(
-            scores(extended(Sequence(first, second), ALiBi(HEADS)), a), log * t * content + t * bias
-        )
+        same(scores(extended(Both(first, second), ALiBi(HEADS)), a), log * t * content + t * bias)
 
 
 def test_inklings_temperature_multiplies_a_bias_that_is_heated_already_once() -> None:
@@ -363,7 +373,7 @@ def test_yarns_temperature_is_the_square_of_its_factor_on_cosine_and_sine(
     yarn = base.variant(
         frequencies=base.frequencies.stretched((s,) * (WIDTH // 2), YaRN().magnitude(42, s))
     )
-    same(scores(extended(Sequence(PI(scale), YarnTemperature(scale)), base), a), scores(yarn, a))
+    same(scores(extended(Both(PI(scale), YarnTemperature(scale)), base), a), scores(yarn, a))
 
 
 @oracle("yarn_temperature", "library: transformers yarn")
@@ -537,9 +547,7 @@ def test_a_block_sees_itself_and_the_one_before(block: int) -> None:
 def test_masks_meet() -> None:
     a = call(range(12))
     both = (
-        extended(Sequence(SlidingWindow(3), Chunked(4)), NoPE())
-        .encode(a)
-        .allowed(slice(0, 12))[0, 0]
+        extended(Both(SlidingWindow(3), Chunked(4)), NoPE()).encode(a).allowed(slice(0, 12))[0, 0]
     )
     expected = [[j <= i and i - j < 3 and i // 4 == j // 4 for j in range(12)] for i in range(12)]
     assert both.tolist() == expected
@@ -745,9 +753,9 @@ def test_a_sequence_is_the_second_after_the_first(
     a, base = call(), make()
     twice = attend(second.apply(first.apply(base, L, N), L, N).encode(a))
     stack = EncodingStack([base, base])
-    for layer in Sequence(first, second).extend(stack, L, N):
+    for layer in Both(first, second).extend(stack, L, N):
         assert torch.equal(attend(layer.encode(a)), twice)
-    assert torch.equal(attend(Sequence(first, second).apply(base, L, N).encode(a)), twice)
+    assert torch.equal(attend(Both(first, second).apply(base, L, N).encode(a)), twice)
     for one in (first, second):
         assert not one.changes or not torch.allclose(
             attend(one.apply(base, L, N).encode(a)), attend(base.encode(a))
@@ -771,47 +779,43 @@ def test_pi_and_log_n_are_both_formulas_at_once() -> None:
             total += (x * y.conjugate() * complex(math.cos(angle), math.sin(angle))).real
         return log_n(i, 0) * a.scale * total
 
-    same(scores(extended(Sequence(PI(), LogN()), RoPE(WIDTH)), a), by_pairs(a, score))
+    same(scores(extended(Both(PI(), LogN()), RoPE(WIDTH)), a), by_pairs(a, score))
 
 
 def test_a_sequence_declares_what_its_parts_do() -> None:
     class Tuned(Direct):
         method_class = "fine-tuned"
 
-    plain = Sequence(Direct(), Direct())
+    plain = Both(Direct(), Direct())
     assert (plain.needs, plain.changes, plain.is_identity, plain.method_class) == (
         "",
         False,
         True,
         "zero-shot",
     )
-    mixed = Sequence(NTK(), Sequence(LogN(), NTK(4.0)))
+    mixed = Both(NTK(), Both(LogN(), NTK(4.0)))
     assert mixed.needs == "frequencies and temperature and frequencies"
-    assert mixed.changes and Sequence(Direct(), LogN()).changes and not mixed.is_identity
-    assert Sequence(NTK(), LogN()).is_identity and not Sequence(NTK(), LogN(5)).is_identity
-    assert (
-        Sequence(LogN(), Tuned()).method_class
-        == Sequence(Tuned(), LogN()).method_class
-        == "fine-tuned"
-    )
-    assert Sequence(LogN(), LogFloor()).needs == "temperature"
+    assert mixed.changes and Both(Direct(), LogN()).changes and not mixed.is_identity
+    assert Both(NTK(), LogN()).is_identity and not Both(NTK(), LogN(5)).is_identity
+    assert Both(LogN(), Tuned()).method_class == Both(Tuned(), LogN()).method_class == "fine-tuned"
+    assert Both(LogN(), LogFloor()).needs == "temperature"
 
 
 def test_each_part_of_a_sequence_refuses_by_itself() -> None:
     alibi = EncodingStack([ALiBi(HEADS)])
     for parts in ((YaRN(), LogN()), (LogN(), YaRN())):
         with pytest.raises(IllegalExtension, match="YaRN needs frequencies"):
-            Sequence(*parts).extend(alibi, L, N)
+            Both(*parts).extend(alibi, L, N)
     with pytest.raises(
         IllegalExtension, match="TableTiling needs rows"
     ):  # the first has used them up
-        Sequence(TableInterpolation(), TableTiling()).extend(EncodingStack([learned()]), L, N)
+        Both(TableInterpolation(), TableTiling()).extend(EncodingStack([learned()]), L, N)
 
 
 def test_each_part_of_a_sequence_takes_the_layers_that_it_can() -> None:
     hybrid = EncodingStack([RoPE(WIDTH), ALiBi(HEADS)], num_specifications=2)
     a = call()
-    rope, alibi = Sequence(NTK(4.0), LogN()).extend(hybrid, L, N)
+    rope, alibi = Both(NTK(4.0), LogN()).extend(hybrid, L, N)
     same(scores(rope, a), scores(extended(LogN(), NTK(4.0).apply(RoPE(WIDTH), L, N)), a))
     same(scores(alibi, a), scores(extended(LogN(), ALiBi(HEADS)), a))
 
@@ -824,7 +828,7 @@ def chosen(*words: str) -> Extension:
 def kinds(extension: Extension) -> Any:
     return (
         [kinds(p) for p in extension.parts]
-        if isinstance(extension, Sequence)
+        if isinstance(extension, Both)
         else type(extension).__name__
     )
 

@@ -29,12 +29,15 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from posbench.attention import Attention, attend
 from posbench.encoding import PositionEncoding
-from posbench.encodings.absolute import Sinusoidal
-from posbench.encodings.bias import T5, ALiBi, alibi_slopes, t5_bucket
-from posbench.encodings.rotary import RoPE
+from posbench.encodings.alibi import ALiBi, alibi_slopes
+from posbench.encodings.rope import RoPE
+from posbench.encodings.sinusoidal import Sinusoidal
+from posbench.encodings.t5 import T5, t5_bucket
 from posbench.extension import FrequencyExtension
 from posbench.extensions.direct import Direct
-from posbench.extensions.frequency import NTK, PI, YaRN
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
+from posbench.extensions.yarn import YaRN
 
 BATCH, HEADS, N = 2, 4, 24
 FLOAT32 = 1e-5  # their tables are float32, at positions of a few dozen

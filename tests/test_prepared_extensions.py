@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CONF, composed, experiment, names
+from conftest import CONF, composed, names, setup
 from loops import (
     BATCH,
     HEADS,
@@ -49,29 +49,35 @@ from posbench.composing.building import build
 from posbench.composing.identity import Identity, MethodName, Name
 from posbench.config import TrainingConfig
 from posbench.encoding import Draw, EncodingStack, PositionEncoding
-from posbench.encodings.absolute import Sinusoidal
-from posbench.encodings.bias import T5, ALiBi
+from posbench.encodings.alibi import ALiBi
 from posbench.encodings.nope import NoPE
-from posbench.encodings.rotary import RoPE
-from posbench.encodings.sampled import SHAPE
-from posbench.encodings.temperature import SSMax
+from posbench.encodings.rope import RoPE
+from posbench.encodings.shape import SHAPE
+from posbench.encodings.sinusoidal import Sinusoidal
+from posbench.encodings.ssmax import SSMax
+from posbench.encodings.t5 import T5
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.evaluation import Answers, Tests
 from posbench.extension import Extension, FineTuning
+from posbench.extensions.both import Both
 from posbench.extensions.direct import Direct
-from posbench.extensions.distances import LeakyReRoPE
-from posbench.extensions.finetuned import Dropped, FineTuned, SkipWise
-from posbench.extensions.frequency import NTK, PI, YaRN
-from posbench.extensions.longrope import LongRoPE, LongRoPEExponents, LongRoPESearch
+from posbench.extensions.drope import Dropped
+from posbench.extensions.finetuned import FineTuned
+from posbench.extensions.leaky_rerope import LeakyReRoPE
+from posbench.extensions.log_n import LogN
+from posbench.extensions.longrope import LongRoPE
+from posbench.extensions.longrope_search import LongRoPEExponents, LongRoPESearch
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
+from posbench.extensions.pose import SkipWise
 from posbench.extensions.resonance import Resonance
-from posbench.extensions.sequence import Sequence
-from posbench.extensions.temperature import LogN
 from posbench.extensions.tuned import Tuned
+from posbench.extensions.yarn import YaRN
 from posbench.provenance import content_hash
 from posbench.running import checkpoints as keeping
 from posbench.running import experiment as experiments
 from posbench.running.console import Console
-from posbench.running.experiment import Experiment, Prepared, Trained
+from posbench.running.experiment import Prepared, Setup, Trained
 from posbench.scoring import inputs, loss
 from posbench.streams import stream_seed
 from posbench.training import Training, fit
@@ -133,7 +139,7 @@ def test_without_positions_tokens_stay_as_they_are_and_any_position_will_do(
 @oracle("drope", "identity: NoPE with these weights")
 @pytest.mark.parametrize("name", ["rope", "t5", "learned", "fox"])
 def test_a_model_without_its_positions_is_that_of_nope(name: str) -> None:
-    run, nope = experiment(*TINY, f"encoding={name}"), experiment(*TINY, "encoding=nope")
+    run, nope = setup(*TINY, f"encoding={name}"), setup(*TINY, "encoding=nope")
     model, plain = run.model().eval(), nope.model().eval()
     plain.load_state_dict(
         {
@@ -215,7 +221,7 @@ def test_other_wrappers_and_extensions_work_inside_and_around_a_gap() -> None:
     a = call()
     ssmax = SSMax(RoPE(WIDTH), HEADS, L).double()
     same(scores(SkipWise(4.0).apply(ssmax, L, L), a), scores(ssmax, a), 0)
-    for order in (Sequence(PI(4.0), SkipWise(4.0)), Sequence(SkipWise(4.0), PI(4.0))):
+    for order in (Both(PI(4.0), SkipWise(4.0)), Both(SkipWise(4.0), PI(4.0))):
         both = order.apply(RoPE(WIDTH), L, L)
         same(scores(both, a), scores(PI(4.0).apply(RoPE(WIDTH), L, L), a), 0)
         assert max(row[-1] for row in drawn(both, L, 500)) == 4 * L - 1
@@ -243,7 +249,7 @@ def test_a_fine_tuned_extension_does_what_the_one_inside_does_and_declares_it() 
         (PI(2.0), "fixed", "fine-tuned"),
         (PI(), "per test length", "fine-tuned"),
         (Direct(), "none", "fine-tuned"),
-        (Sequence(PI(4.0), SkipWise(4.0)), "fixed", "trained beyond"),
+        (Both(PI(4.0), SkipWise(4.0)), "fixed", "trained beyond"),
     ):
         outer = FineTuned(inner, 0.2, 3.0, 0.5)
         assert (outer.scale_policy, outer.method_class) == (policy, kind)
@@ -309,9 +315,9 @@ POLICIES: list[tuple[Extension, str]] = [
     (SkipWise(4.0), "none"),
     (LongRoPEExponents((0.0, 0.5)), "per test length"),
     (LongRoPESearch(), "per test length"),
-    (Sequence(YaRN(), LogN()), "per test length"),
-    (Sequence(Resonance(), LogN()), "none"),
-    (Sequence(PI(2.0), Dropped()), "fixed and per test length"),
+    (Both(YaRN(), LogN()), "per test length"),
+    (Both(Resonance(), LogN()), "none"),
+    (Both(PI(2.0), Dropped()), "fixed and per test length"),
 ]
 
 
@@ -355,8 +361,8 @@ def test_the_policies_of_the_yaml_files() -> None:
 def test_what_trains_or_searches_is_the_outermost() -> None:
     tuned = Tuned(YaRN, {"beta_fast": [2.0, 3.0]})
     for make in (
-        lambda: Sequence(FineTuned(PI(2.0)), LogN()),
-        lambda: Sequence(LogN(), tuned),
+        lambda: Both(FineTuned(PI(2.0)), LogN()),
+        lambda: Both(LogN(), tuned),
         lambda: FineTuned(FineTuned(PI(2.0))),
         lambda: FineTuned(tuned),
         lambda: FineTuned(LongRoPESearch()),
@@ -637,15 +643,15 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
     return seen
 
 
-def tiny(folder: Path, *words: str) -> Experiment:
-    run = experiment(*TINY, *words)
+def tiny(folder: Path, *words: str) -> Setup:
+    run = setup(*TINY, *words)
     run.config.results_dir = str(
         folder
     )  # set here, where composing it anew for each test would cost more than to train
     return run
 
 
-def prepared(folder: Path, *words: str) -> tuple[Experiment, Trained, Prepared]:
+def prepared(folder: Path, *words: str) -> tuple[Setup, Trained, Prepared]:
     run = tiny(folder, *words)
     trained = run.trained(Console(), [])
     return run, trained, run.prepared(trained, Console())
@@ -707,7 +713,7 @@ def test_fine_tuning_changes_its_own_weights_and_not_the_shared_ones(
             ("drope", "nope", None, 1),
             ("direct_continued", "rope", None, 1),
             ("pi_fine_tuned", "rope", PI(2.0), 2),
-            ("pose", "rope", Sequence(PI(4.0), SkipWise(4.0)), 1),
+            ("pose", "rope", Both(PI(4.0), SkipWise(4.0)), 1),
         )
     ],
 )
@@ -716,7 +722,7 @@ def test_fine_tuning_is_the_training_of_what_the_extension_makes_of_the_model(
 ) -> None:
     """Put together by hand: these weights, that encoding, two steps of their own stream."""
     run, trained, found = prepared(tmp_path, "encoding=rope", f"extension={extension}")
-    model = experiment(*TINY, f"encoding={encoding}").model()
+    model = setup(*TINY, f"encoding={encoding}").model()
     model.load_state_dict(trained.model.state_dict())
     if inner is not None:
         model = model.with_encodings(
@@ -1132,8 +1138,8 @@ def test_a_sweep_trains_once_and_its_runs_are_those_of_processes_of_their_own(
 # -- RoPE with another base ------------------------------------------------------------------------
 
 
-def short_base(*words: str) -> tuple[Experiment, RoPE]:
-    run = experiment("protocol=cpu", "encoding=rope_short_base", *words)
+def short_base(*words: str) -> tuple[Setup, RoPE]:
+    run = setup("protocol=cpu", "encoding=rope_short_base", *words)
     (encoding,) = {type(layer): layer for layer in run.encodings()}.values()
     assert isinstance(encoding, RoPE)
     return run, encoding

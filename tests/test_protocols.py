@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from conftest import CONF, composed, experiment, names
+from conftest import CONF, composed, names, setup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_prepared_extensions import ran, tiny
@@ -44,7 +44,7 @@ PAPERS = (
     "zoology2024",
 )
 STATED = {
-    "model": "width num_layers num_heads mlp_ratio dropout rotary_share embedding_std",
+    "model": "width num_layers num_heads mlp_ratio dropout embedding_std",
     "training": "min_length max_length length_scale steps steps_scale batch_size num_examples "
     "packing random_offset loss_on learning_rate warmup_steps decay decay_fraction "
     "weight_decay beta1 beta2 gradient_clip validate_every validation_samples",
@@ -92,7 +92,7 @@ SHORT = [
 @pytest.mark.parametrize("name", names("protocol"))
 def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_path: Path) -> None:
     words = SHORT if name != "smoke" else ()
-    run = experiment(f"protocol={name}", *words, "method=rope", "task=copy")
+    run = setup(f"protocol={name}", *words, "method=rope", "task=copy")
     run.config.results_dir = str(tmp_path)
     rows, _ = run.measured(run.prepared(run.trained(Console(), []), Console()))
     assert rows[0]["multiple"] == 1 and all(math.isfinite(row["loss"]) for row in rows)
@@ -100,7 +100,7 @@ def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_
 
 def test_the_rotary_share_of_a_protocol_is_that_of_partial_rope() -> None:
     quarter, half = (
-        experiment("method=partial_rope", f"model.rotary_share={share}").encodings()[0]
+        setup("method=partial_rope", f"model.rotary_share={share}").encodings()[0]
         for share in (0.25, 0.5)
     )
     assert (quarter.frequencies.count, half.frequencies.count) == (4, 8)  # type: ignore[union-attr]
@@ -145,7 +145,7 @@ def test_offsets_that_a_table_has_no_rows_for_are_refused_before_training() -> N
     with pytest.raises(
         ConfigError, match=r"the encoding has 265 positions, but training, .* need 341: raise"
     ):
-        experiment(
+        setup(
             "protocol=cpu", "method=learned", "task=passkey", "training.random_offset=300"
         ).model()
 
@@ -165,7 +165,7 @@ TASK = "copy"
 def test_packed_rows_are_sequences_of_the_task_one_after_another(
     context: int, step: int, seed: int
 ) -> None:
-    task = experiment(f"task={TASK}").task
+    task = setup(f"task={TASK}").task
     batch = packed(task, chosen(packing=context), seed, step)
     assert batch.tokens.shape == (4, context + 1)
     starts = np.flatnonzero((batch.tokens == BOS).all(0)).tolist()
@@ -192,21 +192,21 @@ def test_packed_rows_are_sequences_of_the_task_one_after_another(
 
 
 def test_the_sequences_of_a_packed_row_are_of_many_lengths() -> None:
-    batch = packed(experiment(f"task={TASK}").task, chosen(packing=500), 0, 0)
+    batch = packed(setup(f"task={TASK}").task, chosen(packing=500), 0, 0)
     starts = np.flatnonzero((batch.tokens == BOS).all(0))
     assert len(set(np.diff(starts).tolist())) == 6, "n from 2 to 7"
 
 
 def test_indices_go_on_through_a_packed_row_and_training_knows_that_many_positions() -> None:
-    run = experiment("protocol=cpu", "task=copy", "training.packing=100")
+    run = setup("protocol=cpu", "task=copy", "training.packing=100")
     assert run.train_positions == 100
     data = Training(run.model(), run.task, run.config.training, 0).batch(0)
     assert data.tokens.shape == (64, 100) and data.pos[0].tolist() == list(range(100))
-    assert experiment("protocol=cpu", "task=copy").train_positions == 18
+    assert setup("protocol=cpu", "task=copy").train_positions == 18
 
 
 def test_an_answer_in_a_packed_row_may_not_be_predicted_from_what_comes_later() -> None:
-    run = experiment("task=copy", "training.packing=60", "model.width=16", "model.num_heads=1")
+    run = setup("task=copy", "training.packing=60", "model.width=16", "model.num_heads=1")
     model, batch = run.model().eval(), training_batch(run.task, run.config.training, 0, 0)
     data = inputs(batch, model.encodings, 0)
     before = model(data.tokens, data.pos)[:, :30]
@@ -218,7 +218,7 @@ def test_an_answer_in_a_packed_row_may_not_be_predicted_from_what_comes_later() 
 @settings(max_examples=40, deadline=None)
 @given(largest=st.integers(0, 50), seed=st.integers(0, 99))
 def test_an_offset_is_one_number_for_a_sequence_and_within_bounds(largest: int, seed: int) -> None:
-    task = experiment("task=copy").task
+    task = setup("task=copy").task
     batch = task.batch(5, 64, 0, "train", 0)
     moved = shifted(batch, largest, np.random.default_rng(seed))
     offsets = moved.ids["index"] - np.arange(batch.tokens.shape[1])
@@ -231,7 +231,7 @@ def test_an_offset_is_one_number_for_a_sequence_and_within_bounds(largest: int, 
 
 
 def test_offsets_are_drawn_in_training_alone_and_the_largest_counts_as_trained() -> None:
-    run = experiment("protocol=cpu", "task=copy", "training.random_offset=30", "method=sinusoidal")
+    run = setup("protocol=cpu", "task=copy", "training.random_offset=30", "method=sinusoidal")
     training = Training(run.model(), run.task, run.config.training, 0)
     seen = torch.cat([training.batch(step).pos[:, 0] for step in range(5)])
     assert seen.min() < 5 and 25 < seen.max() <= 30 and len(seen.unique()) == 31
@@ -243,13 +243,13 @@ def test_offsets_are_drawn_in_training_alone_and_the_largest_counts_as_trained()
 def test_an_offset_trains_a_relative_encoding_on_no_further_distance() -> None:
     """So its extensions are not told so: a scale is of the distances that were seen."""
     words = ("protocol=cpu", "task=copy", "training.random_offset=30")
-    rope, both = experiment(*words, "method=rope"), experiment(*words, "encoding=cape")
+    rope, both = setup(*words, "method=rope"), setup(*words, "encoding=cape")
     assert (rope.shift, rope.tests.train_positions, both.shift) == (0, 18, 30)
 
 
 def test_an_offset_of_ids_that_the_task_supplies_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"random_offset=5 shifts the index of a token, .* 'coup"):
-        experiment("method=coupling", "task=copy", "training.random_offset=5").model()
+        setup("method=coupling", "task=copy", "training.random_offset=5").model()
 
 
 def test_a_context_that_holds_no_sequence_is_refused() -> None:
@@ -257,8 +257,8 @@ def test_a_context_that_holds_no_sequence_is_refused() -> None:
         ConfigError,
         match=r"packing=17 does not hold one sequence of n=8, which has 18 tokens: raise",
     ):
-        experiment("protocol=cpu", "task=copy", "training.packing=17")
-    assert experiment("protocol=cpu", "task=copy", "training.packing=18").train_positions == 18
+        setup("protocol=cpu", "task=copy", "training.packing=17")
+    assert setup("protocol=cpu", "task=copy", "training.packing=18").train_positions == 18
 
 
 def test_fine_tuning_is_held_against_the_context_that_it_fills() -> None:
@@ -272,7 +272,7 @@ def test_fine_tuning_is_held_against_the_context_that_it_fills() -> None:
     with pytest.raises(
         ConfigError, match=r"the encoding has 70 positions, but training, .* need 120: raise"
     ):
-        experiment(
+        setup(
             *words, "encoding.num_rows=70", "evaluation.multiples=[1]", "evaluation.further=[]"
         ).model()
 
@@ -296,7 +296,7 @@ def test_an_extension_is_fine_tuned_for_the_context_that_is_filled(
 
 def test_rows_of_a_table_that_an_offset_reaches_count_as_trained() -> None:
     def untrained(*words: str) -> float:
-        run = experiment(
+        run = setup(
             "protocol=cpu", "task=copy", "method=learned", "evaluation.num_samples=2", *words
         )
         rows, _ = run.evaluated(run.model(), None)
@@ -310,7 +310,7 @@ def test_rows_of_a_table_that_an_offset_reaches_count_as_trained() -> None:
 
 
 def test_the_loss_may_be_that_of_every_token() -> None:
-    run = experiment("task=passkey", "training.loss_on=all", "model.width=16", "model.num_heads=1")
+    run = setup("task=passkey", "training.loss_on=all", "model.width=16", "model.num_heads=1")
     training = Training(run.model(), run.task, run.config.training, 0)
     data = training.batch(0)
     assert data.where.all() and data.first == 0 and len(data.labels) == data.tokens.numel()
@@ -320,9 +320,7 @@ def test_the_loss_may_be_that_of_every_token() -> None:
 
 @pytest.mark.parametrize("begun", [0, 5, 16])
 def test_batches_made_in_a_row_are_those_of_their_steps(begun: int) -> None:
-    run = experiment(
-        "protocol=smoke", "encoding=random_positions", "task=copy", "training.steps=21"
-    )
+    run = setup("protocol=smoke", "encoding=random_positions", "task=copy", "training.steps=21")
     training = Training(run.model(), run.task, run.config.training, 3)
     training.trainer = SimpleNamespace(global_step=begun)  # type: ignore[assignment]
     given = list(Batches(training))
@@ -336,7 +334,7 @@ def test_batches_made_in_a_row_are_those_of_their_steps(begun: int) -> None:
 
 
 def test_few_examples_come_again_in_the_same_order() -> None:
-    task = experiment("task=copy").task
+    task = setup("task=copy").task
     few = [
         training_batch(task, chosen(num_examples=13), 0, step) for step in range(7)
     ]  # three batches of four
@@ -364,7 +362,7 @@ def test_pieces_joined_keep_their_columns_and_move_their_sources() -> None:
 
 
 def test_a_model_without_mlp_has_attention_alone() -> None:
-    run = experiment("model.mlp_ratio=0", "model.width=16", "model.num_heads=1")
+    run = setup("model.mlp_ratio=0", "model.width=16", "model.num_heads=1")
     model = run.model()
     assert not any("mlp" in name for name, _ in model.named_parameters())
     x = torch.randn(2, 5, 16)
@@ -379,7 +377,7 @@ def test_a_model_without_mlp_has_attention_alone() -> None:
 
 
 def dropping(dropout: float) -> tuple[Transformer, Any]:
-    run = experiment(f"model.dropout={dropout}", "model.width=32", "model.num_heads=1")
+    run = setup(f"model.dropout={dropout}", "model.width=32", "model.num_heads=1")
     training = Training(run.model(), run.task, run.config.training, 0)
     return training.model, training.batch(0)
 
@@ -440,7 +438,7 @@ def test_the_rate_rises_stays_and_falls_as_it_is_told() -> None:
             [1.0, halfway, 0.0]
         )
     assert DECAYS["cosine"](0.75) == pytest.approx((1 + math.sqrt(0.5)) / 2)
-    run = experiment("training.steps=100", "training.warmup_steps=9", "training.decay_fraction=0.4")
+    run = setup("training.steps=100", "training.warmup_steps=9", "training.decay_fraction=0.4")
     training = Training(run.model(), run.task, run.config.training, 0)
     rate = training.configure_optimizers()["lr_scheduler"]["scheduler"].lr_lambdas[0]
     assert [rate(step) for step in (0, 4, 9, 59, 60, 80, 100)] == pytest.approx(
@@ -646,7 +644,7 @@ def test_decoding_token_by_token_gives_the_same_accuracy_of_sequences(tmp_path: 
 
 
 def test_what_greedy_decoding_finds_is_what_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = experiment("task=copy", "evaluation.num_samples=4", "evaluation.decoding=greedy")
+    run = setup("task=copy", "evaluation.num_samples=4", "evaluation.decoding=greedy")
     model = run.model()
     monkeypatch.setattr("posbench.evaluation.greedy", lambda model, data: data.where.numpy())
     rows, _ = run.evaluated(model, None)
@@ -698,7 +696,7 @@ def test_a_ceiling_packs_as_many_sequences_and_keeps_what_the_longest_test_needs
         "training.packing=60",
         "training.random_offset=2",
     )
-    run = experiment(*words, "encoding=random_positions")
+    run = setup(*words, "encoding=random_positions")
     there = run.at(32)
     assert (run.train_positions, there.train_positions) == (60, math.ceil(60 * 66 / 18))
     assert there.test_positions == run.test_positions and there.lengths == {32: 1.0}

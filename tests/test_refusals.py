@@ -8,64 +8,94 @@ from collections.abc import Callable
 
 import pytest
 
-from posbench.encodings.absolute import Learned, Multiplicative, ScaledSinusoidal, Sinusoidal
-from posbench.encodings.bias import T5, ALiBi, BidirectionalT5
-from posbench.encodings.contextual import CoPE
+from posbench.encodings.abacus import Abacus
+from posbench.encodings.alibi import ALiBi
+from posbench.encodings.alibi_learned import LearnedALiBi
+from posbench.encodings.bipe import BiPE
+from posbench.encodings.cable import Cable
+from posbench.encodings.cape import CAPE
+from posbench.encodings.cope import CoPE
+from posbench.encodings.coupling import Coupling
 from posbench.encodings.dape import DAPE
 from posbench.encodings.deberta import DeBERTa
 from posbench.encodings.dynamic_bias import DynamicBias
 from posbench.encodings.fire import FIRE
-from posbench.encodings.forget import Cable, FoX, PerRowForgetting
-from posbench.encodings.fourier_rotary import FoPE
-from posbench.encodings.grape import GRAPEA
+from posbench.encodings.fope import FoPE
+from posbench.encodings.fox import FoX
+from posbench.encodings.grape_a import GRAPEA
 from posbench.encodings.hard_alibi import HardALiBi
-from posbench.encodings.head_split import NAPE
-from posbench.encodings.kerple import KerpleLog, KerplePower
-from posbench.encodings.learned_alibi import LearnedALiBi
-from posbench.encodings.learned_rotary import LeRoPE
+from posbench.encodings.kerple_log import KerpleLog
+from posbench.encodings.kerple_power import KerplePower
+from posbench.encodings.learned import Learned
+from posbench.encodings.lerope import LeRoPE
+from posbench.encodings.multiplicative import Multiplicative
+from posbench.encodings.nape import NAPE
 from posbench.encodings.nope import NoPE
-from posbench.encodings.partial_rotary import PartialRoPE, PRoPE
-from posbench.encodings.path import PaTH, PaTHFoX
-from posbench.encodings.polar import PoPE
-from posbench.encodings.relative_projection import ProjectedLogits
-from posbench.encodings.rotary import RoPE
-from posbench.encodings.rotated_values import VORoPE
-from posbench.encodings.sampled import CAPE, SHAPE, RandomFloats, RandomPositions
+from posbench.encodings.p_rope import PRoPE
+from posbench.encodings.partial_rope import PartialRoPE
+from posbench.encodings.path import PaTH
+from posbench.encodings.path_fox import PaTHFoX
+from posbench.encodings.per_row_dda import PerRowForgetting
+from posbench.encodings.pope import PoPE
+from posbench.encodings.projected_logits import ProjectedLogits
+from posbench.encodings.random_floats import RandomFloats
+from posbench.encodings.random_positions import RandomPositions
+from posbench.encodings.rope import RoPE
 from posbench.encodings.sandwich import Sandwich
 from posbench.encodings.scale_invariant import ScaleInvariant
-from posbench.encodings.selective_rotary import SelectiveRoPE
+from posbench.encodings.scaled_sinusoidal import ScaledSinusoidal
+from posbench.encodings.selective_rope import SelectiveRoPE
+from posbench.encodings.shape import SHAPE
 from posbench.encodings.shaw import Shaw
 from posbench.encodings.sink import Sink
-from posbench.encodings.supplied import Abacus, BiPE, Coupling
-from posbench.encodings.temperature import SSMax
-from posbench.encodings.transformer_xl import TENER, TransformerXL, XLNet
+from posbench.encodings.sinusoidal import Sinusoidal
+from posbench.encodings.sliding_window import SlidingWindow as WindowEncoding
+from posbench.encodings.ssmax import SSMax
+from posbench.encodings.t5 import T5
+from posbench.encodings.t5_bidirectional import BidirectionalT5
+from posbench.encodings.tener import TENER
+from posbench.encodings.transformer_xl import TransformerXL
 from posbench.encodings.tupe import TUPE
-from posbench.encodings.window import SlidingWindow as WindowEncoding
+from posbench.encodings.vo_rope import VORoPE
+from posbench.encodings.xlnet import XLNet
 from posbench.encodings.xpos import XPos
 from posbench.errors import ConfigError
-from posbench.extensions.base_change import ABF
-from posbench.extensions.by_parts import ByParts, Llama3, YaRNTurns
-from posbench.extensions.distances import (
-    DCA,
-    STRING,
-    Clamp,
-    InterpolateDistance,
-    LeakyReRoPE,
-    LMInfinite,
-    Mesa,
-    ReRoPE,
-    SelfExtend,
-    StreamingLLM,
-)
-from posbench.extensions.frequency import NTK, PI, YaRN
-from posbench.extensions.giraffe import GiraffePower, GiraffeTruncated
+from posbench.extensions.abf import ABF
+from posbench.extensions.block_causal import BlockCausal
+from posbench.extensions.by_parts import ByParts
+from posbench.extensions.chunked import Chunked
+from posbench.extensions.clamp import Clamp
+from posbench.extensions.clipped_rope import ClippedRoPE
+from posbench.extensions.dca import DCA
+from posbench.extensions.drop_low_frequencies import DropLowFrequencies
+from posbench.extensions.dynamic_ntk import DynamicNTK
+from posbench.extensions.giraffe_power import GiraffePower
+from posbench.extensions.giraffe_truncated import GiraffeTruncated
+from posbench.extensions.inkling_temperature import InklingTemperature
+from posbench.extensions.interpolate_distance import InterpolateDistance
+from posbench.extensions.leaky_rerope import LeakyReRoPE
+from posbench.extensions.llama3 import Llama3
+from posbench.extensions.lm_infinite import LMInfinite
+from posbench.extensions.log_floor import LogFloor
+from posbench.extensions.log_n import LogN
 from posbench.extensions.longrope import LongRoPE
-from posbench.extensions.low_frequencies import ClippedRoPE, DropLowFrequencies
-from posbench.extensions.mask import BlockCausal, Chunked, SlidingWindow
-from posbench.extensions.mixed_radix import MrRoPEPro, MrRoPEUni
-from posbench.extensions.ntk import DynamicNTK, NTKFixed, NTKMixed
-from posbench.extensions.table import TableHierarchical, TableInterpolation
-from posbench.extensions.temperature import InklingTemperature, LogFloor, LogN, YarnTemperature
+from posbench.extensions.mesa import Mesa
+from posbench.extensions.mrrope_pro import MrRoPEPro
+from posbench.extensions.mrrope_uni import MrRoPEUni
+from posbench.extensions.ntk import NTK
+from posbench.extensions.ntk_fixed import NTKFixed
+from posbench.extensions.ntk_mixed import NTKMixed
+from posbench.extensions.pi import PI
+from posbench.extensions.rerope import ReRoPE
+from posbench.extensions.self_extend import SelfExtend
+from posbench.extensions.sliding_window import SlidingWindow
+from posbench.extensions.streaming_llm import StreamingLLM
+from posbench.extensions.string import STRING
+from posbench.extensions.table_hierarchical import TableHierarchical
+from posbench.extensions.table_interpolation import TableInterpolation
+from posbench.extensions.yarn import YaRN
+from posbench.extensions.yarn_temperature import YarnTemperature
+from posbench.extensions.yarn_turns import YaRNTurns
 from posbench.frequencies import Frequencies
 
 ENCODINGS: list[tuple[Callable[[], object], str]] = [

@@ -21,35 +21,35 @@ from torch import Tensor
 
 from posbench.attention import Attention, Heads, Regions, attend, dense
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.encodings.absolute import Learned
-from posbench.encodings.bias import T5, ALiBi
+from posbench.encodings.alibi import ALiBi
 from posbench.encodings.deberta import DeBERTa
-from posbench.encodings.head_split import NAPE
-from posbench.encodings.kerple import KerpleLog
+from posbench.encodings.kerple_log import KerpleLog
+from posbench.encodings.learned import Learned
+from posbench.encodings.nape import NAPE
 from posbench.encodings.nope import NoPE
-from posbench.encodings.relative_projection import ProjectedLogits
-from posbench.encodings.rotary import RoPE
-from posbench.encodings.rotated_values import VORoPE
-from posbench.encodings.sampled import RandomPositions
+from posbench.encodings.projected_logits import ProjectedLogits
+from posbench.encodings.random_positions import RandomPositions
+from posbench.encodings.rope import RoPE
 from posbench.encodings.scale_invariant import ScaleInvariant
 from posbench.encodings.shaw import Shaw
+from posbench.encodings.t5 import T5
 from posbench.encodings.transformer_xl import TransformerXL
+from posbench.encodings.vo_rope import VORoPE
 from posbench.encodings.xpos import XPos
 from posbench.errors import IllegalExtension
-from posbench.extensions.distances import (
-    DCA,
-    STRING,
-    Clamp,
-    InterpolateDistance,
-    LeakyReRoPE,
-    LMInfinite,
-    Mesa,
-    ReRoPE,
-    SelfExtend,
-    StreamingLLM,
-)
-from posbench.extensions.frequency import NTK, PI
+from posbench.extensions.clamp import Clamp
+from posbench.extensions.dca import DCA
+from posbench.extensions.interpolate_distance import InterpolateDistance
+from posbench.extensions.leaky_rerope import LeakyReRoPE
+from posbench.extensions.lm_infinite import LMInfinite
+from posbench.extensions.mesa import Mesa
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
 from posbench.extensions.regions import RegionExtension
+from posbench.extensions.rerope import ReRoPE
+from posbench.extensions.self_extend import SelfExtend
+from posbench.extensions.streaming_llm import StreamingLLM
+from posbench.extensions.string import STRING
 
 TRAINED, TESTED = 8, 20
 N = TESTED

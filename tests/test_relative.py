@@ -35,15 +35,23 @@ from torch import Tensor, nn
 
 from posbench.attention import Attention, attend, dense
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.encodings.absolute import Learned, Multiplicative, ScaledSinusoidal, Sinusoidal
-from posbench.encodings.bias import T5, BidirectionalT5
 from posbench.encodings.deberta import DeBERTa
+from posbench.encodings.learned import Learned
+from posbench.encodings.multiplicative import Multiplicative
 from posbench.encodings.nope import NoPE
-from posbench.encodings.relative_projection import ProjectedLogits
+from posbench.encodings.projected_logits import ProjectedLogits
+from posbench.encodings.scaled_sinusoidal import ScaledSinusoidal
 from posbench.encodings.shaw import Shaw
-from posbench.encodings.transformer_xl import TENER, TransformerXL, XLNet
+from posbench.encodings.sinusoidal import Sinusoidal
+from posbench.encodings.t5 import T5
+from posbench.encodings.t5_bidirectional import BidirectionalT5
+from posbench.encodings.tener import TENER
+from posbench.encodings.transformer_xl import TransformerXL
 from posbench.encodings.tupe import TUPE
-from posbench.extensions.frequency import NTK, PI, YaRN
+from posbench.encodings.xlnet import XLNet
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
+from posbench.extensions.yarn import YaRN
 
 D = HEADS * WIDTH
 FLOAT32 = 1e-5  # of libraries that keep their tables in float32

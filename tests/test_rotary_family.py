@@ -22,16 +22,19 @@ from torch import Tensor
 
 from posbench.attention import Attention, attend
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.encodings.fourier_rotary import FoPE
-from posbench.encodings.learned_rotary import LeRoPE
+from posbench.encodings.fope import FoPE
+from posbench.encodings.lerope import LeRoPE
 from posbench.encodings.nope import NoPE
-from posbench.encodings.partial_rotary import PartialRoPE, PRoPE
-from posbench.encodings.polar import PoPE
-from posbench.encodings.rotary import RoPE
-from posbench.encodings.rotated_values import VORoPE
-from posbench.encodings.selective_rotary import SelectiveRoPE
+from posbench.encodings.p_rope import PRoPE
+from posbench.encodings.partial_rope import PartialRoPE
+from posbench.encodings.pope import PoPE
+from posbench.encodings.rope import RoPE
+from posbench.encodings.selective_rope import SelectiveRoPE
+from posbench.encodings.vo_rope import VORoPE
 from posbench.encodings.xpos import XPos
-from posbench.extensions.frequency import NTK, PI, YaRN
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
+from posbench.extensions.yarn import YaRN
 
 PAIRS = WIDTH // 2
 MODEL = HEADS * WIDTH

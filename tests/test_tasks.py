@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import composed, experiment, names
+from conftest import composed, names, setup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
@@ -526,21 +526,21 @@ def test_a_needle_longer_than_its_haystack_is_refused_before_training(length: st
         ConfigError,
         match=r"task\.key_length=\d is longer than n=\d symbols of filler: lower it, or",
     ):
-        experiment("protocol=cpu", "task=passkey", "training.min_length=1", length)
+        setup("protocol=cpu", "task=passkey", "training.min_length=1", length)
 
 
 def test_ids_that_a_task_does_not_supply_are_refused_before_training() -> None:
     with pytest.raises(
         ConfigError, match="asks the task for 'coupled' position ids, which Passkey does not supply"
     ):
-        experiment("protocol=cpu", "task=passkey", "method=coupling").model()
+        setup("protocol=cpu", "task=passkey", "method=coupling").model()
 
 
 def test_a_test_that_needs_more_symbols_than_there_are_is_refused_before_training() -> None:
     with pytest.raises(
         ConfigError, match=r"16 symbols without a repeat .* task\.num_symbols=12: raise it"
     ):
-        experiment("protocol=cpu", "task=copy_unique", "task.num_symbols=12")
+        setup("protocol=cpu", "task=copy_unique", "task.num_symbols=12")
 
 
 # -- language: a source whose every probability is known -------------------------------------------

@@ -1,1 +1,1 @@
-"""What every encoding and extension is: the catalogue of formulas, and the kit that checks them."""
+"""A catalogue of all encodings and extensions with their formulas, and the kit to check them."""

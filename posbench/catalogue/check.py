@@ -1,11 +1,11 @@
-"""`python -m posbench.check`: does an encoding of one's own keep its promises?
+"""`python -m posbench.check`: does your own encoding keep its promises?
 
     python -m posbench.check my_encoding.yaml
     python -m posbench.check --config-dir mine method=mine
     python -m posbench.check encoding=rope encoding.base=500
 
-The same checks that the test suite runs on every encoding of posbench; each failure is a sentence.
-Exit status 1 where one fails.
+The test suite runs the same checks on every encoding of posbench. Each failure is reported in a
+sentence, and the exit status is 1 if there is any.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import traceback
 from contextlib import ExitStack
 from pathlib import Path
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from posbench.composing.compose import composing, sentence
+from posbench.composing import folders, mistakes
+from posbench.composing.compose import composing
 from posbench.errors import ConfigError, PosbenchError
 
 
@@ -42,24 +41,22 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     out = Console(soft_wrap=True, highlight=False)
+    words, own = options.words, options.config_dir
     with ExitStack() as stack:
         try:
-            folders, words = _choices(options.words, options.config_dir, stack)
-            stack.enter_context(composing(*folders))
-            return _report(words, out)
-        except (PosbenchError, HydraException, OmegaConfBaseException) as error:
-            out.print(
-                f"posbench: {error if isinstance(error, PosbenchError) else sentence(error)}",
-                markup=False,
-            )
+            words, own = _choices(words, own, stack)
+            mistakes.check(words, own)
+            with composing(*own):
+                return _report(words, out)
+        except mistakes.EXPECTED as error:
+            out.print(f"posbench: {mistakes.sentence(error, words, own)}", markup=False)
             return 1
 
 
-def _choices(
-    words: list[str], folders: list[Path], stack: ExitStack
-) -> tuple[list[Path], list[str]]:
-    """The folders to look in and the overrides; a YAML file becomes the encoding of a folder made
-    for it.
+def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[str], list[Path]]:
+    """The overrides, and the folders to look in.
+
+    A YAML file becomes the encoding of a folder made for it.
     """
     found = []
     for word in words:
@@ -72,22 +69,24 @@ def _choices(
                 f"{word} is not a file: give the YAML of an encoding, with its _target_ and "
                 "settings"
             )
+        found.append(f"encoding={path.stem}")
+        if folders.is_own(path, "encoding"):
+            continue
+        folders.check_file(path, "encoding")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "encoding").mkdir()
         shutil.copy(path, folder / "encoding" / f"{path.stem}.yaml")
-        # Its class may stand beside it, or beside the folder encoding/.
+        # The class may be in the folder of the YAML, or in the one above, beside encoding/.
         near = [path.resolve().parent, path.resolve().parent.parent]
         stack.callback(sys.path.__setitem__, slice(None), list(sys.path))
         sys.path[:0] = [str(place) for place in near]
-        folders = [*folders, folder]
-        found.append(f"encoding={path.stem}")
-    return folders, found
+        own = [*own, folder]
+    return found, own
 
 
 def _report(words: list[str], out: Console) -> int:
-    from posbench.catalogue import (
-        conformance,  # and with it torch, which a mistake in the words does not need
-    )
+    # This imports torch, which is not needed to report a mistake in the words.
+    from posbench.catalogue import conformance
 
     subject = conformance.Subject(*words)
     failed = 0
@@ -99,7 +98,7 @@ def _report(words: list[str], out: Console) -> int:
         except PosbenchError as error:
             failed += 1
             out.print(f"  FAILED  {title}: {error}", markup=False)
-        except Exception as error:  # whatever the encoding raises: it is being examined
+        except Exception as error:  # the encoding under examination may raise anything
             failed += 1
             frame = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(frame.filename).name}, line {frame.lineno}"

@@ -1,8 +1,8 @@
-"""Does an encoding keep its promises? What it declares is measured, and what it offers works.
+"""Does an encoding keep its promises? What it declares is measured, and what it offers must work.
 
-Each check takes a `Subject` and raises `Broken` with a sentence for its author: what was promised,
-what was found, where to look. The test suite runs every check on every encoding; `python -m
-posbench.check` on one's own.
+Each check takes a `Subject` and raises `Broken` with a sentence for the encoding's author: what was
+promised, what was measured, and where to look. The test suite runs every check on every encoding;
+`python -m posbench.check` runs them on your own.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from posbench.composing.legality import node, options, supplying_tasks
 from posbench.encoding import PositionEncoding
 from posbench.errors import ConfigError, IllegalExtension, PosbenchError
 from posbench.extension import Extension
-from posbench.running.experiment import Experiment
+from posbench.running.setup import Setup
 from posbench.scoring import inputs, loss
 from posbench.streams import stream_seed
 from posbench.transformer import Transformer
 
-BATCH, HEADS, WIDTH, MODEL = 2, 2, 16, 32  # of the small calls below; heads * width = model
+BATCH, HEADS, WIDTH, MODEL = 2, 2, 16, 32  # sizes of the small calls below; heads * width = model
 CPU_HEAD = 32  # head width of the cpu protocol
 EXACT = 1e-9
 ROUNDINGS = {"root mean square": 2.5, "largest": 3.0}
@@ -55,7 +55,7 @@ def _composed(*overrides: str) -> DictConfig:
 
 
 def composed(*overrides: str) -> DictConfig:
-    """A copy: composing costs fifty times as much as copying."""
+    """A copy of the composed configuration: composing costs fifty times as much as copying."""
     return copy.deepcopy(_composed(*overrides))
 
 
@@ -64,54 +64,49 @@ def _extension(name: str) -> DictConfig:
     return node("extension", name)
 
 
-def experiment(*overrides: str) -> Experiment:
-    """The experiment of a command line, at the smoke protocol unless told otherwise."""
+def setup(*overrides: str) -> Setup:
+    """The set-up of a command line, at the smoke protocol unless told otherwise."""
     cfg = composed(
         *([] if any(word.startswith("protocol=") for word in overrides) else ["protocol=smoke"]),
         *overrides,
     )
     task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
-    return Experiment(cfg, None, task)  # type: ignore[arg-type]  # a name is needed for records alone
+    return Setup(cfg, task)
 
 
 class Subject:
-    """An encoding as the command line chooses it, e.g. ("encoding=rope",) or ("method=mine",
-    "encoding.base=500").
+    """An encoding as the command line chooses it.
 
-    Needs an initialised Hydra. Experiments hold no weights, so they are kept; each model is built
+    Needs an initialised Hydra. Setups hold no weights, so they are kept; each model is built
     anew.
     """
 
     def __init__(self, *words: str) -> None:
         self.words = words
-        kind = experiment(*words).encodings()[0].ids
+        kind = setup(*words).encodings()[0].ids
         if (
             kind != "index"
         ):  # on the default task, or of those that have the ids the one with most symbols
             tasks = [f"task={name}" for name in supplying_tasks(kind)]
             self.words = (
                 *words,
-                max(tasks, key=lambda word: experiment(*words, word).task.vocab_size),
+                max(tasks, key=lambda word: setup(*words, word).task.vocab_size),
             )
         self.made = functools.cache(self._made)
 
-    def _made(self, *overrides: str) -> Experiment:
-        return experiment(
-            *self.words, f"model.width={MODEL}", f"model.num_heads={HEADS}", *overrides
-        )
+    def _made(self, *overrides: str) -> Setup:
+        return setup(*self.words, f"model.width={MODEL}", f"model.num_heads={HEADS}", *overrides)
 
     def model(self, *overrides: str) -> Transformer:
         return self.made(*overrides).model().double().eval()
 
     def layers(self, *overrides: str) -> Iterator[PositionEncoding]:
-        """The encodings as the configuration builds them, one for each specification, in
-        float64.
-        """
+        """One encoding per specification, built from the configuration, in float64."""
         stack = self.model(*overrides).encodings
         return iter([stack.layers[index] for index in stack.firsts])  # type: ignore[misc]
 
     def extension(self, name: str) -> Extension:
-        """An extension at the lengths of this subject, without composing all else again."""
+        """An extension at the lengths of this subject, without composing everything else again."""
         run = self.made()
         cfg = OmegaConf.create(
             {key: run.nodes[key] for key in ("model", "train_positions", "test_positions")}
@@ -120,8 +115,9 @@ class Subject:
         return build(OmegaConf.to_container(cfg, resolve=True)["extension"], "extension")  # type: ignore
 
     def settings(self) -> list[tuple[str, float]]:
-        """Numeric settings of the encoding, those interpolated from elsewhere (sizes of the model)
-        left out.
+        """The encoding's numeric settings.
+
+        Those interpolated from elsewhere, such as sizes of the model, are left out.
         """
         return list(_numbers(OmegaConf.to_container(composed(*self.words).encoding, resolve=False)))
 
@@ -149,7 +145,7 @@ def call(
 
 
 def _moved(a: Attention, device: str | None = None, dtype: torch.dtype | None = None) -> Attention:
-    """The same call elsewhere, or its inputs in another precision."""
+    """The same call on another device, or with its inputs in another precision."""
     inputs = {name: getattr(a, name).to(device, dtype) for name in ("q", "k", "v", "x")}
     places = {name: getattr(a, name).to(device) for name in ("q_pos", "k_pos", "segments")}
     return replace(a, **inputs, **places)
@@ -176,13 +172,13 @@ def _sizes(error: Tensor) -> dict[str, float]:
 
 
 def outputs(encoding: PositionEncoding, pos: Tensor, width: int = WIDTH) -> Outputs:
-    """All an encoding does: what it adds to embeddings, and what comes out of attention."""
+    """All that an encoding does: the embeddings it returns, and what comes out of attention."""
     a = call(pos.shape[1], pos, width=width)
     return encoding.embed(a.x, pos), dense(encoding.encode(a))
 
 
 def difference(a: Outputs, b: Outputs) -> float:
-    """The largest of all entries; infinite where shapes differ or something is not a number."""
+    """The largest difference of any entry; infinite for unlike shapes or what is not a number."""
     if any(x.shape != y.shape for x, y in zip(a, b, strict=True)):
         return torch.inf
     largest = max((x.detach() - y.detach()).abs().max().item() for x, y in zip(a, b, strict=True))
@@ -206,7 +202,7 @@ def _finite(tensors: Outputs, where: str) -> None:
 
 
 def fused_path_equals_the_dense_reference(subject: Subject) -> None:
-    """In float64, with the gradients of inputs and parameters."""
+    """Outputs and gradients, of inputs and parameters, must be equal in float64."""
     for index, encoding in enumerate(subject.layers()):
         results = []
         for run, block in ((attend, 16), (dense, 8 * 9)):
@@ -235,8 +231,9 @@ def fused_path_equals_the_dense_reference(subject: Subject) -> None:
 
 
 def fused_path_stays_within_tolerance_at_8x(subject: Subject) -> None:
-    """In float32 and bfloat16, against the dense path in float64 on the very same (rounded)
-    inputs.
+    """Compare attention in float32 and bfloat16 with the dense path in float64.
+
+    Both get the very same (rounded) inputs.
     """
     n = 8 * subject.made().train_positions
     backends = [("cpu", torch.float32), ("cpu", torch.bfloat16)]
@@ -271,7 +268,7 @@ def fused_path_stays_within_tolerance_at_8x(subject: Subject) -> None:
 
 
 def any_block_size_gives_the_same(subject: Subject) -> None:
-    """Rows are worked on in blocks, whose size is a matter of memory alone."""
+    """Attention works on rows in blocks, and their size must only matter for memory."""
     for encoding in subject.layers():
         whole = attend(encoding.encode(call(29)), 29)
         for block in (1, 7, 28):
@@ -288,9 +285,7 @@ def any_block_size_gives_the_same(subject: Subject) -> None:
 
 
 def relative_is_measured(subject: Subject) -> None:
-    """The whole model, shifted by a constant: unchanged if and only if the encoding says
-    `relative`.
-    """
+    """Logits must survive a shift of all positions if and only if `relative` is declared."""
     model, n, shift = subject.model(), 12, 5
     pos = torch.arange(n)[None]
     change = (model(_tokens(n), pos + shift) - model(_tokens(n), pos)).abs().max().item()
@@ -304,7 +299,7 @@ def relative_is_measured(subject: Subject) -> None:
 
 
 def no_output_depends_on_a_later_token(subject: Subject) -> None:
-    """Tokens from place 9 on are changed: earlier logits stay."""
+    """Changing the tokens from place 9 on must leave earlier logits as they are."""
     model, pos, tokens = subject.model(), torch.arange(14)[None], _tokens(14)
     later = tokens.clone()
     later[:, 9:] = 8 + (later[:, 9:] - 7) % 12
@@ -323,7 +318,10 @@ def no_output_depends_on_a_later_token(subject: Subject) -> None:
 
 
 def float_positions_are_accepted_iff_declared(subject: Subject) -> None:
-    """Positions like 0.25, 1.0, 1.75; whole ones in float give what integers give."""
+    """Try positions like 0.25, 1.0 and 1.75.
+
+    Whole numbers in float must also give what integers give.
+    """
     for encoding in subject.layers():
         pos, whole = torch.arange(10)[None] * 0.75 + 0.25, torch.arange(10)[None]
         if not encoding.float_positions:
@@ -347,8 +345,9 @@ def float_positions_are_accepted_iff_declared(subject: Subject) -> None:
 
 
 def max_positions_is_measured(subject: Subject) -> None:
-    """Up to the limit all is well, and beyond it an IndexError; without a limit, position 100,000
-    is fine.
+    """Positions up to the limit work, and beyond it there is an IndexError.
+
+    Without a limit, position 100,000 must work.
     """
     for encoding in subject.layers():
         limit = encoding.max_positions
@@ -368,15 +367,17 @@ def max_positions_is_measured(subject: Subject) -> None:
 
 
 def finite_under_decreasing_positions(subject: Subject) -> None:
-    """Ids supplied by a task may run backwards or repeat."""
+    """The ids that a task supplies may run backwards or repeat."""
     for encoding in subject.layers():
         for ids in ([9, 8, 7, 6, 5], [3, 3, 3, 3, 3], [0, 4, 1, 4, 2]):
             _finite(outputs(encoding, torch.tensor([ids])), f"at the positions {ids}")
 
 
 def handles_are_measured(subject: Subject) -> None:
-    """An extension that the encoding is open to changes it at the longest test, and any other
-    refuses.
+    """For every handle on offer, some extension must have an effect at the longest test.
+
+    An extension may refuse only if its handle is not offered, and must change nothing if there
+    is nothing to extend.
     """
     run, stack = subject.made(), subject.model().encodings
     trained, longest = (
@@ -400,7 +401,7 @@ def handles_are_measured(subject: Subject) -> None:
         change = max(
             difference(outputs(new, pos), old) for new, old in zip(extended, before, strict=True)
         )
-        # A sampler of positions that fills its range in training has nothing left to extend.
+        # If training already draws positions from their whole range, nothing is left to extend.
         may = extension.changes and (longest > trained or not extension.is_identity)
         require(
             may or change <= EXACT,
@@ -421,7 +422,7 @@ def handles_are_measured(subject: Subject) -> None:
 
 
 def every_parameter_gets_a_gradient(subject: Subject) -> None:
-    """From one training batch, at the training length."""
+    """One training batch at the training length must give every parameter a gradient."""
     run = subject.made()
     model = run.model()
     data = inputs(
@@ -437,7 +438,7 @@ def every_parameter_gets_a_gradient(subject: Subject) -> None:
 
 
 def state_dict_round_trips(subject: Subject) -> None:
-    """Another seed gives another model, and its weights loaded into the first give the first."""
+    """Two seeds give different models, until the weights of one are loaded into the other."""
     one, other = subject.made().model(), subject.made("seed=1").model()
     tokens, pos = _tokens(12), torch.arange(12)[None]
     require(not torch.equal(one(tokens, pos), other(tokens, pos)), "two seeds give the same model")
@@ -464,7 +465,7 @@ def shared_modules_start_equal_across_encodings(subject: Subject) -> None:
 
 
 def two_constructions_are_equal(subject: Subject) -> None:
-    """Whatever the state of torch's generator."""
+    """The state of torch's global generator must not matter."""
     with torch.random.fork_rng():
         one = subject.made().model().state_dict()
         torch.manual_seed(stream_seed("anything"))
@@ -477,13 +478,15 @@ def two_constructions_are_equal(subject: Subject) -> None:
 
 
 def every_numeric_setting_changes_an_output(subject: Subject) -> None:
-    """Doubled (zero: one; halved, where double is illegal) at the lengths and sizes of the cpu
-    protocol, both objects alive at once, so that a cache shared between them would show.
+    """Doubling a setting must change some output at the lengths and sizes of the cpu protocol.
+
+    Zero becomes one, and a setting that cannot be doubled is halved. Both objects are alive at
+    once, so that a cache shared between them would show.
     """
     sizes = ("protocol=cpu", f"model.width={2 * CPU_HEAD}", "model.num_heads=2")
 
     def changed(*overrides: str) -> list[Outputs]:
-        run = experiment(*subject.words, *sizes, *overrides)
+        run = setup(*subject.words, *sizes, *overrides)
         stack, batch = (
             run.model().double().encodings,
             run.task.batch(run.train_length, 4, 0, "train", 0),

@@ -1,5 +1,4 @@
-"""`python -m posbench.catalogue`: one page with every method, its formula, its picture and what it
-declares.
+"""`python -m posbench.catalogue`: one page with every method's formula, picture and declarations.
 
     python -m posbench.catalogue                              all methods, into results/catalogue
     python -m posbench.catalogue alibi fire --output folder   some of them
@@ -24,31 +23,29 @@ from typing import Any
 import jinja2
 import numpy as np
 import torch
-from hydra.errors import HydraException
 from latex2mathml.converter import convert
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from posbench.attention import Attention
 from posbench.catalogue import portraits
 from posbench.catalogue.conformance import Subject, composed
 from posbench.catalogue.portraits import Portrait
-from posbench.composing.compose import composing, sentence
+from posbench.composing import mistakes
+from posbench.composing.compose import composing
 from posbench.composing.legality import legal, options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
-from posbench.errors import ConfigError, PosbenchError
-from posbench.extension import Around, Extension
+from posbench.extension import Extension, ExtensionWrapper
 
 HEADS, WIDTH, DRAWS = 4, 32, 16
 SIZES = ("protocol=cpu", f"model.num_heads={HEADS}", f"model.width={HEADS * WIDTH}")
 MAP = 48  # tokens in the maps
-STRETCH = 4  # pictures of an extension show it at this multiple of the training length
+STRETCH = 4  # pictures show an extension at this multiple of the training length
 BASES = (100, 1_000, 10_000, 100_000)
 
 
 @dataclass(frozen=True)
 class Description:
-    """Of one class: its docstring, and where it comes from."""
+    """The docstring of one class, and its sources."""
 
     name: str
     text: str  # HTML
@@ -74,7 +71,7 @@ class Entry:
 
 
 def describe(cls: type) -> Description:
-    """The docstring as HTML, its formulas as MathML."""
+    """Turn a class's docstring into HTML, and its formulas into MathML."""
     text = inspect.cleandoc(cls.__doc__ or "")
     paragraphs = [
         f"<p>{_inline(' '.join(part.split()))}</p>" for part in text.split("\n\n") if part.strip()
@@ -88,7 +85,7 @@ def _inline(text: str) -> str:
     def formula(match: re.Match[str]) -> str:
         return convert(match[1] or match[2], display="block" if match[1] else "inline")
 
-    # Formulas first: what stands between dollars is not prose.
+    # Formulas come first, because what stands between dollars is not prose.
     parts = re.split(r"(\$\$.+?\$\$|\$.+?\$)", text)
     parts[1::2] = [re.sub(r"\$\$(.+?)\$\$|\$(.+?)\$", formula, part) for part in parts[1::2]]
     parts[::2] = [
@@ -106,14 +103,15 @@ def parts_of(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
 
 
 def applied(extension: Extension) -> Iterator[Extension]:
-    """An extension and those inside it; of a sequence only these. What changes nothing needs no
-    words.
+    """An extension and those inside it, except any that neither changes nor trains anything.
+
+    For a sequence these are only its parts.
     """
     parts = getattr(extension, "parts", None)
     if isinstance(parts, tuple):
         inside = parts
     else:
-        inside = (extension.extension,) if isinstance(extension, Around) else ()
+        inside = (extension.extension,) if isinstance(extension, ExtensionWrapper) else ()
         if extension.changes or extension.trains:
             yield extension
     for part in inside:
@@ -127,8 +125,8 @@ def entry(method: str) -> Entry:
     length = base.span(run.train_positions, training=True)
     stack = run.extension.extend(base, length, STRETCH * length) if run.extension.changes else base
     distinct = [layer for index in base.firsts for layer in parts_of(base.layers[index])]  # type: ignore[arg-type]
-    # The encoding as it was trained, and what is done to it: wrappers that an extension makes are
-    # its own matter.
+    # Describe the encoding as it was trained, and the extension. The wrappers that an extension
+    # makes are part of the extension, and get no description.
     classes = [type(part) for part in (*distinct, *applied(run.extension))]
     picture = portrait(method, stack, run.train_positions)
     return Entry(
@@ -141,7 +139,7 @@ def entry(method: str) -> Entry:
 
 
 def _settings(method: str) -> str:
-    """All but sizes of the model, which are not the method's own."""
+    """The method's settings without the sizes of the model, which are not its own."""
     cfg = composed(f"method={method}")
     plain = [
         OmegaConf.to_container(cfg[group], resolve=False) for group in ("encoding", "extension")
@@ -188,8 +186,9 @@ def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> 
 
 
 def _call(n: int, batch: int) -> Attention:
-    """All tokens ask for and offer the same; what a content-dependent encoding reads beside that is
-    random.
+    """A call whose tokens all have the same queries, keys and values.
+
+    The layer input, which a content-dependent encoding also reads, is random.
     """
     x = torch.randn(
         batch, n, HEADS * WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64
@@ -202,14 +201,14 @@ def _call(n: int, batch: int) -> Attention:
 
 @torch.no_grad()
 def measured(layer: PositionEncoding, n: int) -> tuple[str, np.ndarray, np.ndarray]:
-    """What is shown, its values [heads, n, n] and the attention weights [heads, n, n]."""
+    """The quantity shown, its values [heads, n, n] and the attention weights [heads, n, n]."""
     a, rows = _call(n, DRAWS), slice(0, n)
     plan = layer.encode(a)
     logits, hidden = plan.logits(rows), ~plan.allowed(rows)
     weights = plan.weights(logits, rows).mean(0)
     embedded = layer.embed(torch.zeros_like(a.x[:1]), a.q_pos)[0]
     if not embedded.any():
-        embedded = layer.embed(torch.ones_like(a.x[:1]), a.q_pos)[0] - 1  # one that multiplies
+        embedded = layer.embed(torch.ones_like(a.x[:1]), a.q_pos)[0] - 1  # if it multiplies
     if embedded.any():
         products = (embedded @ embedded.T / embedded.shape[-1])[None]
         return "product of the encodings", products.expand(HEADS, n, n).numpy(), weights.numpy()
@@ -235,12 +234,12 @@ def portrait(method: str, stack: EncodingStack, train_positions: int) -> Portrai
 
 
 def _last_row(values: np.ndarray) -> np.ndarray:
-    """The value at distance d, seen from the last token."""
+    """The values by distance d from the last token, [heads, n]."""
     return values[:, -1, ::-1]
 
 
 def _at_other_bases(method: str, n: int) -> Iterator[tuple[str, np.ndarray]]:
-    """The first head's curve at other bases, where the encoding has that setting."""
+    """The first head's curve at other bases, if the encoding has such a setting."""
     if "base" not in composed(f"method={method}").encoding:
         return
     for base in BASES:
@@ -282,21 +281,15 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with composing(*chosen.config_dir):
             known = options("method")
-            if unknown := [name for name in chosen.methods if name not in known]:
-                raise ConfigError(
-                    f"method {unknown[0]} is unknown: choose among {', '.join(known)}"
-                )
+            for name in chosen.methods:
+                mistakes.check_choice("method", name, known)
             entries = [entry(name) for name in chosen.methods or known]
             chosen.output.mkdir(parents=True, exist_ok=True)
             (chosen.output / "catalogue.html").write_text(page(entries), encoding="utf-8")
             for each in entries:
                 (chosen.output / f"{each.method}.svg").write_text(each.picture, encoding="utf-8")
-    except (HydraException, OmegaConfBaseException, PosbenchError, OSError) as error:
-        shown = (
-            sentence(error)
-            if isinstance(error, HydraException | OmegaConfBaseException)
-            else str(error)
-        )
+    except (*mistakes.EXPECTED, OSError) as error:
+        shown = str(error) if isinstance(error, OSError) else mistakes.sentence(error)
         print(f"posbench: {shown}", file=sys.stderr)
         return 1
     print(

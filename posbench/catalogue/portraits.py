@@ -1,6 +1,4 @@
-"""What an encoding looks like: its score over distance, its scores as a map, its attention as a
-map.
-"""
+"""Pictures of an encoding: its score over distance, and maps of its scores and its attention."""
 
 from __future__ import annotations
 
@@ -18,18 +16,18 @@ from posbench.leaderboard.figures import COLOURS, STYLE, svg_text
 
 @dataclass(frozen=True)
 class Portrait:
-    """Of one layer, all tokens alike, so that only position speaks."""
+    """What one layer does with tokens that are all alike, so that only position matters."""
 
     quantity: str  # what the curves and the first map show
     curves: np.ndarray  # [heads, n], entry d is the value at distance d
-    variants: Mapping[str, np.ndarray]  # the first head's curve at other settings, each [n]
+    variants: Mapping[str, np.ndarray]  # the first head's curve at other settings, [n] each
     map: np.ndarray  # [n, n], the first head; NaN where nothing is seen
     weights: np.ndarray  # [n, n], in units of uniform attention, 1 / (number of visible keys)
     train_positions: int
 
 
 def draw(portrait: Portrait) -> str:
-    """Three pictures side by side as SVG text."""
+    """The three pictures side by side, as SVG text."""
     with style.context(["default", STYLE | {"font.size": 8}]):
         figure = Figure(figsize=(10.5, 2.75), layout="constrained")
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.9, 1, 1))
@@ -73,7 +71,7 @@ def _above(axes: Axes) -> object:
 
 def _map(figure: Figure, axes: Axes, values: np.ndarray, title: str, colours: str) -> None:
     low, high = np.nanquantile(values, (0.005, 0.995))
-    if high - low < 1e-9:  # constant: the middle of the scale, and not the noise of rounding
+    if high - low < 1e-9:  # constant: show the middle of the scale, not rounding noise
         low, high = low - 1, high + 1
     picture = axes.imshow(values, cmap=colours, norm=Normalize(low, high), interpolation="none")
     axes.set_title(title, fontsize=8)

@@ -1,6 +1,4 @@
-"""From a node of the configuration to an object, with a sentence where that fails. Imports no
-torch.
-"""
+"""Build an object from a node of the configuration, or say what is wrong. Imports no torch."""
 
 from __future__ import annotations
 
@@ -11,11 +9,12 @@ from typing import Any
 import hydra
 from hydra.errors import InstantiationException
 
+from posbench.config import KINDS, in_words
 from posbench.errors import ConfigError, PosbenchError
 
 
 def build(node: dict[str, Any], group: str) -> Any:
-    """Instantiate `node`; `group` names it in the sentence about what is wrong."""
+    """Instantiate `node`; ConfigError, naming `group`, if that fails."""
     if "_target_" not in node:
         raise ConfigError(
             f"{group} has no _target_: name the class, as the YAML files in conf/{group} do"
@@ -30,29 +29,28 @@ def build(node: dict[str, Any], group: str) -> Any:
         raise ConfigError(f"{group}: {_reason(node, cause or error)}") from None
 
 
-KINDS = {
-    int: "an integer",
-    float: "a number",
-    str: "a text",
-    bool: "true or false",
-    type(None): "null",
-}
-
-
 def _check_types(node: dict[str, Any], group: str) -> None:
-    """Hold the values against the annotations of the constructor, where those are simple types."""
+    """Check the values against the constructor's annotations, if those are types or classes."""
     try:
-        cls = hydra.utils.get_class(node["_target_"])
-        hints = typing.get_type_hints(vars(cls).get("__init__", object.__init__))
+        cls: Any = hydra.utils.get_class(node["_target_"])
+        hints = typing.get_type_hints(cls.__init__)
     except Exception:
-        return  # instantiation says what is wrong
+        return  # instantiation will say what is wrong
     for key, value in node.items():
-        kinds = set(typing.get_args(hints.get(key)) or {hints.get(key)})
-        if not kinds <= KINDS.keys():
+        if isinstance(value, dict) and "_target_" in value:
+            _check_types(value, f"{group}.{key}")
             continue
-        if type(value) not in kinds | ({int} if float in kinds else set()):
-            expected = " or ".join(text for kind, text in KINDS.items() if kind in kinds)
-            raise ConfigError(f"{group}.{key} must be {expected}, got {value!r}")
+        expected: Any = hints.get(key)
+        kinds = set(typing.get_args(expected) or {expected})
+        if kinds <= KINDS.keys():
+            if type(value) not in kinds | ({int} if float in kinds else set()):
+                raise ConfigError(f"{group}.{key} must be {in_words(expected)}, got {value!r}")
+        elif isinstance(value, str) and getattr(expected, "__module__", "").startswith("posbench."):
+            choice = f"{group.partition('.')[0]}@{group}.{key}={value}"
+            raise ConfigError(
+                f"{group}.{key} must be a whole {expected.__name__}, not its name {value!r}: "
+                f"choose it with {choice}"
+            )
 
 
 def _reason(node: dict[str, Any], cause: BaseException) -> str:
@@ -62,6 +60,12 @@ def _reason(node: dict[str, Any], cause: BaseException) -> str:
     if isinstance(cause, TypeError) and "unexpected keyword argument" in text:
         wrong = text.rsplit("'", 2)[-2]
         return f"{name} has no setting {wrong!r}; it takes {', '.join(_settings(target)) or 'none'}"
+    if isinstance(cause, ImportError) and cause.__cause__:
+        # Hydra's own text names the reason in its second line, as the repr of an exception.
+        return (
+            f"{target} cannot be imported ({cause.__cause__}): correct _target_, or put its module "
+            "into the folder given with --config-dir"
+        )
     return f"{target} could not be built: {text}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +13,16 @@ import hydra
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
-from hydra.errors import MissingConfigException, OverrideParseException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig
 
-from posbench.composing import resolvers
-from posbench.errors import ConfigError
+from posbench.composing import folders, methods, resolvers
+
+
+@functools.cache
+def register() -> None:
+    """What Hydra must know before it composes, beside the files of conf/."""
+    resolvers.register()
+    methods.register()
 
 
 class _Folders(SearchPathPlugin):
@@ -30,18 +34,14 @@ class _Folders(SearchPathPlugin):
 
 
 @contextmanager
-def composing(*folders: Path) -> Iterator[None]:
+def composing(*own: Path) -> Iterator[None]:
     """Hydra initialised on posbench's configuration and on folders of one's own, whose classes can
     be imported.
     """
-    for folder in folders:
-        if not folder.is_dir():
-            raise ConfigError(
-                f"{folder} is not a folder: give one that holds encoding/ and method/, as conf/ "
-                "does"
-            )
-    resolvers.register()
-    _Folders.chosen = tuple(folder.resolve() for folder in folders)
+    for folder in own:
+        folders.check(folder)
+    register()
+    _Folders.chosen = tuple(folder.resolve() for folder in own)
     Plugins.instance().register(_Folders)
     GlobalHydra.instance().clear()
     before = list(sys.path)
@@ -52,34 +52,3 @@ def composing(*folders: Path) -> Iterator[None]:
     finally:
         sys.path[:] = before
         _Folders.chosen = ()
-
-
-def sentence(error: Exception) -> str:
-    """Hydra's messages, one sentence each, with what can be done."""
-    text = str(error)
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
-        group, _, option = error.missing_cfg_file.rpartition("/")
-        return f"{group}={option} is unknown: choose one of {', '.join(sorted(error.options))}"
-    if unknown := re.search(r"Could not override '([^']+)'", text):
-        section, known = (
-            unknown[1].rpartition(".")[0],
-            getattr(error.__cause__, "parent_node", None),
-        )
-        if section and isinstance(known, DictConfig):
-            settings = ", ".join(str(key) for key in known if key != "_target_")
-            return f"{unknown[1]} is not a setting: {section} has {settings}"
-        return f"{unknown[1]} is not a setting: `python -m posbench --cfg job` prints all of them"
-    if "Ambiguous value for argument" in text:
-        argument = re.search(r"argument '([^']+)'", text)
-        name = argument[1] if argument else "a setting"
-        return f"{name} lists several values: add -m to run one after the other"
-    if isinstance(error, OverrideParseException):
-        return (
-            f"cannot read {error.override!r}: write key=value, and quote what the shell or Hydra "
-            "would interpret"
-        )
-    return " ".join(
-        line.strip()
-        for line in text.splitlines()
-        if line.strip() and "HYDRA_FULL_ERROR" not in line
-    )

@@ -1,12 +1,12 @@
-"""What a run is called: names, and the hashes that decide whether two runs may stand in one table.
+"""What a run is called: names, and the hashes that decide whether two runs may share a table.
 
-A name promises the content of its YAML. Whoever overrides a setting gets a name that says so.
+A name promises the content of its YAML. If you override a setting, the name says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import hydra
@@ -14,31 +14,13 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from posbench.errors import ConfigError
-from posbench.provenance import content_hash
+from posbench.provenance import content_hash, without_places
+from posbench.records.record import MethodName, Name
 
 HOST, PART = "encoding@encoding.", "extension@extension."
-"""How Hydra names the choice of a host inside a wrapper, `encoding@encoding.host=alibi`, and a part
-of a sequence.
-"""
+"""How Hydra's choices of a host (`encoding@encoding.host=alibi`) and of a sequence's part begin."""
 LENGTHS = ("min_length", "max_length", "steps")
-"""Settings of training that belong to the task."""
-
-
-@dataclass(frozen=True)
-class Name:
-    label: str  # for people: "rope (encoding.base=500)"
-    slug: str  # for folders: "rope-1a2b3c4d"
-    hash: str  # of the content
-
-    def as_dict(self) -> dict[str, str]:
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class MethodName(Name):
-    encoding: str
-    extension: str
-    base_label: str  # the same encoding without the extension
+"""The training settings that belong to the task, not to the protocol."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +35,9 @@ class Identity:
 
 
 def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
-    """Compare a composed configuration with what its names stand for. Needs an initialised
-    Hydra.
+    """Name a run by comparing its composed configuration with what its names stand for.
+
+    ConfigError if a group has no choice. This needs an initialised Hydra.
     """
     group: dict[str, Any] = {
         name: choices.get(name) for name in ("protocol", "task", "method", "encoding", "extension")
@@ -66,32 +49,32 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
     )
     parts, canonical = _parts(cfg), _parts(named)
 
-    label, base, words = group["method"], group["encoding"], [f"method={group['method']}"]
+    label, words = group["method"], [f"method={group['method']}"]
     if parts["method"] != canonical["method"]:
         pair = {name: group[name] for name in ("encoding", "extension")}
         hosts = _hosts(pair, choices)
         plain = _compose(*_overrides(pair | hosts))
-        if (
-            _parts(plain)["method"] != canonical["method"]
-        ):  # another pair than that of the method's YAML
+        # The pair differs from the one in the method's YAML.
+        if _parts(plain)["method"] != canonical["method"]:
             found = _method_of(pair | hosts)
-            base = _hosted(base, hosts)
+            base = "-".join(filter(None, (group["encoding"], _host(hosts))))
             label = found or _joined(base, _parted(group["extension"], choices, hosts), plain)
             words = [f"method={found}"] if found else _overrides(pair | hosts)
         canonical["method"] = _parts(plain)["method"]
 
     method = _name(label, parts["method"], canonical["method"])
-    encoding_changes = _changes(
-        {"encoding": parts["method"]["encoding"]}, {"encoding": canonical["method"]["encoding"]}
-    )
+    hosts = _hosts({name: group[name] for name in ("encoding", "extension")}, choices)
     return Identity(
         _name(group["protocol"], parts["protocol"], canonical["protocol"]),
         _name(group["task"], parts["task"], canonical["task"]),
         MethodName(
-            **method.as_dict(),
+            **dict(method),
             encoding=group["encoding"],
-            extension=group["extension"],
-            base_label=_labelled(base, encoding_changes),
+            host=_host(hosts),
+            extension=_parted(group["extension"], choices, hosts),
+            encoding_changed=tuple(
+                change for change in method.changed if change.startswith("encoding.")
+            ),
         ),
         _command(words, group, parts, canonical, cfg.seed),
     )
@@ -102,9 +85,7 @@ def _overrides(chosen: Mapping[str, str]) -> list[str]:
 
 
 def _hosts(pair: dict[str, str], choices: Mapping[str, Any]) -> dict[str, str]:
-    """The hosts and parts inside that were chosen, where they are not those of the outer one's own
-    YAML.
-    """
+    """The chosen inner hosts and parts that differ from the ones in the outer YAML."""
     usual = hydra.compose(
         "config", _overrides(pair), return_hydra_config=True
     ).hydra.runtime.choices
@@ -112,14 +93,16 @@ def _hosts(pair: dict[str, str], choices: Mapping[str, Any]) -> dict[str, str]:
     return {key: choice for key, choice in inside.items() if usual.get(key) != choice}
 
 
-def _hosted(encoding: str, hosts: Mapping[str, str]) -> str:
-    """The name of a wrapper around a host that is not its own: "ssmax-alibi"."""
-    return "-".join((encoding, *(choice for key, choice in hosts.items() if key.startswith(HOST))))
+def _host(chosen: Mapping[str, str]) -> str | None:
+    """The host that was chosen for a wrapper, with the host inside that; None for its own."""
+    return "-".join(choice for key, choice in chosen.items() if key.startswith(HOST)) or None
 
 
 def _parted(extension: str, choices: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
-    """The name of a sequence by its parts in their order, "yarn+sliding_window"; of any other its
-    own, with the extension inside it where that is not its own: "yarn_tuned-by_parts".
+    """The name of an extension with what is inside it.
+
+    A sequence is named by its parts in order, "yarn+sliding_window". Any other extension has its
+    own name, followed by the one inside it if that is not the usual one, "yarn_tuned-by_parts".
     """
     parts = {key: choice for key, choice in choices.items() if key.startswith(PART)}
     leaves = [
@@ -131,12 +114,13 @@ def _parted(extension: str, choices: Mapping[str, Any], chosen: Mapping[str, str
 
 
 def _method_of(chosen: Mapping[str, str]) -> str | None:
-    """The method whose YAML makes these choices, so that `method=rope extension=yarn` is the row
-    rope_yarn.
+    """The method whose YAML makes these choices, None if there is none.
+
+    So `method=rope extension=yarn` is the row rope_yarn.
     """
     loader = GlobalHydra.instance().config_loader()
     for name in sorted(loader.get_group_options("method")):
-        # Read, not composed: a catalogue of a hundred methods would take seconds.
+        # Files are read, not composed: composing a hundred methods would take seconds.
         found = loader.repository.load_config(f"method/{name}")  # type: ignore[attr-defined]
         defaults = [default for default in found.defaults_list if default.override]
         if chosen == {_key(default): default.value for default in defaults}:
@@ -145,16 +129,12 @@ def _method_of(chosen: Mapping[str, str]) -> str | None:
 
 
 def _key(default: Any) -> str:
-    """The choice that an entry of a defaults list makes: "encoding", or
-    "encoding@encoding.host".
-    """
+    """What a defaults list entry chooses: "encoding", or "encoding@encoding.host"."""
     return default.group.strip("/") + (f"@{default.package}" if default.package else "")
 
 
 def _joined(encoding: str, extension: str, cfg: DictConfig) -> str:
-    """A name for a pair without a YAML of its own; the extension of the default method needs no
-    mention.
-    """
+    """A name for a pair without a YAML; it leaves out the default method's extension."""
     return encoding if cfg.extension == _compose().extension else f"{encoding}+{extension}"
 
 
@@ -163,9 +143,10 @@ def _compose(*overrides: str) -> DictConfig:
 
 
 def _parts(cfg: DictConfig) -> dict[str, dict[str, Any]]:
-    """The content behind each name, interpolations unresolved: `num_heads: ${model.num_heads}` is
-    one method at every model size, and a default that scales with the training length is one method
-    on every task.
+    """The content behind each name, with interpolations unresolved.
+
+    So `num_heads: ${model.num_heads}` is one method at every model size, and a default that scales
+    with the training length is one method on every task.
     """
     plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=False)  # type: ignore[assignment]
     training = plain["training"]
@@ -181,13 +162,8 @@ def _parts(cfg: DictConfig) -> dict[str, dict[str, Any]]:
 
 
 def _name(name: str, content: dict[str, Any], canonical: dict[str, Any]) -> Name:
-    changes = _changes(content, canonical)
-    digest = content_hash(content)
-    return Name(_labelled(name, changes), f"{name}-{digest[:8]}" if changes else name, digest)
-
-
-def _labelled(name: str, changes: list[str]) -> str:
-    return f"{name} ({', '.join(changes)})" if changes else name
+    changed = tuple(_changes(content, canonical))
+    return Name(name=name, changed=changed, hash=content_hash(without_places(content)))
 
 
 def _changes(content: dict[str, Any], canonical: dict[str, Any]) -> list[str]:

@@ -1,5 +1,6 @@
-"""Which extension can extend which encoding, and which task supplies what it asks for, read off
-declarations.
+"""Which extension can extend which encoding, and which task supplies the ids it asks for.
+
+Both are read off declarations.
 """
 
 from __future__ import annotations
@@ -18,20 +19,19 @@ if TYPE_CHECKING:
     from posbench.extension import Extension
 
 TRAIN_POSITIONS, TEST_POSITIONS = 64, 512
-"""Of what is built here to be asked: whether a pair is legal does not depend on lengths."""
+"""Lengths for what is built here only to be asked: they do not decide whether a pair is legal."""
 
 
 def options(group: str) -> list[str]:
-    """The names a config group offers, those of folders given with --config-dir included."""
+    """The names a config group offers, including those from folders given with --config-dir."""
     loader = GlobalHydra.instance().config_loader()
     return sorted(loader.get_group_options(group))
 
 
 def legal_encodings(extension: DictConfig) -> list[str]:
     """The encodings that an extension does not refuse. Needs an initialised Hydra."""
-    from posbench.encoding import (
-        EncodingStack,
-    )  # and with it torch, which has been imported wherever this is asked
+    # This imports torch, which is loaded already wherever this function is called.
+    from posbench.encoding import EncodingStack
 
     root = _root()
     root.extension = extension
@@ -51,7 +51,7 @@ def legal_encodings(extension: DictConfig) -> list[str]:
 
 
 def legal(extension: Extension, stack: EncodingStack) -> bool:
-    """Whether the extension can extend these encodings: it refuses by itself where it cannot."""
+    """Whether the extension can extend these encodings: if it cannot, it refuses by itself."""
     try:
         extension.extend(stack, TRAIN_POSITIONS, TEST_POSITIONS)
     except IllegalExtension:
@@ -60,7 +60,7 @@ def legal(extension: Extension, stack: EncodingStack) -> bool:
 
 
 def _root() -> DictConfig:
-    """A configuration with lengths, for building what asks for them."""
+    """A configuration with lengths, for building whatever refers to them."""
     cfg = hydra.compose("config")
     cfg.train_positions, cfg.test_positions = TRAIN_POSITIONS, TEST_POSITIONS
     cfg.model.head_width = cfg.model.width // cfg.model.num_heads
@@ -68,7 +68,7 @@ def _root() -> DictConfig:
 
 
 def supplying_tasks(kind: str) -> list[str]:
-    """The tasks that supply position ids of a kind. Needs an initialised Hydra."""
+    """The tasks that supply position ids of this kind. Needs an initialised Hydra."""
     classes: dict[str, Any] = {
         name: hydra.utils.get_class(node("task", name).task["_target_"]) for name in options("task")
     }
@@ -76,8 +76,9 @@ def supplying_tasks(kind: str) -> list[str]:
 
 
 def node(group: str, name: str) -> DictConfig:
-    """The content of an option of a group, read where it stands alone: composing a hundred would
-    take seconds.
+    """The content of one option of a group.
+
+    An option that stands alone is read from its file: composing a hundred would take seconds.
     """
     found = GlobalHydra.instance().config_loader().repository.load_config(f"{group}/{name}")  # type: ignore[attr-defined]
     if all(default.is_self() for default in found.defaults_list):

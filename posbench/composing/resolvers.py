@@ -7,21 +7,26 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from posbench.composing.choices import choices
+
 
 def register() -> None:
     OmegaConf.register_new_resolver("positions", _positions, replace=True)
     OmegaConf.register_new_resolver("base_for_turns", _base_for_turns, replace=True)
+    OmegaConf.register_new_resolver("choices", choices, replace=True)
 
 
 def _positions(share: float, at_most: int | None = None, *, _root_: Any) -> int:
-    """`${positions:0.5,32}`: half of the positions seen in training, at most 32."""
+    """`${positions:0.5,32}`: half of the positions seen in training, but at most 32."""
     count = max(1, round(share * _root_.train_positions))
     return count if at_most is None else min(count, at_most)
 
 
 def _base_for_turns(share: float, *, _root_: Any) -> float:
-    r"""`${base_for_turns:0.7}`: the base b with which that share of the frequencies $b^{-m/K}$
-    completes a turn in the L positions of training: $L\,b^{-\text{share}} = 2\pi$. For L = 4,096
-    and b = 10,000 the share is 0.70.
+    r"""The base b with which this share of the frequencies completes a turn in training.
+
+    `${base_for_turns:0.7}` gives the b for which a share of 0.7 of the frequencies $b^{-m/K}$
+    completes a turn within the L positions of training: $L\,b^{-\text{share}} = 2\pi$. For L =
+    4,096 and b = 10,000 the share is 0.70.
     """
     return round((_root_.train_positions / (2 * math.pi)) ** (1 / share), 2)

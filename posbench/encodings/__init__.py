@@ -1,11 +1,6 @@
-"""Position encodings, a family a file.
+"""Position encodings, one a file, which has the name of its YAML in conf/encoding.
 
-None and absolute: `nope`, `absolute`. Functions of the distance: `bias` (ALiBi, T5),
-`learned_alibi`, `kerple`, `fire`, `dynamic_bias`, `sandwich`, `tupe`. Relative vectors: `shaw`,
-`transformer_xl` (XLNet, TENER), `deberta`, `relative_projection`. Rotary: `rotary`,
-`partial_rotary`, `xpos`, `polar`, `learned_rotary`, `fourier_rotary`, `rotated_values`. Dependent
-on content: `contextual` (CoPE), `forget` (FoX, CABLE, per-row), `grape`, `path`,
-`selective_rotary`, `stick_breaking`, `dape`. Heads and windows: `hard_alibi`, `head_split` (NAPE),
-`window`. Around a host: `temperature`, `scale_invariant`, `sink`, `sampled` (drawn positions),
-`supplied` (ids of the task).
+The other files are what several share. Of drawn and supplied positions: `sampled`, `supplied_ids`.
+Of rotations: `rotation`, `partial_rotation`. Of sinusoids of the distance: `relative_sinusoids`. Of
+learned numbers: `kerple`, `bounded`.
 """

@@ -37,16 +37,6 @@ class Sink(Wrapper):
         )
 
 
-class OffByOne(Wrapper):
-    r"""$w_{ij} = \frac{e^{z_{ij}}}{1 + \sum_k e^{z_{ik}}}$, softmax-off-by-one (E. Miller,
-    "Attention is off by one", 2023): `Sink` with its logit fixed at 0. No parameters.
-    """
-
-    def encode(self, a: Attention) -> Plan:
-        zero = torch.zeros(1, device=a.q.device)
-        return self.host.encode(a).each(lambda part, _: normalised(part, with_sink(zero)))
-
-
 def normalised(a: Attention, normalise: Normaliser) -> Attention:
     if a.normalise is not softmax:
         raise ConfigError(

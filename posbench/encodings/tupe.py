@@ -29,6 +29,8 @@ class TUPE(Wrapper):
     """
 
     shared = ("rows", "rows_norm", "rows_to_q", "rows_to_k")
+    relative = False
+    float_positions = False
 
     def __init__(
         self,
@@ -48,8 +50,6 @@ class TUPE(Wrapper):
         # Every position is looked up for itself: it can be no fraction, and a pair has no distance
         # to be changed.
         self.handles = host.handles - {"distance", "positions", "rows"}
-        self.relative = False
-        self.float_positions = False
         self.max_positions = (
             num_rows if host.max_positions is None else min(num_rows, host.max_positions)
         )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posbench.attention import Attention
 from posbench.encoding import PositionEncoding
-from posbench.encodings.rotary import halves, rotate
+from posbench.encodings.rotation import halves, rotate
 from posbench.errors import ConfigError
 from posbench.frequencies import Frequencies
 

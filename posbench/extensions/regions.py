@@ -97,9 +97,10 @@ def joined(select: Term, plans: Sequence[Plan]) -> Plan:
     if all(isinstance(plan, Heads) for plan in plans):
         return Heads(
             tuple(
-                joined(select, parts) for parts in zip(*(plan.parts for plan in plans), strict=True)
+                joined(select, parts)
+                for parts in zip(*(plan.parts for plan in plans), strict=True)  # type: ignore[attr-defined]
             )
-        )  # type: ignore[attr-defined]
+        )
     calls = [plan for plan in plans if isinstance(plan, Attention) and plan.finish is None]
     if len(calls) < len(plans):
         raise IllegalExtension(

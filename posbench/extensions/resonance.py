@@ -13,7 +13,7 @@ class Resonance(Unscaled):
     positions (Resonance RoPE, arXiv 2403.00071).
 
     A pair that has turned once in training then meets the same angles again, and no others, at any
-    length. As the second of a `Sequence` it rounds what the first has left: after YaRN it is the
+    length. As the second of `Both` it rounds what the first has left: after YaRN it is the
     paper's Resonance YaRN. The wavelengths after an extension with a scale for each length are
     rounded for each length.
 

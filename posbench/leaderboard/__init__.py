@@ -1,1 +1,1 @@
-"""What the records say: tables, pages and verdicts. Nothing here imports torch."""
+"""Turns records into tables, pages and verdicts. Nothing here imports torch."""

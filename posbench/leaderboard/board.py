@@ -1,8 +1,8 @@
-"""The leaderboard: records in, `leaderboard.md`, `.html` and `.csv`, and `runs.csv` out. Same
-records, same bytes.
+"""The leaderboard: reads records, writes `leaderboard.md`, `.html` and `.csv`, and `runs.csv`.
 
-`python -m posbench.leaderboard [FOLDER]` reads FOLDER/records (your own runs by default), writes
-the four files into FOLDER and prints the tables. Nothing here imports torch.
+`python -m posbench.leaderboard [FOLDER]` reads FOLDER/records (your own runs by default),
+writes the four files into FOLDER and prints the tables. The same records give the same bytes.
+Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from posbench import results
 from posbench.errors import PosbenchError
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.remarks import remarks
 from posbench.leaderboard.sections import DETAILS, Section, Table, sections
 from posbench.leaderboard.summaries import TaskBoard, boards, per_run
+from posbench.records import files, tables
 
 GUIDE = {
     "Score": "the accuracy of whole sequences: every answer token and the end right. On language, "
@@ -41,7 +41,7 @@ GUIDE = {
     "Area": "under the score from 1x to the longest length in the mean, on a logarithmic axis, 1 "
     "at the most.",
     "Effective": "the largest length with a mean score of at least .95, all shorter ones "
-    "included; half: of .5, where guessing does not come as far.",
+    "included; effective .5: of .5, where guessing does not come as far.",
     "Steps": "of training until the score on a small validation set at 1x was .95 for the first "
     "time; a mean over the seeds that got there, some of which may fall back later.",
     "Class": "what a method was given. Zero-shot methods saw only training lengths. Below stand, "
@@ -99,7 +99,7 @@ def html(shown: list[Section], notes: list[str]) -> str:
 
 
 def csv(found: list[list[TaskBoard]]) -> str:
-    """One row a method and test length."""
+    """The CSV text with one row per method and test length."""
     rows = [
         {
             "protocol": board.protocol,
@@ -113,7 +113,7 @@ def csv(found: list[list[TaskBoard]]) -> str:
             "seeds": len(row.scores),
             "seeds_solved": row.num_solved,
             "score": cell.accuracy.mean,
-            "half_width_95": cell.accuracy.half,
+            "half_width_95": cell.accuracy.half_width,
             "lowest": cell.lowest,
             "highest": cell.highest,
             "chance": length.chance,
@@ -123,11 +123,11 @@ def csv(found: list[list[TaskBoard]]) -> str:
             "loss": cell.loss,
             "untrained": cell.untrained,
             "mean": row.mean.mean,
-            "mean_half_width_95": row.mean.half,
+            "mean_half_width_95": row.mean.half_width,
             "mean_solved_only": row.mean_of_solved,
             "area": row.area.mean,
-            "effective_95": row.effective,
-            "effective_50": row.half,
+            "effective_95": row.effective_95,
+            "effective_50": row.effective_50,
             "solved_step": row.solved_step,
             "parameters": row.parameters,
             "train_cpu_seconds": row.cpu_seconds.mean(),
@@ -145,12 +145,12 @@ def csv(found: list[list[TaskBoard]]) -> str:
 
 
 def runs_csv(table: pd.DataFrame) -> str:
-    """One row a run."""
+    """The CSV text with one row per run."""
     return per_run(table).to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) -> None:
-    """The tables in the terminal, without `DETAILS`."""
+    """Print the tables in the terminal, without the columns in `DETAILS`."""
     for section in shown:
         emit(f"{section.title}\n")
         for line in _aligned(section.table):
@@ -179,34 +179,37 @@ def _aligned(table: Table) -> list[str]:
 
 
 def generate(folder: Path) -> tuple[dict[str, str], list[Section], list[str]]:
-    """File name -> content, and what the terminal shows."""
-    found = results.records(folder)
+    """The content of every file by name, and the sections and notes that the terminal shows.
+
+    PosbenchError if the folder has no records.
+    """
+    found = files.records(folder)
     if not found:
         hint = "run `python -m posbench` first"
-        if folder != results.PUBLISHED and results.PUBLISHED.is_dir():
-            command = f"python -m posbench.leaderboard {results.PUBLISHED}"
+        if folder != files.PUBLISHED and files.PUBLISHED.is_dir():
+            command = f"python -m posbench.leaderboard {files.PUBLISHED}"
             hint += f", or read the published board with `{command}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
-    table = results.table(found)
-    notes, summaries = remarks(found, table, results.audits(folder)), boards(table)
+    table = tables.table(found)
+    notes, summaries = remarks(found, table, files.audits(folder)), boards(table)
     shown = sections(
         summaries,
-        results.views(found),
+        tables.views(found),
         discriminations(table),
         agreements(summaries),
-        results.choices(found),
+        tables.choices(found),
     )
-    files = {
+    pages = {
         "leaderboard.md": markdown(shown, notes),
         "leaderboard.html": html(shown, notes),
         "leaderboard.csv": csv(summaries),
         "runs.csv": runs_csv(table),
     }
-    return files, shown, notes
+    return pages, shown, notes
 
 
 def changed(folder: Path, files: dict[str, str]) -> list[str]:
-    """Names of the files that do not hold this content."""
+    """The names of the files in `folder` that do not hold this content."""
     return [
         name
         for name, content in files.items()
@@ -219,27 +222,27 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         prog="python -m posbench.leaderboard", description="Records in, leaderboard out."
     )
     parser.add_argument(
-        "folder", nargs="?", type=Path, default=results.LOCAL, help="default: %(default)s"
+        "folder", nargs="?", type=Path, default=files.LOCAL, help="default: %(default)s"
     )
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if regenerating changes a file"
     )
     chosen = parser.parse_args(arguments)
     try:
-        files, shown, notes = generate(chosen.folder)
+        pages, shown, notes = generate(chosen.folder)
         if chosen.check:
-            _check(chosen.folder, files)
+            _check(chosen.folder, pages)
             emit(f"{chosen.folder}: up to date.")
             return 0
-        for name, content in files.items():
+        for name, content in pages.items():
             (chosen.folder / name).write_bytes(content.encode())
     except (PosbenchError, OSError) as error:
         print(f"posbench: {error}", file=sys.stderr)
         return 1
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that has no ± still gets its tables
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its tables
     show(shown, notes, emit)
-    emit(f"Written, with more columns: {', '.join(str(chosen.folder / name) for name in files)}")
+    emit(f"Written, with more columns: {', '.join(str(chosen.folder / name) for name in pages)}")
     return 0
 
 

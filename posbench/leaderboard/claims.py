@@ -1,9 +1,9 @@
-"""What papers say, held against records: `claims.yaml` and records in, `claims.md` out. Same
-records, same bytes.
+"""What papers say, compared with records: reads `claims.yaml` and records, writes `claims.md`.
 
 `python -m posbench.claims FOLDER` reads FOLDER/claims.yaml, a list of claims written down before
-the runs. Each says that one extension does better than another, or than a number, and the verdict
-is that of the paired differences over seeds. Nothing here imports torch.
+the runs. Each says that one extension does better than another, or than a number, and the
+verdict comes from the paired differences over seeds. The same records give the same bytes.
+Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Any
 import pandas as pd
 import yaml  # type: ignore[import-untyped]
 
-from posbench import results
 from posbench.errors import PosbenchError
 from posbench.leaderboard.summaries import Estimate, number
+from posbench.records import files
+from posbench.records.record import labelled
 
 VERDICTS = {
     "holds": "the whole 95 % interval lies above the margin",
@@ -32,12 +33,11 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class Claim:
-    """`of` does better than `over` by more than `by`, in mean sequence accuracy at the multiples
-    `at`.
+    """`of` beats `over` by more than `by`, in mean sequence accuracy at the multiples `at`.
 
     A side is an extension with settings as its row is labelled, "pi" or "pi (extension.scale=2)",
     on each of the `encodings`; "rope_short_base/direct" names the encoding itself; `over` may also
-    be a number.
+    be a number. TypeError if a field has the wrong type.
     """
 
     claim: str
@@ -46,9 +46,9 @@ class Claim:
     over: str | float
     at: list[float]
     by: float = 0.0
-    over_at: list[float] | None = None  # the same multiples where left out
+    over_at: list[float] | None = None  # the same multiples if left out
     encodings: list[str] = field(default_factory=lambda: ["rope"])
-    remark: str = ""  # after the runs: what explains the verdict
+    remark: str = ""  # written after the runs: what explains the verdict
 
     def __post_init__(self) -> None:
         def numbers(value: object) -> bool:
@@ -75,7 +75,10 @@ class Claim:
                 raise TypeError(f"{name} must be {expected}, got {value!r}")
 
     def difference(self, runs: pd.DataFrame, encoding: str) -> Estimate:
-        """Over the seeds that have both sides; `runs` are those of one task."""
+        """The difference between the two sides, over the seeds that have both.
+
+        `runs` are the runs of one task.
+        """
         left = _accuracy(runs, encoding, self.of, self.at)
         if isinstance(self.over, str):
             right = _accuracy(runs, encoding, self.over, self.over_at or self.at)
@@ -83,15 +86,15 @@ class Claim:
         return Estimate.over((left - self.over).dropna())
 
     def verdict(self, difference: Estimate) -> str:
-        if not difference.half >= 0:  # nor where it is NaN
+        if not difference.half_width >= 0:  # also if it is NaN
             return "not measured"
-        if difference.mean - difference.half > self.by:
+        if difference.mean - difference.half_width > self.by:
             return "holds"
-        return "contradicted" if difference.mean + difference.half < self.by else "open"
+        return "contradicted" if difference.mean + difference.half_width < self.by else "open"
 
 
 def _accuracy(runs: pd.DataFrame, encoding: str, side: str, multiples: list[float]) -> pd.Series:
-    """Mean over the multiples, by seed: NaN where one of them is lacking."""
+    """Each seed's mean over the multiples, [seed]; NaN if one of them is missing."""
     own, _, extension = side.rpartition("/")
     mine = runs[(runs["encoding"] == (own or encoding)) & (runs["side"] == extension)]
     table = mine.pivot(index="seed", columns="multiple", values="score").reindex(columns=multiples)
@@ -99,26 +102,21 @@ def _accuracy(runs: pd.DataFrame, encoding: str, side: str, multiples: list[floa
 
 
 def table(folder: Path) -> pd.DataFrame:
-    """One row a run and test length: task, encoding, side, seed, multiple, sequence_accuracy."""
+    """One row per run and test length: protocol, task, encoding, side, seed, multiple, score.
+
+    PosbenchError if the folder has no records.
+    """
     rows: list[dict[str, Any]] = []
-    for record in results.records(folder):
-        method = record["method"]
-        label, _, settings = method["label"].partition(" (")
-        encoding = method["base_label"].partition(" (")[
-            0
-        ]  # "ssmax-alibi", where the host is not that of the YAML
-        joined = label.startswith(
-            f"{encoding}+"
-        )  # "rope+yarn+sliding_window": parts that are not those of `both`
+    for record in files.records(folder):
         run = {
-            "protocol": record["protocol"]["label"],
-            "task": record["task"]["label"],
-            "encoding": encoding,
-            "side": (label.removeprefix(f"{encoding}+") if joined else method["extension"])
-            + (f" ({settings}" if settings else ""),
-            "seed": record["seed"],
+            "protocol": record.protocol.label,
+            "task": record.task.label,
+            "task_changed": bool(record.task.changed),
+            "encoding": record.method.base,
+            "side": labelled(record.method.extension, record.method.changed),
+            "seed": record.seed,
         }
-        rows += [run | {key: row[key] for key in ("multiple", "score")} for row in record["rows"]]
+        rows += [run | {"multiple": row.multiple, "score": row.score} for row in record.rows]
     if not rows:
         raise PosbenchError(f"no records in {folder}: run what its claims are about first")
     frame = pd.DataFrame(rows)
@@ -183,13 +181,14 @@ def _found(claim: Claim, runs: pd.DataFrame) -> list[str]:
 
 
 def _differences(claim: Claim, runs: pd.DataFrame) -> Iterator[tuple[str, str, Estimate]]:
-    """A task whose settings were changed, as its name then says, counts where it has both sides;
-    others always.
+    """The difference on every task and encoding.
+
+    A task whose settings were changed, as its name then says, counts only if it has both sides.
     """
     for task, part in runs.groupby("task"):
         for encoding in claim.encodings:
             difference = claim.difference(part, encoding)
-            if "(" not in str(task) or not pd.isna(difference.mean):
+            if not part["task_changed"].any() or not pd.isna(difference.mean):
                 yield str(task), encoding, difference
 
 

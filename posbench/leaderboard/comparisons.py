@@ -1,5 +1,6 @@
-"""Tasks and protocols compared: what a task tells apart, and whether two protocols put methods into
-one order.
+"""Comparisons of tasks and of protocols.
+
+Which methods does a task tell apart, and do two protocols put methods into the same order?
 """
 
 from __future__ import annotations
@@ -21,42 +22,41 @@ from posbench.leaderboard.summaries import (
 )
 
 NEARLY_ALL, SECONDS, SEPARATES = 0.85, 90.0, 0.15
-"""What makes a task fit: the share of trainings that solve it, CPU seconds, the spread at two
-lengths.
-"""
+"""When a task is fit: the share of trainings that solve it, CPU seconds, spread at two lengths."""
 
 
 @dataclass(frozen=True)
 class Discrimination:
-    """What a task tells apart, over the trainings that were tested without an extension: is it fit
-    for a board?
+    """How well a task tells methods apart, and so whether it is fit for a board.
+
+    It is measured on the trainings that were tested without an extension.
     """
 
     task: str
     num_solved: int
     num_trainings: int
-    solved_step: float  # median over those that got there
+    solved_step: float  # median over the trainings that got there
     cpu_seconds: float  # mean
-    spread: dict[
-        float, float
-    ]  # by multiple: the standard deviation between encodings, of the trainings that solved it
-    ceiling: dict[float, float]  # by multiple: of the model trained there
+    # by multiple: the standard deviation between encodings, over the trainings that solved the task
+    spread: dict[float, float]
+    ceiling: dict[float, float]  # by multiple: the score of a model trained at that length
 
     @classmethod
     def of(cls, runs: pd.DataFrame) -> Discrimination | None:
-        """`runs`: the rows of one task under one protocol. None where no two encodings were
-        tested.
+        """Measure one task under one protocol, whose rows are `runs`.
+
+        None if fewer than two encodings were tested.
         """
-        plain = runs[runs["plain"] & (runs["class"] == "zero-shot")]
+        plain = runs[runs["plain"] & (runs["method_class"] == "zero-shot")]
         if plain["method_hash"].nunique() < 2:
             return None
         trainings = plain.drop_duplicates([*METHOD, "seed"])
         lengths = sorted(set(plain.loc[plain["aggregated"] & (plain["multiple"] > 1), "multiple"]))
-        # A training that did not learn says nothing about extrapolation, and alone would make a
+        # A training that did not learn says nothing about extrapolation, but would by itself make a
         # spread.
         means = plain[plain["solved"]].groupby(["multiple", *METHOD])["score"].mean()
         between = means.groupby("multiple").std(ddof=0)
-        ceiling = runs[runs["class"] == "ceiling"].groupby("multiple")["score"].mean()
+        ceiling = runs[runs["method_class"] == "ceiling"].groupby("multiple")["score"].mean()
         return cls(
             task=str(plain.iloc[0]["task_name"]),
             num_solved=int(trainings["solved"].sum()),
@@ -69,8 +69,10 @@ class Discrimination:
 
     @property
     def fit(self) -> bool:
-        """Solved by nearly all, in the time of a coffee, and telling encodings apart at two lengths
-        at least.
+        """Whether the task is fit for a board.
+
+        Nearly all trainings solve it, in little time, and at two lengths or more it tells encodings
+        apart.
         """
         separates = sum(spread >= SEPARATES for spread in self.spread.values()) >= 2
         return (
@@ -81,8 +83,9 @@ class Discrimination:
 
 
 def discriminations(table: pd.DataFrame) -> list[list[Discrimination]]:
-    """One list a protocol, in the order of `boards`; tasks whose settings were changed are left
-    out.
+    """One list per protocol, in the order of `boards`.
+
+    Tasks whose settings were changed are left out.
     """
     ordered = named(without_repeats(table))
     found = []
@@ -90,7 +93,7 @@ def discriminations(table: pd.DataFrame) -> list[list[Discrimination]]:
         each = [
             Discrimination.of(runs)
             for _, runs in protocol.groupby(TASK)
-            if "(" not in runs.iloc[0]["task_name"]
+            if not runs.iloc[0]["task_changed"]
         ]
         found.append([task for task in each if task is not None])
     return found
@@ -105,23 +108,24 @@ class Agreement:
     num_methods: int
     num_seeds: int
     num_shared: int  # runs whose weights are the same under both
-    correlation: float  # Spearman's, of the means over seeds
-    # the same of two seeds under one protocol, a mean over all such pairs; NaN where none are
+    correlation: float  # Spearman's, between the means over seeds
+    # the same between two seeds under one protocol, averaged over all such pairs; NaN without any
     between_seeds: float
     first: tuple[str, str]  # the best method under each
 
     @classmethod
     def of(cls, one: TaskBoard, other: TaskBoard) -> Agreement | None:
-        """Over what both have; None where that is less than three methods."""
+        """Compare two boards of one task over the methods and seeds that both have.
+
+        None if they share fewer than three methods, or no seed.
+        """
         ranked = [_ranked(board) for board in (one, other)]
-        scores = [
-            pd.DataFrame({row.method: row.scores for row in rows}) for rows in ranked
-        ]  # [seed, method]
+        # [seed, method]
+        scores = [pd.DataFrame({row.method: row.scores for row in rows}) for rows in ranked]
         weights = [pd.DataFrame({row.method: row.trainings for row in rows}) for rows in ranked]
         common = sorted(set(scores[0].columns) & set(scores[1].columns))
-        complete = [
-            each[common].dropna() for each in scores
-        ]  # seeds that every method was run with
+        # Keep the seeds that every method was run with.
+        complete = [each[common].dropna() for each in scores]
         seeds = sorted(set(complete[0].index) & set(complete[1].index))
         if len(common) < 3 or not seeds:
             return None
@@ -146,8 +150,9 @@ class Agreement:
 
 
 def agreements(found: list[list[TaskBoard]]) -> list[Agreement]:
-    """Of each pair of protocols and each task of both, where three zero-shot methods or more are in
-    common.
+    """Compare every pair of protocols on every task that both have.
+
+    Pairs with fewer than three zero-shot methods in common are left out.
     """
     by_task: dict[str, list[TaskBoard]] = {}
     for board in itertools.chain.from_iterable(found):
@@ -167,7 +172,7 @@ def _ranked(board: TaskBoard) -> list[Summary]:
 
 
 def rank_correlation(one: pd.Series, other: pd.Series) -> float:
-    """Spearman's, with average ranks for ties; NaN where one side is all ties."""
+    """Spearman's correlation, with average ranks for ties; NaN if one side is all ties."""
     if one.nunique() < 2 or other.nunique() < 2:
         return np.nan
     return float(one.corr(other, method="spearman"))

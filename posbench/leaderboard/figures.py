@@ -1,4 +1,4 @@
-"""Curves as SVG text, to be put inside a page. The same numbers give the same text."""
+"""Curves as SVG text, for use inside a page. The same numbers give the same text."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 STYLE = {
     "svg.hashsalt": "posbench",  # ids inside the SVG are random otherwise
     "svg.fonttype": "none",
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the layout is the same on every machine
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine gives the same layout
     "font.size": 10,
 }
-# Three cycles whose lengths share no factor: no two of the first 210 curves look the same.
+# Three cycles whose lengths share no factor, so the first 210 curves all look different.
 COLOURS = (
     "#1f77b4",
     "#d95f02",
@@ -34,32 +34,30 @@ COLOURS = (
 DASHES = ("solid", (0, (5, 1.8)), (0, (1.2, 1.4)))
 MARKERS = "osD^vPX"
 MANY = 24
-"""Curves that can still be told apart by their looks, beside their intervals."""
+"""So many curves can still be told apart by their looks, with their intervals drawn."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Score of one method against length. `look` numbers colour, dash and marker."""
+    """The score of one method against length. `look` selects colour, dash and marker."""
 
     label: str
     look: int
     multiples: Sequence[float]
     means: Sequence[float]
-    halves: Sequence[float]  # NaN where there is no interval
+    half_widths: Sequence[float]  # NaN where there is no interval
 
 
 def score_by_length(
     curves: Sequence[Curve], ticks: Sequence[float], name: str, measure: str
 ) -> str:
-    """SVG with a legend in the order given. The group of curve i has the id `curve-{name}-{i}`.
+    """SVG with a legend in the order given. Curve number i has the id `curve-{name}-{i}`.
 
-    Of more than `MANY` curves only the lines are drawn: one is told from the others by pointing at
-    its row.
+    More than `MANY` curves are drawn as plain lines; a reader points at a row to see its curve.
     """
     crowded = len(curves) > MANY
-    with style.context(
-        ["default", STYLE]
-    ):  # "default" first: a matplotlibrc of one's own changes nothing
+    # "default" comes first, so that the user's own matplotlibrc changes nothing.
+    with style.context(["default", STYLE]):
         height = 5.2 if crowded else max(3.9, 0.6 + 0.27 * len(curves))
         figure = Figure(figsize=(9, height), layout="constrained")
         axes = figure.subplots()
@@ -78,15 +76,16 @@ def score_by_length(
 
 @dataclass(frozen=True)
 class Grid:
-    """Accuracy of one method by length (rows) and depth (columns); NaN where there is nothing."""
+    """The accuracy of one method by length (rows) and depth (columns); NaN without data."""
 
     label: str
     values: np.ndarray
 
 
 def depth_grids(grids: Sequence[Grid], lengths: Sequence[str], edges: Sequence[float]) -> str:
-    """SVG with one picture a method: how deep in the prompt, and in how long a prompt, a source is
-    still found.
+    """SVG with one picture per method.
+
+    It shows at which depth of the prompt, and in how long a prompt, the model still finds a source.
     """
     across = min(len(grids), 4)
     down = -(-len(grids) // across)
@@ -100,7 +99,7 @@ def depth_grids(grids: Sequence[Grid], lengths: Sequence[str], edges: Sequence[f
             axes.set_title(textwrap.shorten(grid.label, 28), fontsize=9, parse_math=False)
             axes.set_yticks(np.arange(len(lengths)) + 0.5, lengths)
             axes.set_xticks([0, 0.5, 1], ["start", "", "end"])
-        all_axes[0].invert_yaxis()  # and with it all, which share it
+        all_axes[0].invert_yaxis()  # and with it the y axis of all others, which is shared
         for axes in all_axes[len(grids) :]:
             axes.set_axis_off()
         figure.supxlabel("where in the prompt the source stands", fontsize=9)
@@ -120,8 +119,8 @@ def _draw(axes: Axes, curve: Curve, gid: str, crowded: bool) -> None:
     if crowded:
         axes.plot(curve.multiples, curve.means, gid=gid, color=colour, linewidth=1.1, clip_on=False)
         return
-    means, halves = np.array(curve.means), np.array(curve.halves)
-    low, high = np.clip([means - halves, means + halves], 0, 1)
+    means, half_widths = np.array(curve.means), np.array(curve.half_widths)
+    low, high = np.clip([means - half_widths, means + half_widths], 0, 1)
     axes.fill_between(
         curve.multiples, low, high, color=colour, alpha=0.08, linewidth=0, gid=f"{gid}-band"
     )

@@ -1,4 +1,4 @@
-"""What a reader must know before believing a number of the board, a sentence each."""
+"""What a reader must know before believing a number on the board, in sentences."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from posbench import provenance, results
+from posbench import provenance
 from posbench.leaderboard.summaries import BOARD, METHOD, RUN, TASK, named
+from posbench.records.record import Audit, Record
 
 
-def remarks(
-    found: list[results.Record], table: pd.DataFrame, audits: Sequence[results.Record] = ()
-) -> list[str]:
-    """A sentence each."""
+def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = ()) -> list[str]:
+    """The sentences that apply to these records."""
     runs = named(table).drop_duplicates(RUN, keep="last")
     repeats = len(found) - len(runs)
     found = _latest(found)
@@ -31,21 +30,18 @@ def remarks(
         _outdated(found),
         _unknown_code(found),
         _repeats(repeats),
+        _carried_over(found),
         _audits(audits),
     ]
     return [sentence for sentence in said if sentence]
 
 
-def _latest(found: list[results.Record]) -> list[results.Record]:
-    """Of a run that is there twice the record that counts."""
+def _latest(found: list[Record]) -> list[Record]:
+    """The records that count: the last one of every run."""
 
-    def key(record: results.Record) -> tuple[object, ...]:
-        parts = [
-            record[part][name]
-            for part in ("protocol", "task", "method")
-            for name in ("label", "hash")
-        ]
-        return *parts, record["task"]["version"], record["seed"]
+    def key(record: Record) -> tuple[object, ...]:
+        names = (record.protocol, record.task, record.method)
+        return *((name.label, name.hash) for name in names), record.task_version, record.seed
 
     return list({key(record): record for record in found}.values())
 
@@ -61,7 +57,7 @@ def _several_protocols(runs: pd.DataFrame) -> str:
 
 
 def _smoke(runs: pd.DataFrame) -> str:
-    if not runs["protocol"].str.match(r"smoke\b").any():
+    if not (runs["protocol_chosen"] == "smoke").any():
         return ""
     return "The smoke protocol only proves that the code runs; its accuracies mean nothing."
 
@@ -119,11 +115,11 @@ def _mixed_code(runs: pd.DataFrame) -> str:
     )
 
 
-def _diverged(found: list[results.Record]) -> str:
+def _diverged(found: list[Record]) -> str:
     runs = sorted(
-        f"{each['method']['label']} on {each['task']['label']}, seed {each['seed']}"
+        f"{each.method.label} on {each.task.label}, seed {each.seed}"
         for each in found
-        if each.get("diverged")
+        if each.diverged
     )
     if not runs:
         return ""
@@ -133,19 +129,19 @@ def _diverged(found: list[results.Record]) -> str:
     )
 
 
-def _outdated(found: list[results.Record]) -> str:
+def _outdated(found: list[Record]) -> str:
     old = [record for record in found if outdated(record)]
     if not old:
         return ""
-    names = sorted({record["method"]["label"] for record in old})
+    names = sorted({record.method.label for record in old})
     return (
         f"{len(old)} of {len(found)} records come from other code than this version's "
         f"({', '.join(names)}): run them again."
     )
 
 
-def _unknown_code(found: list[results.Record]) -> str:
-    names = sorted({record["method"]["label"] for record in found if outdated(record) is None})
+def _unknown_code(found: list[Record]) -> str:
+    names = sorted({record.method.label for record in found if outdated(record) is None})
     if not names:
         return ""
     return (
@@ -163,15 +159,26 @@ def _repeats(count: int) -> str:
     )
 
 
-def _audits(audits: Sequence[results.Record]) -> str:
+def _carried_over(found: list[Record]) -> str:
+    carried = [record.carried_over for record in found if record.carried_over is not None]
+    if not carried:
+        return ""
+    strata = {(each.source_hash, each.evaluation_hash): each for each in carried}.values()
+    verified, of = sum(each.verified for each in strata), sum(each.of for each in strata)
+    return (
+        f"{len(carried)} records were made by earlier code and carried over: {verified} of {of} "
+        "were repeated with the code that their hash names, and every number was the same."
+    )
+
+
+def _audits(audits: Sequence[Audit]) -> str:
     if not audits:
         return ""
-    rows = [row for audit in audits for row in audit["rows"]]
-    methods = len({audit["method"] for audit in audits})
-    count, wrong, prefixes = (
-        sum(row[key] for row in rows)
-        for key in ("num_samples", "disagreements", "prefix_disagreements")
-    )
+    rows = [row for audit in audits for row in audit.rows]
+    methods = len({audit.method for audit in audits})
+    count = sum(row.num_samples for row in rows)
+    wrong = sum(row.disagreements for row in rows)
+    prefixes = sum(row.prefix_disagreements for row in rows)
     noun = "method" if methods == 1 else "methods"
     return (
         f"Audit: {count:,} sequences of {methods} {noun} were also decoded token by token. Greedy "
@@ -180,19 +187,18 @@ def _audits(audits: Sequence[results.Record]) -> str:
     )
 
 
-def outdated(record: results.Record) -> bool | None:
-    """Whether the modules that trained or evaluated this record have changed since; None where that
-    cannot be told, because a module from outside the package is not at hand.
+def outdated(record: Record) -> bool | None:
+    """Whether the code that trained or tested this record has changed since.
+
+    None where that cannot be told, because a module from outside the package is not at hand.
     """
-    config, known = record["config"], record["provenance"]
+    config = record.config
     for part in ("task", "encoding", "extension"):
         for target in provenance.targets(config[part]):
             if provenance.located(target) is None:
                 return True if target.startswith("posbench.") else None
-    current = _hashes(
-        *(json.dumps(config[part], sort_keys=True) for part in ("task", "encoding", "extension"))
-    )
-    return current != (known["source_hash"], known.get("evaluation_hash", current[1]))
+    parts = (json.dumps(config[part], sort_keys=True) for part in ("task", "encoding", "extension"))
+    return _hashes(*parts) != (record.training.source_hash, record.evaluated.source_hash)
 
 
 @functools.cache

@@ -46,7 +46,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Detail:
-    """A further table of a section."""
+    """An additional table of a section."""
 
     title: str
     note: str
@@ -55,7 +55,7 @@ class Detail:
 
 @dataclass(frozen=True)
 class Section:
-    """One task of a protocol, or all of them."""
+    """What is shown of one task of a protocol, or of a comparison over tasks or protocols."""
 
     title: str
     notes: list[str]
@@ -71,7 +71,7 @@ class Section:
 
 
 Columns = dict[str, Callable[[Any], str]]
-"""Heading -> what it shows of a `Summary` or an `Overall`."""
+"""Heading -> a function from a `Summary` or an `Overall` to the text shown."""
 
 DISTANCES_NOTE = (
     "Of answer tokens that repeat a token of the prompt, the right ones, given the right tokens "
@@ -92,9 +92,18 @@ CHOICES_NOTE = (
     "did better."
 )
 FEW, MANY_DEPTHS = 12, 8
-"""Methods whose pictures can be looked at beside each other, and bins of depth that make a picture.
-"""
-DETAILS = ("area", "half", "seeds", "class", "steps", "untrained", "parameters", "CPU s", "GPU s")
+"""The most methods with pictures side by side, and the fewest bins of depth that make a picture."""
+DETAILS = (
+    "area",
+    "effective .5",
+    "seeds",
+    "class",
+    "steps",
+    "untrained",
+    "parameters",
+    "CPU s",
+    "GPU s",
+)
 """Columns that the terminal has no room for."""
 
 
@@ -105,14 +114,15 @@ def sections(
     protocols_compared: Sequence[Agreement] = (),
     choices: pd.DataFrame | None = None,
 ) -> list[Section]:
-    """Of each protocol first all tasks together, then what they tell apart, then each; last,
-    protocols compared.
+    """All sections, protocol by protocol.
+
+    A protocol begins with the means over its tasks, then shows what the tasks tell apart, then
+    every task. The comparison of protocols comes last.
     """
     shown = []
     for tasks, compared in itertools.zip_longest(found, tasks_compared, fillvalue=()):
-        # A task whose settings were changed, as its name then says, is somebody's experiment: its
-        # own table only.
-        as_shipped = [board for board in tasks if "(" not in board.task]
+        # A task whose settings were changed is somebody's experiment: only a table of its own.
+        as_shipped = [board for board in tasks if not board.changed]
         for measure in sorted({board.measure for board in as_shipped}):  # unlike ones have no mean
             same = [board for board in as_shipped if board.measure == measure]
             if len(same) > 1:
@@ -159,8 +169,9 @@ def _of_board(board: TaskBoard, views: pd.DataFrame) -> pd.DataFrame:
 
 
 def _depth_grids(board: TaskBoard, views: pd.DataFrame | None) -> str:
-    """Pictures of all methods, where there are few enough to look at and sources stand at all
-    depths.
+    """Pictures of all methods; "" if there are too many to look at.
+
+    Sources must also stand at all depths.
     """
     if views is None or len(board.summaries) > FEW:
         return ""
@@ -195,8 +206,9 @@ def _depth_grids(board: TaskBoard, views: pd.DataFrame | None) -> str:
 
 
 def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) -> Iterator[Detail]:
-    """By depth of the source, or by position where a task has no sources, at the longest test in
-    the mean.
+    """Accuracy by depth of the source, or loss by position if a task has no sources.
+
+    Both are for the longest test in the mean.
     """
     longest = max(
         (n for n in board.lengths if n.aggregated), key=lambda n: n.multiple, default=None
@@ -219,10 +231,10 @@ def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) ->
         ].sum()
         means = sums["total"] / sums["num_tokens"]
         bins = sorted(set(zip(part["above"], part["up_to"].fillna(np.inf), strict=True)))
-        if len(bins) < 2:  # the rule of the task puts all sources into one place
+        if len(bins) < 2:  # the task's rule puts all sources in one place
             continue
         columns = {_bin(*each): _of(means, *each) for each in bins}
-        # A ceiling has positions of training of its own at each length.
+        # A ceiling is trained anew at each length, so its training positions differ.
         rows = [row for row in board.summaries if by != "position" or row.method_class != "ceiling"]
         curves = [curve for curve, row in zip(ids, board.summaries, strict=True) if row in rows]
         yield Detail(
@@ -231,7 +243,7 @@ def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) ->
 
 
 def _choices(board: TaskBoard, choices: pd.DataFrame | None) -> Iterator[Detail]:
-    """What was chosen for each method and seed that had a choice."""
+    """What was chosen for every method and seed that had a choice."""
     if choices is None or (mine := _of_board(board, choices)).empty:
         return
     chosen = {(row.method_hash, row.seed): _settings(row.chosen) for row in mine.itertuples()}
@@ -267,7 +279,7 @@ def _of(means: pd.Series, low: float, high: float) -> Callable[[Summary], str]:
 
 
 def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
-    """What each task is good for."""
+    """What every task is good for."""
     multiples = sorted(set().union(*(task.spread for task in compared)))
     columns: dict[str, Callable[[Discrimination], str]] = {
         "solved": lambda task: f"{task.num_solved}/{task.num_trainings}",
@@ -382,8 +394,8 @@ def _task_columns(lengths: Sequence[Length]) -> Columns:
         **_at_each(lengths, lambda row, multiple: str(row.cells[multiple].accuracy)),
         "area": lambda row: number(row.area.mean),
         "solved": lambda row: row.shown_solved,
-        "effective": lambda row: _multiple(row.effective),
-        "half": lambda row: _multiple(row.half),
+        "effective": lambda row: _multiple(row.effective_95),
+        "effective .5": lambda row: _multiple(row.effective_50),
         "steps": lambda row: number(row.solved_step, 0),
         "class": lambda row: row.method_class,
         "untrained": lambda row: _untrained(row, lengths),
@@ -397,7 +409,7 @@ def _multiple(value: float) -> str:
 
 
 def _gpu_column(rows: Sequence[Any]) -> Columns:
-    """Shown where some row was trained on a GPU."""
+    """The column of GPU seconds, if any row was trained on a GPU."""
     return (
         {"GPU s": lambda row: number(row.gpu_seconds.mean(), 0)}
         if any(row.gpu_seconds.any() for row in rows)
@@ -406,7 +418,7 @@ def _gpu_column(rows: Sequence[Any]) -> Columns:
 
 
 def _untrained(row: Summary, lengths: Sequence[Length]) -> str:
-    """At the longest test that counts."""
+    """The untrained share at the longest test in the mean."""
     multiple = max(n.multiple for n in lengths if n.aggregated)
     share = row.cells[multiple].untrained
     return NOTHING if np.isnan(share) else f"{100 * share:.0f} %"
@@ -466,7 +478,7 @@ def _curves(board: TaskBoard) -> list[figures.Curve]:
             board.looks[summary.method, summary.method_hash],
             list(summary.cells),
             [cell.accuracy.mean for cell in summary.cells.values()],
-            [cell.accuracy.half for cell in summary.cells.values()],
+            [cell.accuracy.half_width for cell in summary.cells.values()],
         )
         for summary in board.summaries
     ]

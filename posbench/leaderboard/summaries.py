@@ -1,6 +1,4 @@
-"""What the records say: means over seeds, by method and task, computed once for every format of the
-board.
-"""
+"""Means over seeds, by method and task, computed once for every format of the board."""
 
 from __future__ import annotations
 
@@ -14,8 +12,7 @@ import pandas as pd
 from scipy import special
 
 THRESHOLD, HALF = 0.95, 0.5
-"""Mean score from which a length counts towards the effective length, and towards that at a half.
-"""
+"""The mean scores that a length needs to count towards the `effective` and the `half` length."""
 CONFIDENCE = 0.95
 NOTHING = "\N{EN DASH}"
 
@@ -24,17 +21,15 @@ TASK = ["task", "task_hash", "task_version"]
 METHOD = ["method", "method_hash"]
 RUN = [*BOARD, *TASK, *METHOD, "seed"]
 LENGTH = ["test_length", "total_length", "multiple", "aggregated", "chance"]
-"""Columns that tell apart what must not be mixed: contents by their hash, and names as people gave
-them.
-"""
+"""Columns that keep apart what must not be mixed: hashes of contents, and the names people gave."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds and half the width of its interval: NaN where one seed allows none."""
+    """A mean over seeds and half the width of its interval, which is NaN for a single seed."""
 
     mean: float
-    half: float
+    half_width: float
 
     @classmethod
     def over(cls, seeds: Iterable[float]) -> Estimate:
@@ -42,14 +37,14 @@ class Estimate:
         mean = float(values.mean()) if len(values) else np.nan
         if len(values) < 2:
             return cls(mean, np.nan)
-        quantile = special.stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)  # of Student's t
+        quantile = special.stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)  # Student's t
         return cls(mean, float(quantile * values.std(ddof=1) / len(values) ** 0.5))
 
     def __str__(self) -> str:
         return (
             number(self.mean)
-            if np.isnan(self.half)
-            else f"{number(self.mean)} ±{number(self.half)}"
+            if np.isnan(self.half_width)
+            else f"{number(self.mean)} ±{number(self.half_width)}"
         )
 
 
@@ -74,15 +69,14 @@ class Length:
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one task at one length, over its seeds."""
+    """The scores of one method on one task at one length, over its seeds."""
 
     accuracy: Estimate
     lowest: float
     highest: float
     token_accuracy: float
-    # token accuracy where the source is no farther than in training; NaN where there is none
-    within: float
-    beyond: float
+    within: float  # token accuracy where the source is no farther than in training; or NaN
+    beyond: float  # token accuracy where it is farther; NaN without such tokens
     loss: float
     untrained: float  # share of the encoding's parameters used here that training did not reach
 
@@ -101,33 +95,36 @@ class Cell:
         )
 
 
-def reach(scores: Mapping[float, float], threshold: float) -> float:
-    """The largest multiple whose score is at least the threshold, all shorter ones included; NaN
-    for none.
+def effective(scores: Mapping[float, float], threshold: float) -> float:
+    """The largest multiple up to which every score is at least the threshold.
+
+    NaN if the shortest length misses it.
     """
     found = np.nan
     for multiple in sorted(scores):
-        if not scores[multiple] >= threshold:  # nor where it is NaN
+        if not scores[multiple] >= threshold:  # also if it is NaN
             break
         found = multiple
     return found
 
 
-def half(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
-    """`reach` at HALF; NaN where guessing comes as far."""
-    return np.nan if any(n.chance >= HALF for n in lengths) else reach(scores, HALF)
+def effective_50(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
+    """`effective` at HALF; NaN if guessing gets as far."""
+    return np.nan if any(n.chance >= HALF for n in lengths) else effective(scores, HALF)
 
 
 def lengths_of(runs: pd.DataFrame) -> list[Length]:
-    """The test lengths of a task, ascending."""
+    """The test lengths of a task, in ascending order."""
     different = runs.drop_duplicates("test_length").sort_values("test_length")
     return [Length(*row) for row in different[LENGTH].itertuples(index=False, name=None)]
 
 
 def area(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
-    """Under the score from the training length to the longest in the mean, on a logarithmic axis,
-    as a share of what would be there with a score of 1: unlike the mean, it does not depend on how
-    densely lengths were chosen.
+    """The area under the score from the training length to the longest length in the mean.
+
+    The axis of lengths is logarithmic, and the area is a share of what a score of 1 would
+    give. Unlike the mean, it does not depend on how densely lengths were chosen. NaN for
+    fewer than two lengths.
     """
     multiples = [n.multiple for n in lengths if n.aggregated and n.multiple >= 1]
     if len(multiples) < 2:
@@ -141,14 +138,14 @@ def mean_of(values: Sequence[float]) -> float:
 
 
 def per_run(table: pd.DataFrame) -> pd.DataFrame:
-    """One row a run: what it was, how far it went, what it cost."""
+    """One row per run: what it was, how far it got, what it cost."""
     rows = []
     ordered = named(without_repeats(table))
     tested = {task: lengths_of(part) for task, part in ordered.groupby([*BOARD, *TASK])}
     for key, runs in ordered.groupby(RUN, sort=True):
         first, lengths = runs.iloc[0], tested[key[: len([*BOARD, *TASK])]]
-        # A run that lacks a length has NaN there, and so no mean: one over other lengths would not
-        # be comparable.
+        # A run that lacks a length has NaN there and so no mean, because a mean over other lengths
+        # would not be comparable.
         by_multiple = dict.fromkeys((n.multiple for n in lengths), np.nan)
         by_multiple |= dict(zip(runs["multiple"], runs["score"], strict=True))
         rows.append(
@@ -156,7 +153,7 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
                 "protocol": first["protocol_name"],
                 "task": first["task_name"],
                 "method": first["method_name"],
-                "class": first["class"],
+                "class": first["method_class"],
                 "seed": first["seed"],
                 "in_distribution": by_multiple.get(1.0, np.nan),
                 "learned": bool(first["solved"]) or not np.isnan(first["solved_step"]),
@@ -164,8 +161,8 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
                 "solved_step": first["solved_step"],
                 "mean": mean_of([by_multiple[n.multiple] for n in lengths if n.in_mean]),
                 "area": area(by_multiple, lengths),
-                "effective_95": reach(by_multiple, THRESHOLD),
-                "effective_50": half(by_multiple, lengths),
+                "effective_95": effective(by_multiple, THRESHOLD),
+                "effective_50": effective_50(by_multiple, lengths),
                 "parameters": first["parameters"],
                 "train_cpu_seconds": first["train_cpu_seconds"],
                 "train_gpu_seconds": first["train_gpu_seconds"],
@@ -178,7 +175,7 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Summary:
-    """One method on one task, over its seeds: all that any table says about it."""
+    """One method on one task, over its seeds: everything that a table says about it."""
 
     task: str
     method: str
@@ -188,11 +185,10 @@ class Summary:
     accuracy: pd.DataFrame  # [seed, multiple]
     scores: pd.Series  # by seed: the mean accuracy beyond the training length
     mean: Estimate  # of the scores
-    areas: pd.Series  # by seed: under the score, on a logarithmic axis of lengths
-    # the largest multiple with a mean score of at least HALF, all shorter ones included; or NaN
-    half: float
+    areas: pd.Series  # by seed: see `area`
+    effective_50: float  # see the function of that name
     solved: pd.Series  # by seed
-    trainings: pd.Series  # by seed: the hash of what the weights depend on
+    trainings: pd.Series  # by seed: the hash of all that the weights depend on
     solved_step: float
     parameters: int
     cpu_seconds: pd.Series  # by seed
@@ -200,23 +196,23 @@ class Summary:
 
     @classmethod
     def of(cls, runs: pd.DataFrame, lengths: Sequence[Length]) -> Summary:
-        """`runs`: the rows of one method on one task."""
+        """Summarise the rows of one method on one task, `runs`, at `lengths`."""
         first, by_seed = runs.iloc[0], runs.drop_duplicates("seed").set_index("seed").sort_index()
         accuracy = runs.pivot(index="seed", columns="multiple", values="score")
         accuracy = accuracy.reindex(columns=[n.multiple for n in lengths])
-        # skipna: a record that lacks a length has no mean, rather than a mean over other lengths
+        # skipna=False: a record that lacks a length gets no mean, not a mean over other lengths
         scores = accuracy[[n.multiple for n in lengths if n.in_mean]].mean(axis=1, skipna=False)
         return cls(
             task=str(first["task_name"]),
             method=str(first["method_name"]),
             method_hash=str(first["method_hash"]),
-            method_class=str(first["class"]),
+            method_class=str(first["method_class"]),
             cells={n.multiple: Cell.of(runs[runs["multiple"] == n.multiple]) for n in lengths},
             accuracy=accuracy,
             scores=scores,
             mean=Estimate.over(scores),
             areas=accuracy.apply(lambda row: area(row, lengths), axis=1),
-            half=half(accuracy.mean().to_dict(), lengths),
+            effective_50=effective_50(accuracy.mean().to_dict(), lengths),
             solved=by_seed["solved"],
             trainings=by_seed["training_hash"],
             solved_step=float(by_seed["solved_step"].mean()),
@@ -242,18 +238,17 @@ class Summary:
         return f"{self.num_solved}/{len(self.solved)}"
 
     @property
-    def effective(self) -> float:
-        """The largest multiple with a mean score of at least THRESHOLD, all shorter ones included;
-        or NaN.
-        """
-        return reach(
+    def effective_95(self) -> float:
+        """`effective` of the mean scores at THRESHOLD; may be NaN."""
+        return effective(
             {multiple: cell.accuracy.mean for multiple, cell in self.cells.items()}, THRESHOLD
         )
 
     @property
     def learned(self) -> bool:
-        """Some seed was solved at some time in training, whatever an extension has made of it
-        since.
+        """Whether some seed was solved at some step of its training.
+
+        What an extension has made of it since does not matter.
         """
         return self.num_solved > 0 or not np.isnan(self.solved_step)
 
@@ -266,7 +261,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Overall:
-    """One method over the tasks of a protocol: the summary of each task that it was run on."""
+    """One method over the tasks of a protocol: a summary for every task it was run on."""
 
     parts: list[Summary]
     num_tasks: int
@@ -285,19 +280,18 @@ class Overall:
 
     @property
     def parameters(self) -> int:
-        return max(
-            part.parameters for part in self.parts
-        )  # tasks differ in the size of their vocabulary
+        # Tasks differ in the size of their vocabulary, and so of their model.
+        return max(part.parameters for part in self.parts)
 
     @functools.cached_property
     def seeds(self) -> list[int]:
-        """Those that were run on every task: only they can be averaged over tasks."""
+        """The seeds that were run on every task; only they can be averaged over tasks."""
         if len(self.parts) < self.num_tasks:
             return []
         return sorted(set.intersection(*(set(part.scores.index) for part in self.parts)))
 
     def _averaged(self, values: Callable[[Summary], pd.Series]) -> pd.Series:
-        """Over the tasks, by seed."""
+        """The mean over tasks, by seed."""
         found = {seed: np.mean([values(part)[seed] for part in self.parts]) for seed in self.seeds}
         return pd.Series(found, dtype=float)
 
@@ -324,7 +318,7 @@ class Overall:
 
     @property
     def mean_of_solved(self) -> float:
-        """The mean over tasks of what the solved seeds reach; NaN where a task has none."""
+        """The mean over tasks of what the solved seeds reach; NaN if a task has none."""
         each = (
             [part.scores[self.seeds][part.solved[self.seeds]].mean() for part in self.parts]
             if self.seeds
@@ -334,7 +328,7 @@ class Overall:
 
     @property
     def shown_solved(self) -> str:
-        """Of the trainings that are averaged; of all of them where there is no mean."""
+        """Solved trainings / trainings, over those in the mean, or over all if there is no mean."""
         each = [part.solved[self.seeds] if self.seeds else part.solved for part in self.parts]
         return f"{sum(solved.sum() for solved in each)}/{sum(map(len, each))}"
 
@@ -365,23 +359,23 @@ class TaskBoard:
 
     protocol: str
     task: str
+    changed: bool  # whether settings of the task differ from its own
     hashes: dict[str, Any]  # of protocol and task, and the task's version
     train_length: int
     train_positions: int
-    measure: str  # what the score is
+    measure: str  # what the score measures
     lengths: list[Length]
     summaries: list[Summary]
-    looks: dict[
-        tuple[str, str], int
-    ]  # (method, hash) -> number of the look of its curve, one a protocol
+    looks: dict[tuple[str, str], int]  # (method, hash) -> look of its curve, fixed for a protocol
 
     @classmethod
     def of(cls, runs: pd.DataFrame, looks: dict[tuple[str, str], int]) -> TaskBoard:
-        """`runs`: the rows of one task under one protocol."""
+        """Build the board from `runs`, the rows of one task under one protocol."""
         lengths, first = lengths_of(runs), runs.iloc[0]
         return cls(
             protocol=str(first["protocol_name"]),
             task=str(first["task_name"]),
+            changed=bool(first["task_changed"]),
             hashes={name: first[name] for name in ("protocol_hash", "task_hash", "task_version")},
             train_length=int(first["train_length"]),
             train_positions=int(first["train_positions"]),
@@ -393,8 +387,9 @@ class TaskBoard:
 
 
 def boards(table: pd.DataFrame) -> list[list[TaskBoard]]:
-    """One list a protocol, one board a task in it. What differs in label, hash or version is never
-    averaged.
+    """One list per protocol, with one board per task.
+
+    Runs that differ in label, hash or version are never averaged.
     """
     ordered = without_repeats(table).sort_values(["seed", "test_length"], kind="stable")
     found = []
@@ -406,16 +401,18 @@ def boards(table: pd.DataFrame) -> list[list[TaskBoard]]:
 
 
 def without_repeats(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with each run once. Settings that were changed and changed back leave a run's
-    record twice, `seed=0.<hash>.json` and the newer `seed=0.json`, which comes later in the order
-    of paths.
+    """The table with each run once.
+
+    If settings were changed and changed back, a run has two records: `seed=0.<hash>.json` and the
+    newer `seed=0.json`. The newer comes later in the order of paths, and is kept.
     """
     return table.drop_duplicates([*RUN, "test_length"], keep="last")
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the names that are shown: labels, and what tells them apart where a label is
-    not unique.
+    """The table with the names to show.
+
+    These are the labels, with a hash or version added if a label is not unique.
     """
     versions = _suffixes(table, [*BOARD, "task"], "task_version", ", version {}")
     return table.assign(
@@ -430,16 +427,15 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series:
-    """The value of `column` in this form where one label stands for several values, ""
-    elsewhere.
-    """
+    """`form` with the value of `column` if its label has several values, "" elsewhere."""
     several = table.groupby(label)[column].transform("nunique") > 1
     return table[column].map(form.format).where(several, "")
 
 
 def best_first(rows: Iterable[Any]) -> list[Any]:
-    """Zero-shot methods first, then the other classes; in each by mean, rows without one last, ties
-    by name.
+    """Rows sorted for a board: zero-shot methods first, then class by class.
+
+    Within a class they go by mean, with rows without a mean last and ties by name.
     """
 
     def order(row: Any) -> tuple[bool, str, bool, float, str, str]:
@@ -457,7 +453,7 @@ def best_first(rows: Iterable[Any]) -> list[Any]:
 
 
 def number(value: float, decimals: int = 2) -> str:
-    """Without the leading zero, as accuracies are read: .93, 1.00, -.07."""
+    """The text of a number without its leading zero, as accuracies are read: .93, 1.00, -.07."""
     if np.isnan(value):
         return NOTHING
     text = f"{round(value, decimals) + 0.0:.{decimals}f}"  # + 0.0: no negative zero

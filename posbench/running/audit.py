@@ -1,5 +1,4 @@
-"""Greedy decoding, token by token, against the one pass of teacher forcing that every test relies
-on.
+"""Greedy decoding, token by token, beside the one pass of teacher forcing that tests rely on.
 
 Up to the first wrong token both have seen the same prefix, so both must find the same first wrong
 token, or none. That holds for whatever sees no later token and takes its scale from the whole
@@ -8,33 +7,29 @@ sequence; `audit=N` measures it.
 
 from __future__ import annotations
 
-from typing import Any
-
-from posbench.evaluation import Tests
+from posbench.evaluation import Evaluation
 from posbench.extension import Extension
+from posbench.records.record import AuditRow
 from posbench.transformer import Transformer
 
 
-def audited(
-    tests: Tests, model: Transformer, extension: Extension | None, num_samples: int
-) -> list[dict[str, Any]]:
-    """One row a test length: on how many sequences the two disagree, and on how many answers'
-    correct prefix.
-    """
+def audit(
+    evaluation: Evaluation, model: Transformer, extension: Extension | None, num_samples: int
+) -> list[AuditRow]:
+    """One row for each test length."""
     rows = []
     model.eval()
-    for n in tests.lengths:
-        batch, extended = tests.batch(n, num_samples), tests.extended(model, extension, n)
-        forced = tests.answers(extended, model, batch, n)
-        decoded = tests.decoded(extended, model, batch, n)
+    for n in evaluation.lengths:
+        batch, extended = evaluation.batch(n, num_samples), evaluation.extend(model, extension, n)
+        forced = evaluation.predict(extended, model, batch, n)
+        decoded = evaluation.decode(extended, model, batch, n)
+        prefixes = decoded.correct_prefix != forced.correct_prefix
         rows.append(
-            {
-                "test_length": n,
-                "num_samples": num_samples,
-                "disagreements": int((decoded.sequences != forced.sequences).sum()),
-                "prefix_disagreements": int(
-                    (decoded.correct_prefix != forced.correct_prefix).sum()
-                ),
-            }
+            AuditRow(
+                test_length=n,
+                num_samples=num_samples,
+                disagreements=int((decoded.sequences != forced.sequences).sum()),
+                prefix_disagreements=int(prefixes.sum()),
+            )
         )
     return rows

@@ -5,10 +5,10 @@ once.
 from __future__ import annotations
 
 import json
-import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import filelock
 import torch
@@ -16,10 +16,45 @@ import torch
 from posbench import provenance
 from posbench.config import TrainerConfig
 from posbench.errors import Diverged
+from posbench.records.files import atomically, write_json
+from posbench.records.record import Curve
+from posbench.records.row import Part, Row
 from posbench.running.console import Console
 from posbench.running.devices import device, device_name
 from posbench.training import Training, fit
 from posbench.transformer import Transformer
+
+
+class Log(Part):
+    """What a training leaves behind besides its weights."""
+
+    curve: Curve
+    cpu_seconds: float
+    wall_seconds: float
+    device: str
+    commit: str | None
+    versions: dict[str, str]
+
+    @classmethod
+    def of(
+        cls, points: list[dict[str, float]], cpu_seconds: float, wall_seconds: float, device: str
+    ) -> Self:
+        """The log of a training that has just ended."""
+        curve = {name: [point[name] for point in points] for name in Curve.model_fields}
+        return cls(
+            curve=Curve.model_validate(curve),
+            cpu_seconds=cpu_seconds,
+            wall_seconds=wall_seconds,
+            device=device,
+            commit=provenance.commit(),
+            versions=provenance.versions(),
+        )
+
+    def points(self) -> Iterator[dict[str, float]]:
+        """The curve, validation by validation."""
+        columns = dict(self.curve)
+        for values in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, values, strict=True))
 
 
 class Checkpoints:
@@ -38,18 +73,26 @@ class Checkpoints:
         self.force = force
         self.console = console
 
-    def folder(self, content: dict[str, Any]) -> Path:
-        return self.root / provenance.content_hash(content)
+    def folder(self, reference: str) -> Path:
+        """Where the training with this hash is kept."""
+        return self.root / reference
 
-    def once(
-        self, content: dict[str, Any], training: Training, model: Transformer, loggers: list[Any]
-    ) -> dict[str, Any]:
-        """Train, or load the weights into `model` if that training has been done; its log.
+    def train_once(
+        self,
+        reference: str,
+        content: dict[str, Any],
+        training: Training,
+        model: Transformer,
+        loggers: list[Any],
+    ) -> Log:
+        """Train, or load the weights into `model` if that training has been done; return its log.
+
+        `reference` is the hash of all that the weights depend on, `content` says what that is.
 
         The folder is locked while one process trains; a second process that wants the same weights
         waits for the first.
         """
-        folder = self.folder(content)
+        folder = self.folder(reference)
         folder.mkdir(parents=True, exist_ok=True)
         diverged = folder / "diverged.json"
         lock = filelock.FileLock(folder / "lock")
@@ -71,12 +114,26 @@ class Checkpoints:
             lock.release()
         return log
 
-    def _load(self, model: Transformer, folder: Path) -> dict[str, Any] | None:
+    def remembered(self, weights: str, test: str) -> list[Row] | None:
+        """Rows that `remember` has kept for these weights and this test."""
+        path = self._rows(weights, test)
+        if self.force or not path.exists():
+            return None
+        return [Row.model_validate(row) for row in json.loads(path.read_text(encoding="utf-8"))]
+
+    def remember(self, weights: str, test: str, rows: list[Row]) -> None:
+        """Keep the rows of weights without an extension, which every extension is shown beside."""
+        write_json([row.model_dump(mode="json") for row in rows], self._rows(weights, test))
+
+    def _rows(self, weights: str, test: str) -> Path:
+        return self.root / weights / f"tested-{test}.json"
+
+    def _load(self, model: Transformer, folder: Path) -> Log | None:
         weights, finished = folder / "weights.pt", folder / "training.json"
         if not finished.exists():
             return None
         try:
-            log = json.loads(finished.read_text(encoding="utf-8"))
+            log = Log.model_validate_json(finished.read_text(encoding="utf-8"))
             # Last: a model that was changed before something else failed would not be trained from
             # its start.
             model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
@@ -90,7 +147,7 @@ class Checkpoints:
 
     def _train(
         self, training: Training, model: Transformer, folder: Path, loggers: list[Any]
-    ) -> dict[str, Any]:
+    ) -> Log:
         finished, last = folder / "training.json", folder / "last.ckpt"
         finished.unlink(missing_ok=True)
         for rest in folder.glob("*.tmp"):  # of a killed process; the lock is ours
@@ -121,22 +178,12 @@ class Checkpoints:
         curve: list[dict[str, float]],
         cpu_seconds: float,
         wall_seconds: float,
-    ) -> dict[str, Any]:
-        """Write the weights and, last, the log whose presence says that the training is
-        complete.
-        """
-        log = {
-            "curve": curve,
-            "cpu_seconds": cpu_seconds,
-            "wall_seconds": wall_seconds,
-            "device": device_name(self.trainer.accelerator),
-            "commit": provenance.commit(),
-            "versions": provenance.versions(),
-        }
-        beside = folder / f"weights.{os.getpid()}.tmp"
-        torch.save(model.state_dict(), beside)
-        os.replace(beside, folder / "weights.pt")
-        write_json(log, folder / "training.json")
+    ) -> Log:
+        """Write the weights and, last, the log, whose presence says that the training is done."""
+        log = Log.of(curve, cpu_seconds, wall_seconds, device_name(self.trainer.accelerator))
+        with atomically(folder / "weights.pt") as beside:
+            torch.save(model.state_dict(), beside)
+        write_json(log.model_dump(mode="json"), folder / "training.json")
         (folder / "last.ckpt").unlink(missing_ok=True)
         return log
 
@@ -162,9 +209,3 @@ def stopped(training: Training, points: list[dict[str, float]]) -> bool:
     """Whether a training with this curve has reached the score at which it is to stop."""
     stop_at = training.settings.stop_at
     return stop_at is not None and bool(points) and points[-1]["score"] >= stop_at
-
-
-def write_json(content: Any, path: Path) -> None:
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    beside.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    os.replace(beside, path)

@@ -15,7 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from posbench.composing.identity import Identity
-from posbench.results import LOCAL
+from posbench.records.files import LOCAL
+from posbench.records.row import Row
 
 
 class Console:
@@ -57,8 +58,8 @@ class Console:
         self,
         identity: Identity,
         measure: str,
-        rows: list[dict[str, Any]],
-        base: list[dict[str, Any]] | None,
+        rows: list[Row],
+        base: list[Row] | None,
         base_remark: str,
         cpu_seconds: float,
         path: Path,
@@ -71,18 +72,13 @@ class Console:
         if base is not None:
             table.add_column(f"{identity.method.base_label} ({base_remark})", justify="right")
             table.add_column("gained", justify="right")
-        without = {each["test_length"]: each["score"] for each in base or []}
+        without = {row.test_length: row.score for row in base or []}
         for row in rows:
-            accuracy = row["score"]
-            cells = [
-                f"{row['multiple']:g}x",
-                str(row["test_length"]),
-                str(row["total_length"]),
-                f"{accuracy:.3f}",
-            ]
+            lengths = (f"{row.multiple:g}x", str(row.test_length), str(row.total_length))
+            cells = [*lengths, f"{row.score:.3f}"]
             if base is not None:
-                before = without[row["test_length"]]
-                cells += [f"{before:.3f}", f"{accuracy - before:+.3f}"]
+                before = without[row.test_length]
+                cells += [f"{before:.3f}", f"{row.score - before:+.3f}"]
             table.add_row(*cells)
         self.terminal.print(table)
         command = [

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import torch
-from conftest import experiment
+from conftest import setup
 
 from posbench.composing.compose import composing
 from posbench.composing.legality import node
@@ -56,7 +56,7 @@ def measure(*overrides: str) -> tuple[float, dict[str, float]]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     runs = {
-        name: experiment("protocol=cpu", "encoding=rope", f"extension={name}", *LENGTHS, *overrides)
+        name: setup("protocol=cpu", "encoding=rope", f"extension={name}", *LENGTHS, *overrides)
         for name in EXTENSIONS
     }
     first = runs["direct"]

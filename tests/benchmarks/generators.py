@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import hydra
 import torch
-from conftest import experiment, names
+from conftest import names, setup
 
 from posbench.batches import training_batch
-from posbench.composing import resolvers
+from posbench.composing.compose import register
 from posbench.errors import ConfigError
 from posbench.scoring import loss
 from posbench.training import Batches, Training
@@ -33,7 +33,7 @@ TARGET = Path(__file__).parent / "GENERATORS.md"
 
 def main(arguments: list[str]) -> None:
     torch.set_num_threads(1)
-    resolvers.register()
+    register()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     overrides = [word for word in arguments if word != "--write"] or ["protocol=cpu"]
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
     with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
         for name in names("task"):
             try:
-                run = experiment(*overrides, "encoding=nope", f"task={name}")
+                run = setup(*overrides, "encoding=nope", f"task={name}")
             except ConfigError as error:  # a task may need other settings under another protocol
                 print(f"{name} is left out: {error}", file=sys.stderr)
                 continue

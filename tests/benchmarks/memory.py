@@ -26,12 +26,12 @@ from conftest import names
 from posbench.catalogue.conformance import Subject
 from posbench.composing.compose import composing
 from posbench.encoding import Draw
-from posbench.running.experiment import Experiment
+from posbench.running.setup import Setup
 
 MIB = 2**20
 
 
-def measure(run: Experiment, tokens: int) -> tuple[float, float, str]:
+def measure(run: Setup, tokens: int) -> tuple[float, float, str]:
     """MiB at the peak, CPU seconds (GPU: wall), and the path that attention took."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     clock = time.perf_counter if device.type == "cuda" else time.process_time
@@ -58,7 +58,7 @@ def measure(run: Experiment, tokens: int) -> tuple[float, float, str]:
     return peak / MIB, seconds, ", ".join(dict.fromkeys(plan.path for plan in paths))
 
 
-def forked(run: Experiment, tokens: int) -> tuple[float, float, str]:
+def forked(run: Setup, tokens: int) -> tuple[float, float, str]:
     """`measure` in a child process, so that its peak is its own."""
     if torch.cuda.is_available():  # CUDA does not survive a fork
         torch.cuda.reset_peak_memory_stats()

@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import hydra
 import torch
-from conftest import experiment, names
+from conftest import names, setup
 
-from posbench.composing import resolvers
+from posbench.composing.compose import register
 from posbench.scoring import loss
 from posbench.training import Training
 
@@ -29,7 +29,7 @@ ROUNDS, STEPS = 7, 5
 
 def main(overrides: list[str]) -> None:
     torch.set_num_threads(1)
-    resolvers.register()
+    register()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     given = (
@@ -40,7 +40,7 @@ def main(overrides: list[str]) -> None:
     runs = {}
     with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
         for name in names("encoding"):
-            run = experiment(*given, f"encoding={name}")
+            run = setup(*given, f"encoding={name}")
             training = Training(run.model().to(device), run.task, run.config.training, 0)
             runs[name] = training, torch.optim.AdamW(training.model.parameters())
 

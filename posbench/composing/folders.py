@@ -1,0 +1,66 @@
+"""Folders of one's own, given with `--config-dir`: what is wrong with them is said before Hydra
+composes, which would pass over a file in silence or answer in terms of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from posbench.composing.methods import methods
+from posbench.errors import ConfigError
+
+GROUPS = {
+    "method": "an encoding, and what extends it: a row of the leaderboard",
+    "encoding": "how position enters the transformer while it is trained",
+    "extension": "what is done to the trained model",
+    "task": "what is asked, with a length",
+    "protocol": "all that must be equal for two rows to be comparable",
+    "logger": "where the curves of a training go",
+}
+
+
+def check(folder: Path) -> None:
+    """Refuse a folder in which nothing would be found, or not what its files say."""
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder} is not a folder: give one that holds encoding/ and method/, as conf/ does"
+        )
+    held = [group for group in GROUPS if (folder / group).is_dir()]
+    if folder.resolve().name in GROUPS and not held:
+        raise ConfigError(
+            f"{folder} holds no folder {folder.resolve().name}/, it is one: give the folder around "
+            f"it, --config-dir {folder.parent}"
+        )
+    for group in held:
+        for path in sorted((folder / group).glob("*.yaml")):
+            check_file(path, group)
+
+
+def check_file(path: Path, group: str) -> None:
+    """Refuse a name that posbench has taken, as only one of the two could be meant by it."""
+    if path.stem in own_names(group) and not is_own(path, group):
+        raise ConfigError(
+            f"{path} has the name of posbench's own {group} {path.stem}: rename the file, e.g. "
+            f"my_{path.name}"
+        )
+
+
+def is_own(path: Path, group: str) -> bool:
+    """Whether a file is posbench's, found by its path."""
+    with as_file(files("posbench.conf") / group / path.name) as own:
+        return own.exists() and own.samefile(path)
+
+
+def own_names(group: str) -> list[str]:
+    if group == "method":
+        return sorted(methods())
+    found = (files("posbench.conf") / group).iterdir()
+    return sorted(Path(each.name).stem for each in found if each.name.endswith(".yaml"))
+
+
+def names(group: str, folders: Iterable[Path]) -> list[str]:
+    """What can be chosen of a group: posbench's own, and those of the folders."""
+    mine = {path.stem for folder in folders for path in (folder / group).glob("*.yaml")}
+    return sorted(mine | set(own_names(group)))

@@ -1,0 +1,161 @@
+"""Mistakes on the command line, one sentence each: the value, what was expected, what to do.
+
+Hydra and OmegaConf answer in terms of their own, over several lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, Override
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
+
+from posbench.composing import folders
+from posbench.composing.compose import composing
+from posbench.config import SETTINGS, no_setting
+from posbench.errors import ConfigError, PosbenchError, closest, known_names
+
+HELP = "python -m posbench --help"
+
+EXPECTED = (PosbenchError, HydraException, OmegaConfBaseException, YAMLError)
+"""What composing and building raise where the user can put it right."""
+
+
+def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
+    """Refuse choices that Hydra takes for something else, or answers without naming them."""
+    for word, override in zip(words, _parsed(words), strict=True):
+        group = override.key_or_group
+        if not group:
+            raise ConfigError(f"{word} has no key: write key=value")
+        if group not in folders.GROUPS or override.is_delete():
+            continue
+        value, known = override.value(), folders.names(group, own)
+        if isinstance(value, Glob):
+            if not value.filter(known):
+                raise ConfigError(f"{word} matches no {group}: `{HELP}` lists all of them")
+        elif isinstance(value, list):
+            swept = f"-m {word.partition('=')[0]}={','.join(map(str, value))}"
+            raise ConfigError(
+                f"{word} is a list, and a run has one {group}: {swept} runs one after the other"
+            )
+        elif not override.is_sweep_override() and not isinstance(value, str):
+            raise ConfigError(f"{word} names no {group}: {known_names(known, HELP)}")
+
+
+def check_choice(group: str, option: str, known: Sequence[str]) -> None:
+    """Refuse a name that is none of the options of a group."""
+    if option not in known:
+        raise ConfigError(_unknown(f"{group}={option}", option, known))
+
+
+def _parsed(words: Sequence[str]) -> list[Override]:
+    return OverridesParser.create().parse_overrides(list(words))
+
+
+def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path] = ()) -> str:
+    """What went wrong with these words, and with these folders of one's own."""
+    text = str(error)
+    if isinstance(error, PosbenchError):
+        return text
+    if isinstance(error, YAMLError):
+        return f"a YAML file cannot be read: {_joined(text)}"
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
+        group, _, option = error.missing_cfg_file.rpartition("/")
+        return _unknown(f"{group}={option}", option, error.options)
+    if isinstance(error, OverrideParseException):
+        return _unreadable(error.override, own)
+    if missing := re.search(r"Could not (?:override|delete)[^']*'([^']+)'", text):
+        node = getattr(error.__cause__, "parent_node", None)
+        root: Any = node._get_root() if isinstance(node, DictConfig) else None
+        return _no_setting(missing[1], root, words, own)
+    if "Ambiguous value for argument" in text:
+        argument = re.search(r"argument '([^']+)'", text)
+        name = argument[1] if argument else "a setting"
+        return f"{name} lists several values: add -m to run one after the other"
+    return _joined(text)
+
+
+def _joined(text: str) -> str:
+    lines = (line.strip() for line in text.splitlines() if "HYDRA_FULL_ERROR" not in line)
+    return " ".join(line for line in lines if line)
+
+
+def _unknown(word: str, option: str, known: Sequence[str]) -> str:
+    meant = closest(option, known)
+    return f"{word} is unknown: {known_names(sorted(known), HELP, meant)}"
+
+
+def _unreadable(word: str, own: Sequence[Path]) -> str:
+    key, _, value = word.partition("=")
+    if key in folders.GROUPS and value:
+        return _unknown(word, value, folders.names(key, own))
+    return (
+        f"cannot read {word!r}: write key=value, and quote what the shell or Hydra would interpret"
+    )
+
+
+def _no_setting(
+    key: str, root: DictConfig | None, words: Sequence[str], own: Sequence[Path]
+) -> str:
+    """About a key that is none: the setting that was meant, and those of its section."""
+    composed, choices = _chosen(words, own)
+    if "@" in key:  # a choice inside another
+        inside = [choice for choice in choices if "@" in choice]
+        return f"{key} is no choice: {known_names(inside, SETTINGS, closest(key, inside))}"
+    root = composed if root is None else root
+    section, _, last = key.rpartition(".")
+    node = OmegaConf.select(root, section) if section else None
+    if not isinstance(node, DictConfig):
+        return f"{key} is not a setting: {known_names([], SETTINGS, _meant(key, root))}"
+    if settings := _settings(node):
+        return no_setting(f"{section}.", last, settings)
+    name = f"{section} {choices[section]}" if section in choices else section
+    return f"{key} is not a setting: {name} has none, so choose another with {section}=NAME"
+
+
+def _settings(node: DictConfig) -> list[str]:
+    return [str(key) for key in node if not str(key).startswith("_") and key != "hydra"]
+
+
+def _meant(key: str, root: DictConfig) -> str | None:
+    """The setting that was meant, one part of the key after the other: trainng.stpes is
+    training.steps, and steps is as well.
+    """
+    sections = {
+        name: root[name] for name in _settings(root) if OmegaConf.is_dict(root._get_node(name))
+    }
+    if "." not in key:
+        inner = [f"{name}.{key}" for name, node in sections.items() if key in _settings(node)]
+        return closest(key, [*_settings(root), *folders.GROUPS]) or next(iter(inner), None)
+    first, _, rest = key.partition(".")
+    near = closest(first, sections)
+    if near is None:
+        return None
+    last = closest(rest, _settings(sections[near]))
+    return f"{near}.{last}" if last else near
+
+
+def _chosen(words: Sequence[str], own: Sequence[Path]) -> tuple[DictConfig, Mapping[str, Any]]:
+    """The configuration that the choices among the words compose without any setting, and all
+    choices in it; none where a sweep makes them differ from run to run.
+    """
+    choices = [
+        (word, override)
+        for word, override in zip(words, _parsed(words), strict=True)
+        if override.key_or_group in folders.GROUPS
+    ]
+    swept = any(override.is_sweep_override() for _, override in choices)
+    with composing(*own):
+        try:
+            cfg = hydra.compose("config", [] if swept else [word for word, _ in choices], True)
+        except HydraException:  # the choices are what is wrong
+            cfg = hydra.compose("config", [], True)
+    return cfg, {} if swept else cfg.hydra.runtime.choices

@@ -1,0 +1,19 @@
+"""Position interpolation: every frequency is divided by the factor of extension."""
+
+from __future__ import annotations
+
+from posbench.extension import FrequencyExtension
+from posbench.frequencies import Frequencies
+
+
+class PI(FrequencyExtension):
+    r"""Position interpolation: $\lambda_m = s$ (arXiv 2306.15595; kaiokendev's SuperHOT).
+
+    Every position p becomes p/s, so no angle is new, but neighbours are s times closer than in
+    training. Published with fine-tuning; without it local resolution is lost.
+    """
+
+    def stretch(
+        self, frequencies: Frequencies, train_positions: int, scale: float
+    ) -> tuple[float, ...]:
+        return (scale,) * frequencies.count

@@ -1,0 +1,28 @@
+"""YaRN with a ramp in turns, as its paper has it."""
+
+from __future__ import annotations
+
+from posbench.extensions.turns import turns
+from posbench.extensions.yarn import YaRN
+from posbench.frequencies import Frequencies
+
+
+class YaRNTurns(YaRN):
+    r"""$1/\lambda_m = g_m + (1 - g_m)/s$ with $g_m = \mathrm{clip}\bigl(\frac{r_m -
+    \beta_{slow}}{\beta_{fast} - \beta_{slow}}, 0, 1\bigr)$, and cos, sin times $0.1\ln s + 1$: YaRN
+    as its paper writes it (arXiv 2309.00071).
+
+    The ramp is linear in turns, where that of the authors' code (`YaRN`) is linear in the index.
+    Turns fall geometrically with m, so here the middle pairs are interpolated more. The published
+    `beta_fast` of 32 must shrink with L, as in `YaRN`.
+    """
+
+    def stretch(
+        self, frequencies: Frequencies, train_positions: int, scale: float
+    ) -> tuple[float, ...]:
+        ramp = (
+            (r - self.beta_slow) / (self.beta_fast - self.beta_slow)
+            for r in turns(frequencies, train_positions)
+        )
+        keep = (min(max(g, 0.0), 1.0) for g in ramp)
+        return tuple(1 / (g + (1 - g) / scale) for g in keep)

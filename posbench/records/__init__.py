@@ -1,0 +1,1 @@
+"""What a run leaves behind: the record and its rows, the files that hold them, and their tables."""

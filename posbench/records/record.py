@@ -1,0 +1,240 @@
+"""What a run leaves behind when it is complete: the one place that knows the fields of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from posbench.provenance import content_hash, without_places
+from posbench.records.row import Loss, Part, Row, Score, View
+
+SCHEMA = 3
+LARGEST_SEED = 2**63 - 1
+
+
+class Name(Part):
+    """What a protocol, task or method is called, and the hash of what the name stands for."""
+
+    name: str  # as it is chosen: "rope_ntk"
+    changed: tuple[str, ...] = ()  # settings that differ from the name's own: ["extension.scale=4"]
+    hash: str  # of the content, changes included
+
+    @property
+    def label(self) -> str:
+        """The name for people: "rope_ntk (extension.scale=4)"."""
+        return labelled(self.name, self.changed)
+
+    @property
+    def slug(self) -> str:
+        """The name for folders: "rope_ntk-1a2b3c4d"."""
+        return f"{self.name}-{self.hash[:8]}" if self.changed else self.name
+
+
+class MethodName(Name):
+    """A method: an encoding, with a host inside it where it is a wrapper, and an extension."""
+
+    encoding: str  # "ssmax"
+    host: str | None = None  # "alibi", where it is not the host of the encoding's own YAML
+    extension: str  # "yarn", or its parts in order: "yarn+sliding_window"
+    encoding_changed: tuple[str, ...] = ()  # those of `changed` that belong to the encoding
+
+    @property
+    def base(self) -> str:
+        """The encoding by its name alone, with its host: "ssmax-alibi"."""
+        return self.encoding if self.host is None else f"{self.encoding}-{self.host}"
+
+    @property
+    def base_label(self) -> str:
+        """The same encoding without the extension, for people."""
+        return labelled(self.base, self.encoding_changed)
+
+
+def labelled(name: str, changed: Sequence[str]) -> str:
+    return f"{name} ({', '.join(changed)})" if changed else name
+
+
+class Curve(Part):
+    """Validations in the course of a training; a list holds one entry a validation."""
+
+    step: list[int]
+    loss: list[float]  # of training, nats, mean since the validation before
+    validation_loss: list[float]  # nats, on held-out sequences of the training length
+    score: list[Score]  # on the same
+
+
+class Rate(Part):
+    """A learning rate that was tried."""
+
+    learning_rate: float
+    loss: Loss  # in distribution, at the end; none: it diverged
+
+
+class Training(Part):
+    """One training: what all runs share whose weights are these."""
+
+    settings_hash: str  # of the settings, task and seed that the weights depend on
+    source_hash: str  # of the code that they depend on
+    train_length: int  # the longest n
+    train_positions: int
+    learning_rate: float
+    learning_rates: list[Rate] | None = None  # where there were several to choose from
+    steps: int | None  # that were made; none: it diverged
+    parameters: int
+    curve: Curve
+    device: str
+    commit: str | None
+    versions: dict[str, str]
+    cpu_seconds: float
+    wall_seconds: float
+
+    @property
+    def hash(self) -> str:
+        """The hash of all that the weights depend on: runs that share it share them."""
+        return content_hash([self.settings_hash, self.source_hash])
+
+    @property
+    def gpu_seconds(self) -> float:
+        """What the training held a GPU for; 0 on a CPU."""
+        return 0.0 if self.device == "cpu" else self.wall_seconds
+
+
+class Trial(Part):
+    """Settings that a search tried; empty: the defaults."""
+
+    settings: dict[str, Any]
+    loss: Loss  # nats, on the validation length
+
+
+class Search(Part):
+    """Settings chosen by their loss on a length that is no test length; the first trial is best."""
+
+    length: int  # n
+    num_samples: int
+    trials: list[Trial] = Field(min_length=1)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        return self.trials[0].settings
+
+
+class FineTuned(Part):
+    """The training that went on with the extension before the test."""
+
+    hash: str
+    steps: int
+    lengths: tuple[int, int]  # n, shortest and longest
+    curve: Curve
+    device: str
+
+
+class CeilingTraining(Part):
+    """The training of a ceiling at one test length."""
+
+    test_length: int
+    hash: str
+    learning_rate: float
+    steps: int
+    cpu_seconds: float
+
+
+class Evaluated(Part):
+    """How the trained weights were tested."""
+
+    source_hash: str
+    device: str
+    commit: str | None
+    versions: dict[str, str]
+    preparation_cpu_seconds: float  # of a search
+    further_training_cpu_seconds: (
+        float  # of fine-tuning or a ceiling, whichever run it took place in
+    )
+    evaluation_cpu_seconds: float
+
+
+class CarriedOver(Part):
+    """The record was made by other source, of which a sample was repeated by this one, exactly."""
+
+    source_hash: str  # of the training, as it was
+    evaluation_hash: str
+    verified: int  # records that were repeated
+    of: int  # in the stratum
+
+
+class Record(Part):
+    """One run: protocol, task, method and seed, what came out, and all that it depends on."""
+
+    schema_version: Literal[3] = 3
+    protocol: Name
+    task: Name
+    task_version: int
+    measure: str  # what the score is
+    method: MethodName
+    method_class: str  # rows are ranked within their class
+    scale_policy: str
+    seed: int = Field(ge=0, le=LARGEST_SEED)
+    training: Training
+    solved_step: int | None  # the first validation with the score that counts as solved
+    search: Search | None = None
+    finetuning: FineTuned | None = None
+    ceiling: list[CeilingTraining] | None = None
+    rows: list[Row] = Field(min_length=1)
+    views: tuple[View, ...] = ()
+    config: dict[str, Any]  # the resolved settings
+    evaluated: Evaluated
+    command: str  # repeats the run
+    carried_over: CarriedOver | None = None
+    diverged: str | None = None  # why there is no model
+
+    @property
+    def solved(self) -> bool:
+        """Whether the test at the training length reached the score that counts as solved."""
+        gate = next((row.score for row in self.rows if row.multiple == 1), 0.0)
+        return gate >= self.config["evaluation"]["solved"]
+
+    @property
+    def plain(self) -> bool:
+        """Whether the encoding was tested as it was trained, without an extension."""
+        return without_places(self.config["extension"]) == {"_target_": "Direct"}
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU seconds before the test: the shared training, and what this row did after it."""
+        search = self.evaluated.preparation_cpu_seconds if self.search else 0.0
+        return self.training.cpu_seconds + self.evaluated.further_training_cpu_seconds + search
+
+    def as_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class AuditRow(Part):
+    """Greedy decoding beside teacher forcing, at one test length."""
+
+    test_length: int
+    num_samples: int
+    disagreements: int  # sequences that one calls right and the other wrong
+    prefix_disagreements: int  # sequences whose correct prefix differs
+
+
+class Audit(Part):
+    """A run whose test was also decoded token by token; the names are slugs."""
+
+    protocol: str
+    task: str
+    method: str
+    seed: int
+    source_hash: str
+    evaluation_hash: str
+    rows: list[AuditRow]
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """The run as it was: an audit counts for that record alone."""
+        names = (self.protocol, self.task, self.method, self.seed)
+        return (*names, self.source_hash, self.evaluation_hash)
+
+    @staticmethod
+    def key_of(record: Record) -> tuple[str | int, ...]:
+        names = (record.protocol.slug, record.task.slug, record.method.slug, record.seed)
+        return (*names, record.training.source_hash, record.evaluated.source_hash)

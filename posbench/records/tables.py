@@ -1,0 +1,178 @@
+"""Records as tables: one row a run and test length, and what else can be told apart."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import pandas as pd
+from pydantic.fields import FieldInfo
+
+from posbench.records.record import Record
+from posbench.records.row import Part, Row, Unit
+
+
+class Run(Part):
+    """What a row of the long table says of its run, before the measures of `Row`."""
+
+    protocol_chosen: str
+    """Name of the protocol, whatever settings were changed."""
+    protocol: str
+    """Name, with the settings that were changed."""
+    protocol_hash: str
+    """Hash of its content."""
+    task: str
+    """Name, with the settings that were changed."""
+    task_hash: str
+    """Hash of its content."""
+    task_version: int
+    """Counts changes of the task that alter a token."""
+    task_changed: bool
+    """Whether settings of the task differ from its own."""
+    measure: str
+    """What the score is."""
+    method: str
+    """Name, with the settings that were changed."""
+    method_hash: str
+    """Hash of its content."""
+    encoding: str
+    """Name, with its host where it has another than its own."""
+    extension: str
+    """Name; of several, their names in order."""
+    changed: str
+    """Settings of the method that differ from its own, with commas."""
+    plain: bool
+    """The encoding as it was trained, without an extension."""
+    method_class: str
+    """Rows are ranked within their class."""
+    seed: int
+    """Of initialisation, data and tests."""
+    train_length: Annotated[int, Unit("n")]
+    """Longest task length n in training."""
+    train_positions: Annotated[int, Unit("positions")]
+    """Largest position in training plus one."""
+    training_hash: str
+    """Hash of all that the weights depend on: runs share them."""
+    parameters: Annotated[int, Unit("numbers")]
+    """Trained numbers, embeddings included."""
+    solved: bool
+    """The test at the training length reached the score of the gate."""
+    solved_step: Annotated[float | None, Unit("steps")]
+    """First validation with that score."""
+    train_cpu_seconds: Annotated[float, Unit("s")]
+    """Training, and what the row did before its test."""
+    train_gpu_seconds: Annotated[float, Unit("s")]
+    """The shared training, where it held a GPU."""
+    source_hash: str
+    """Hash of the code that trained it."""
+
+    @classmethod
+    def of(cls, record: Record) -> Run:
+        training = record.training
+        return cls(
+            protocol_chosen=record.protocol.name,
+            protocol=record.protocol.label,
+            protocol_hash=record.protocol.hash,
+            task=record.task.label,
+            task_hash=record.task.hash,
+            task_version=record.task_version,
+            task_changed=bool(record.task.changed),
+            measure=record.measure,
+            method=record.method.label,
+            method_hash=record.method.hash,
+            encoding=record.method.base,
+            extension=record.method.extension,
+            changed=", ".join(record.method.changed),
+            plain=record.plain,
+            method_class=record.method_class,
+            seed=record.seed,
+            train_length=training.train_length,
+            train_positions=training.train_positions,
+            training_hash=training.hash,
+            parameters=training.parameters,
+            solved=record.solved,
+            solved_step=record.solved_step,
+            train_cpu_seconds=record.cpu_seconds,
+            train_gpu_seconds=training.gpu_seconds,
+            source_hash=training.source_hash,
+        )
+
+
+FIELDS: dict[str, FieldInfo] = {**Run.model_fields, **Row.model_fields}
+"""The columns of the long table, in order."""
+
+
+def _dtype(field: FieldInfo) -> str:
+    """How pandas holds a column; a number that may be lacking is a float, and then NaN."""
+    kinds = {int: "int64", float: "float64", bool: "bool", str: "str"}
+    named = [part for part in _parts(field.annotation) if part in kinds]
+    return "float64" if float in named else kinds[named[0]]
+
+
+def _parts(annotation: Any) -> list[Any]:
+    arguments = typing.get_args(annotation)
+    return [part for each in arguments for part in _parts(each)] if arguments else [annotation]
+
+
+COLUMNS = {name: _dtype(field) for name, field in FIELDS.items()}
+"""Column -> its type in pandas."""
+
+
+def documentation() -> pd.DataFrame:
+    """What each column of the long table means, its type and its unit."""
+    return pd.DataFrame(
+        [
+            {
+                "column": name,
+                "type": COLUMNS[name],
+                "unit": next((each for each in field.metadata if isinstance(each, Unit)), ""),
+                "meaning": field.description,
+            }
+            for name, field in FIELDS.items()
+        ]
+    )
+
+
+def table(found: Iterable[Record]) -> pd.DataFrame:
+    """The long table: one row a (run, test length); `documentation` says what its columns mean."""
+    rows = [dict(Run.of(record)) | dict(row) for record in found for row in record.rows]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+RUN = ["protocol_hash", "task_hash", "task_version", "method_hash", "seed"]
+"""What tells runs apart in the other tables."""
+BINNED = ("above", "up_to", "num_tokens", "token_accuracy_teacher_forced", "loss")
+
+
+def _run(record: Record) -> dict[str, Any]:
+    run = Run.of(record)
+    return {name: getattr(run, name) for name in RUN}
+
+
+def views(found: Iterable[Record]) -> pd.DataFrame:
+    """The second long table: one row a run, test length and bin of a view."""
+    rows = []
+    for record in found:
+        run = _run(record)
+        for view in record.views:
+            where = run | {"test_length": view.test_length, "by": view.by}
+            bins = zip(*(getattr(view, name) for name in BINNED), strict=True)
+            rows += [where | dict(zip(BINNED, values, strict=True)) for values in bins]
+    # As in the first table, the last record of a run that is there twice counts.
+    keys = [*RUN, "test_length", "by"]
+    frame = pd.DataFrame(rows, columns=[*keys, *BINNED])
+    return frame.drop_duplicates([*keys, "above"], keep="last")
+
+
+def choices(found: Iterable[Record]) -> pd.DataFrame:
+    """The third: one row for each run that chose settings: an extension's, or a learning rate."""
+    rows = []
+    for record in found:
+        chosen = dict(record.search.chosen) if record.search else {}
+        if record.training.learning_rates:
+            chosen["learning_rate"] = record.training.learning_rate
+        elif not record.search:
+            continue
+        rows.append(_run(record) | {"chosen": chosen})
+    return pd.DataFrame(rows, columns=[*RUN, "chosen"]).drop_duplicates(RUN, keep="last")

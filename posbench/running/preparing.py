@@ -1,0 +1,248 @@
+"""What happens to a trained model before it is tested: one way for each kind of extension."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from posbench import provenance
+from posbench.errors import ConfigError, Diverged
+from posbench.extension import Extension, FineTuning, Searched
+from posbench.records.record import AuditRow, CeilingTraining, FineTuned, Search, Trial
+from posbench.records.row import Row, View
+from posbench.running.audit import audit
+from posbench.running.checkpoints import Checkpoints
+from posbench.running.console import Console
+from posbench.running.devices import device
+from posbench.running.setup import Setup
+from posbench.running.trained import Trained, train
+from posbench.streams import stream_seed
+from posbench.training import Training
+from posbench.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model with an extension, ready to be tested, and what was spent on the pair."""
+
+    setup: Setup
+    model: Transformer
+    extension: Extension
+    search: Search | None = None
+    finetuning: FineTuned | None = None
+    ceiling: list[CeilingTraining] | None = None
+    cpu_seconds: float = 0.0  # of further training, in whichever run it took place
+    beside: str = "same weights"  # what stands beside it in the table of the run
+
+    def evaluate(self) -> tuple[list[Row], list[View]]:
+        """Its rows and views."""
+        return self.setup.evaluation.evaluate(self._placed(self.model), self.extension)
+
+    def audit(self, num_samples: int) -> list[AuditRow]:
+        """Greedy decoding beside teacher forcing, at every test length."""
+        model = self._placed(self.model)
+        return audit(self.setup.evaluation, model, self.extension, num_samples)
+
+    def _placed(self, model: Transformer) -> Transformer:
+        return model.to(device(self.setup.config.trainer.accelerator))
+
+
+class Preparation(ABC):
+    """One way from a trained model to what is tested."""
+
+    def longest(self, setup: Setup) -> int:
+        """Positions of the longest sequence between training and tests; 0 where there is none."""
+        return 0
+
+    def lengths(self, setup: Setup) -> dict[int, float]:
+        """The test lengths n, with their multiples."""
+        return setup.lengths
+
+    @abstractmethod
+    def prepare(
+        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
+    ) -> Prepared:
+        """Do what has to be done before the test. Diverged, where that is a training."""
+
+
+def preparation(extension: Extension) -> Preparation:
+    """The way that an extension asks for; nothing else asks of which kind it is."""
+    if isinstance(extension, Searched):
+        return Searching(extension)
+    if extension.finetuning is not None:
+        return GoingOn(extension.finetuning)
+    if extension.retrained:
+        return TrainingAtEachLength()
+    return AsItStands()
+
+
+class AsItStands(Preparation):
+    """The trained model and the extension are tested as they are."""
+
+    def prepare(
+        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
+    ) -> Prepared:
+        return Prepared(setup, trained.model, setup.extension)
+
+
+class Searching(Preparation):
+    """Settings of the extension are chosen on a validation length."""
+
+    def __init__(self, searched: Searched) -> None:
+        self.searched = searched
+
+    def longest(self, setup: Setup) -> int:
+        return setup.task.num_positions(self._length(setup))
+
+    def _length(self, setup: Setup) -> int:
+        """The length on which settings are chosen, refused where the result is tested on it."""
+        n = round(self.searched.multiple * setup.train_length)
+        if n in setup.lengths:
+            tested = ", ".join(f"{multiple:g}" for multiple in setup.lengths.values())
+            raise ConfigError(
+                f"extension.multiple={self.searched.multiple:g} chooses settings at n = {n}, which "
+                f"is a test length: choose another multiple than those of the tests, {tested}"
+            )
+        return n
+
+    def prepare(
+        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
+    ) -> Prepared:
+        n, tests, seed = self._length(setup), setup.evaluation, setup.config.seed
+        budget = self.searched.budget
+        console.say(f"Trying up to {budget} settings at n = {n}, which is no test length.")
+        model = trained.model.to(device(setup.config.trainer.accelerator)).eval()
+        num_samples = setup.config.training.validation_samples
+        batch = setup.task.batch(n, num_samples, seed, "validation", n)
+
+        def loss(extension: Extension) -> float:
+            return tests.predict(tests.extend(model, extension, n), model, batch, n).mean_loss
+
+        rng = np.random.default_rng(stream_seed(seed, "search"))
+        trials = self.searched.trials(model.encodings, tests.spans(model, n)[0], rng, loss)
+        tried = [Trial(settings=trial.settings, loss=trial.loss) for trial in trials]
+        search = Search(length=n, num_samples=num_samples, trials=tried)
+        return Prepared(setup, model, trials[0].extension, search=search)
+
+
+class GoingOn(Preparation):
+    """Training goes on with the extension, from the shared weights."""
+
+    def __init__(self, finetuning: FineTuning) -> None:
+        self.finetuning = finetuning
+
+    def longest(self, setup: Setup) -> int:
+        settings = self.finetuning.settings(setup.config.training.candidates[0])
+        return setup.positions(settings) + setup.shift
+
+    def prepare(
+        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
+    ) -> Prepared:
+        settings = self.finetuning.settings(trained.settings)
+        resolved = {"lengths": settings.lengths, "steps": settings.total_steps}
+        content = {
+            "start": trained.hash,
+            "extension": provenance.without_places(setup.nodes["extension"]),
+            "training": dataclasses.asdict(settings) | resolved,
+            "source": setup.evaluation_hash,
+        }
+        longest_n = settings.lengths[1]
+        console.say(f"Fine-tuning: {settings.total_steps} steps with n up to {longest_n}.")
+        tuned = copy.deepcopy(trained.model).cpu()  # the shared weights stay as they are
+        span = tuned.encodings.span(setup.train_positions + setup.shift, training=True)
+        longest = tuned.encodings.span(setup.positions(settings) + setup.shift)
+        extended = tuned.with_encodings(setup.extension.extend(tuned.encodings, span, longest))
+        seed = stream_seed(setup.config.seed, "fine-tuning")
+        training = Training(extended.train(), setup.task, settings, seed)
+        reference = provenance.content_hash(content)
+        log = checkpoints.train_once(reference, content, training, tuned, [])
+        finetuning = FineTuned(
+            hash=reference,
+            steps=settings.total_steps,
+            lengths=settings.lengths,
+            curve=log.curve,
+            device=log.device,
+        )
+        return Prepared(
+            setup,
+            tuned,
+            setup.extension,
+            finetuning=finetuning,
+            cpu_seconds=log.cpu_seconds,
+            beside="before fine-tuning",
+        )
+
+
+@dataclass(frozen=True)
+class Ceiling(Prepared):
+    """A model for each test length."""
+
+    models: tuple[tuple[Setup, Transformer], ...] = ()
+
+    def evaluate(self) -> tuple[list[Row], list[View]]:
+        rows: list[Row] = []
+        views: list[View] = []
+        for setup, model in self.models:
+            found, seen = setup.evaluation.evaluate(self._placed(model), None)
+            # One length, which that training calls 1x.
+            multiple = self.setup.lengths[setup.train_length]
+            rows += [row.model_copy(update={"multiple": multiple}) for row in found]
+            views += seen
+        return rows, views
+
+    def audit(self, num_samples: int) -> list[AuditRow]:
+        return [
+            row
+            for setup, model in self.models
+            for row in audit(setup.evaluation, self._placed(model), None, num_samples)
+        ]
+
+
+class TrainingAtEachLength(Preparation):
+    """The same model is trained anew at each test length that enters the mean."""
+
+    def lengths(self, setup: Setup) -> dict[int, float]:
+        averaged = setup.config.evaluation.multiples
+        return {
+            n: multiple
+            for n, multiple in setup.lengths.items()
+            if multiple >= 1 and multiple in averaged
+        }
+
+    def prepare(
+        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
+    ) -> Prepared:
+        models: list[tuple[Setup, Trained]] = []
+        for n, multiple in self.lengths(setup).items():
+            there = setup.at(n)
+            if multiple == 1:
+                models.append((there, trained))
+                continue
+            console.say(f"Training at {multiple:g}x, with n up to {n}.")
+            try:
+                models.append((there, train(there, checkpoints, console, [])))
+            except Diverged as error:
+                console.say(f"Left out: {error}")
+        return Ceiling(
+            setup,
+            trained.model,
+            setup.extension,
+            ceiling=[_training_of(there, each) for there, each in models],
+            cpu_seconds=sum(each.log.cpu_seconds for _, each in models if each is not trained),
+            beside="trained at 1x",
+            models=tuple((there, each.model) for there, each in models),
+        )
+
+
+def _training_of(setup: Setup, trained: Trained) -> CeilingTraining:
+    return CeilingTraining(
+        test_length=setup.train_length,
+        hash=trained.hash,
+        learning_rate=trained.settings.learning_rate,
+        steps=trained.log.curve.step[-1],
+        cpu_seconds=trained.log.cpu_seconds,
+    )

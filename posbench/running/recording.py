@@ -1,0 +1,116 @@
+"""Records: building one from a run, and telling whether one that is there says what a run would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from posbench import provenance
+from posbench.composing.identity import Identity
+from posbench.encoding import EncodingStack
+from posbench.errors import Diverged
+from posbench.records.record import Evaluated, Record
+from posbench.records.row import Row, View
+from posbench.running.devices import device_name
+from posbench.running.preparing import Preparation, Prepared
+from posbench.running.setup import Setup
+from posbench.running.trained import Trained
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """CPU seconds of a run besides the shared training."""
+
+    preparation: float = 0.0
+    further_training: float = 0.0  # in whichever run it took place
+    evaluation: float = 0.0
+
+
+def build(
+    setup: Setup,
+    identity: Identity,
+    trained: Trained,
+    prepared: Prepared,
+    rows: list[Row],
+    views: list[View],
+    seconds: Seconds,
+) -> Record:
+    """The record of a run that is complete."""
+    config, curve = setup.config, trained.log.curve
+    validated = zip(curve.step, curve.score, strict=True)
+    solved = [step for step, score in validated if score >= config.evaluation.solved]
+    return Record(
+        protocol=identity.protocol,
+        task=identity.task,
+        task_version=setup.task.version,
+        measure=setup.task.measure,
+        method=identity.method,
+        method_class=_method_class(setup, trained.model.encodings),
+        scale_policy=setup.extension.scale_policy,
+        seed=config.seed,
+        training=trained.record(setup),
+        solved_step=solved[0] if solved else None,
+        search=prepared.search,
+        finetuning=prepared.finetuning,
+        ceiling=prepared.ceiling,
+        rows=rows,
+        views=tuple(views),
+        config=setup.settings,
+        evaluated=Evaluated(
+            source_hash=setup.evaluation_hash,
+            device=device_name(config.trainer.accelerator),
+            commit=provenance.commit(),
+            versions=provenance.versions(),
+            preparation_cpu_seconds=seconds.preparation,
+            further_training_cpu_seconds=seconds.further_training,
+            evaluation_cpu_seconds=seconds.evaluation,
+        ),
+        command=identity.command,
+    )
+
+
+def build_diverged(
+    setup: Setup,
+    identity: Identity,
+    way: Preparation,
+    trained: Trained,
+    error: Diverged,
+    seconds: Seconds,
+) -> Record:
+    """The record of a run that diverged: no model can be tested, so nothing is right."""
+    rows = [
+        Row.without_model(
+            test_length=n,
+            multiple=multiple,
+            aggregated=multiple in setup.config.evaluation.multiples,
+            total_length=setup.task.total_length(n),
+            chance=setup.task.chance(n),
+        )
+        for n, multiple in way.lengths(setup).items()
+    ]
+    prepared = Prepared(setup, trained.model, setup.extension)
+    record = build(setup, identity, trained, prepared, rows, [], seconds)
+    return record.model_copy(update={"diverged": str(error)})
+
+
+def _method_class(setup: Setup, stack: EncodingStack) -> str:
+    """The class of the encoding, unless it is zero-shot: then the class of the extension.
+
+    A ceiling is nothing else.
+    """
+    if setup.extension.retrained or stack.method_class == "zero-shot":
+        return setup.extension.method_class
+    return stack.method_class
+
+
+def matches(record: Record, setup: Setup, identity: Identity) -> bool:
+    """Whether running again would give this record: the same settings, seed, code and versions."""
+    parts = ("protocol", "task", "method")
+    return (
+        all(getattr(record, part).hash == getattr(identity, part).hash for part in parts)
+        and record.seed == setup.config.seed
+        and record.task_version == setup.task.version
+        and record.training.source_hash == setup.source_hash
+        and record.evaluated.source_hash == setup.evaluation_hash
+        and provenance.same_versions(record.training.versions, provenance.versions())
+        and provenance.same_versions(record.evaluated.versions, provenance.versions())
+    )

@@ -1,0 +1,226 @@
+"""One run: train or load, prepare, evaluate, write the record, show the table."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from posbench import provenance
+from posbench.composing.building import build as instantiate
+from posbench.composing.identity import Identity
+from posbench.config import checked
+from posbench.errors import ConfigError, Diverged
+from posbench.records import files
+from posbench.records.record import Audit, Record
+from posbench.records.row import Row
+from posbench.running.checkpoints import Checkpoints
+from posbench.running.console import Console
+from posbench.running.devices import device, device_name
+from posbench.running.preparing import Preparation, Prepared, preparation
+from posbench.running.recording import Seconds, build, build_diverged, matches
+from posbench.running.setup import Setup
+from posbench.running.trained import Trained, train, without_weights
+from posbench.task import Task
+
+LOGGED = ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")
+"""Columns of a row that dashboards show."""
+
+
+def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
+    """The run that a configuration describes, unless its record is complete already."""
+    quiet()
+    config = checked(cfg)
+    torch.set_num_threads(config.trainer.threads)
+    console = Console()
+    hardware = device_name(config.trainer.accelerator)
+    setup = Setup(cfg, task)
+    names = (identity.protocol.slug, identity.task.slug, identity.method.slug)
+    path = files.record_path(config.results_dir, *names, config.seed)
+    complete = _complete(path, setup, identity)
+    if complete is not None:
+        said = f"Diverged: {complete.diverged}" if complete.diverged else "Complete already"
+        console.say(f"{said}: {path} (force=true repeats the run).")
+        if complete.diverged or not config.audit:
+            return
+    way = preparation(setup.extension)
+    setup.model(way.longest(setup))  # refuses what cannot be built before anything is written
+    _make_writable(Path(config.results_dir))
+    console.announce(identity, config.seed, hardware, path)
+    checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
+    loggers = _loggers(setup, identity)
+    try:
+        Run(setup, identity, way, checkpoints, console, path).make(loggers, complete is not None)
+    finally:
+        for logger in loggers:
+            getattr(logger, "close", lambda: None)()
+
+
+class Run:
+    """One run that is being made."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        identity: Identity,
+        way: Preparation,
+        checkpoints: Checkpoints,
+        console: Console,
+        path: Path,
+    ) -> None:
+        self.setup, self.identity, self.way = setup, identity, way
+        self.checkpoints, self.console, self.path = checkpoints, console, path
+
+    def make(self, loggers: list[Any], only_audit: bool) -> None:
+        """Train, prepare, audit where that is asked for, evaluate, record."""
+        setup, trained = self.setup, None
+        try:
+            trained = train(setup, self.checkpoints, self.console, loggers)
+            started = time.process_time()
+            prepared = self.way.prepare(setup, trained, self.checkpoints, self.console)
+            if setup.config.audit:
+                self.audit(prepared)
+            if only_audit:
+                return
+            before = time.process_time()
+            rows, views = prepared.evaluate()
+            seconds = Seconds(
+                preparation=before - started,
+                further_training=prepared.cpu_seconds,
+                evaluation=time.process_time() - before,
+            )
+            record = build(setup, self.identity, trained, prepared, rows, views, seconds)
+        except Diverged as error:
+            # A method that diverges for some seeds must not look as good as its other seeds.
+            self.record_diverged(error, trained)
+            raise
+        self.keep(record)
+        _log_rows(loggers, rows)
+        self.show(trained, prepared, rows)
+
+    def audit(self, prepared: Prepared) -> None:
+        """Decode token by token, keep what that finds, and say it."""
+        names = (self.identity.protocol, self.identity.task, self.identity.method)
+        protocol, task, method = (name.slug for name in names)
+        audit = Audit(
+            protocol=protocol,
+            task=task,
+            method=method,
+            seed=self.setup.config.seed,
+            source_hash=self.setup.source_hash,
+            evaluation_hash=self.setup.evaluation_hash,
+            rows=prepared.audit(self.setup.config.audit),
+        )
+        path = files.audit_path(self.path)
+        files.write_json(audit.model_dump(mode="json"), path)
+        count = sum(row.num_samples for row in audit.rows)
+        wrong = sum(row.disagreements for row in audit.rows)
+        self.console.say(
+            f"Audit: greedy decoding and teacher forcing disagree on {wrong} of {count} sequences. "
+            f"{path}"
+        )
+
+    def record_diverged(self, error: Diverged, trained: Trained | None) -> None:
+        """Keep that training diverged, or what came after it where `trained` is there."""
+        further = error.cpu_seconds if trained is not None else 0.0
+        trained = trained or without_weights(self.setup, error)
+        seconds = Seconds(further_training=further)
+        self.keep(build_diverged(self.setup, self.identity, self.way, trained, error, seconds))
+        self.console.say(f"Recorded as a run that diverged: {self.path}")
+
+    def keep(self, record: Record) -> None:
+        """Write the record; one of other settings or code that is there stays beside it."""
+        path = self.path
+        if path.exists() and not self.setup.config.force:
+            digest = provenance.content_hash(path.read_text(encoding="utf-8"))
+            kept = path.with_suffix(f".{digest[:8]}.json")
+            os.replace(path, kept)
+            self.console.say(
+                "Settings or code have changed since the record there was made; it is kept as "
+                f"{kept.name}."
+            )
+        files.write(record, path)
+
+    def show(self, trained: Trained, prepared: Prepared, rows: list[Row]) -> None:
+        """The table of the run, beside the same weights without the extension."""
+        setup = self.setup
+        self.console.table(
+            self.identity,
+            setup.task.measure,
+            rows,
+            self.without_extension(trained, rows),
+            prepared.beside,
+            trained.log.cpu_seconds + prepared.cpu_seconds,
+            self.path,
+            Path(setup.config.results_dir),
+        )
+
+    def without_extension(self, trained: Trained, rows: list[Row]) -> list[Row] | None:
+        """The rows of the same weights alone, measured once; None where `rows` are these."""
+        setup = self.setup
+        source = provenance.source_hash("posbench.evaluation")
+        test = provenance.content_hash([setup.nodes["evaluation"], source])
+        if not setup.extension.changes and not setup.extension.trains:
+            self.checkpoints.remember(trained.hash, test, rows)
+            return None
+        base = self.checkpoints.remembered(trained.hash, test)
+        if base is None:
+            model = trained.model.to(device(setup.config.trainer.accelerator))
+            base, _ = setup.evaluation.evaluate(model, None)
+            self.checkpoints.remember(trained.hash, test, base)
+        return base
+
+
+def _complete(path: Path, setup: Setup, identity: Identity) -> Record | None:
+    """The record of this very run, if it is there and nothing that it depends on has changed."""
+    if setup.config.force or not path.exists():
+        return None
+    record = files.read(path)
+    return record if matches(record, setup, identity) else None
+
+
+def _make_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"results_dir={folder} cannot be written to: {error}") from None
+
+
+def _loggers(setup: Setup, identity: Identity) -> list[Any]:
+    """The logger of the configuration, if any, in a folder of this run."""
+    node = dict(setup.nodes["logger"])
+    if not node:
+        return []
+    config = setup.config
+    where = (identity.protocol.slug, identity.task.slug, identity.method.slug)
+    folder = Path(config.results_dir, "logs", *where, f"seed={config.seed}")
+    folder.mkdir(parents=True, exist_ok=True)
+    node.setdefault("save_dir", str(folder))  # loggers differ in what else they call it
+    node.setdefault("name", identity.title(config.seed))
+    logger = instantiate(node, "logger")
+    names = {part: getattr(identity, part).label for part in ("protocol", "task", "method")}
+    logger.log_hyperparams({"run": names | {"seed": config.seed}} | setup.settings)
+    return [logger]
+
+
+def _log_rows(loggers: list[Any], rows: list[Row]) -> None:
+    for logger in loggers:
+        for row in rows:
+            values = {name: getattr(row, name) for name in LOGGED}
+            metrics = {f"test/{key}": value for key, value in values.items() if value is not None}
+            logger.log_metrics(metrics, step=row.test_length)
+        logger.save()
+        logger.finalize("success")
+
+
+def quiet() -> None:
+    """Silence what libraries say about themselves; our own sentences go through `Console`."""
+    warnings.filterwarnings("ignore", module=r"(lightning|torch|hydra|omegaconf)(\..*)?")
+    for name in ("lightning", "lightning.pytorch", "lightning.fabric", "torch"):
+        logging.getLogger(name).setLevel(logging.ERROR)

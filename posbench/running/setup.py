@@ -1,0 +1,205 @@
+"""From a configuration and a task to a model: all that a run computes with, without its name."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from posbench import provenance
+from posbench.composing.building import build
+from posbench.composing.legality import supplying_tasks
+from posbench.config import Config, TrainingConfig, checked
+from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.errors import ConfigError
+from posbench.evaluation import Evaluation, test_lengths
+from posbench.extension import Extension
+from posbench.streams import stream_seed
+from posbench.task import Task
+from posbench.transformer import Transformer
+
+SETTINGS = ("encoding", "extension", "task", "model", "training", "evaluation")
+
+
+class Setup:
+    """A resolved configuration with its task.
+
+    `cfg` is the composed configuration. The task is made first, because only it knows how many
+    positions a training length comes to, and encodings scale by positions. `test_positions` are
+    those of the longest test, unless a longer one is told.
+    """
+
+    def __init__(self, cfg: DictConfig, task: Task, test_positions: int | None = None) -> None:
+        self.composed = cfg = copy.deepcopy(cfg)
+        self.config: Config = checked(cfg)
+        self.task = task
+        self.train_length = self.config.training.lengths[1]
+        self.lengths = test_lengths(self.config.evaluation, self.train_length)
+        task.total_length(self.config.training.lengths[0])  # refuses now what it could not draw
+        self.train_positions = self.positions(self.config.training)
+        longest = max(task.num_positions(n) for n in self.lengths)
+        self.test_positions = test_positions or longest
+        cfg = copy.deepcopy(cfg)
+        cfg.train_positions, cfg.test_positions = self.train_positions, self.test_positions
+        cfg.model.head_width = self.config.model.head_width
+        self.nodes: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+        self.extension: Extension = build(self.nodes["extension"], "extension")
+
+    def at(self, n: int) -> Setup:
+        """The same with n for its training length, and tested there alone.
+
+        What the encoding makes of the longest test, such as the rows of a table, it makes of the
+        longest of all.
+        """
+        cfg, training = copy.deepcopy(self.composed), self.config.training
+        cfg.training.min_length, cfg.training.max_length = min(training.lengths[0], n), n
+        cfg.training.length_scale = 1.0
+        if training.packing:  # as many sequences in a context as before
+            alone = self.task.num_positions(self.train_length)
+            share = self.task.num_positions(n) / alone
+            cfg.training.packing = math.ceil(training.packing * share)
+        cfg.evaluation.multiples, cfg.evaluation.further = [1.0], []
+        return Setup(cfg, self.task, self.test_positions)
+
+    # -- lengths -----------------------------------------------------------------------------------
+
+    def positions(self, training: TrainingConfig) -> int:
+        """Positions in one training sequence: the longest sequence, or the packed context."""
+        alone = self.task.num_positions(training.lengths[1])
+        if 0 < training.packing < alone:
+            raise ConfigError(
+                f"training.packing={training.packing} does not hold one sequence of "
+                f"n={training.lengths[1]}, which has {alone} tokens: raise it to that, or lower "
+                "training.max_length"
+            )
+        return max(alone, training.packing)
+
+    @functools.cached_property
+    def shift(self) -> int:
+        """How far `random_offset` raises the largest trained position.
+
+        It is 0 for relative encodings, to which an offset shows no new distance.
+        """
+        offset = self.config.training.random_offset
+        return offset if offset and not all(layer.relative for layer in self.encodings()) else 0
+
+    # -- what it computes with ---------------------------------------------------------------------
+
+    @property
+    def specifications(self) -> list[dict[str, Any]]:
+        """The encoding of each layer, to be repeated: the encoding's `layers`, or itself."""
+        encoding = self.nodes["encoding"]
+        layers = encoding.get("layers", [encoding])
+        if len(encoding) > 1 and "layers" in encoding:
+            ignored = ", ".join(sorted(encoding.keys() - {"layers"}))
+            raise ConfigError(
+                "encoding.layers lists an encoding for each layer; beside it "
+                f"{ignored} would be ignored"
+            )
+        if not layers:
+            raise ConfigError(
+                "encoding.layers is empty: list the encoding of each layer, to be repeated"
+            )
+        return layers
+
+    def encodings(self) -> list[PositionEncoding]:
+        """One encoding a layer, initialised, not yet tied."""
+        layers = []
+        for index in range(self.config.model.num_layers):
+            specification = self.specifications[index % len(self.specifications)]
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(stream_seed(self.config.seed, "init", "encoding", index))
+                layers.append(build(specification, "encoding"))
+        return layers
+
+    def model(self, longest: int = 0) -> Transformer:
+        """The untrained model.
+
+        `longest` are the positions of the longest sequence between training and the tests, if it
+        is longer than those. ConfigError or IllegalExtension says what cannot be built or extended.
+        """
+        model, stack = self.config.model, EncodingStack(self.encodings(), len(self.specifications))
+        self._refuse_ids(stack)
+        trained = stack.span(self.train_positions + self.shift, training=True)
+        spans = {stack.span(length) for length in (self.test_positions, longest) if length}
+        needed = max(trained, *spans)
+        if stack.max_positions is not None and stack.max_positions < needed:
+            raise ConfigError(
+                f"the encoding has {stack.max_positions} positions, but training, what follows it "
+                f"and the longest test need {needed}: raise its setting, or shorten "
+                "training.packing, training.random_offset, extension.multiple or "
+                "evaluation.multiples and evaluation.further"
+            )
+        for positions in spans:
+            self.extension.extend(stack, trained, positions)  # refuse now, not after training
+        return Transformer(
+            self.task.vocab_size,
+            model.width,
+            model.num_layers,
+            model.num_heads,
+            stack,
+            model.embedding_std,
+            self.config.seed,
+            model.mlp_ratio,
+            model.dropout,
+        )
+
+    def _refuse_ids(self, stack: EncodingStack) -> None:
+        if stack.ids not in ("index", *self.task.ids):
+            raise ConfigError(
+                f"the encoding asks the task for {stack.ids!r} position ids, which "
+                f"{type(self.task).__name__} does not supply: choose another encoding, or a task "
+                f"among {', '.join(supplying_tasks(stack.ids))}"
+            )
+        if self.config.training.random_offset and stack.ids != "index":
+            raise ConfigError(
+                f"training.random_offset={self.config.training.random_offset} shifts the index of "
+                f"a token, and the encoding asks for {stack.ids!r} ids instead: choose 0, or "
+                "another encoding"
+            )
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The tests, the same for every encoding and extension."""
+        config = self.config
+        positions = self.train_positions + self.shift
+        return Evaluation(self.task, config.evaluation, config.training, positions, config.seed)
+
+    # -- what it depends on ------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All resolved settings that a result depends on."""
+        return {name: self.nodes[name] for name in SETTINGS}
+
+    @functools.cached_property
+    def source_hash(self) -> str:
+        """The hash of the code that trains."""
+        return provenance.training_hash(self.nodes["task"], self.nodes["encoding"])
+
+    @functools.cached_property
+    def evaluation_hash(self) -> str:
+        """The hash of the code that tests."""
+        return provenance.evaluation_hash(self.nodes["extension"])
+
+    def training_settings(self, training: TrainingConfig) -> dict[str, Any]:
+        """All but the code that the trained weights depend on; the extension is not among it."""
+        config = self.config
+        resolved = {"lengths": training.lengths, "total_steps": training.total_steps}
+        return {
+            "encoding": provenance.without_places(self.nodes["encoding"]),
+            "task": [provenance.without_places(self.nodes["task"]), self.task.version],
+            "model": dataclasses.asdict(config.model),
+            "training": dataclasses.asdict(training) | resolved,
+            "seed": config.seed,
+        }
+
+    def training_hash(self, training: TrainingConfig) -> str:
+        """The hash of all that the trained weights depend on."""
+        settings_hash = provenance.content_hash(self.training_settings(training))
+        return provenance.content_hash([settings_hash, self.source_hash])

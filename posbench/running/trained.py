@@ -1,0 +1,101 @@
+"""Trainings that runs share: made once, kept under the hash of all that they depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from posbench import provenance
+from posbench.config import TrainingConfig
+from posbench.errors import Diverged
+from posbench.records.record import Rate, Training
+from posbench.running.checkpoints import Checkpoints, Log
+from posbench.running.console import Console
+from posbench.running.devices import device_name
+from posbench.running.setup import Setup
+from posbench.training import Training as Lightning
+from posbench.training import log_point
+from posbench.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model and what its training left behind."""
+
+    hash: str
+    settings: TrainingConfig  # with the learning rate that was kept, where there were several
+    model: Transformer
+    log: Log
+    rates: list[Rate] | None = None  # the learning rates tried, where there were several
+
+    def record(self, setup: Setup) -> Training:
+        """What the records of all its runs say of it."""
+        return Training(
+            settings_hash=provenance.content_hash(setup.training_settings(self.settings)),
+            source_hash=setup.source_hash,
+            train_length=setup.train_length,
+            train_positions=setup.train_positions,
+            learning_rate=self.settings.learning_rate,
+            learning_rates=self.rates,
+            steps=self.log.curve.step[-1] if self.log.curve.step else None,
+            parameters=sum(parameter.numel() for parameter in self.model.parameters()),
+            **dict(self.log),
+        )
+
+
+def train(setup: Setup, checkpoints: Checkpoints, console: Console, loggers: list[Any]) -> Trained:
+    """The trained model, from the shared checkpoint where there is one.
+
+    Of several learning rates the one with the lowest loss in distribution is kept; no test is
+    looked at. Diverged, if training ends with no number at every rate.
+    """
+    candidates = setup.config.training.candidates
+    if len(candidates) == 1:
+        return _train(setup, candidates[0], checkpoints, loggers)
+    found: dict[float, Trained] = {}
+    wasted = 0.0
+    for settings in candidates:
+        console.say(f"Learning rate {settings.learning_rate:g}, one of {len(candidates)}:")
+        try:
+            found[settings.learning_rate] = _train(setup, settings, checkpoints, [])
+        except Diverged as error:
+            console.say(f"Left out: {error}")
+            wasted += error.cpu_seconds
+    if not found:
+        rates = setup.config.training.learning_rate
+        raise Diverged(f"training diverged at every learning rate of {rates}: lower them", wasted)
+    lost = {rate: trained.log.curve.validation_loss[-1] for rate, trained in found.items()}
+    best = min(found, key=lambda rate: lost[rate])
+    for logger in loggers:
+        for point in found[best].log.points():
+            log_point(logger, point)
+    console.say(f"Kept: learning rate {best:g}, by its loss in distribution.")
+    log = found[best].log.model_copy(
+        update={
+            "cpu_seconds": wasted + sum(trained.log.cpu_seconds for trained in found.values()),
+            "wall_seconds": sum(trained.log.wall_seconds for trained in found.values()),
+        }
+    )
+    rates = [
+        Rate(learning_rate=each.learning_rate, loss=lost.get(each.learning_rate))
+        for each in candidates
+    ]
+    return replace(found[best], rates=rates, log=log)
+
+
+def _train(
+    setup: Setup, settings: TrainingConfig, checkpoints: Checkpoints, loggers: list[Any]
+) -> Trained:
+    reference, model = setup.training_hash(settings), setup.model()
+    training = Lightning(model, setup.task, settings, setup.config.seed)
+    content = setup.training_settings(settings) | {"source": setup.source_hash}
+    log = checkpoints.train_once(reference, content, training, model, loggers)
+    return Trained(reference, settings, model, log)
+
+
+def without_weights(setup: Setup, error: Diverged) -> Trained:
+    """What there is to say of a training that diverged; the model is the untrained one."""
+    settings = setup.config.training.candidates[0]
+    hardware = device_name(setup.config.trainer.accelerator)
+    log = Log.of([], error.cpu_seconds, error.cpu_seconds, hardware)
+    return Trained(setup.training_hash(settings), settings, setup.model(), log)

@@ -1,0 +1,218 @@
+"""Can published numbers be made again? Records are repeated by their commands and compared."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+from omegaconf import OmegaConf, open_dict
+
+from posbench import provenance
+from posbench.composing.building import build
+from posbench.composing.compose import composing
+from posbench.composing.identity import identify
+from posbench.errors import Diverged, PosbenchError
+from posbench.records import files
+from posbench.records.packing import comparable
+from posbench.records.record import CarriedOver, Record
+from posbench.running.console import Console
+from posbench.running.devices import device_name
+from posbench.running.run import run
+
+COMMAND = "python -m posbench "
+
+Stratum = tuple[str, ...]
+"""What records have in common whose numbers stand or fall together."""
+
+
+@dataclass(frozen=True)
+class Today:
+    """A record, and the hashes of the code that would make it today."""
+
+    record: Record
+    source_hash: str
+    evaluation_hash: str
+
+    @classmethod
+    def of(cls, record: Record) -> Today:
+        config = record.config
+        return cls(
+            record,
+            provenance.training_hash(config["task"], config["encoding"]),
+            provenance.evaluation_hash(config["extension"]),
+        )
+
+    @property
+    def changed(self) -> bool:
+        """Whether the code has changed since the record was made, or carried over."""
+        return any(before != now for before, now in self._hashes)
+
+    @property
+    def _hashes(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        record = self.record
+        return (
+            (record.training.source_hash, self.source_hash),
+            (record.evaluated.source_hash, self.evaluation_hash),
+        )
+
+    @property
+    def stratum(self) -> Stratum:
+        """The hashes that changed, and the hardware: code that is the same needs no evidence.
+
+        Of records whose code is unchanged, all whose training or test code is the same are alike.
+        """
+        hardware = (self.record.training.device, self.record.evaluated.device)
+        if not self.changed:
+            return (self.source_hash, self.evaluation_hash, *hardware)
+        changes = (f"{before}>{now}" if before != now else "" for before, now in self._hashes)
+        return (*changes, *hardware)
+
+
+def verify(
+    folder: Path,
+    sample: int,
+    seed: int = 0,
+    restamp: bool = False,
+    scratch: Path | None = None,
+) -> bool:
+    """Repeat `sample` records of a published folder; whether every number is the same.
+
+    The sample is spread over the strata as evenly as it goes. With `restamp` it is drawn from
+    records of earlier code alone, and a stratum whose sample agrees exactly is carried over to the
+    code of today: its records name its hash and say how many were repeated. Counts are compared
+    exactly, losses to the digits that are stored, timings not at all. A record of another machine
+    or version is named and not compared.
+    """
+    console = Console()
+    found = [Today.of(record) for record in files.records(folder)]
+    if not found:
+        raise PosbenchError(f"no records in {folder}: name a folder of published records")
+    strata: dict[Stratum, list[Today]] = {}
+    for each in found:
+        if each.changed or not restamp:
+            strata.setdefault(each.stratum, []).append(each)
+    if restamp and not strata:
+        console.say(f"{folder}: every record is of today's code already.")
+        return True
+    drawn = _drawn(strata, sample, np.random.default_rng(seed))
+    console.say(
+        f"Repeating {len(drawn)} of {len(found)} records, from {len({s for s, _ in drawn})} of "
+        f"{len(strata)} strata."
+    )
+    verdicts: dict[Stratum, list[str]] = {}
+    with tempfile.TemporaryDirectory() as temporary, composing():
+        for number, (stratum, each) in enumerate(drawn, start=1):
+            verdict = _repeat(each.record, scratch or Path(temporary), console)
+            verdicts.setdefault(stratum, []).append(verdict)
+            console.say(f"{number} of {len(drawn)}: {verdict or 'exact'}: {each.record.command}")
+    exact = sum(not verdict for each in verdicts.values() for verdict in each)
+    console.say(f"{exact} of {len(drawn)} exact.")
+    if restamp:
+        agreed = {stratum: each for stratum, each in verdicts.items() if not any(each)}
+        _carry_over(folder, found, {stratum: len(each) for stratum, each in agreed.items()}, strata)
+        carried = sum(len(strata[stratum]) for stratum in agreed)
+        total = sum(map(len, strata.values()))
+        console.say(f"Carried over {carried} of {total} records of earlier code.")
+    return exact == len(drawn)
+
+
+def _drawn(
+    strata: dict[Stratum, list[Today]], sample: int, rng: np.random.Generator
+) -> list[tuple[Stratum, Today]]:
+    """From each stratum one, then from each another, until there are enough."""
+    shuffled = {key: [strata[key][i] for i in rng.permutation(len(strata[key]))] for key in strata}
+    order = [list(strata)[i] for i in rng.permutation(len(strata))]
+    rounds = max(map(len, strata.values()))
+    found = [
+        (key, shuffled[key][turn])
+        for turn in range(rounds)
+        for key in order
+        if turn < len(shuffled[key])
+    ][:sample]
+    # Those that share weights one after the other, so that a look at the list says how far it is.
+    return sorted(found, key=lambda pair: (pair[1].record.training.hash, pair[1].record.command))
+
+
+def _repeat(record: Record, scratch: Path, console: Console) -> str:
+    """What differs when the record is made again; "" where nothing does."""
+    today = provenance.versions()
+    for made in (record.training, record.evaluated):
+        if not provenance.same_versions(made.versions, today):
+            names = ", ".join(
+                f"{name} {made.versions.get(name)} there, {today.get(name)} here"
+                for name in provenance.COMPARED
+            )
+            return f"not compared ({names})"
+    hardware = device_name("cpu" if record.training.device == "cpu" else "auto")
+    if {record.training.device, record.evaluated.device} != {hardware}:
+        return f"not compared (made on {record.training.device}, this is {hardware})"
+    again = _made_again(record, scratch)
+    return "; ".join(differences(comparable(record), comparable(again)))
+
+
+def _made_again(record: Record, scratch: Path) -> Record:
+    """The record that its command makes today, in a folder of its own."""
+    words = shlex.split(record.command.removeprefix(COMMAND))
+    cfg = hydra.compose(
+        "config", [*words, f"results_dir={scratch}", "logger={}"], return_hydra_config=True
+    )
+    choices = dict(cfg.hydra.runtime.choices)
+    with open_dict(cfg):
+        del cfg["hydra"]
+    identity = identify(cfg, choices)
+    task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
+    names = (identity.protocol.slug, identity.task.slug, identity.method.slug)
+    path = files.record_path(scratch, *names, record.seed)
+    with contextlib.suppress(Diverged):  # recorded, and compared as it is
+        run(cfg, identity, task)
+    return files.read(path)
+
+
+def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
+    """Each number that is not the same, by its place: "rows.loss.3: 0.12 was 0.13"."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            yield from differences(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, pair in enumerate(zip(old, new, strict=True)):
+            yield from differences(*pair, f"{where}.{index}")
+    elif old != new:
+        yield f"{where}: {new} was {old}"
+
+
+def _carry_over(
+    folder: Path,
+    found: list[Today],
+    verified: dict[Stratum, int],
+    strata: dict[Stratum, list[Today]],
+) -> None:
+    """Write the records with the hashes of today where their stratum was verified."""
+    kept = []
+    for each in found:
+        record = each.record
+        if each.changed and each.stratum in verified:
+            stamp = CarriedOver(
+                source_hash=record.training.source_hash,
+                evaluation_hash=record.evaluated.source_hash,
+                verified=verified[each.stratum],
+                of=len(strata[each.stratum]),
+            )
+            update = {"source_hash": each.source_hash}
+            record = record.model_copy(
+                update={
+                    "carried_over": stamp,
+                    "training": record.training.model_copy(update=update),
+                    "evaluated": record.evaluated.model_copy(
+                        update={"source_hash": each.evaluation_hash}
+                    ),
+                }
+            )
+        kept.append(record)
+    files.write_packed(kept, folder)
