@@ -10,22 +10,23 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import names
+from small_runs import ran
 
-from posbench import results
 from posbench.attention import Attention
 from posbench.catalogue.conformance import Subject
 from posbench.encoding import PositionEncoding
 from posbench.evaluation import greedy
 from posbench.leaderboard.remarks import remarks
-from posbench.running.audit import audited
+from posbench.records import files, tables
+from posbench.records.record import Audit, AuditRow
+from posbench.running.audit import audit
 from posbench.running.setup import Setup
 from posbench.scoring import inputs
 
 
 def disagreements(run: Setup, model, extension=None, num_samples: int = 256) -> int:
-    return sum(
-        row["prefix_disagreements"] for row in audited(run.tests, model, extension, num_samples)
-    )
+    rows = audit(run.evaluation, model, extension, num_samples)
+    return sum(row.prefix_disagreements for row in rows)
 
 
 @pytest.mark.parametrize("encoding", names("encoding"))
@@ -71,20 +72,14 @@ def test_a_wrong_token_is_what_the_next_is_predicted_from() -> None:
     assert not found[data.where.numpy()].all()
 
 
-def test_an_audit_counts_while_it_is_of_the_record_beside_it(tmp_path: Path) -> None:
-    known = {"source_hash": "a", "evaluation_hash": "b"}
-    record = dict.fromkeys(results.PARTS) | {"schema": results.SCHEMA, "provenance": known}
-    path = results.record_path(tmp_path, "cpu", "copy", "rope", 0)
-    results.write(record, path)
-    assert results.audits(tmp_path) == []
-    rows = [{"num_samples": 1500, "disagreements": 2, "prefix_disagreements": 3}]
-    audit = {"method": "rope", "rows": rows, **known}
-    results.write(audit, results.audit_path(path))
-    assert results.audits(tmp_path) == [audit]
-    assert "1,500 sequences of 1 method were" in remarks([], results.table([]), [audit])[-1]
-    assert (
-        "disagree on 2 of them, and on the correct prefix of 3"
-        in remarks([], results.table([]), [audit])[-1]
-    )
-    results.audit_path(path).write_text(json.dumps(audit | {"source_hash": "old"}))
-    assert results.audits(tmp_path) == []
+def test_an_audit_counts_while_the_record_is_as_it_was(tmp_path: Path) -> None:
+    record = ran(tmp_path, "method=rope", "audit=4")
+    [audit] = files.audits(tmp_path)
+    assert audit.key == Audit.key_of(record)
+    rows = [AuditRow(test_length=8, num_samples=1500, disagreements=2, prefix_disagreements=3)]
+    said = remarks([], tables.table([]), [audit.model_copy(update={"rows": rows})])[-1]
+    assert "1,500 sequences of 1 method were" in said
+    assert "disagree on 2 of them, and on the correct prefix of 3" in said
+    path = files.audit_path(files.path_of(record, tmp_path))
+    files.write_json(json.loads(path.read_text()) | {"source_hash": "old"}, path)
+    assert files.audits(tmp_path) == []

@@ -183,6 +183,6 @@ def test_a_method_only_composes(name: str) -> None:
 def test_every_method_trains_a_step_and_evaluates(name: str) -> None:
     run = setup(*Subject(f"method={name}").words)
     model = run.model()
-    rows, _ = run.evaluated(model, run.extension)
+    rows, _ = run.evaluation.evaluate(model, run.extension)
     assert [row["multiple"] for row in rows] == sorted(run.lengths.values())
     assert all(0 <= row["sequence_accuracy"] <= 1 for row in rows)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posbench.catalogue.conformance import setup
-from posbench.coverage import reached, share_untrained
+from posbench.coverage import share_untrained, used_entries
 from posbench.encoding import EncodingStack
 from posbench.encodings.learned import Learned
 from posbench.encodings.rope import RoPE
@@ -20,7 +20,7 @@ def ids(n: int) -> torch.Tensor:
 
 def share(base: EncodingStack, extended: EncodingStack, trained: int, tested: int) -> float | None:
     return share_untrained(
-        reached(base, ids(trained), 2, 8, training=True), extended, ids(tested), 2, 8
+        used_entries(base, ids(trained), 2, 8, training=True), extended, ids(tested), 2, 8
     )
 
 
@@ -28,7 +28,7 @@ def test_rows_beyond_training_are_untrained() -> None:
     stack = EncodingStack([Learned(8, 40)])
     assert share(stack, stack, 10, 10) == 0
     assert share(stack, stack, 10, 40) == pytest.approx(30 / 40)
-    (mask,) = reached(stack, ids(10), 2, 8, training=True)
+    (mask,) = used_entries(stack, ids(10), 2, 8, training=True)
     assert mask[:10].all() and not mask[10:].any()
 
 
@@ -47,9 +47,9 @@ def test_encodings_without_parameters_have_no_share() -> None:
 
 def test_a_record_holds_the_share_at_each_length() -> None:
     run = setup("encoding=learned")
-    rows, _ = run.evaluated(run.model(), None)
-    shares = {row["multiple"]: row["untrained"] for row in rows}
+    rows, _ = run.evaluation.evaluate(run.model(), None)
+    shares = {row.multiple: row.untrained for row in rows}
     assert shares[1] == 0
     for row in rows:
-        positions = run.task.num_positions(row["test_length"])
-        assert shares[row["multiple"]] == pytest.approx(1 - run.train_positions / positions)
+        positions = run.task.num_positions(row.test_length)
+        assert shares[row.multiple] == pytest.approx(1 - run.train_positions / positions)

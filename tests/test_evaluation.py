@@ -10,7 +10,7 @@ import torch
 from conftest import names, setup
 
 from posbench.catalogue.conformance import Subject
-from posbench.evaluation import REACH_EDGES, Answers, binned
+from posbench.evaluation import RELATIVE_EDGES, Answers, binned
 from posbench.scoring import inputs, logits
 
 
@@ -59,17 +59,15 @@ def test_the_last_layer_of_the_answers_alone_gives_what_all_of_it_does(encoding:
 
 def test_what_is_right_is_counted_by_bins_and_bins_without_tokens_are_left_out() -> None:
     reach, right = np.array([0.1, 0.25, 0.3, 1.0, 20.0]), np.array([1, 0, 1, 1, 0])
-    view = binned("distance", reach, REACH_EDGES, right, np.array([1.0, 3.0, 5.0, 7.0, 9.0]))
+    view = binned(reach, RELATIVE_EDGES, right, np.array([1.0, 3.0, 5.0, 7.0, 9.0]))
     assert view == {
-        "by": "distance",
         "above": [0.0, 0.25, 0.75, 16.0],
         "up_to": [0.25, 0.5, 1.0, None],
         "num_tokens": [2, 1, 1, 1],
         "token_accuracy_teacher_forced": [0.5, 1.0, 1.0, 0.0],
         "loss": [2.0, 5.0, 7.0, 9.0],
     }
-    assert binned("depth", np.zeros(1), (0.0, 0.5, 1.0), np.ones(1), np.ones(1))["above"] == [0.0]  # type: ignore[index]
-    assert binned("depth", np.zeros(0), (0.0, 1.0), np.zeros(0), np.zeros(0)) is None
+    assert binned(np.zeros(1), (0.0, 0.5, 1.0), np.ones(1), np.ones(1))["above"] == [0.0]
 
 
 def test_views_say_where_the_source_of_each_token_stands() -> None:
@@ -78,12 +76,12 @@ def test_views_say_where_the_source_of_each_token_stands() -> None:
     """
     words = ("task.key_length=2", "training.min_length=2", "training.max_length=6")
     run = setup("protocol=cpu", "task=passkey", *words)
-    tests = run.tests
+    tests = run.evaluation
     batch = run.task.batch(6, 400, 0, "test", 6)
     asked = batch.answer[:, 1:]
     right = (np.arange(asked.shape[1]) % 2 == 0)[None].repeat(400, 0)[asked]
     losses = np.arange(right.size, dtype=float)
-    views = {view["by"]: view for view in tests._views(batch, right, losses)}
+    views = {view.by: view for view in tests._views(6, batch, right, losses)}
     assert set(views) == {"distance", "depth"}
     rows, places = np.nonzero(asked)
     sources = batch.source[:, 1:][asked]
@@ -92,26 +90,26 @@ def test_views_say_where_the_source_of_each_token_stands() -> None:
     ]  # nine tokens of prompt: BOS stands before them
     assert min(depths) == 1 / 8 and max(depths) == 1.0
     for index, (low, high) in enumerate(
-        zip(views["depth"]["above"], views["depth"]["up_to"], strict=True)
+        zip(views["depth"].above, views["depth"].up_to, strict=True)
     ):
         here = [
             k for k, source in enumerate(sources) if source >= 0 and low < (source - 1) / 8 <= high
         ]
-        assert views["depth"]["num_tokens"][index] == len(here)
-        assert views["depth"]["token_accuracy_teacher_forced"][index] == pytest.approx(
+        assert views["depth"].num_tokens[index] == len(here)
+        assert views["depth"].token_accuracy_teacher_forced[index] == pytest.approx(
             right[here].mean(), abs=1e-6
         )
-        assert views["depth"]["loss"][index] == pytest.approx(losses[here].mean(), abs=1e-6)
+        assert views["depth"].loss[index] == pytest.approx(losses[here].mean(), abs=1e-6)
     for index, (low, high) in enumerate(
-        zip(views["distance"]["above"], views["distance"]["up_to"], strict=True)
+        zip(views["distance"].above, views["distance"].up_to, strict=True)
     ):
         here = [
             k
             for k, source in enumerate(sources)
             if source >= 0 and low < (places[k] - source) / 8 <= high
         ]
-        assert views["distance"]["num_tokens"][index] == len(here)
-    assert sum(views["depth"]["num_tokens"]) == 800 and len(rows) == 1200
+        assert views["distance"].num_tokens[index] == len(here)
+    assert sum(views["depth"].num_tokens) == 800 and len(rows) == 1200
 
 
 def test_a_task_without_sources_is_looked_at_by_position() -> None:
@@ -119,12 +117,12 @@ def test_a_task_without_sources_is_looked_at_by_position() -> None:
     batch = run.task.batch(16, 10, 0, "test", 16)
     asked = batch.answer[:, 1:]
     losses = np.tile(np.arange(asked.shape[1], dtype=float), (10, 1))[asked]
-    [view] = run.tests._views(batch, np.ones(losses.size), losses)
+    [view] = run.evaluation._views(16, batch, np.ones(losses.size), losses)
     # 12 positions of training: BOS, SEP and ten symbols. The first symbol is predicted at the
     # second position.
-    assert (view["by"], view["above"]) == ("position", [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5])
-    assert view["num_tokens"] == [20, 30, 30, 30, 30, 30, 10]
-    assert view["loss"][0] == pytest.approx(1.5)
+    assert (view.by, view.above) == ("position", [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5])
+    assert view.num_tokens == [20, 30, 30, 30, 30, 30, 10]
+    assert view.loss[0] == pytest.approx(1.5)
 
 
 def test_the_first_place_asked_for_is_that_of_any_sequence() -> None:

@@ -1,147 +1,35 @@
 """Whatever stops a training, the same command goes on from there, and the record is the one of a
 run that was never stopped. A mistake is one sentence, and a file is either complete or not there.
-
-The commands run in processes of their own, forked from one that has torch imported already: real
-signals and real exit statuses, without five seconds of importing for each.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
-import os
 import shutil
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from conftest import setup
-
-PATIENCE = 240.0  # seconds; only a hanging process takes as long
-SMOKE = ("protocol=smoke", "method=rope")
-LONG = (*SMOKE, "training.steps=400", "trainer.checkpoint_every=20")
-
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(
-    ["conftest", "posbench.cli", "posbench.running.experiment", "lightning.pytorch.loggers"]
+from processes import (
+    checkpoint_folder,
+    finished,
+    left_over,
+    record,
+    record_path,
+    started,
+    succeeded,
+    without_seconds,
 )
+from small_runs import trained
 
-
-@dataclass
-class Command:
-    """`python -m posbench ARGUMENTS` under way."""
-
-    process: Any
-    folder: Path
-    name: str
-
-    @property
-    def out(self) -> str:
-        path = self.folder / f"{self.name}.out"
-        return path.read_text() if path.exists() else ""
-
-    @property
-    def err(self) -> str:
-        return (self.folder / f"{self.name}.err").read_text()
-
-    @property
-    def status(self) -> int | None:
-        return self.process.exitcode
-
-    def until(self, reached: Callable[[], bool]) -> Command:
-        """Returns when `reached`; fails when the process ends or hangs before."""
-        deadline = time.monotonic() + PATIENCE
-        while not reached():
-            assert self.process.is_alive(), f"ended too early:\n{self.out}{self.err}"
-            assert time.monotonic() < deadline, f"hangs:\n{self.out}"
-            time.sleep(0.005)
-        return self
-
-    def signalled(self, signum: int) -> Command:
-        os.kill(self.process.pid, signum)
-        return self.ended()
-
-    def ended(self) -> Command:
-        self.process.join(PATIENCE)
-        if self.process.is_alive():
-            self.process.kill()
-            pytest.fail(f"hangs:\n{self.out}")
-        return self
-
-
-def _main(folder: Path, name: str, arguments: tuple[str, ...]) -> None:
-    os.chdir(folder)
-    for descriptor, ending in ((1, "out"), (2, "err")):
-        with open(folder / f"{name}.{ending}", "w") as file:
-            os.dup2(file.fileno(), descriptor)
-    sys.argv = ["posbench", *arguments]
-    from posbench.cli import main
-
-    main()
-
-
-def started(folder: Path, *arguments: str, name: str = "command") -> Command:
-    """The command with the working directory `folder`, which also gets NAME.out and NAME.err."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for ending in ("out", "err"):
-        (folder / f"{name}.{ending}").unlink(missing_ok=True)
-    process = _processes.Process(target=_main, args=(folder, name, arguments), daemon=True)
-    process.start()
-    return Command(process, folder, name)
-
-
-def finished(folder: Path, *arguments: str) -> Command:
-    return started(folder, *arguments).ended()
-
-
-def succeeded(folder: Path, *arguments: str) -> Command:
-    command = finished(folder, *arguments)
-    assert (command.status, command.err) == (0, ""), command.out + command.err
-    return command
-
-
-def record_path(folder: Path, method: str = "rope") -> Path:
-    (only,) = folder.glob(f"results/local/records/smoke/passkey*/{method}/seed=0.json")
-    return only
-
-
-def record(folder: Path, method: str = "rope") -> dict[str, Any]:
-    return json.loads(record_path(folder, method).read_text())
-
-
-def without_timings(folder: Path, method: str = "rope") -> bytes:
-    """The bytes of the record, less the only part that may differ between two runs."""
-    content = record(folder, method)
-    assert content.pop("timings")
-    return json.dumps(content).encode()
-
-
-def left_over(folder: Path) -> list[str]:
-    """Files in the results that a finished run has no use for."""
-    files = [path for path in (folder / "results").rglob("*") if path.is_file()]
-    wanted = {
-        "weights.pt",
-        "training.json",
-        "content.json",
-        "lock",
-        "metrics.csv",
-        "hparams.yaml",
-        "seed=0.json",
-    }
-    return [path.name for path in files if path.name not in wanted]
-
-
-def checkpoint_folder(folder: Path) -> Path:
-    (only,) = (folder / "results/local/checkpoints").iterdir()
-    return only
-
+SMOKE = ("protocol=smoke", "method=rope")
+LONG = (*SMOKE, "training.steps=400", "trainer.checkpoint_every=30")  # validated every 20 steps
 
 # -- interrupted and resumed -----------------------------------------------------------------------
 
@@ -189,7 +77,7 @@ def test_a_run_stopped_in_three_ways_has_the_record_of_an_undisturbed_one(
 ) -> None:
     folder, stages = interrupted
     assert (stages["end"].status, stages["end"].err) == (0, "")
-    assert without_timings(folder) == without_timings(reference)
+    assert without_seconds(folder) == without_seconds(reference)
     weights, expected = (
         torch.load(checkpoint_folder(f) / "weights.pt", weights_only=True)
         for f in (folder, reference)
@@ -248,6 +136,12 @@ def short(_short: Path, tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
 
 
+def untimed(folder: Path, method: str) -> dict[str, object]:
+    """What the record says of the training, without its cost."""
+    training = record(folder, method)["training"]
+    return {key: value for key, value in training.items() if not key.endswith("_seconds")}
+
+
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -261,13 +155,13 @@ def test_a_damaged_result_of_training_is_said_and_trained_again_from_the_start(
     assert "cannot be read" in command.out and "training again" in command.out
     assert "step 20/20" in command.out
     # Another method with the same weights: what is said of the training is that of the first run.
-    assert record(short, "rope_pi")["training"] == record(short)["training"]
+    assert untimed(short, "rope_pi") == untimed(short, "rope")
     assert record(short, "rope_pi")["rows"][0]["loss"] == record(short)["rows"][0]["loss"]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "garbage"])
 def test_a_damaged_checkpoint_is_said_and_training_begins_again(short: Path, damage: str) -> None:
-    before = without_timings(short)
+    before = without_seconds(short)
     folder = checkpoint_folder(short)
     (folder / "weights.pt").rename(folder / "last.ckpt")
     (folder / "training.json").unlink()
@@ -280,25 +174,23 @@ def test_a_damaged_checkpoint_is_said_and_training_begins_again(short: Path, dam
         )
     command = succeeded(short, *SMOKE)
     assert "is damaged" in command.out and "starting from the beginning" in command.out
-    assert without_timings(short) == before
+    assert without_seconds(short) == before
     assert left_over(short) == []
 
 
 def test_a_training_killed_after_its_last_step_is_kept_without_another(tmp_path: Path) -> None:
-    from posbench.provenance import content_hash
-    from posbench.running.console import Console
     from posbench.training import Training, fit
 
     run = setup("protocol=smoke", f"results_dir={tmp_path}")
-    folder = tmp_path / "checkpoints" / content_hash(run.training_content)
+    folder = tmp_path / "checkpoints" / run.training_hash(run.config.training)
     folder.mkdir(parents=True)
     training = Training(run.model(), run.task, run.config.training, 0)
     curve = fit(training, folder / "last.ckpt", "cpu", 10, [], [], lambda point: None)
     assert (folder / "last.ckpt").exists()
-    trained = run.trained(Console(), [])
-    assert trained.log["curve"] == curve.points
+    found = trained(run)
+    assert list(found.log.points()) == curve.points
     for name, value in training.model.state_dict().items():
-        assert torch.equal(trained.model.state_dict()[name], value), name
+        assert torch.equal(found.model.state_dict()[name], value), name
     assert sorted(path.name for path in folder.iterdir()) == [
         "content.json",
         "lock",
@@ -310,7 +202,7 @@ def test_a_training_killed_after_its_last_step_is_kept_without_another(tmp_path:
 def test_a_record_of_changed_code_is_kept_beside_and_the_run_repeated(short: Path) -> None:
     path = record_path(short)
     before, content = path.read_bytes(), json.loads(path.read_text())
-    content["provenance"]["evaluation_hash"] = "of an older version"
+    content["evaluated"]["source_hash"] = "of an older version"
     path.write_text(json.dumps(content))
     command = succeeded(short, *SMOKE)
     assert "kept as seed=0." in command.out and "weights are shared" in command.out
@@ -386,5 +278,5 @@ def test_kill_minus_nine_at_any_moment_leaves_something_to_go_on_from(
         assert command.err == ""
         assert not list((tmp_path / "results").rglob("seed=0.json"))
     succeeded(tmp_path, *LONG)
-    assert without_timings(tmp_path) == without_timings(reference)
+    assert without_seconds(tmp_path) == without_seconds(reference)
     assert left_over(tmp_path) == []

@@ -4,7 +4,6 @@ decoded.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -18,18 +17,17 @@ import yaml
 from conftest import CONF, composed, names, setup
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_prepared_extensions import ran, tiny
+from small_runs import prepared, ran, tiny, trained
 
-from posbench import results
 from posbench.batches import everywhere, joined, packed, shifted, training_batch
 from posbench.config import TrainingConfig, checked
 from posbench.errors import ConfigError, Diverged
-from posbench.evaluation import Tests
+from posbench.evaluation import Evaluation
 from posbench.extensions.finetuned import FineTuned
 from posbench.leaderboard.remarks import remarks
-from posbench.provenance import content_hash
+from posbench.records import files, tables
+from posbench.records.row import Row, View
 from posbench.running import checkpoints as keeping
-from posbench.running.console import Console
 from posbench.scoring import inputs, logits
 from posbench.task import BOS, Batch
 from posbench.training import DECAYS, Batches, Training, fit
@@ -94,16 +92,8 @@ def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_
     words = SHORT if name != "smoke" else ()
     run = setup(f"protocol={name}", *words, "method=rope", "task=copy")
     run.config.results_dir = str(tmp_path)
-    rows, _ = run.measured(run.prepared(run.trained(Console(), []), Console()))
-    assert rows[0]["multiple"] == 1 and all(math.isfinite(row["loss"]) for row in rows)
-
-
-def test_the_rotary_share_of_a_protocol_is_that_of_partial_rope() -> None:
-    quarter, half = (
-        setup("method=partial_rope", f"model.rotary_share={share}").encodings()[0]
-        for share in (0.25, 0.5)
-    )
-    assert (quarter.frequencies.count, half.frequencies.count) == (4, 8)  # type: ignore[union-attr]
+    rows, _ = prepared(run, trained(run)).evaluate()
+    assert rows[0].multiple == 1 and all(row.loss is not None for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -236,15 +226,17 @@ def test_offsets_are_drawn_in_training_alone_and_the_largest_counts_as_trained()
     seen = torch.cat([training.batch(step).pos[:, 0] for step in range(5)])
     assert seen.min() < 5 and 25 < seen.max() <= 30 and len(seen.unique()) == 31
     assert (training.validation_batch().pos[:, 0] == 0).all()
-    assert (run.tests.inputs(run.tests.batch(16), training.model, 16).pos[:, 0] == 0).all()
-    assert (run.train_positions, run.tests.train_positions) == (18, 18 + 30)
+    assert (
+        run.evaluation.inputs(run.evaluation.batch(16), training.model, 16).pos[:, 0] == 0
+    ).all()
+    assert (run.train_positions, run.evaluation.train_positions) == (18, 18 + 30)
 
 
 def test_an_offset_trains_a_relative_encoding_on_no_further_distance() -> None:
     """So its extensions are not told so: a scale is of the distances that were seen."""
     words = ("protocol=cpu", "task=copy", "training.random_offset=30")
     rope, both = setup(*words, "method=rope"), setup(*words, "encoding=cape")
-    assert (rope.shift, rope.tests.train_positions, both.shift) == (0, 18, 30)
+    assert (rope.shift, rope.evaluation.train_positions, both.shift) == (0, 18, 30)
 
 
 def test_an_offset_of_ids_that_the_task_supplies_is_refused() -> None:
@@ -272,9 +264,8 @@ def test_fine_tuning_is_held_against_the_context_that_it_fills() -> None:
     with pytest.raises(
         ConfigError, match=r"the encoding has 70 positions, but training, .* need 120: raise"
     ):
-        setup(
-            *words, "encoding.num_rows=70", "evaluation.multiples=[1]", "evaluation.further=[]"
-        ).model()
+        short = ("evaluation.multiples=[1]", "evaluation.further=[]")
+        trained(setup(*words, "encoding.num_rows=70", *short))
 
 
 def test_an_extension_is_fine_tuned_for_the_context_that_is_filled(
@@ -288,9 +279,9 @@ def test_an_extension_is_fine_tuned_for_the_context_that_is_filled(
         lambda self, stack, *spans: told.append(spans) or extend(self, stack, *spans),
     )
     run = tiny(tmp_path, "method=rope_pi_fine_tuned", "training.packing=40")
-    trained = run.trained(Console(), [])
+    before = trained(run)
     told.clear()
-    run.prepared(trained, Console())
+    prepared(run, before)
     assert told == [(40, 80)]
 
 
@@ -299,8 +290,8 @@ def test_rows_of_a_table_that_an_offset_reaches_count_as_trained() -> None:
         run = setup(
             "protocol=cpu", "task=copy", "method=learned", "evaluation.num_samples=2", *words
         )
-        rows, _ = run.evaluated(run.model(), None)
-        return next(row["untrained"] for row in rows if row["multiple"] == 4)
+        rows, _ = run.evaluation.evaluate(run.model(), None)
+        return next(row.untrained for row in rows if row.multiple == 4)
 
     # 66 positions are tested, 18 are seen in a training sequence: index 17 at most, and 17 + 30
     # with an offset
@@ -397,9 +388,7 @@ def test_dropout_acts_in_training_alone_and_leaves_the_mean() -> None:
 
 def trained_state(folder: Path, *words: str) -> dict[str, torch.Tensor]:
     run = tiny(folder, *words)
-    return {
-        name: value.clone() for name, value in run.trained(Console(), []).model.state_dict().items()
-    }
+    return {name: value.clone() for name, value in trained(run).model.state_dict().items()}
 
 
 def test_a_training_with_dropout_that_was_interrupted_ends_with_the_same_weights(
@@ -449,36 +438,34 @@ def test_the_rate_rises_stays_and_falls_as_it_is_told() -> None:
 def test_a_training_stops_at_the_first_point_that_reaches_the_score(tmp_path: Path) -> None:
     """With a score that every model has, and one that none reaches in twenty steps."""
     found = ran(tmp_path, "method=rope", "training.stop_at=0.0")
-    assert found["training"]["steps"] == 10 and [p["step"] for p in found["training"]["curve"]] == [
-        10
-    ]
+    assert found.training.steps == 10 and found.training.curve.step == [10]
     found = ran(tmp_path, "method=rope", "training.stop_at=0.99")
-    assert found["training"]["steps"] == 20
-    assert json.dumps(found["config"]["training"]["stop_at"]) == "0.99"
+    assert found.training.steps == 20
+    assert found.config["training"]["stop_at"] == 0.99
 
 
 def test_a_training_killed_after_it_was_stopped_is_kept_without_another(tmp_path: Path) -> None:
     run = tiny(tmp_path, "method=rope", "training.stop_at=0.0", "trainer.checkpoint_every=10")
-    folder = tmp_path / "checkpoints" / content_hash(run.training_content)
+    folder = tmp_path / "checkpoints" / run.training_hash(run.config.training)
     folder.mkdir(parents=True)
     training = Training(run.model(), run.task, run.config.training, 0)
     curve = fit(training, folder / "last.ckpt", "cpu", 10, [], [], lambda point: None)
     assert (folder / "last.ckpt").exists() and [point["step"] for point in curve.points] == [10]
-    trained = run.trained(Console(), [])
-    assert trained.log["curve"] == curve.points
+    found = trained(run)
+    assert list(found.log.points()) == curve.points
     for name, value in training.model.state_dict().items():
-        assert torch.equal(trained.model.state_dict()[name], value), name
+        assert torch.equal(found.model.state_dict()[name], value), name
 
 
 def test_a_list_of_rates_goes_with_fine_tuning(tmp_path: Path) -> None:
     found = ran(tmp_path, "method=rope_pi_fine_tuned", RATES, "extension.steps=0.5")
-    assert found["training"]["learning_rate"] == 3e-3 and found["finetuning"]["steps"] == 10
+    assert found.training.learning_rate == 3e-3 and found.finetuning.steps == 10
 
 
 def test_fine_tuning_goes_on_to_its_end(tmp_path: Path) -> None:
     found = ran(tmp_path, "method=rope_pi_fine_tuned", "extension.steps=1", "training.stop_at=0.0")
-    assert found["training"]["steps"] == 10
-    assert [point["step"] for point in found["finetuning"]["curve"]] == [10, 20]
+    assert found.training.steps == 10
+    assert found.finetuning.curve.step == [10, 20]
 
 
 RATES = "training.learning_rate=[1e-9,3e-3,1e-4]"
@@ -488,33 +475,28 @@ def test_of_several_rates_the_one_that_loses_least_in_distribution_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tested: list[int] = []
-    answers = Tests.answers
+    predict = Evaluation.predict
     monkeypatch.setattr(
-        Tests, "answers", lambda self, *a: tested.append(a[-1]) or answers(self, *a)
+        Evaluation, "predict", lambda self, *a: tested.append(a[-1]) or predict(self, *a)
     )
     run = tiny(tmp_path, "method=rope", RATES)
-    trained = run.trained(Console(), [])
+    found = trained(run)
     assert not tested, "no test length has a part in the choice"
-    lost = {each["learning_rate"]: each["loss"] for each in trained.grid or []}
+    lost = {each.learning_rate: each.loss for each in found.rates or []}
     assert list(lost) == [1e-9, 3e-3, 1e-4] and min(lost, key=lambda rate: lost[rate]) == 3e-3
-    assert trained.settings.learning_rate == 3e-3
-    alone = tiny(tmp_path, "method=rope", "training.learning_rate=3e-3").trained(Console(), [])
-    assert alone.folder == trained.folder, "the weights are those of a run at that rate"
-    assert trained.log["cpu_seconds"] > alone.log["cpu_seconds"] > 0, (
-        "and their cost is that of all"
-    )
-    assert lost[3e-3] == alone.log["curve"][-1]["validation_loss"]
+    assert found.settings.learning_rate == 3e-3
+    alone = trained(tiny(tmp_path, "method=rope", "training.learning_rate=3e-3"))
+    assert alone.hash == found.hash, "the weights are those of a run at that rate"
+    assert found.log.cpu_seconds > alone.log.cpu_seconds > 0, "and their cost is that of all"
+    assert lost[3e-3] == alone.log.curve.validation_loss[-1]
 
 
 def test_the_record_says_which_rate_was_kept_and_what_the_others_lost(tmp_path: Path) -> None:
-    found = ran(tmp_path, "method=rope", RATES)["training"]
-    assert found["learning_rate"] == 3e-3 and len(found["learning_rates"]) == 3
-    plain = ran(tmp_path, "method=rope")["training"]
-    assert (plain["learning_rate"], plain["learning_rates"], plain["hash"]) == (
-        3e-3,
-        None,
-        found["hash"],
-    )
+    found = ran(tmp_path, "method=rope", RATES).training
+    assert found.learning_rate == 3e-3 and len(found.learning_rates) == 3
+    plain = ran(tmp_path, "method=rope").training
+    assert (plain.learning_rate, plain.learning_rates) == (3e-3, None)
+    assert plain.hash == found.hash
 
 
 def test_a_rate_that_diverges_is_left_out_and_said(
@@ -526,14 +508,14 @@ def test_a_rate_that_diverges_is_left_out_and_said(
         return fit(training, *arguments)
 
     monkeypatch.setattr(keeping, "fit", diverging)
-    trained = tiny(tmp_path, "method=rope", RATES).trained(Console(), [])
-    assert trained.settings.learning_rate == 1e-4
-    assert [each["loss"] is None for each in trained.grid or []] == [False, True, False]
+    found = trained(tiny(tmp_path, "method=rope", RATES))
+    assert found.settings.learning_rate == 1e-4
+    assert [each.loss is None for each in found.rates or []] == [False, True, False]
     assert "Left out: the loss became nan" in capsys.readouterr().out
     with pytest.raises(
         Diverged, match=r"diverged at every learning rate of \[0.003, 0.5\]: lower them"
     ):
-        tiny(tmp_path, "method=rope", "training.learning_rate=[3e-3,0.5]").trained(Console(), [])
+        trained(tiny(tmp_path, "method=rope", "training.learning_rate=[3e-3,0.5]"))
 
 
 def test_what_diverged_is_not_tried_again_unless_forced(
@@ -548,16 +530,14 @@ def test_what_diverged_is_not_tried_again_unless_forced(
     monkeypatch.setattr(keeping, "fit", diverging)
     for _ in range(2):
         with pytest.raises(Diverged, match="the loss became nan"):
-            tiny(tmp_path, "method=rope").trained(Console(), [])
+            trained(tiny(tmp_path, "method=rope"))
     assert len(tried) == 1
     run = tiny(tmp_path, "method=rope")
     run.config.force = True
     monkeypatch.setattr(keeping, "fit", fit)
-    assert run.trained(Console(), []).log["curve"]
-    monkeypatch.setattr("posbench.running.experiment._latest", [])
-    assert tiny(tmp_path, "method=rope").trained(Console(), []).log["curve"], (
-        "and what was made since counts"
-    )
+    assert trained(run).log.curve.step
+    again = trained(tiny(tmp_path, "method=rope"))
+    assert again.log.curve.step, "and what was made since counts"
 
 
 def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
@@ -572,23 +552,22 @@ def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
         for words in (("method=rope", "audit=4"), ("method=rope_ntk",)):
             with pytest.raises(Diverged, match="the loss became nan"):
                 ran(tmp_path, *words)
-    found = results.records(tmp_path)
-    failed = [record for record in found if record.get("diverged")]
-    assert [record["diverged"] for record in failed] == 2 * ["the loss became nan"] and len(
-        found
-    ) == 3
-    assert not any(record["training"]["solved"] for record in failed)
-    rows = results.table(failed)
-    assert set(rows["multiple"]) == set(results.table(found[-1:])["multiple"])
-    assert (rows[list(results.ACCURACIES)] == 0).all(axis=None) and rows["loss"].isna().all()
-    said = [note for note in remarks(found, results.table(found)) if "diverged" in note]
+    found = files.records(tmp_path)
+    failed = [record for record in found if record.diverged]
+    assert [record.diverged for record in failed] == 2 * ["the loss became nan"]
+    assert len(found) == 3 and not any(record.solved for record in failed)
+    rows = tables.table(failed)
+    assert set(rows["multiple"]) == set(tables.table(found[-1:])["multiple"])
+    nothing = ["score", "sequence_accuracy", "sequence_accuracy_without_end", "correct_prefix"]
+    assert (rows[nothing] == 0).all(axis=None) and rows["loss"].isna().all()
+    said = [note for note in remarks(found, tables.table(found)) if "diverged" in note]
     assert (
-        len(said) == 1 and "2 of 3 runs" in said[0] and "method=rope_ntk on tiny, seed 0" in said[0]
+        len(said) == 1 and "2 of 3 runs" in said[0] and "method=rope_ntk (shown) on tiny" in said[0]
     )
     capsys.readouterr()
-    assert ran(tmp_path, "method=rope", "audit=4")["diverged"], "and it is not tried again"
+    assert ran(tmp_path, "method=rope", "audit=4").diverged, "and it is not tried again"
     assert "Diverged: the loss became nan" in capsys.readouterr().out
-    assert len(results.records(tmp_path)) == 3, "nor is there a model to be audited"
+    assert len(files.records(tmp_path)) == 3, "nor is there a model to be audited"
 
 
 def test_a_fine_tuning_that_diverges_costs_the_row_and_not_the_training_before_it(
@@ -603,32 +582,30 @@ def test_a_fine_tuning_that_diverges_costs_the_row_and_not_the_training_before_i
     before = ran(tmp_path, "method=rope", "training.steps=100")
     with pytest.raises(Diverged):
         ran(tmp_path, "method=rope_pi_fine_tuned", "training.steps=100")
-    failed = next(record for record in results.records(tmp_path) if record.get("diverged"))
-    assert (
-        failed["training"]["curve"] == before["training"]["curve"]
-        and failed["training"]["steps"] == 100
-    )
-    assert not failed["training"]["solved"] and {row["score"] for row in failed["rows"]} == {0.0}
+    failed = next(record for record in files.records(tmp_path) if record.diverged)
+    assert failed.training.curve == before.training.curve and failed.training.steps == 100
+    assert not failed.solved and {row.score for row in failed.rows} == {0.0}
 
 
 def test_a_loss_that_overflows_beyond_training_loses_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = Tests.rows
+    evaluate = Evaluation.evaluate
 
-    def overflowing(tests: Tests, *arguments: Any) -> Any:
-        found, views = rows(tests, *arguments)
-        found[-1]["loss"] = found[-1]["score"] = math.nan
-        views[-1]["loss"][0] = math.inf
-        return found, views
+    def overflowing(tests: Evaluation, *arguments: Any) -> Any:
+        rows, views = evaluate(tests, *arguments)
+        lost = {"loss": math.nan, "score": math.nan}
+        rows[-1] = Row.model_validate(dict(rows[-1]) | lost)
+        views[-1] = View.model_validate(dict(views[-1]) | {"loss": [math.inf, *views[-1].loss[1:]]})
+        return rows, views
 
     plain = ran(tmp_path / "a", "method=rope")
-    monkeypatch.setattr(Tests, "rows", overflowing)
+    monkeypatch.setattr(Evaluation, "evaluate", overflowing)
     record = ran(tmp_path / "b", "method=rope")
-    assert record["rows"][:-1] == plain["rows"][:-1]
-    assert record["rows"][-1] == plain["rows"][-1] | {"loss": None, "score": 0.0}
-    assert record["cells"][-1]["loss"] == [None, *plain["cells"][-1]["loss"][1:]]
-    assert results.table([record])["loss"].isna().sum() == 1
+    assert record.rows[:-1] == plain.rows[:-1]
+    assert record.rows[-1] == plain.rows[-1].model_copy(update={"loss": None, "score": 0.0})
+    assert record.views[-1].loss == [None, *plain.views[-1].loss[1:]]
+    assert tables.table([record])["loss"].isna().sum() == 1
 
 
 # -- how it is tested ------------------------------------------------------------------------------
@@ -639,17 +616,17 @@ def test_decoding_token_by_token_gives_the_same_accuracy_of_sequences(tmp_path: 
     forced, greedy = (
         ran(tmp_path, *words, f"evaluation.decoding={how}") for how in ("teacher_forced", "greedy")
     )
-    assert forced["rows"] == greedy["rows"]
-    assert any(0 < row["correct_prefix"] < 1 for row in greedy["rows"])
+    assert forced.rows == greedy.rows
+    assert any(0 < row.correct_prefix < 1 for row in greedy.rows)
 
 
 def test_what_greedy_decoding_finds_is_what_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     run = setup("task=copy", "evaluation.num_samples=4", "evaluation.decoding=greedy")
     model = run.model()
     monkeypatch.setattr("posbench.evaluation.greedy", lambda model, data: data.where.numpy())
-    rows, _ = run.evaluated(model, None)
-    assert all(row["sequence_accuracy"] == row["correct_prefix"] == 1 for row in rows)
-    assert all(row["token_accuracy_teacher_forced"] < 1 for row in rows)
+    rows, _ = run.evaluation.evaluate(model, None)
+    assert all(row.sequence_accuracy == row.correct_prefix == 1 for row in rows)
+    assert all(row.token_accuracy_teacher_forced < 1 for row in rows)
 
 
 # -- the ceiling -----------------------------------------------------------------------------------
@@ -665,27 +642,25 @@ def test_the_ceiling_is_a_model_trained_at_each_length_in_the_mean(tmp_path: Pat
     )
     words += ("evaluation.multiples=[1,1.5,2]",)
     found = ran(tmp_path, "method=rope_ceiling", *words, "evaluation.further=[3]")
-    assert [(row["test_length"], row["multiple"], row["aggregated"]) for row in found["rows"]] == [
+    assert [(row.test_length, row.multiple, row.aggregated) for row in found.rows] == [
         (4, 1.0, True),
         (6, 1.5, True),
         (8, 2.0, True),
     ]
-    assert found["method"]["class"] == "ceiling"
-    for row, spent in zip(found["rows"], found["ceiling"], strict=True):
+    assert found.method_class == "ceiling"
+    for row, spent in zip(found.rows, found.ceiling, strict=True):
         there = ran(
             tmp_path,
             "method=rope",
             "task=copy",
             "training.length_scale=1",
             "training.min_length=2",
-            f"training.max_length={row['test_length']}",
+            f"training.max_length={row.test_length}",
             "evaluation.multiples=[1]",
         )
-        assert there["training"]["hash"] == spent["checkpoint"], (
-            "the training is that of a run at this length"
-        )
-        assert there["rows"] == [row | {"multiple": 1.0}]
-    assert len({spent["checkpoint"] for spent in found["ceiling"]}) == 3
+        assert there.training.hash == spent.hash, "the training is that of a run at this length"
+        assert there.rows == [row.model_copy(update={"multiple": 1.0})]
+    assert len({spent.hash for spent in found.ceiling}) == 3
 
 
 def test_a_ceiling_packs_as_many_sequences_and_keeps_what_the_longest_test_needs() -> None:
@@ -706,8 +681,8 @@ def test_a_ceiling_packs_as_many_sequences_and_keeps_what_the_longest_test_needs
 def test_a_ceiling_is_no_method_whatever_its_encoding(tmp_path: Path) -> None:
     words = ("task=copy", "evaluation.multiples=[0.5,1,2]")
     found = ran(tmp_path, "encoding=random_positions", "extension=ceiling", *words)
-    assert found["method"]["class"] == "ceiling"
-    assert [row["multiple"] for row in found["rows"]] == [1.0, 2.0], (
+    assert found.method_class == "ceiling"
+    assert [row.multiple for row in found.rows] == [1.0, 2.0], (
         "nothing is extrapolated to shorter ones"
     )
 
@@ -721,10 +696,10 @@ def test_a_length_at_which_a_ceiling_diverges_is_left_out(
         return fit(training, *arguments)
 
     words = ("encoding=rope", "extension=ceiling")
-    lengths = [row["test_length"] for row in ran(tmp_path / "a", *words)["rows"]]
+    lengths = [row.test_length for row in ran(tmp_path / "a", *words).rows]
     longest = max(lengths)
     monkeypatch.setattr(keeping, "fit", diverging)
-    assert [row["test_length"] for row in ran(tmp_path / "b", *words)["rows"]] == lengths[:-1]
+    assert [row.test_length for row in ran(tmp_path / "b", *words).rows] == lengths[:-1]
     assert "Left out: the loss became nan" in capsys.readouterr().out
 
 
@@ -733,7 +708,7 @@ def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(
 ) -> None:
     seen: list[tuple[list[int], int]] = []
     monkeypatch.setattr(
-        "posbench.running.experiment.audited",
+        "posbench.running.preparing.audit",
         lambda tests, model, *_: seen.append((list(tests.lengths), id(model))) or [],
     )
     ran(tmp_path, "method=rope_ceiling", "task=copy", "evaluation.multiples=[1,2]", "audit=2")
@@ -745,6 +720,6 @@ def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(
 def test_a_ceiling_costs_what_its_trainings_do(tmp_path: Path) -> None:
     words = ("task=copy", "evaluation.multiples=[1,2]")
     found = ran(tmp_path, "method=alibi", "extension=ceiling", *words)
-    further = [spent["cpu_seconds"] for spent in found["ceiling"][1:]]
-    assert found["timings"]["further_training_cpu_seconds"] == pytest.approx(sum(further))
-    assert found["method"]["class"] == "ceiling" and found["rows"][0]["untrained"] is None
+    further = [spent.cpu_seconds for spent in found.ceiling[1:]]
+    assert found.evaluated.further_training_cpu_seconds == pytest.approx(sum(further))
+    assert found.method_class == "ceiling" and found.rows[0].untrained is None

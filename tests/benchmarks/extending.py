@@ -78,7 +78,7 @@ def measure(*overrides: str) -> tuple[float, dict[str, float]]:
         if device.type == "cuda":
             torch.cuda.synchronize()
         trained = clock()
-        first.evaluated(model, run.extension)
+        first.evaluation.evaluate(model, run.extension)
         spent, each[name] = spent + trained - start, clock() - trained
     return spent, each
 

@@ -1,0 +1,85 @@
+"""Runs of seconds in this process: a tiny model, its training, what is prepared, its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import composed, setup
+from omegaconf import OmegaConf
+
+from posbench.composing.building import build
+from posbench.composing.identity import Identity
+from posbench.provenance import content_hash
+from posbench.records import files
+from posbench.records.record import MethodName, Name, Record
+from posbench.running import run as running
+from posbench.running.checkpoints import Checkpoints
+from posbench.running.console import Console
+from posbench.running.preparing import Prepared, preparation
+from posbench.running.setup import Setup
+from posbench.running.trained import Trained, train
+
+TINY = (
+    "protocol=smoke",
+    "training.min_length=6",
+    "training.max_length=16",
+    "training.batch_size=4",
+    "model.width=32",
+)
+
+
+def tiny(folder: Path, *words: str) -> Setup:
+    """The set-up of a tiny run with its results in `folder`."""
+    run = setup(*TINY, *words)
+    # Set here, where composing it anew for each test would cost more than to train.
+    run.config.results_dir = str(folder)
+    return run
+
+
+def kept(run: Setup, console: Console | None = None) -> Checkpoints:
+    """Where the trainings of the run are kept."""
+    config = run.config
+    return Checkpoints(config.results_dir, config.trainer, config.force, console or Console())
+
+
+def trained(run: Setup, console: Console | None = None) -> Trained:
+    """The run's training, made or found."""
+    run.model(preparation(run.extension).longest(run))
+    return train(run, kept(run, console), console or Console(), [])
+
+
+def prepared(run: Setup, after: Trained, console: Console | None = None) -> Prepared:
+    """What the run tests, after its training."""
+    console = console or Console()
+    return preparation(run.extension).prepare(run, after, kept(run, console), console)
+
+
+def made(folder: Path, *words: str) -> tuple[Setup, Trained, Prepared]:
+    """A tiny run up to its test."""
+    run = tiny(folder, *words)
+    found = trained(run)
+    return run, found, prepared(run, found)
+
+
+def ran(folder: Path, *words: str) -> Record:
+    """The record of a whole run in this process, which is called what the words say."""
+    cfg = composed(*TINY, *words)
+    cfg.results_dir = str(folder)
+    called, digest = " ".join(words), content_hash(words)
+    name = Name(name="tiny", hash=digest)
+    method = MethodName(
+        name=called, changed=("shown",), hash=digest, encoding="rope", extension="direct"
+    )
+    task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
+    running.run(cfg, Identity(name, name, method, called), task)
+    return files.read(files.record_path(folder, "tiny", "tiny", method.slug, cfg.seed))
+
+
+def without_seconds(record: Record) -> dict[str, object]:
+    """The content of a record without what two runs of one command may differ in."""
+    content = record.as_json()
+    for part in ("training", "evaluated"):
+        content[part] = {
+            key: value for key, value in content[part].items() if not key.endswith("_seconds")
+        }
+    return content

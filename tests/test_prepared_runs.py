@@ -1,0 +1,495 @@
+"""Extensions that search or go on training, in whole runs of a tiny model.
+
+Which weights change, what is trained anew, what a record says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from conftest import setup
+from processes import checkpoint_folder, finished, record, started, succeeded
+from processes import without_seconds as of_process
+from small_runs import TINY, made, prepared, ran, tiny, trained, without_seconds
+from torch import Tensor
+
+from posbench.errors import ConfigError
+from posbench.evaluation import Answers, Evaluation
+from posbench.extension import Extension, FineTuning
+from posbench.extensions.both import Both
+from posbench.extensions.longrope_search import LongRoPEExponents
+from posbench.extensions.pi import PI
+from posbench.extensions.pose import SkipWise
+from posbench.extensions.yarn import YaRN
+from posbench.running import checkpoints as keeping
+from posbench.running.console import Console
+from posbench.scoring import inputs, loss
+from posbench.streams import stream_seed
+from posbench.training import Training, fit
+
+oracle = pytest.mark.oracle
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
+    """Every training that takes place, in order."""
+    seen: list[Training] = []
+
+    def noted(training: Training, *arguments: Any) -> Any:
+        seen.append(training)
+        return fit(training, *arguments)
+
+    monkeypatch.setattr(keeping, "fit", noted)
+    return seen
+
+
+def state(model: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def checkpoints(folder: Path) -> dict[str, bytes]:
+    return {path.parent.name: path.read_bytes() for path in folder.glob("checkpoints/*/weights.pt")}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("method=rope_pi_fine_tuned",), ("encoding=t5", "extension=direct_fine_tuned")],
+    ids=" ".join,
+)
+def test_fine_tuning_changes_its_own_weights_and_not_the_shared_ones(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    run = tiny(tmp_path, *words)
+    before_it = trained(run)
+    before, files = state(before_it.model), checkpoints(tmp_path)
+    found = prepared(run, before_it)
+    found.evaluate()
+    tuned = found.model
+    assert equal(state(before_it.model), before)
+    assert len(checkpoints(tmp_path)) == 2 and files.items() <= checkpoints(tmp_path).items()
+    after = state(tuned)
+    assert after.keys() == before.keys()
+    assert [name for name in after if torch.equal(after[name], before[name])] == [], (
+        "all of them are trained"
+    )
+
+
+@pytest.mark.parametrize(
+    ("extension", "encoding", "inner", "multiple"),
+    [
+        pytest.param(name, *case, marks=oracle(name, "identity: trained further by hand"), id=name)
+        for name, *case in (
+            ("drope", "nope", None, 1),
+            ("direct_continued", "rope", None, 1),
+            ("pi_fine_tuned", "rope", PI(2.0), 2),
+            ("pose", "rope", Both(PI(4.0), SkipWise(4.0)), 1),
+        )
+    ],
+)
+def test_fine_tuning_is_the_training_of_what_the_extension_makes_of_the_model(
+    tmp_path: Path, extension: str, encoding: str, inner: Extension | None, multiple: float
+) -> None:
+    """Put together by hand: these weights, that encoding, two steps of their own stream."""
+    run, shared, found = made(tmp_path, "encoding=rope", f"extension={extension}")
+    model = setup(*TINY, f"encoding={encoding}").model()
+    model.load_state_dict(shared.model.state_dict())
+    if inner is not None:
+        model = model.with_encodings(
+            inner.extend(model.encodings, run.train_positions, run.train_positions)
+        )
+    settings = FineTuning(0.1, multiple, 1.0).settings(run.config.training)
+    training = Training(model.train(), run.task, settings, stream_seed(0, "fine-tuning"))
+    fit(training, tmp_path / "last.ckpt", "cpu", 100, [], [], lambda point: None)
+    expected, other_weights = state(found.model), state(shared.model)
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-6)
+        assert not torch.equal(value, other_weights[name]), name
+
+
+def test_gaps_are_there_while_it_is_fine_tuned_and_nowhere_else(
+    tmp_path: Path, fits: list[Training]
+) -> None:
+    run, _, found = made(tmp_path, "method=rope_pose")
+    first, second = fits
+    n = max(first.batch(step).pos.shape[1] for step in range(20))
+    assert all(int(first.batch(step).pos.max()) < n for step in range(20))
+    widest = max(int(second.batch(step).pos.max()) for step in range(20))
+    assert 2 * run.train_positions < widest < 4 * run.train_positions
+    assert int(second.validation_batch().pos.max()) == run.train_positions - 1
+    tests = run.evaluation
+    batch = tests.batch(16)
+    tested = tests.extend(found.model, run.extension, 16)
+    for model in (found.model, tested):
+        assert int(tests.inputs(batch, model, 16).pos.max()) == run.task.num_positions(16) - 1
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "policy", "lengths"),
+    [
+        ("rope_pi_fine_tuned", "fine-tuned", "fixed", [3, 16]),
+        ("rope_pose", "trained beyond", "fixed", [3, 8]),
+    ],
+)
+def test_the_record_says_what_was_spent_on_fine_tuning(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    method: str,
+    kind: str,
+    policy: str,
+    lengths: list[int],
+) -> None:
+    found = ran(tmp_path, f"method={method}", "extension.steps=0.6")
+    assert (found.method_class, found.scale_policy) == (kind, policy)
+    spent = found.finetuning
+    assert spent is not None
+    assert (spent.steps, list(spent.lengths), spent.device) == (12, lengths, "cpu")
+    assert spent.curve.step == [10, 12] and len(spent.curve.validation_loss) == 2
+    assert (tmp_path / "checkpoints" / spent.hash / "weights.pt").exists()
+    assert spent.hash != found.training.hash and found.training.steps == 20
+    assert found.search is None and found.evaluated.preparation_cpu_seconds > 0
+    out = capsys.readouterr().out
+    assert f"Fine-tuning: 12 steps with n up to {lengths[1]}." in out
+    assert "(before" in out and "fine-tuning)" in out and "(same" not in out
+
+
+def test_records_without_preparation_say_so(tmp_path: Path) -> None:
+    for words, policy in (
+        (("method=rope",), "none"),
+        (("method=rope_ntk", "extension.scale=2"), "fixed"),
+    ):
+        found = ran(tmp_path, *words)
+        assert (found.search, found.finetuning) == (None, None)
+        assert (found.method_class, found.scale_policy) == ("zero-shot", policy)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "extension"), [("learned", "drope"), ("t5", "drope"), ("t5", "direct_fine_tuned")]
+)
+def test_a_second_run_loads_the_fine_tuned_weights(
+    tmp_path: Path, fits: list[Training], encoding: str, extension: str
+) -> None:
+    words = (f"encoding={encoding}", f"extension={extension}")
+    first = made(tmp_path, *words)
+    assert [training.settings.total_steps for training in fits] == [20, 2]
+    second = made(tmp_path, *words)
+    assert len(fits) == 2, "nothing was trained again"
+    assert equal(state(first[2].model), state(second[2].model))
+    assert first[2].finetuning == second[2].finetuning
+    assert first[2].evaluate() == second[2].evaluate()
+    before, after = (state(each) for each in (first[1].model, first[2].model))
+    assert any(name.startswith("encodings.") for name in before)
+    for name in before:  # what has been dropped is not trained
+        kept = extension == "drope" and name.startswith("encodings.")
+        assert torch.equal(before[name], after[name]) == kept, name
+
+
+def test_other_settings_of_the_fine_tuning_are_another_fine_tuning(
+    tmp_path: Path, fits: list[Training]
+) -> None:
+    for words in ((), ("extension.learning_rate=0.5",), (), ("extension.multiple=3",)):
+        made(tmp_path, "method=rope_pi_fine_tuned", *words)
+    found = [
+        (each.settings.total_steps, each.settings.learning_rate, each.settings.lengths[1])
+        for each in fits
+    ]
+    assert found == [(20, 3e-3, 8), (2, 3e-3, 16), (2, 1.5e-3, 16), (2, 3e-3, 24)]
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Interrupting(Console):
+    """Stops a training in its middle."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step = step
+
+    @contextlib.contextmanager
+    def progress(self, steps: int) -> Iterator[Any]:
+        def report(point: dict[str, float]) -> None:
+            if point["step"] >= self.step:
+                raise Interrupted
+
+        with super().progress(steps) as (_, callback):
+            yield report, callback
+
+
+def test_an_interrupted_fine_tuning_goes_on_from_its_checkpoint(
+    tmp_path: Path, fits: list[Training], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("method=rope_pi_fine_tuned", "extension.steps=1", "trainer.checkpoint_every=5")
+    _, _, whole = made(tmp_path / "whole", *words)
+    run = tiny(tmp_path / "parts", *words)
+    before_it = trained(run)
+    before = state(before_it.model)
+    with pytest.raises(Interrupted):
+        prepared(run, before_it, Interrupting(20))
+    assert [path.parent.name for path in tmp_path.glob("parts/checkpoints/*/last.ckpt")] == [
+        whole.finetuning.hash  # type: ignore[union-attr]
+    ]
+    assert len(checkpoints(tmp_path / "parts")) == 1, "only what is complete"
+    assert equal(state(before_it.model), before)
+    capsys.readouterr()
+    again = prepared(run, before_it)
+    out = capsys.readouterr().out
+    assert (
+        "Going on from the last checkpoint" in out
+        and "step 10/20" not in out
+        and "step 20/20" in out
+    )
+    assert equal(state(again.model), state(whole.model))
+    assert again.finetuning.curve == whole.finetuning.curve  # type: ignore[union-attr]
+    assert not list(tmp_path.glob("*/checkpoints/*/last.ckpt"))
+
+
+@pytest.mark.slow
+def test_a_fine_tuning_stopped_by_kill_minus_nine_has_the_record_of_an_undisturbed_one(
+    tmp_path: Path,
+) -> None:
+    words = (
+        "protocol=smoke",
+        "method=rope_pi_fine_tuned",
+        "extension.steps=20",
+        "trainer.checkpoint_every=20",
+    )
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    succeeded(whole, *words)
+    for step in (80, 160):
+        command = started(parts, *words)
+        command.until(lambda step=step, command=command: f"step {step}/400" in command.out)  # type: ignore[misc]
+        command.signalled(signal.SIGKILL)
+        assert not list(parts.rglob("seed=0.json"))
+    command = succeeded(parts, *words)
+    assert "the weights are shared" in command.out and "step 120/400" not in command.out
+    assert of_process(parts, "rope_pi_fine_tuned*") == of_process(whole, "rope_pi_fine_tuned*")
+    assert not list(parts.rglob("last.ckpt"))
+
+
+@pytest.mark.parametrize("extension", ["direct_fine_tuned", "log_floor_tuned"])
+def test_a_table_too_short_for_what_comes_after_training_is_refused_before_it(
+    tmp_path: Path, fits: list[Training], extension: str
+) -> None:
+    words = (f"extension={extension}", "evaluation.multiples=[1,1.5]")
+    with pytest.raises(ConfigError, match="positions") as caught:
+        made(tmp_path, "encoding=learned", *words)
+    assert "\n" not in str(caught.value) and fits == []
+
+
+# -- a search in a run -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(f"rope_{name}", marks=oracle(name, "identity: by the loss of training"))
+        for name in ("yarn_tuned", "longrope_search")
+    ],
+)
+def test_a_search_keeps_what_loses_least_on_a_length_of_its_own(
+    tmp_path: Path, method: str
+) -> None:
+    run, shared, found = made(tmp_path, f"method={method}", "extension.budget=6")
+    search = found.search
+    assert search is not None and search.length == 24 and search.length not in run.lengths
+    assert search.num_samples == 16 and len(search.trials) == 6
+    losses = [trial.loss for trial in search.trials]
+    assert losses[0] == min(losses) and search.chosen == search.trials[0].settings
+    assert sum(trial.settings == {} for trial in search.trials) == 1
+    make = YaRN if method == "rope_yarn_tuned" else LongRoPEExponents
+    model, positions = shared.model, run.task.num_positions(24)
+    data = inputs(run.task.batch(24, 16, 0, "validation", 24), model.encodings, 0)
+    for trial in search.trials:  # by the loss of training, which shares no code with tests
+        settings = trial.settings or ({"beta_fast": 2.0, "beta_slow": 1.0} if make is YaRN else {})
+        extended = model.with_encodings(
+            make(**settings).extend(model.encodings, run.train_positions, positions)
+        )
+        with torch.no_grad():
+            assert trial.loss == pytest.approx(loss(extended, data).item(), rel=1e-5)
+    assert type(found.extension) is make
+    assert all(
+        getattr(found.extension, key) == pytest.approx(value)
+        for key, value in search.chosen.items()
+    )
+    assert found.model is shared.model and found.finetuning is None
+
+
+@oracle("dynamic_ntk_tuned", "identity: the extension with the settings found")
+def test_the_record_of_a_search_names_its_trials_and_rows_are_those_of_the_winner(
+    tmp_path: Path,
+) -> None:
+    words = {
+        "dynamic_ntk": ("method=rope", "extension=dynamic_ntk"),
+        "tuned": ("method=rope_dynamic_ntk_tuned",),
+    }
+    tuned = ran(tmp_path, *words["tuned"])
+    assert (tuned.method_class, tuned.scale_policy) == (
+        "tuned",
+        "per test length",
+    )
+    chosen = tuned.search.chosen or {"factor": setup("extension=dynamic_ntk").extension.factor}
+    plain = ran(tmp_path, *words["dynamic_ntk"], f"extension.factor={chosen['factor']}")
+    assert tuned.rows == plain.rows
+    assert {trial.settings.get("factor") for trial in tuned.search.trials} >= {
+        1.25,
+        1.5,
+        3,
+        4,
+        6,
+        8,
+    }
+
+
+def test_another_seed_of_the_run_searches_other_candidates(tmp_path: Path) -> None:
+    def candidates(seed: int) -> set[str]:
+        _, _, found = made(
+            tmp_path, "method=rope_longrope_search", "extension.budget=3", f"seed={seed}"
+        )
+        return {json.dumps(trial.settings) for trial in found.search.trials}  # type: ignore[union-attr]
+
+    assert candidates(0) == candidates(0)
+    assert candidates(0) & candidates(1) == {"{}"}
+
+
+def test_a_candidate_whose_loss_is_no_number_is_recorded_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predict, asked = Evaluation.predict, Counter[int]()
+
+    def first_is_nan(self: Evaluation, *arguments: Any) -> Answers:
+        asked[0] += 1
+        found = predict(self, *arguments)
+        return SimpleNamespace(mean_loss=math.nan) if asked[0] == 1 else found  # type: ignore[return-value]
+
+    monkeypatch.setattr(Evaluation, "predict", first_is_nan)
+    found = ran(tmp_path, "method=rope_longrope_search", "extension.budget=3")
+    assert [trial.loss is None for trial in found.search.trials] == [False, False, True]
+    assert found.search.trials[-1].settings == {}
+
+
+def test_a_validation_length_that_is_a_test_length_is_refused_before_training(
+    tmp_path: Path, fits: list[Training]
+) -> None:
+    for method in ("rope_yarn_tuned", "rope_longrope_search"):
+        with pytest.raises(
+            ConfigError, match=r"extension\.multiple=2 .* n = 16, which is a test length"
+        ) as caught:
+            ran(tmp_path, f"method={method}", "extension.multiple=2")
+        assert "1, 1.25, 1.5, 2, 4" in str(caught.value) and "\n" not in str(caught.value)
+    assert fits == [] and checkpoints(tmp_path) == {}
+
+
+# -- runs that share their weights -----------------------------------------------------------------
+
+
+def test_runs_in_one_folder_train_once_and_give_what_folders_of_their_own_give(
+    tmp_path: Path, fits: list[Training], capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = [ran(tmp_path / "one", f"method={name}") for name in ("rope", "rope_ntk")]
+    assert len(fits) == 1
+    assert capsys.readouterr().out.count("the weights are shared") == 1
+    for name, found in zip(("rope", "rope_ntk"), here, strict=True):
+        alone = ran(tmp_path / name, f"method={name}")
+        assert without_seconds(alone) == without_seconds(found)
+    assert len(fits) == 3
+
+
+def test_other_weights_are_trained_however_many_there_were_before(
+    tmp_path: Path, fits: list[Training]
+) -> None:
+    for words in (
+        ("method=rope",),
+        ("seed=1",),
+        ("encoding.base=500",),
+        ("seed=1", "extension=pi"),
+        ("method=rope",),
+    ):
+        made(tmp_path, *words)
+    assert [
+        (training.seed, training.model.encodings.layers[0].frequencies.base) for training in fits
+    ] == [
+        (0, 10000),
+        (1, 10000),
+        (0, 500),
+    ]
+    made(tmp_path, "method=rope", "force=true")
+    assert len(fits) == 4
+
+
+def test_the_model_without_the_extension_is_measured_once_for_all_runs_that_share_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate, measured = Evaluation.evaluate, []
+
+    def noted(self: Evaluation, model: Any, extension: Extension | None) -> Any:
+        measured.append(type(extension).__name__)
+        return evaluate(self, model, extension)
+
+    monkeypatch.setattr(Evaluation, "evaluate", noted)
+    for method in ("rope_pi", "rope_ntk", "rope", "rope_fine_tuned", "rope_yarn"):
+        ran(tmp_path, f"method={method}")
+    assert measured == ["PI", "NoneType", "NTK", "Direct", "FineTuned", "YaRN"]
+
+
+def test_what_is_shown_beside_a_run_is_measured_at_its_own_lengths_and_on_its_own_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(
+        Console, "table", lambda self, identity, measure, rows, base, *_: shown.append((rows, base))
+    )
+    for words in (
+        ("method=rope_ntk", "evaluation.multiples=[1]"),
+        ("method=rope_pi", "evaluation.multiples=[1,2]"),
+        ("method=rope_ntk", "evaluation.multiples=[1,2]", "evaluation.num_samples=8"),
+    ):
+        ran(tmp_path, *words)
+    for rows, base in shown:
+        assert [(row.test_length, row.num_samples) for row in rows] == [
+            (row.test_length, row.num_samples) for row in base
+        ]
+
+
+def test_what_is_shown_beside_a_fine_tuned_run_is_the_model_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[Any, Any, str]] = []
+    monkeypatch.setattr(
+        Console,
+        "table",
+        lambda self, identity, measure, rows, base, remark, *_: shown.append((rows, base, remark)),
+    )
+    tuned, rope, ntk = (
+        ran(tmp_path, f"method={name}") for name in ("rope_fine_tuned", "rope", "rope_ntk")
+    )
+    assert shown[0] == (tuned.rows, rope.rows, "before fine-tuning") and tuned.rows != rope.rows
+    assert shown[1] == (rope.rows, None, "same weights")
+    assert shown[2] == (ntk.rows, rope.rows, "same weights")
+
+
+@pytest.mark.slow
+def test_a_sweep_trains_once_and_its_runs_are_those_of_processes_of_their_own(
+    tmp_path: Path,
+) -> None:
+    sweep, alone = tmp_path / "sweep", tmp_path / "alone"
+    out = succeeded(sweep, "-m", "protocol=smoke", "method=rope,rope_ntk").out
+    assert out.count("step 20/20") == 1 and out.count("the weights are shared") == 1
+    assert checkpoint_folder(sweep).is_dir()
+    assert finished(alone, "protocol=smoke", "method=rope_ntk").status == 0
+    assert of_process(sweep, "rope_ntk") == of_process(alone, "rope_ntk")
+    assert record(sweep, "rope")["training"] == record(sweep, "rope_ntk")["training"]
