@@ -6,10 +6,13 @@ BIN    := $(VENV)/bin
 TORCH_INDEX ?=
 # Folders of results/ that are published: records, and a board generated from them.
 BOARDS := published tasks encodings extensions
+# For how long mutants are begun, and the commit whose files are compared; see tests/mutants.
+MUTANT_SECONDS ?= 600
+SINCE ?=
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint types check board clean
+.PHONY: help demo test test-slow mutants lint types check board clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,6 +32,9 @@ test: $(VENV)/.installed ## the tests: minutes
 
 test-slow: $(VENV)/.installed ## the tests marked slow
 	$(BIN)/python -m pytest -m slow
+
+mutants: $(VENV)/.installed ## do the tests notice mistakes in the files that have changed?
+	$(BIN)/python -m tests.mutants --changed-since $(SINCE) --seconds $(MUTANT_SECONDS)
 
 lint: $(VENV)/.installed ## style
 	$(BIN)/ruff check .

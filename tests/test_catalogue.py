@@ -5,11 +5,13 @@ are the classes'.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import names
+from conftest import composed, names
+from omegaconf import OmegaConf
 
 from posbench.catalogue import page as catalogue
 from posbench.catalogue.conformance import Subject
@@ -102,19 +104,43 @@ def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+SILENT = {"Direct", "Sequence"}
+"""A page has no words for what changes nothing, nor for a list: its parts are described instead."""
+MADE = {"longrope_search": ["LongRoPESearch", "LongRoPEExponents"]}
+"""Where a class makes what is inside it, the YAML does not name it."""
+
+
+def classes(node: object) -> list[str]:
+    """Of a YAML, in the order in which they stand in it."""
+    if isinstance(node, Mapping):
+        own = [node["_target_"].rsplit(".", 1)[1]] if "_target_" in node else []
+        return own + [each for value in node.values() for each in classes(value)]
+    return [each for value in node for each in classes(value)] if isinstance(node, list) else []
+
+
 @pytest.mark.parametrize("name", names("extension"))
 def test_every_extension_is_described_and_so_is_what_is_inside_it(name: str) -> None:
     """Not by its name: an attribute of one's own may be called like those of a sequence."""
-    made = Subject("method=rope").extension(name)
-    found = [type(each).__name__ for each in catalogue.applied(made)]
-    assert all(catalogue.describe(type(each)) for each in catalogue.applied(made))
-    known = {
+    applied = list(catalogue.applied(Subject("method=rope").extension(name)))
+    assert all(catalogue.describe(type(each)).text for each in applied)
+    node = OmegaConf.to_container(composed(f"extension={name}").extension)
+    listed = [each for each in classes(node) if each not in SILENT]
+    assert [type(each).__name__ for each in applied] == MADE.get(name, listed)
+
+
+def test_what_is_described_of_nested_extensions_is_what_they_do() -> None:
+    found = {
+        name: [
+            type(each).__name__
+            for each in catalogue.applied(Subject("method=rope").extension(name))
+        ]
+        for name in ("direct", "both", "by_parts", "yarn_tuned", "direct_continued", "pose")
+    }
+    assert found == {
         "direct": [],
         "both": ["YaRN", "LogN"],
         "by_parts": ["ByParts"],
         "yarn_tuned": ["Tuned", "YaRN"],
         "direct_continued": ["FineTuned"],
         "pose": ["FineTuned", "PI", "SkipWise"],
-        "drope": ["FineTuned", "Dropped"],
     }
-    assert found == known.get(name, found) and (found or name == "direct")

@@ -13,6 +13,8 @@ from posbench.catalogue import check, conformance
 from posbench.composing.compose import composing
 
 BROKEN = """
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import nn
@@ -30,6 +32,20 @@ class RowsForgotten(PositionEncoding):
 class Rounded(PositionEncoding):
     def encode(self, a):
         return a.plus(lambda rows: 4 * (a.distance(rows)[:, None].to(a.q.dtype) * 0.7).sin())
+
+
+class Hasty(PositionEncoding):
+    def encode(self, a):
+        from posbench.encodings.rotary import halves, rotate
+
+        # Angles in the precision of the inputs.
+        angles = a.q_pos.to(a.q.dtype)[..., None] * 10_000 ** (-torch.arange(8) / 8).to(a.q.dtype)
+        tables = angles.double().cos().to(a.q), angles.double().sin().to(a.q)
+        turned = {
+            name: rotate(*halves(getattr(a, name)), *(table.float() for table in tables))
+            for name in ("q", "k")
+        }
+        return replace(a, **{name: t.to(a.q.dtype) for name, t in turned.items()})
 
 
 class BlockCounted(PositionEncoding):
@@ -135,6 +151,12 @@ CASES = [
         "Rounded",
         "",
         "form angles, cumulative sums and biases in float32",
+    ),
+    (
+        "fused_path_stays_within_tolerance_at_8x",
+        "Hasty",
+        "",
+        "bfloat16 on cpu .* what rounding the inputs alone does",
     ),
     ("any_block_size_gives_the_same", "BlockCounted", "", "use `rows` to index queries"),
     ("relative_is_measured", "Absolute", "", "declare relative = False"),

@@ -40,13 +40,12 @@ from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.sinusoidal import Sinusoidal
 from posbench.encodings.t5 import T5, t5_bucket
-from posbench.errors import ConfigError, IllegalExtension
+from posbench.errors import IllegalExtension
 from posbench.extension import Extension
 from posbench.extensions.direct import Direct
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.yarn import YaRN
-from posbench.frequencies import Frequencies
 
 
 def turned(a: Attention, theta: Sequence[float], layout: str, factor: float = 1.0) -> Score:
@@ -728,63 +727,7 @@ def test_outputs_are_the_softmax_over_keys_up_to_the_query(encoding: PositionEnc
     same(attend(encoding.encode(a)), expected)
 
 
-# -- refusals --------------------------------------------------------------------------------------
-
-REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: RoPE(7), r"head_width must be even, got 7"),
-    (lambda: RoPE(8, layout="halves"), r"layout must be one of half, interleaved, got 'halves'"),
-    (
-        lambda: RoPE(8, base=0.0),
-        r"base of the frequencies must exceed 1: the first is the fastest; got 0\.0",
-    ),
-    (
-        lambda: RoPE(8, base=-10000.0),
-        r"base of the frequencies must exceed 1: the first is the fastest; got -10000\.0",
-    ),
-    (lambda: RoPE(0), r"at least one frequency, got 0: use a head width of 2 or more"),
-    (lambda: Sinusoidal(15), r"even model width, got 15"),
-    (
-        lambda: Sinusoidal(16, base=-1.0),
-        r"base of the frequencies must exceed 1: the first is the fastest; got -1\.0",
-    ),
-    (lambda: Learned(16, 0), r"at least 1, got 0"),
-    (lambda: Learned(16, -3), r"at least 1, got -3"),
-    (lambda: ALiBi(0), r"at least one head, got 0"),
-    (lambda: T5(2, 16, 1, 42), r"at least 2 buckets, got num_buckets=1"),
-    (
-        lambda: T5(2, 16, 32, 16),
-        r"max_distance=16 must exceed the 16 distances .*lower num_buckets=32",
-    ),
-    (lambda: PI(0.5), r"at least 1 \(or null for one a length\), got 0\.5"),
-    (lambda: NTK(0.0), r"at least 1 \(or null for one a length\), got 0\.0"),
-    (lambda: YaRN(scale=-2.0), r"at least 1 \(or null for one a length\), got -2\.0"),
-    (lambda: YaRN(1.0, 1.0), r"beta_fast > beta_slow > 0 turns, got 1\.0 and 1\.0"),
-    (lambda: YaRN(1.0, 2.0), r"beta_fast > beta_slow > 0 turns, got 1\.0 and 2\.0"),
-    (lambda: YaRN(2.0, 0.0), r"beta_fast > beta_slow > 0 turns, got 2\.0 and 0\.0"),
-    (lambda: Frequencies(4, stretch=(1.0, 2.0)), r"4 frequencies need 4 stretches, got 2"),
-]
-
-
-@pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
-    make: Callable[[], object], sentence: str
-) -> None:
-    with pytest.raises(ConfigError, match=sentence) as caught:
-        make()
-    assert "\n" not in str(caught.value)
-
-
-def test_the_smallest_settings_that_work_are_accepted() -> None:
-    (
-        RoPE(2),
-        Sinusoidal(2),
-        Learned(1, 1),
-        ALiBi(1),
-        T5(1, 1, 2, 2),
-        T5(2, 16, 32, 17),
-        PI(1.0),
-        YaRN(1.1, 1.0),
-    )
+# -- hosts without frequencies ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1035,60 +1035,6 @@ def test_a_task_without_the_ids_is_refused(name: str) -> None:
 
 # -- settings --------------------------------------------------------------------------------------
 
-REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: LearnedALiBi(0), r"at least one head, got 0"),
-    (lambda: HardALiBi(4, 0), r"num_masked is a number of heads, from 1 to 4, or null, got 0"),
-    (lambda: HardALiBi(4, 5), r"from 1 to 4, or null, got 5"),
-    (lambda: HardALiBi(4, shortest=-1), r"must be 0 or more, got -1"),
-    (lambda: NAPE(1), r"at least 2 heads, got 1"),
-    (lambda: SlidingWindow(NoPE(), 0), r"must be at least 1, got 0"),
-    (lambda: SSMax(NoPE(), 2, 1), r"at least 2, got 1"),
-    (lambda: Sink(NoPE(), 0), r"at least one, got 0"),
-    (lambda: ScaleInvariant(NoPE(), 0.0), r"must exceed 0, got 0\.0"),
-    (lambda: RandomPositions(RoPE(8), 0), r"at least 1, got 0"),
-    (lambda: RandomFloats(RoPE(8), 0), r"at least 1, got 0"),
-    (
-        lambda: RandomFloats(Learned(8, 9), 5),
-        r"random_floats .* Learned has a row for each whole one",
-    ),
-    (lambda: SHAPE(Sinusoidal(8), 0), r"at least 1, got 0"),
-    (lambda: SHAPE(RoPE(8), 5), r"RoPE is relative, .*choose an absolute host"),
-    (lambda: CAPE(Sinusoidal(8), -1.0), r"must not be negative, got -1\.0 and 0\.5"),
-    (lambda: CAPE(Sinusoidal(8), 1.0, -0.5), r"must not be negative, got 1\.0 and -0\.5"),
-    (lambda: CAPE(Sinusoidal(8), 1.0, max_scaling=0.9), r"at least 1: 0\.9"),
-    (lambda: CAPE(Learned(8, 9), 1.0), r"cape .* Learned has a row for each whole one"),
-    (lambda: Coupling(Learned(8, 9), 0), r"at least 1, got 0"),
-    (lambda: Abacus(8, 1), r"at least 2, got 1"),
-    (lambda: BiPE(RoPE(8), 8, 1), r"at least 2, got 1"),
-]
-
-
-@pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
-    make: Callable[[], object], sentence: str
-) -> None:
-    with pytest.raises(ConfigError, match=sentence) as caught:
-        make()
-    assert "\n" not in str(caught.value)
-
-
-def test_the_smallest_settings_that_work_are_accepted() -> None:
-    (
-        LearnedALiBi(1),
-        HardALiBi(1),
-        HardALiBi(2, 2, 0),
-        NAPE(2),
-        SlidingWindow(NoPE(), 1),
-        SSMax(NoPE(), 1, 2),
-    )
-    (
-        RandomPositions(NoPE(), 1),
-        RandomFloats(NoPE(), 1),
-        SHAPE(Sinusoidal(2), 1),
-        CAPE(Sinusoidal(2), 0, 0, 1),
-    )
-    Coupling(NoPE(), 1), Abacus(1, 2), BiPE(NoPE(), 1, 2)
-
 
 HOSTED = ("ssmax", "headscale", "sink", "softmax_off_by_one", "scale_invariant", "sliding_window")
 

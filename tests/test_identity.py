@@ -66,3 +66,43 @@ def test_the_command_of_a_nested_choice_gives_that_choice_again() -> None:
     first = identity(*words)
     again = identity(*[word.strip("'") for word in first.command.split()[3:]])
     assert again.method == first.method
+
+
+def changed_by(word: str) -> set[str]:
+    """The parts of a run that get another name, and with it another hash, from a setting."""
+    plain, other = identity("method=rope"), identity("method=rope", word)
+    parts = ("protocol", "task", "method")
+    found = {part for part in parts if getattr(plain, part).hash != getattr(other, part).hash}
+    for part in parts:
+        names = getattr(plain, part), getattr(other, part)
+        assert (names[0].slug != names[1].slug) == (part in found)
+        assert (names[0].label != names[1].label) == (part in found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("word", "part"),
+    [
+        ("model.width=32", "protocol"),
+        ("training.batch_size=7", "protocol"),
+        ("training.length_scale=2.5", "protocol"),
+        ("evaluation.num_samples=7", "protocol"),
+        ("evaluation.multiples=[1,3]", "protocol"),
+        ("evaluation.further=[5]", "protocol"),
+        ("evaluation.decoding=greedy", "protocol"),
+        ("evaluation.solved=0.5", "protocol"),
+        ("task.key_length=2", "task"),
+        ("training.min_length=5", "task"),
+        ("training.max_length=20", "task"),
+        ("training.steps=7", "task"),
+        ("encoding.base=500", "method"),
+    ],
+)
+def test_runs_that_differ_in_a_setting_are_not_averaged(word: str, part: str) -> None:
+    """They are told apart by the hash of the part that the setting belongs to, and by it alone."""
+    assert changed_by(word) == {part}
+
+
+@pytest.mark.parametrize("word", ["seed=3", "trainer.checkpoint_every=7", "results_dir=elsewhere"])
+def test_what_changes_no_result_changes_no_name(word: str) -> None:
+    assert changed_by(word) == set()

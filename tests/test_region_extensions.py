@@ -36,7 +36,7 @@ from posbench.encodings.t5 import T5
 from posbench.encodings.transformer_xl import TransformerXL
 from posbench.encodings.vo_rope import VORoPE
 from posbench.encodings.xpos import XPos
-from posbench.errors import ConfigError, IllegalExtension
+from posbench.errors import IllegalExtension
 from posbench.extensions.clamp import Clamp
 from posbench.extensions.dca import DCA
 from posbench.extensions.interpolate_distance import InterpolateDistance
@@ -685,38 +685,7 @@ def test_blocks_of_rows_give_the_same_and_the_future_nothing(name: str) -> None:
     same(attend(extended.encode(later))[..., :13, :], whole[..., :13, :], 1e-12)
 
 
-# -- refusals --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: ReRoPE(0), "window is a number of positions, at least 1, got 0"),
-        (lambda: Clamp(0), "largest is a number of positions, at least 1, got 0"),
-        (lambda: LeakyReRoPE(0), "window is a number"),
-        (lambda: LeakyReRoPE(4, 0.5), "shrink divides far distances, at least 1"),
-        (lambda: SelfExtend(0), "window is a number"),
-        (lambda: SelfExtend(4, 0), "group is a number"),
-        (lambda: Mesa(0), "chunk is a number"),
-        (lambda: Mesa(4, 0), "step is a number"),
-        (lambda: DCA(4, 0), "window is a number"),
-        (lambda: DCA(4, 4).regions(8, 20), "largest=4 must exceed window=4"),
-        (lambda: STRING(4, 4).regions(8, 20), "shift=4 must exceed window=4"),
-        (lambda: STRING(4, -1), "window is a number of positions, at least 0, got -1"),
-        (lambda: LMInfinite(-1), "first is a number of positions, at least 0, got -1"),
-        (lambda: LMInfinite(4, 0), "window is a number"),
-        (lambda: StreamingLLM(0), "sinks is a number"),
-        (lambda: StreamingLLM(4, 0), "window is a number"),
-        (lambda: InterpolateDistance(0.5), "scale is the factor of extension, at least 1"),
-        (lambda: LeakyReRoPE(7).regions(8, 20), "window=7 leaves no trained distance"),
-        (lambda: SelfExtend(8).regions(8, 20), "window=8 leaves no trained distance"),
-        (lambda: Mesa(8).regions(8, 20), "chunk=8 leaves no trained distance"),
-        (lambda: StreamingLLM(8).regions(8, 20), "sinks=8 leaves no trained distance"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(make: Callable[[], object], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        make()
+# -- settings at their limit -----------------------------------------------------------------------
 
 
 def test_settings_at_their_limit_work() -> None:

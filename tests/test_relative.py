@@ -49,7 +49,6 @@ from posbench.encodings.tener import TENER
 from posbench.encodings.transformer_xl import TransformerXL
 from posbench.encodings.tupe import TUPE
 from posbench.encodings.xlnet import XLNet
-from posbench.errors import ConfigError
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.yarn import YaRN
@@ -951,76 +950,3 @@ def test_parameters_start_with_the_standard_deviation_stated(
             if "norm" not in name
         }
     assert found == pytest.approx(deviations, rel=0.08)
-
-
-REFUSED: list[tuple[Callable[[], object], str]] = [
-    (
-        lambda: Shaw(8, 0),
-        r"clip is the largest distance with vectors of its own, at least 1, got 0",
-    ),
-    (lambda: TransformerXL(0, 8, 16), r"at least one head, got 0"),
-    (lambda: TransformerXL(2, 8, 15), r"model width must be even, got 15"),
-    (lambda: XLNet(2, 8, 15), r"model width must be even, got 15"),
-    (lambda: XLNet(2, 8, 16, base=1.0), r"base .* must exceed 1.*got 1\.0"),
-    (lambda: TENER(2, 7), r"head_width must be even, got 7"),
-    (lambda: TENER(0, 8), r"at least one head, got 0"),
-    (lambda: TENER(2, 8, scale=0.0), r"scale multiplies all scores and must exceed 0, got 0\.0"),
-    (lambda: DeBERTa(0, 8, 16, 4), r"at least one head, got 0"),
-    (
-        lambda: DeBERTa(2, 8, 16, 0),
-        r"clip is the distance from which rows are shared, at least 1, got 0",
-    ),
-    (lambda: DeBERTa(2, 8, 16, 4, "hf"), r"index must be one of paper, published, got 'hf'"),
-    (lambda: ProjectedLogits(0, 16, 4, 4), r"at least one head and one curve, got 0 and 4"),
-    (lambda: ProjectedLogits(2, 16, 0, 4), r"at least one head and one curve, got 2 and 0"),
-    (
-        lambda: ProjectedLogits(2, 16, 4, 0),
-        r"extent is the number of distances with a bias, at least 1, got 0",
-    ),
-    (lambda: TUPE(NoPE(), 0, 8, 16, 4), r"at least one head, got 0"),
-    (
-        lambda: TUPE(NoPE(), 2, 8, 16, 0),
-        r"num_rows is the number of positions that have a row, at least 1, got 0",
-    ),
-    (lambda: Multiplicative(16, 0), r"at least 1, got 0"),
-    (
-        lambda: Sinusoidal(16, layout="halves"),
-        r"layout must be one of interleaved, half, got 'halves'",
-    ),
-    (
-        lambda: Sinusoidal(16, spacing="t2t"),
-        r"spacing must be one of paper, tensor2tensor, got 't2t'",
-    ),
-    (
-        lambda: Sinusoidal(2, spacing="tensor2tensor"),
-        r"needs 2 frequencies: use a model width of 4 or more",
-    ),
-    (lambda: Sinusoidal(16, -1.0, spacing="tensor2tensor"), r"base .* must exceed 1.*got -1\.0"),
-    (lambda: ScaledSinusoidal(15), r"even model width, got 15"),
-    (lambda: BidirectionalT5(2, 16, 1, 42), r"at least 2 buckets, got num_buckets=1"),
-]
-
-
-@pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
-    make: Callable[[], object], sentence: str
-) -> None:
-    with pytest.raises(ConfigError, match=sentence) as caught:
-        make()
-    assert "\n" not in str(caught.value)
-
-
-def test_the_smallest_settings_that_work_are_accepted() -> None:
-    (
-        Shaw(1, 1),
-        TransformerXL(1, 1, 2),
-        XLNet(1, 1, 2),
-        TENER(1, 2),
-        DeBERTa(1, 1, 1, 1),
-        ProjectedLogits(1, 1, 1, 1),
-    )
-    (
-        Sinusoidal(4, spacing="tensor2tensor"),
-        ScaledSinusoidal(2, init_scale=0.0),
-        Multiplicative(1, 1),
-    )

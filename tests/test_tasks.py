@@ -22,6 +22,12 @@ from posbench.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Batch, 
 
 TASKS = names("task")
 WITHOUT_SOURCES = {"addition", "language", "majority", "parity"}
+LARGEST_DISTANCES: dict[str, Callable[[int], int]] = {
+    "addition": lambda n: 2 * n + 1,  # from SEP, or a digit of the sum, to that of the first number
+    "majority": lambda n: 2 * n + 1,  # from SEP to the first symbol
+    "parity": lambda n: n + 1,
+}
+"""Of tasks whose tokens have no one source, by their rules: to the furthest token that counts."""
 WITHOUT_END = {"language"}
 SOURCES_BY_RULE = {"first", "kth_from_start", "kth_from_end", "multi_hop", "mqar"}
 _made: dict[str, tuple[Task, tuple[int, int]]] = {}
@@ -354,10 +360,20 @@ def test_lengths_and_distances_are_what_the_task_says(name: str) -> None:
         distance = np.where(batch.source >= 0, place - 1 - batch.source, -1)
         assert (batch.source[~batch.answer] == -1).all()
         assert distance.max() <= task.max_distance(n)
-        if (
-            n <= high and name not in WITHOUT_SOURCES
-        ):  # further out, the largest distance is too rare to be met
-            assert distance.max() >= task.max_distance(n) - 2
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "language"])
+@pytest.mark.parametrize("n", [3, 4])
+def test_the_largest_distance_is_met_and_never_exceeded(name: str, n: int) -> None:
+    """In short sequences, where the largest is not rare."""
+    task, _ = made(name)
+    if name in LARGEST_DISTANCES:
+        assert task.max_distance(n) == LARGEST_DISTANCES[name](n)
+        return
+    batch = task.batch(n, 20_000, "distances", n)
+    query = np.arange(batch.tokens.shape[1]) - 1  # a token is predicted where the one before stands
+    distance = (query - batch.source)[batch.source >= 0]
+    assert distance.max() == task.max_distance(n)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -390,13 +406,15 @@ def test_chance_is_the_accuracy_of_guessing(name: str) -> None:
     if name not in small:
         pytest.skip("no small setting is known for this task; its chance is not measured")
     task = cls(**small[name])
-    batch = task.batch(2, 20_000, "truth")
-    other = task.batch(2, 20_000, "guess")
-    truth, guess = (
-        each.tokens[:, :-1][each.answer[:, :-1]].reshape(20_000, -1) for each in (batch, other)
-    )
-    right = truth == guess
-    assert abs(right.all(1).mean() - task.chance(2)) < 0.015
+    for n in (1, 2):
+        truth, guess = (
+            each.tokens[:, :-1][each.answer[:, :-1]].reshape(len(each.tokens), -1)
+            for each in (task.batch(n, 100_000, word) for word in ("truth", "guess"))
+        )
+        found, chance = (truth == guess).all(1).mean(), task.chance(n)
+        error = (chance * (1 - chance) / len(truth)) ** 0.5
+        assert abs(found - chance) < 4 * error
+        assert 4 * error < chance / 4, "too few guesses to tell half the chance from all of it"
 
 
 def test_queries_of_mqar_come_early_by_the_published_power_law() -> None:

@@ -32,6 +32,15 @@ from posbench.transformer import Transformer
 BATCH, HEADS, WIDTH, MODEL = 2, 2, 16, 32  # sizes of the small calls below; heads * width = model
 CPU_HEAD = 32  # head width of the cpu protocol
 EXACT = 1e-9
+ROUNDINGS = {"root mean square": 2.5, "largest": 3.0}
+"""How far outputs in bfloat16 may be off, in units of what rounding the inputs alone does to them.
+
+No absolute tolerance fits all: scores that are not scaled, as TENER's, make of the same inputs
+several times the error, which is no fault of the encoding, and the largest of many errors is a
+matter of luck. Over 57 encodings and eight seeds each, the root mean square is off by 0.4 to 1.2
+units (Shaw's relative values: 1.8) and the largest by at most 1.8. Where angles are formed in
+bfloat16 the root mean square is off by 3.8 to 18.
+"""
 
 Outputs = tuple[Tensor, Tensor]
 
@@ -142,6 +151,26 @@ def _moved(a: Attention, device: str | None = None, dtype: torch.dtype | None = 
     return replace(a, **inputs, **places)
 
 
+def _rounded(a: Attention, dtype: torch.dtype) -> Attention:
+    """The call with every input off by a random share of up to half a unit in the last place of
+    another precision.
+    """
+    generator, most = torch.Generator().manual_seed(1), torch.finfo(dtype).eps / 2
+
+    def off(t: Tensor) -> Tensor:
+        shares = 2 * torch.rand(t.shape, generator=generator, dtype=t.dtype) - 1
+        return t * (1 + most * shares)
+
+    return replace(a, **{name: off(getattr(a, name)) for name in ("q", "k", "v", "x")})
+
+
+def _sizes(error: Tensor) -> dict[str, float]:
+    return {
+        "root mean square": error.square().mean().sqrt().item(),
+        "largest": error.abs().max().item(),
+    }
+
+
 def outputs(encoding: PositionEncoding, pos: Tensor, width: int = WIDTH) -> Outputs:
     """All that an encoding does: the embeddings it returns, and what comes out of attention."""
     a = call(pos.shape[1], pos, width=width)
@@ -207,26 +236,35 @@ def fused_path_stays_within_tolerance_at_8x(subject: Subject) -> None:
     Both get the very same (rounded) inputs.
     """
     n = 8 * subject.made().train_positions
-    backends = [("cpu", torch.float32, 2e-5), ("cpu", torch.bfloat16, 3e-2)]
-    backends += (
-        [("cuda", torch.float32, 5e-5), ("cuda", torch.bfloat16, 3e-2)]
-        if torch.cuda.is_available()
-        else []
-    )
+    backends = [("cpu", torch.float32), ("cpu", torch.bfloat16)]
+    if torch.cuda.is_available():
+        backends += [("cuda", torch.float32), ("cuda", torch.bfloat16)]
     further = f"evaluation.further=[{n}]"
-    for device, dtype, tolerance in backends:
+    for device, dtype in backends:
         for exact, encoding in zip(subject.layers(further), subject.layers(further), strict=True):
             a = call(n, dtype=dtype)
-            fused = (
-                attend(encoding.float().to(device).encode(_moved(a, device=device))).double().cpu()
-            )
-            error = (fused - dense(exact.encode(_moved(a, dtype=torch.float64)))).abs().max().item()
-            require(
-                error < tolerance,
-                f"in {dtype} on {device} outputs at 8 times the training length are off by "
-                f"{error:.1e} (at most {tolerance}): form angles, cumulative sums and biases in "
-                "float32 or better, cast afterwards",
-            )
+            given = _moved(a, dtype=torch.float64)
+            reference = dense(exact.encode(given))
+            fused = attend(encoding.float().to(device).encode(_moved(a, device=device)))
+            error = (fused.double().cpu() - reference).abs()
+            advice = "form angles, cumulative sums and biases in float32 or better, cast afterwards"
+            if dtype == torch.float32:
+                tolerance = 2e-5 if device == "cpu" else 5e-5
+                require(
+                    error.max().item() < tolerance,
+                    f"in {dtype} on {device} outputs at 8 times the training length are off by "
+                    f"{error.max().item():.1e} (at most {tolerance}): {advice}",
+                )
+                continue
+            rounding = (dense(exact.encode(_rounded(given, dtype))) - reference).abs()
+            for kind, most in ROUNDINGS.items():
+                found, unit = (_sizes(t)[kind] for t in (error, rounding))
+                require(
+                    found < most * unit,
+                    f"in {dtype} on {device} outputs at 8 times the training length are off by "
+                    f"{found:.1e} ({kind}), {found / unit:.1f} times what rounding the inputs "
+                    f"alone does (at most {most}): {advice}",
+                )
 
 
 def any_block_size_gives_the_same(subject: Subject) -> None:

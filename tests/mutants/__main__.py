@@ -4,20 +4,30 @@ scratch copy.
     python -m tests.mutants                 all of tests/mutants/*.yaml, as a table
     python -m tests.mutants fire shaw       those of some methods
     python -m tests.mutants --write         writes tests/mutants/RESULTS.md; with names, their rows
+    python -m tests.mutants --changed-since [REV] --seconds 600
+                                            those of files that differ from REV (left out: from
+                                            where the branch left origin/main, else HEAD~1); none
+                                            is started after ten minutes
 
 A mutant names `method`, `path`, `old` and `new` text (old must occur exactly once), and `tests`,
 the files (or pytest arguments) that should catch it. One that cannot be caught, because it computes
-the same, carries `equivalent` with its proof, and is expected to survive.
+the same, carries `equivalent` with its proof, and is expected to survive. Tests that fail without
+any change catch nothing: they are run once without.
 """
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -43,9 +53,25 @@ def occurrences(old: str, text: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(r"\s*".join(closing), text)]
 
 
-def survives(mutant: dict[str, str], scratch: Path) -> bool:
-    """Whether the tests pass with the change; run in a fork, so that torch is imported once."""
-    path = scratch / mutant["path"]
+def changed_since(revision: str) -> set[str]:
+    """The files that differ from a revision, in the working tree; by default, from where this
+    branch left origin/main, or where it is there, from the commit before.
+    """
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    if not revision:
+        left = git("merge-base", "origin/main", "HEAD")
+        revision = left if left and left != git("rev-parse", "HEAD") else "HEAD~1"
+    if not git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"):
+        raise SystemExit(f"{revision} is no commit of this clone: name one, or fetch more of it")
+    return set(git("diff", "--name-only", revision).splitlines())
+
+
+def changed(mutant: dict[str, str]) -> str:
+    """The text of the file with the change."""
     text = (ROOT / mutant["path"]).read_text("utf-8")
     places = occurrences(mutant["old"], text)
     if len(places) != 1:
@@ -54,7 +80,11 @@ def survives(mutant: dict[str, str], scratch: Path) -> bool:
         )
     start, stop = places[0]
     indent = mutant["old"][: len(mutant["old"]) - len(mutant["old"].lstrip())]
-    path.write_text(text[:start] + mutant["new"].removeprefix(indent) + text[stop:], "utf-8")
+    return text[:start] + mutant["new"].removeprefix(indent) + text[stop:]
+
+
+def passes(tests: str, scratch: Path) -> bool:
+    """Whether tests pass in the copy; run in a fork, so that torch is imported once."""
     child = os.fork()
     if child == 0:
         os.chdir(scratch)
@@ -64,46 +94,54 @@ def survives(mutant: dict[str, str], scratch: Path) -> bool:
         os.dup2(null, 2)
         import pytest
 
-        arguments = [
-            "-x",
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            "not slow",
-            *shlex.split(mutant["tests"]),
-        ]
+        arguments = ["-x", "-p", "no:cacheprovider", "-m", "not slow", *shlex.split(tests)]
         os._exit(int(pytest.main(arguments)))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    path.write_text(text, "utf-8")
     if code not in (0, 1, 2):  # 2: the change broke an import, which is caught as well
-        raise SystemExit(
-            f"{mutant['method']}: pytest ended with {code}; are there tests in {mutant['tests']}?"
-        )
+        raise SystemExit(f"pytest ended with {code}; are there tests in {tests}?")
     return code == 0
 
 
-def main() -> None:
-    chosen = {word for word in sys.argv[1:] if not word.startswith("-")}
+def survives(mutant: dict[str, str], scratch: Path) -> bool:
+    """Whether the tests pass with the change."""
+    path, text = scratch / mutant["path"], (ROOT / mutant["path"]).read_text("utf-8")
+    path.write_text(changed(mutant), "utf-8")
+    alive = passes(mutant["tests"], scratch)
+    path.write_text(text, "utf-8")
+    return alive
+
+
+def copied(scratch: Path) -> None:
+    """What tests need, as the installed package maps it."""
+    for name in COPIED:
+        source = ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, scratch / name)
+    for package in ("conf", "tasks"):
+        (scratch / "posbench" / package).symlink_to(scratch / package)
+
+
+def tried(chosen: Sequence[dict[str, str]], seconds: float) -> list[tuple[str, ...]]:
+    """A row for each mutant that was begun in time: its method, its change and the verdict."""
+    if not chosen:
+        return []
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Heavy and never changed: imported before the fork. Nothing of posbench may be.
     import hypothesis  # noqa: F401
     import lightning  # noqa: F401
     import torch  # noqa: F401
 
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    sound: set[str] = set()
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        for name in COPIED:
-            source = ROOT / name
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, scratch / name)
-        for package, real in (
-            ("conf", "conf"),
-            ("tasks", "tasks"),
-        ):  # as the installed package maps them
-            (scratch / "posbench" / package).symlink_to(scratch / real)
-        for mutant in mutants():
-            if chosen and mutant["method"] not in chosen:
-                continue
+        copied(scratch)
+        for mutant in chosen:
+            if time.monotonic() - start > seconds:
+                break
+            if mutant["tests"] not in sound and not passes(mutant["tests"], scratch):
+                raise SystemExit(f"{mutant['tests']} fails without any change")
+            sound.add(mutant["tests"])
             alive, equivalent = survives(mutant, scratch), mutant.get("equivalent", "")
             verdict = (
                 ("equivalent: " + equivalent if equivalent else "SURVIVED") if alive else "caught"
@@ -111,13 +149,42 @@ def main() -> None:
             change = " -> ".join(f"`{' '.join(mutant[key].split())}`" for key in ("old", "new"))
             rows.append((mutant["method"], change.replace("|", "&#124;"), verdict))
             print(" | ".join(rows[-1]), flush=True)
-    survived = sum(verdict == "SURVIVED" for *_, verdict in rows)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants", description="Do the tests notice a wrong encoding?"
+    )
+    parser.add_argument("methods", nargs="*", help="those of these methods alone")
+    parser.add_argument("--write", action="store_true", help="write tests/mutants/RESULTS.md")
+    parser.add_argument(
+        "--changed-since", nargs="?", const="", metavar="REV", help="those of changed files alone"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="after which none is started"
+    )
+    options = parser.parse_args()
+    if options.write and (options.changed_since is not None or options.seconds < math.inf):
+        parser.error("--write wants all mutants of a method: leave the other options out")
+
+    known = mutants()
+    names = set(options.methods)
+    if unknown := names - {mutant["method"] for mutant in known}:
+        parser.error(f"there are no mutants of {', '.join(sorted(unknown))}")
+    chosen = [mutant for mutant in known if not names or mutant["method"] in names]
+    if options.changed_since is not None:
+        files = changed_since(options.changed_since)
+        chosen = [mutant for mutant in chosen if mutant["path"] in files]
+    rows = tried(chosen, options.seconds)
     print(summary(rows))
-    if "--write" in sys.argv:
-        known = {mutant["method"] for mutant in mutants()}
-        kept = [row for row in results() if chosen and row[0] in known - chosen]
+    if left := len(chosen) - len(rows):
+        print(f"{left} more were left for want of time.")
+    if options.write:
+        others = {mutant["method"] for mutant in known} - names
+        kept = [row for row in results() if names and row[0] in others]
         write(sorted([*kept, *rows], key=lambda row: row[0]))
-    raise SystemExit(survived > 0)
+    raise SystemExit(any(verdict == "SURVIVED" for *_, verdict in rows))
 
 
 def summary(rows: list[tuple[str, ...]]) -> str:

@@ -1,0 +1,202 @@
+"""What a test is made of: sequences of its own, positions of its own, and what extensions are told
+of both lengths.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from conftest import setup
+
+from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.evaluation import Answers
+from posbench.extension import Extension
+from posbench.records.row import Row
+from posbench.running.setup import Setup
+from posbench.scoring import inputs
+from posbench.streams import stream_seed
+from posbench.task import EOS
+from posbench.training import Training
+
+
+def small(*words: str) -> Setup:
+    sizes = ("task=copy", "evaluation.num_samples=50", "model.width=16", "model.num_heads=2")
+    return setup(*sizes, "training.validation_samples=50", *words)
+
+
+def training(made: Setup) -> Training:
+    return Training(made.model(), made.task, made.config.training, made.config.seed)
+
+
+def rows_of(tokens: np.ndarray | torch.Tensor) -> set[tuple[int, ...]]:
+    return {tuple(row) for row in tokens.tolist()}
+
+
+# -- sequences -------------------------------------------------------------------------------------
+
+
+def test_no_sequence_of_a_test_is_one_of_validation_or_training() -> None:
+    made = small()
+    tests = {n: rows_of(made.evaluation.batch(n).tokens[:, :-1]) for n in made.lengths}
+    assert all(len(rows) == 50 for rows in tests.values())
+    trainer = training(made)
+    seen = [trainer.validation_batch(), *(trainer.batch(step) for step in range(100))]
+    for rows in tests.values():
+        assert not any(rows & rows_of(batch.tokens) for batch in seen)
+
+
+def test_every_seed_is_tested_on_sequences_of_its_own() -> None:
+    one, other = (small(f"seed={seed}").evaluation.batch(16).tokens for seed in (0, 1))
+    assert not rows_of(one) & rows_of(other)
+    assert np.array_equal(one, small("seed=0", "method=alibi").evaluation.batch(16).tokens)
+
+
+# -- positions -------------------------------------------------------------------------------------
+
+DRAWN = ("method=random_positions", "encoding.largest=400")
+
+
+def test_positions_of_a_test_are_drawn_from_a_stream_of_their_own() -> None:
+    made, n = small(*DRAWN), 16
+    tests, encodings = made.evaluation, made.model().encodings
+    batch = tests.batch(n)
+    pos = tests.inputs(batch, made.model(), n).pos
+    assert torch.equal(pos, inputs(batch, encodings, stream_seed(0, "test", "positions", n)).pos)
+    for step in range(200):
+        for purpose in ("train", "validation", "test"):
+            drawn = inputs(batch, encodings, stream_seed(0, purpose, "positions", step))
+            assert torch.equal(drawn.pos, pos) == ((purpose, step) == ("test", n))
+
+
+def test_every_step_and_every_seed_trains_at_positions_of_its_own() -> None:
+    fixed = "training.min_length=16", "training.max_length=16"
+    trainers = [training(small(*DRAWN, *fixed, f"seed={seed}")) for seed in (0, 1)]
+    found = [trainer.batch(step).pos for trainer in trainers for step in range(5)]
+    assert len({tuple(pos[0].tolist()) for pos in found}) == 10
+
+
+# -- what an extension is told ---------------------------------------------------------------------
+
+
+class Told(Extension):
+    """Changes nothing and remembers the lengths it is given."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[int, int]] = []
+
+    def extend(
+        self, stack: EncodingStack, train_positions: int, test_positions: int
+    ) -> EncodingStack:
+        self.spans.append((train_positions, test_positions))
+        return stack
+
+    def apply(
+        self, encoding: PositionEncoding, train_positions: int, test_positions: int
+    ) -> PositionEncoding:
+        return encoding
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        (("method=rope",), 0),
+        (("method=learned", "training.random_offset=7"), 7),
+        (("method=shape", "encoding.max_shift=9"), 9),
+        # Position 9, the last of ten, goes as far as 2 (9 + 9 + 1/2) = 37, the last of 38.
+        (("method=cape", "encoding.max_shift=9.0", "encoding.max_scaling=2.0"), 28),
+    ],
+)
+def test_an_extension_is_told_the_largest_position_of_training_and_of_each_test(
+    words: tuple[str, ...], more: int
+) -> None:
+    """A shift of all positions belongs to training alone: SHAPE and CAPE draw none at a test."""
+    made, told = small(*words, "evaluation.multiples=[1,2]"), Told()
+    made.evaluation.evaluate(made.model(), told)
+    n, alone = made.train_length, made.task.num_positions
+    assert told.spans == [(alone(n) + more, alone(n)), (alone(n) + more, alone(2 * n))]
+
+
+# -- right and wrong -------------------------------------------------------------------------------
+
+
+def answers(*right: str) -> Answers:
+    """`.` not asked, `r` right, `w` wrong; in capitals, the end of a sequence."""
+    marks = np.array([list(text) for text in right])
+    ends, lower = np.char.isupper(marks), np.char.lower(marks)
+    return Answers(marks != ".", lower == "r", np.zeros(marks.shape, np.float32), ends)
+
+
+def test_a_sequence_whose_only_error_is_its_end_is_wrong() -> None:
+    found = answers("..rrW", "..rrR", "..wrR", "r.r.W", "r.r.R")
+    assert found.sequences.tolist() == [False, True, False, False, True]
+    assert found.without_end.tolist() == [True, True, False, True, True]
+    assert found.correct_prefix.tolist() == [2 / 3, 1, 0, 2 / 3, 1]
+
+
+class Endless(torch.nn.Module):
+    """Stands for a model: it copies without a mistake, and says `token` where its copy ends."""
+
+    num_heads, width = 2, 16
+
+    def __init__(self, made: Setup, token: int) -> None:
+        super().__init__()
+        self.encodings = made.model().encodings
+        self.vocab_size, self.token, self.n = made.task.vocab_size, token, made.train_length
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        pos: torch.Tensor,
+        segments: torch.Tensor,
+        where: torch.Tensor,
+        first: int = 0,
+    ) -> torch.Tensor:
+        # SEP predicts the first symbol; the last of the copy predicts the end.
+        said = torch.full_like(tokens, self.token)
+        said[:, self.n + 1 :] = tokens[:, 1 : -self.n]
+        said[:, 2 * self.n + 1 :] = self.token
+        return 9.0 * torch.nn.functional.one_hot(said[where], self.vocab_size)
+
+
+@pytest.mark.parametrize("decoding", ["teacher_forced", "greedy"])
+def test_who_never_ends_solves_nothing(decoding: str) -> None:
+    made = small(f"evaluation.decoding={decoding}", "evaluation.multiples=[1]")
+
+    def row(token: int) -> Row:
+        [found], _ = made.evaluation.evaluate(Endless(made, token), None)  # type: ignore[arg-type]
+        return found
+
+    endless, perfect, n = row(EOS + 1), row(EOS), made.train_length
+    assert (endless.score, endless.sequence_accuracy) == (0.0, 0.0)
+    assert endless.sequence_accuracy_without_end == 1.0
+    assert endless.correct_prefix == pytest.approx(n / (n + 1))
+    assert endless.token_accuracy_teacher_forced == pytest.approx(n / (n + 1))
+    assert (perfect.score, perfect.sequence_accuracy, perfect.correct_prefix) == (1.0, 1.0, 1.0)
+
+
+# -- what trained weights depend on ----------------------------------------------------------------
+
+
+def test_another_version_of_a_task_is_trained_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = small()
+    settings = made.config.training
+    before = made.training_hash(settings)
+    assert small().training_hash(settings) == before
+    monkeypatch.setattr(type(made.task), "version", made.task.version + 1)
+    assert small().training_hash(settings) != before
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["seed=1", "task.num_symbols=20", "model.dropout=0.1", "training.steps=7", "encoding.base=500"],
+)
+def test_weights_are_shared_by_no_two_trainings_that_differ(word: str) -> None:
+    one, other = small("method=rope"), small("method=rope", word)
+    assert one.training_hash(one.config.training) != other.training_hash(other.config.training)
+
+
+def test_weights_are_shared_by_runs_that_differ_in_their_tests_alone() -> None:
+    one, other = small("method=rope"), small("method=rope_ntk", "evaluation.num_samples=7")
+    assert one.training_hash(one.config.training) == other.training_hash(other.config.training)
