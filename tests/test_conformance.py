@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import CONF, composed, names, setup
+from conftest import composed, names, setup
 from omegaconf import OmegaConf
 from torch import Tensor
 
@@ -166,17 +166,6 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
 
 
 # -- methods ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_only_composes(name: str) -> None:
-    lines = [
-        line for line in (CONF / "method" / f"{name}.yaml").read_text().splitlines() if line.strip()
-    ]
-    assert lines[0] == "# @package _global_"
-    assert lines[1] == "defaults:"
-    groups = ("- override /encoding", "- override /extension", "#")
-    assert all(line.strip().startswith(groups) for line in lines[2:])
 
 
 @pytest.mark.parametrize("name", METHODS)
