@@ -103,7 +103,7 @@ def main() -> None:
         where = Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts
         if verbose or "hydra" not in where:
             raise
-        _say(f"the configuration cannot be composed: {' '.join(str(error).split())}")
+        _say(f"the command line cannot be composed: {' '.join(str(error).split())}")
         sys.exit(1)
     except KeyboardInterrupt:
         _say("stopped; the same command goes on from here.")

@@ -15,7 +15,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
-from posbench.errors import ConfigError, closest, known_names
+from posbench.errors import ConfigError, closest, known_names, shown
 
 SETTINGS = "python -m posbench --cfg job"
 KINDS = {
@@ -276,7 +276,7 @@ def _complete(section: dict[str, Any], schema: Any, prefix: str = "") -> None:
         if is_dataclass(kinds[key]):
             if not isinstance(value, dict):
                 raise ConfigError(
-                    f"{key}={value} is no setting, {key} holds several: name one of them, as in "
+                    f"{key}={shown(value)} replaces a whole section: set one setting of it, as in "
                     f"{key}.{fields(kinds[key])[0].name}=VALUE"
                 )
             _complete(value, kinds[key], f"{key}.")
@@ -301,7 +301,7 @@ def _sentence(error: OmegaConfBaseException, cfg: DictConfig) -> str:
         value = OmegaConf.select(cfg, key)
         whole = isinstance(value, float) and value.is_integer() and expected == KINDS[int]
         instead = f": write {value:.0f}" if whole else ""
-        return f"{key} must be {expected}, got {value!r}{instead}"
+        return f"{key} must be {expected}, got {shown(value)}{instead}"
     reason = str(error.msg or error).strip().splitlines()[0].rstrip(".")
     return f"{key}: {reason[0].lower()}{reason[1:]}" if key else reason
 

@@ -39,6 +39,13 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 def known_names(known: Iterable[str], command: str, meant: str | None = None) -> str:
     """What to do about an unknown name: the one that was meant, then all, or how to list them."""
     names = list(known)
+    if len(names) == 1:
+        return f"did you mean {meant}?" if meant else f"the only one is {names[0]}"
     few = 0 < len(names) <= MANY
     others = f"choose one of {', '.join(names)}" if few else f"`{command}` lists all of them"
     return f"did you mean {meant}? {others[0].upper()}{others[1:]}" if meant else others
+
+
+def shown(value: object) -> str:
+    """A value as it is written in YAML, strings in quotes."""
+    return "null" if value is None else repr(value)

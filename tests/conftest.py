@@ -7,7 +7,8 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("WANDB_MODE", "offline")
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hydra
@@ -15,6 +16,7 @@ import pytest
 import torch
 from hydra.core.global_hydra import GlobalHydra
 
+from posbench import cli
 from posbench.catalogue.conformance import composed, setup
 from posbench.composing.compose import register
 from posbench.composing.folders import own_names
@@ -28,6 +30,31 @@ CONF = Path(__file__).parent.parent / "conf"
 def names(group: str) -> list[str]:
     """Everything posbench offers of a config group: its files, or the rows of conf/methods.yaml."""
     return own_names(group)
+
+
+@pytest.fixture
+def answered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int | None, str, str]]:
+    """The answer to a command line that ends before anything is trained: exit status, stdout,
+    stderr.
+    """
+
+    def answer(*words: str) -> tuple[int | None, str, str]:
+        GlobalHydra.instance().clear()
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["posbench", *words])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which the command changes
+        capfd.readouterr()
+        status: int | None = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            status = ended.code  # type: ignore[assignment]
+        return status, *capfd.readouterr()
+
+    return answer
 
 
 @pytest.fixture(autouse=True)

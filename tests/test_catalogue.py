@@ -100,7 +100,7 @@ def test_the_properties_are_those_of_the_classes() -> None:
 def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert catalogue.main(["nothing"]) == 1
     assert capsys.readouterr().err.startswith(
-        "posbench: method nothing is unknown: choose among abacus"
+        "posbench: method=nothing is unknown: `python -m posbench --help` lists all of them"
     )
 
 

@@ -242,8 +242,10 @@ def test_the_command_explains_what_is_broken(
     ("words", "sentence"),
     [
         (["nothing.yaml"], "nothing.yaml is not a file"),
-        (["encoding=nothing"], "encoding=nothing is unknown: choose one of"),
+        (["encoding=nothing"], "encoding=nothing is unknown: `python -m posbench --help`"),
         (["--config-dir", "nowhere", "method=rope"], "nowhere is not a folder"),
+        (["encoding=ropee"], "encoding=ropee is unknown: did you mean rope?"),
+        (["encoding=rope", "encoding.bse=3"], "encoding.bse is not a setting: did you mean enc"),
         (["encoding.base=x"], "encoding.base must be a number"),
     ],
 )

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import torch
 from conftest import CONF, names
 from test_faults import finished, record, succeeded
 
+Answered = Callable[..., tuple[int | None, str, str]]
 GROUPS = ("method", "encoding", "extension", "task", "protocol")
 
 
@@ -53,17 +55,23 @@ def sentence(status: int | None, out: str, err: str) -> str:
     return err
 
 
+def offered(text: str, group: str) -> set[str]:
+    """What `--help` lists of a group."""
+    (block,) = re.findall(rf"^{group}: .*\n((?:  .*\n)+)", text, re.M)
+    return set(re.split(r",?\s+", block.strip()))
+
+
 # -- mistakes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("mistake", "named", "legal"),
     [
-        ("method=ropee", "method=ropee", ", ".join(names("method"))),
-        ("task=copyy", "task=copyy", ", ".join(names("task"))),
+        ("method=ropee", "method=ropee", "did you mean rope?"),
+        ("protocol=cpuu", "protocol=cpuu", ", ".join(names("protocol"))),
         ("task.vocab_size=0", "task.vocab_size", "key_length, num_symbols, num_filler"),
         ("sede=1", "sede", "--cfg job"),
-        ("seed=abc", "'abc'", "Integer"),
+        ("seed=abc", "'abc'", "an integer"),
         ("seed=0,1", "seed=0,1", "add -m"),
         ("+trainer.lrr=3", "trainer.lrr", "accelerator, threads, checkpoint_every"),
         ("model.num_heads=3", "model.num_heads=3", "choose one of 1, 2, 4, 8"),
@@ -108,6 +116,88 @@ def test_a_mistake_that_only_the_classes_can_see_is_one_sentence_as_well(
     assert not (tmp_path / "results").exists()
 
 
+HELP, SETTINGS = "python -m posbench --help", "python -m posbench --cfg job"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("method=rope_ntkk", f"method=rope_ntkk is unknown: did you mean rope_ntk? `{HELP}`"),
+        ("task=pass_key", f"task=pass_key is unknown: did you mean passkey? `{HELP}`"),
+        ("logger=wandbb", "logger=wandbb is unknown: did you mean wandb? Choose one of csv, wandb"),
+        ("extension=zzzz", f"extension=zzzz is unknown: `{HELP}`"),
+        ("task=copié", "task=copié is unknown: did you mean copy?"),
+        ("-m method=rope,alibii", "method=alibii is unknown: did you mean alibi?"),
+        ("-m method=glob(zz*)", f"method=glob(zz*) matches no method: `{HELP}`"),
+        ("method=[rope,alibi]", "one method: -m method=rope,alibi runs one after the other"),
+        ("encoding=null", f"encoding=null names no encoding: `{HELP}`"),
+        ("~task", "~task leaves a run without task: leave it out"),
+        ("+method=rope", "+method=rope adds a second method: write method=rope"),
+        ("=3", "=3 has no key: write key=value"),
+        ("rope", "cannot read 'rope': write key=value"),
+        ("metod=rope", f"metod is not a setting: did you mean method? `{SETTINGS}`"),
+        ("steps=10", f"steps is not a setting: did you mean training.steps? `{SETTINGS}`"),
+        ("trainng.steps=10", "trainng.steps is not a setting: did you mean training.steps?"),
+        ("training.stpes=10", "training.stpes is not a setting: did you mean training.steps?"),
+        ("+training.stpes=10", "training.stpes is not a setting: did you mean training.steps?"),
+        ("method=rope_ntk extension.scal=4", "did you mean extension.scale?"),
+        ("method=rope extension.scale=4", "extension direct has none, so choose another with"),
+        ("-m method=rope,alibi extension.scale=4", "extension of the sweep has none"),
+        ("method=ssmax encoding@encoding.hots=alibi", "did you mean encoding@encoding.host?"),
+        ("~training.steps", "training.steps is missing, and every run needs it"),
+        ("~training", "training is missing, and every run needs it"),
+        ("~training.foo", f"training.foo is not a setting: `{SETTINGS}`"),
+        ("training=5", "training=5 replaces a whole section: set one setting of it"),
+        ("training.steps=1e3", "training.steps must be an integer, got 1000.0: write 1000"),
+        ("training.steps=null", "training.steps must be an integer, got null"),
+        ("training.stop_at=never", "training.stop_at must be a number or null, got 'never'"),
+        ("evaluation.multiples=2", "must be a list of numbers such as [1, 2], got 2"),
+        ("evaluation.multiples=[a]", "must be a list of numbers such as [1, 2], got ['a']"),
+        ("force=maybe", "force must be true or false, got 'maybe'"),
+        ("--config-dir nowhere encoding=x", "nowhere is not a folder: give one that holds"),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_says_what_was_meant(
+    words: str, said: str, answered: Answered
+) -> None:
+    status, out, err = answered(*words.split())
+    assert said in sentence(status, out, err)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("method=rope_ntk", "extension.scale=four"), "must be a number or null, got 'four'"),
+        (("method=ssmax", "encoding.host=alibi"), "choose it with encoding@encoding.host=alibi"),
+        (("method=ssmax", "encoding.host.base=ten"), "encoding.host.base must be a number"),
+    ],
+)
+def test_a_setting_of_a_class_is_held_against_its_annotation_however_deep(
+    words: tuple[str, ...], said: str, answered: Answered
+) -> None:
+    assert said in sentence(*answered(*words))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("_target_: nowhere_at_all.Mine", "cannot be imported, No module named 'nowhere_at_all'"),
+        ("_target_: my_module.Mine", "cannot be imported, my_module has no Mine: correct _target_"),
+        ("_target_: my_wreck.Mine", "cannot be imported, No module named 'nowhere_at_all'"),
+        ("strength: 1", "encoding has no _target_: name the class"),
+        ("strength: [1", "mine.yaml cannot be read: expected ',' or ']'"),
+    ],
+)
+def test_a_file_of_ones_own_that_makes_no_object_is_one_sentence(
+    content: str, said: str, tmp_path: Path, answered: Answered
+) -> None:
+    (tmp_path / "encoding").mkdir()
+    (tmp_path / "encoding/mine.yaml").write_text(content + "\n")
+    (tmp_path / "my_module.py").touch()
+    (tmp_path / "my_wreck.py").write_text("import nowhere_at_all\n")
+    assert said in sentence(*answered("--config-dir", str(tmp_path), "encoding=mine"))
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_protocol_for_a_gpu_is_refused_without_one(tmp_path: Path) -> None:
     answer = finished(tmp_path, "protocol=gpu")
@@ -122,7 +212,11 @@ def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path)
     answer = command(tmp_path, "--help", without="torch")
     assert (answer.returncode, answer.stderr) == (0, "")
     for group in GROUPS:
-        assert f"{group}: {', '.join(names(group))}\n" in answer.stdout
+        assert set(names(group)) == offered(answer.stdout, group)
+    for command_of_its_own in ("leaderboard", "catalogue", "check", "claims", "results"):
+        assert f"\npython -m posbench.{command_of_its_own} " in answer.stdout
+    chosen, _, commands = answer.stdout.partition("== Examples")
+    assert max(map(len, chosen.splitlines())) < 110 and "$" not in answer.stdout, commands
     assert {
         path.name for path in CONF.iterdir() if path.is_dir() and list(path.glob("*.yaml"))
     } <= {*GROUPS, "logger"}
@@ -329,4 +423,4 @@ def test_an_encoding_of_ones_own_runs_from_its_folder_and_wandb_is_not_needed(
 def test_an_encoding_of_ones_own_is_listed_beside_the_others(tmp_path: Path, my_conf: Path) -> None:
     answer = command(tmp_path, "--config-dir", my_conf.name, "--help", without="torch")
     assert answer.returncode == 0
-    assert f"method: {', '.join(sorted([*names('method'), 'mine']))}\n" in answer.stdout
+    assert offered(answer.stdout, "method") == {*names("method"), "mine"}

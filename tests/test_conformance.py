@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import CONF, composed, names, setup
+from conftest import composed, names, setup
 from omegaconf import OmegaConf
 from torch import Tensor
 
@@ -171,17 +171,6 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_only_composes(name: str) -> None:
-    lines = [
-        line for line in (CONF / "method" / f"{name}.yaml").read_text().splitlines() if line.strip()
-    ]
-    assert lines[0] == "# @package _global_"
-    assert lines[1] == "defaults:"
-    groups = ("- override /encoding", "- override /extension", "#")
-    assert all(line.strip().startswith(groups) for line in lines[2:])
-
-
-@pytest.mark.parametrize("name", METHODS)
 def test_every_method_learns_from_a_step_and_is_measured_as_it_answers(name: str) -> None:
     run = setup(*Subject(f"method={name}").words)
     training = Training(run.model(), run.task, run.config.training, run.config.seed)
@@ -194,7 +183,7 @@ def test_every_method_learns_from_a_step_and_is_measured_as_it_answers(name: str
 
     rows, _ = run.evaluation.evaluate(model, run.extension)
     assert [row.multiple for row in rows] == sorted(run.lengths.values())
-    row = rows[-1]  # the longest test, once more, of whole sequences and with plain attention
+    row = rows[-1]  # the longest test, once more, in one pass over whole sequences
     extended = run.evaluation.extend(model, run.extension, row.test_length)
     data = run.evaluation.inputs(run.evaluation.batch(row.test_length), model, row.test_length)
     with torch.no_grad():

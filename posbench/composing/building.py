@@ -10,7 +10,7 @@ import hydra
 from hydra.errors import InstantiationException
 
 from posbench.config import KINDS, in_words
-from posbench.errors import ConfigError, PosbenchError
+from posbench.errors import ConfigError, PosbenchError, shown
 
 
 def build(node: dict[str, Any], group: str) -> Any:
@@ -44,7 +44,7 @@ def _check_types(node: dict[str, Any], group: str) -> None:
         kinds = set(typing.get_args(expected) or {expected})
         if kinds <= KINDS.keys():
             if type(value) not in kinds | ({int} if float in kinds else set()):
-                raise ConfigError(f"{group}.{key} must be {in_words(expected)}, got {value!r}")
+                raise ConfigError(f"{group}.{key} must be {in_words(expected)}, got {shown(value)}")
         elif isinstance(value, str) and getattr(expected, "__module__", "").startswith("posbench."):
             choice = f"{group.partition('.')[0]}@{group}.{key}={value}"
             raise ConfigError(
@@ -60,11 +60,13 @@ def _reason(node: dict[str, Any], cause: BaseException) -> str:
     if isinstance(cause, TypeError) and "unexpected keyword argument" in text:
         wrong = text.rsplit("'", 2)[-2]
         return f"{name} has no setting {wrong!r}; it takes {', '.join(_settings(target)) or 'none'}"
-    if isinstance(cause, ImportError) and cause.__cause__:
-        # Hydra's own text names the reason in its second line, as the repr of an exception.
+    if isinstance(cause, ImportError) and (reason := cause.__cause__):
+        module = target.rpartition(".")[0]
+        absent = isinstance(reason, ModuleNotFoundError) and reason.name == target
         return (
-            f"{target} cannot be imported ({cause.__cause__}): correct _target_, or put its module "
-            "into the folder given with --config-dir"
+            f"{target} cannot be imported, {f'{module} has no {name}' if absent else reason}: "
+            f"correct _target_, or the file of {module}, which may stand in the folder given with "
+            "--config-dir"
         )
     return f"{target} could not be built: {text}"
 

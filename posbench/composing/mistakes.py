@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
+from yaml import MarkedYAMLError, YAMLError  # type: ignore[import-untyped]
 
 from posbench.composing import folders
 from posbench.composing.compose import composing
@@ -35,8 +35,15 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
         group = override.key_or_group
         if not group:
             raise ConfigError(f"{word} has no key: write key=value")
-        if group not in folders.GROUPS or override.is_delete():
+        if group not in folders.GROUPS:
             continue
+        if override.is_delete():
+            raise ConfigError(
+                f"{word} leaves a run without {group}: leave it out, or choose another with "
+                f"{group}=NAME"
+            )
+        if override.is_add() and not override.package:
+            raise ConfigError(f"{word} adds a second {group}: write {word.lstrip('+')}")
         value, known = override.value(), folders.names(group, own)
         if isinstance(value, Glob):
             if not value.filter(known):
@@ -65,8 +72,8 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
     text = str(error)
     if isinstance(error, PosbenchError):
         return text
-    if isinstance(error, YAMLError):
-        return f"a YAML file cannot be read: {_joined(text)}"
+    if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark):
+        return f"{mark.name} cannot be read: {error.problem} in line {mark.line + 1}"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, option = error.missing_cfg_file.rpartition("/")
         return _unknown(f"{group}={option}", option, error.options)
@@ -106,18 +113,22 @@ def _no_setting(
     key: str, root: DictConfig | None, words: Sequence[str], own: Sequence[Path]
 ) -> str:
     """About a key that is none: the setting that was meant, and those of its section."""
-    composed, choices = _chosen(words, own)
+    sound = [word for word in words if word.lstrip("+~").partition("=")[0] != key]
+    composed, choices = _chosen(sound, own)
     if "@" in key:  # a choice inside another
         inside = [choice for choice in choices if "@" in choice]
         return f"{key} is no choice: {known_names(inside, SETTINGS, closest(key, inside))}"
-    root = composed if root is None else root
+    if choices or root is None:
+        root = composed
     section, _, last = key.rpartition(".")
     node = OmegaConf.select(root, section) if section else None
     if not isinstance(node, DictConfig):
         return f"{key} is not a setting: {known_names([], SETTINGS, _meant(key, root))}"
     if settings := _settings(node):
         return no_setting(f"{section}.", last, settings)
-    name = f"{section} {choices[section]}" if section in choices else section
+    if section not in folders.GROUPS:
+        return f"{key} is not a setting: {section} has none"
+    name = f"{section} {choices[section]}" if choices else f"one {section} of the sweep"
     return f"{key} is not a setting: {name} has none, so choose another with {section}=NAME"
 
 
