@@ -11,6 +11,8 @@ import yaml
 from conftest import names
 from oracles import HERE, TABLE
 
+from tests.mutants.__main__ import occurrences
+
 INDEPENDENT = ("double loop", "library", "distribution", "enumeration", "published numbers")
 
 
@@ -44,4 +46,4 @@ def test_every_encoding_has_three_mutants(name: str) -> None:
     assert len(mine) >= 3, f"{name} has {len(mine)} mutants: write more in tests/mutants/"
     for mutant in mine:
         text = (HERE.parent / mutant["path"]).read_text("utf-8")
-        assert text.count(mutant["old"]) == 1 and mutant["old"] != mutant["new"], mutant
+        assert len(occurrences(mutant["old"], text)) == 1 and mutant["old"] != mutant["new"], mutant
