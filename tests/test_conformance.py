@@ -22,6 +22,8 @@ from posbench.composing.building import build
 from posbench.encoding import EncodingStack
 from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper
+from posbench.scoring import loss
+from posbench.training import Training
 
 ENCODINGS, EXTENSIONS, METHODS = names("encoding"), names("extension"), names("method")
 
@@ -169,9 +171,24 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_trains_a_step_and_evaluates(name: str) -> None:
+def test_every_method_learns_from_a_step_and_is_measured_as_it_answers(name: str) -> None:
     run = setup(*Subject(f"method={name}").words)
-    model = run.model()
+    training = Training(run.model(), run.task, run.config.training, run.config.seed)
+    batch, model = training.batch(0), training.model
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    before = loss(model, batch)
+    before.backward()
+    optimizer.step()
+    assert loss(model, batch) < before, "a small step along the gradient lowers the loss"
+
     rows, _ = run.evaluation.evaluate(model, run.extension)
-    assert [row["multiple"] for row in rows] == sorted(run.lengths.values())
-    assert all(0 <= row["sequence_accuracy"] <= 1 for row in rows)
+    assert [row.multiple for row in rows] == sorted(run.lengths.values())
+    row = rows[-1]  # the longest test, once more, in one pass over whole sequences
+    extended = run.evaluation.extend(model, run.extension, row.test_length)
+    data = run.evaluation.inputs(run.evaluation.batch(row.test_length), model, row.test_length)
+    with torch.no_grad():
+        logits = extended(data.tokens, data.pos, data.segments)[data.where]
+    right = logits.argmax(-1) == data.labels
+    expected = torch.nn.functional.cross_entropy(logits, data.labels).item()
+    assert row.loss == pytest.approx(expected, rel=1e-4)
+    assert row.token_accuracy_teacher_forced == pytest.approx(right.float().mean().item(), abs=0.01)

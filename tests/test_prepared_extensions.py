@@ -541,60 +541,6 @@ def test_one_list_of_exponents_cannot_serve_layers_that_differ() -> None:
         next(search.candidates(EncodingStack([RoPE(8), RoPE(16)], 2), L, rng))
 
 
-# -- refusals --------------------------------------------------------------------------------------
-
-REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: Dropped(-0.1), r"growth of the temperature .* must not be negative, got -0\.1"),
-    (lambda: Dropped(math.nan), r"growth of the temperature .* must not be negative, got nan"),
-    (lambda: Dropped(0.1, 0.5), r"at least 1 \(or null for one a length\), got 0\.5"),
-    (
-        lambda: SkipWise(0.9),
-        r"multiple is that of the positions to be trained, at least 1, got 0\.9",
-    ),
-    (
-        lambda: FineTuned(PI(2.0), steps=0),
-        r"steps of the fine-tuning is a factor .* must be positive, got 0",
-    ),
-    (
-        lambda: FineTuned(PI(2.0), multiple=-1),
-        r"multiple of the fine-tuning .* must be positive, got -1",
-    ),
-    (
-        lambda: FineTuned(PI(2.0), learning_rate=math.inf),
-        r"learning_rate of the fine-tuning .* got inf",
-    ),
-    (lambda: FineTuned(PI(2.0), steps=math.nan), r"steps of the fine-tuning .* got nan"),
-    (lambda: LongRoPESearch(budget=0), r"budget is the number of candidates, .* at least 1, got 0"),
-    (
-        lambda: LongRoPESearch(multiple=1.0),
-        r"multiple is that of the validation length and must exceed 1, got 1\.0",
-    ),
-    (lambda: Tuned(YaRN, {}), r"knobs lists at least one setting, .* got \{\}"),
-    (
-        lambda: Tuned(YaRN, {"beta_fast": []}),
-        r"for each at least one value, got \{'beta_fast': \[\]\}",
-    ),
-    (
-        lambda: LongRoPEExponents((0.0, 0.5, 0.4)),
-        r"not fall from pair to pair, got \[0\.0, 0\.5, 0\.4\]",
-    ),
-    (
-        lambda: LongRoPEExponents((-0.1, 0.5)),
-        r"exponents must not be negative .*got \[-0\.1, 0\.5\]",
-    ),
-    (lambda: LongRoPEExponents((0.0, math.nan)), r"exponents must not .*got \[0\.0, nan\]"),
-]
-
-
-@pytest.mark.parametrize(("make", "refusal"), REFUSED, ids=[refusal for _, refusal in REFUSED])
-def test_a_setting_that_cannot_work_is_refused_in_one_sentence(
-    make: Callable[[], object], refusal: str
-) -> None:
-    with pytest.raises(ConfigError, match=refusal) as caught:
-        make()
-    assert "\n" not in str(caught.value)
-
-
 # -- RoPE with another base ------------------------------------------------------------------------
 
 

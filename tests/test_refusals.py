@@ -4,6 +4,7 @@ with one sentence that says which value is wrong and what would do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -68,7 +69,9 @@ from posbench.extensions.clamp import Clamp
 from posbench.extensions.clipped_rope import ClippedRoPE
 from posbench.extensions.dca import DCA
 from posbench.extensions.drop_low_frequencies import DropLowFrequencies
+from posbench.extensions.drope import Dropped
 from posbench.extensions.dynamic_ntk import DynamicNTK
+from posbench.extensions.finetuned import FineTuned
 from posbench.extensions.giraffe_power import GiraffePower
 from posbench.extensions.giraffe_truncated import GiraffeTruncated
 from posbench.extensions.inkling_temperature import InklingTemperature
@@ -79,6 +82,7 @@ from posbench.extensions.lm_infinite import LMInfinite
 from posbench.extensions.log_floor import LogFloor
 from posbench.extensions.log_n import LogN
 from posbench.extensions.longrope import LongRoPE
+from posbench.extensions.longrope_search import LongRoPEExponents, LongRoPESearch
 from posbench.extensions.mesa import Mesa
 from posbench.extensions.mrrope_pro import MrRoPEPro
 from posbench.extensions.mrrope_uni import MrRoPEUni
@@ -86,6 +90,7 @@ from posbench.extensions.ntk import NTK
 from posbench.extensions.ntk_fixed import NTKFixed
 from posbench.extensions.ntk_mixed import NTKMixed
 from posbench.extensions.pi import PI
+from posbench.extensions.pose import SkipWise
 from posbench.extensions.rerope import ReRoPE
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.sliding_window import SlidingWindow
@@ -93,6 +98,7 @@ from posbench.extensions.streaming_llm import StreamingLLM
 from posbench.extensions.string import STRING
 from posbench.extensions.table_hierarchical import TableHierarchical
 from posbench.extensions.table_interpolation import TableInterpolation
+from posbench.extensions.tuned import Tuned
 from posbench.extensions.yarn import YaRN
 from posbench.extensions.yarn_temperature import YarnTemperature
 from posbench.extensions.yarn_turns import YaRNTurns
@@ -343,6 +349,45 @@ EXTENSIONS: list[tuple[Callable[[], object], str]] = [
     (lambda: SelfExtend(8).regions(8, 20), "window=8 leaves no trained distance"),
     (lambda: Mesa(8).regions(8, 20), "chunk=8 leaves no trained distance"),
     (lambda: StreamingLLM(8).regions(8, 20), "sinks=8 leaves no trained distance"),
+    (lambda: Dropped(-0.1), r"growth of the temperature .* must not be negative, got -0\.1"),
+    (lambda: Dropped(math.nan), r"growth of the temperature .* must not be negative, got nan"),
+    (lambda: Dropped(0.1, 0.5), r"at least 1 \(or null for one a length\), got 0\.5"),
+    (
+        lambda: SkipWise(0.9),
+        r"multiple is that of the positions to be trained, at least 1, got 0\.9",
+    ),
+    (
+        lambda: FineTuned(PI(2.0), steps=0),
+        r"steps of the fine-tuning is a factor .* must be positive, got 0",
+    ),
+    (
+        lambda: FineTuned(PI(2.0), multiple=-1),
+        r"multiple of the fine-tuning .* must be positive, got -1",
+    ),
+    (
+        lambda: FineTuned(PI(2.0), learning_rate=math.inf),
+        r"learning_rate of the fine-tuning .* got inf",
+    ),
+    (lambda: FineTuned(PI(2.0), steps=math.nan), r"steps of the fine-tuning .* got nan"),
+    (lambda: LongRoPESearch(budget=0), r"budget is the number of candidates, .* at least 1, got 0"),
+    (
+        lambda: LongRoPESearch(multiple=1.0),
+        r"multiple is that of the validation length and must exceed 1, got 1\.0",
+    ),
+    (lambda: Tuned(YaRN, {}), r"knobs lists at least one setting, .* got \{\}"),
+    (
+        lambda: Tuned(YaRN, {"beta_fast": []}),
+        r"for each at least one value, got \{'beta_fast': \[\]\}",
+    ),
+    (
+        lambda: LongRoPEExponents((0.0, 0.5, 0.4)),
+        r"not fall from pair to pair, got \[0\.0, 0\.5, 0\.4\]",
+    ),
+    (
+        lambda: LongRoPEExponents((-0.1, 0.5)),
+        r"exponents must not be negative .*got \[-0\.1, 0\.5\]",
+    ),
+    (lambda: LongRoPEExponents((0.0, math.nan)), r"exponents must not .*got \[0\.0, nan\]"),
 ]
 
 
