@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
             return _verify(chosen)
         print(tables.documentation().to_string(index=False, justify="left"))
         return 0
-    except PosbenchError as error:
+    except (PosbenchError, OSError) as error:  # OSError: a folder that cannot be written
         print(f"posbench: {error}", file=sys.stderr)
         return 1
 
