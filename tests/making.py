@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from posbench.provenance import content_hash
 from posbench.records import files
 from posbench.records.record import (
@@ -47,7 +49,8 @@ def record(
     def parts(part: str, label: str) -> dict[str, Any]:
         name, _, settings = label.removesuffix(")").partition(" (")
         changed = tuple(settings.split(", ")) if settings else ()
-        return {"name": name, "changed": changed, "hash": hashes.get(part, content_hash(label))}
+        digest = hashes.get(f"{part}_hash", content_hash(label))
+        return {"name": name, "changed": changed, "hash": digest}
 
     named = parts("method", method)
     own = tuple(change for change in named["changed"] if change.startswith("encoding."))
@@ -147,6 +150,11 @@ def view(by: str, n: int, *bins: tuple[float, float | None, int, float, float]) 
     )
 
 
+def searched(settings: dict[str, Any]) -> dict[str, Any]:
+    """What a record says of a search that chose these settings."""
+    return {"length": 20, "num_samples": 16, "trials": [{"settings": settings, "loss": 0.5}]}
+
+
 def changed(record: Record, values: Mapping[str, Any]) -> Record:
     """The record with other values, by their places: {"training.source_hash": "1"}."""
     return Record.model_validate(altered(record, values))
@@ -160,8 +168,14 @@ def altered(record: Record, values: Mapping[str, Any]) -> dict[str, Any]:
         part: Any = content
         for word in path:
             part = part[word]
-        part[last] = value
+        part[last] = _as_json(value)
     return content
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_as_json(each) for each in value]
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
 
 
 def plain(record: Record) -> Record:
