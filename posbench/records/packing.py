@@ -127,20 +127,29 @@ def packed(record: Record, shared: Shelf, trainings: Shelf) -> Json:
 
 
 def _packed_rows(rows: list[Row], shared: Shelf) -> Json:
-    found: Json = {"design": shared.put(_columns(rows, DESIGN))}
-    for name, total in COUNTED.items():
-        found[name] = [counted(getattr(row, name), getattr(row, total)) for row in rows]
-    differs = any(row.score != row.sequence_accuracy for row in rows)
-    found["score"] = [_digits(row.score, 6) for row in rows] if differs else None
-    found["correct_prefix"] = [_digits(row.correct_prefix, 6) for row in rows]
-    found["untrained"] = [_digits(row.untrained, 6) for row in rows]
+    found = {"design": shared.put(_columns(rows, DESIGN))} | _measures(rows)
+    if all(row.score == row.sequence_accuracy for row in rows):
+        found["score"] = None
+    return found
+
+
+def _measures(rows: list[Row]) -> Json:
+    found: Json = {
+        name: [counted(getattr(row, name), getattr(row, total)) for row in rows]
+        for name, total in COUNTED.items()
+    }
+    for name in ("score", "correct_prefix", "untrained"):
+        found[name] = [_digits(getattr(row, name), 6) for row in rows]
     found["loss"] = _losses(row.loss for row in rows)
     return found
 
 
 def _packed_views(views: Sequence[View], shared: Shelf) -> Json:
+    return {"design": shared.put(_columns(views, ASKED))} | _measures_of_views(views)
+
+
+def _measures_of_views(views: Sequence[View]) -> Json:
     return {
-        "design": shared.put(_columns(views, ASKED)),
         "right": [
             [
                 counted(share, total)
@@ -372,13 +381,13 @@ def _parsed(line: str, where: str) -> Json | PosbenchError:
 
 def comparable(record: Record) -> Json:
     """The numbers of a record as they are published: what two runs of one command must agree on."""
-    shared, content = Shelf(), record.as_json()
-    training = _packed_training(content["training"], shared)
+    content = record.as_json()
+    training = _packed_training(content["training"], Shelf())
     finetuning = _packed_finetuning(content["finetuning"])
     ceiling = content["ceiling"]
     return {
-        "rows": _columns(record.rows, DESIGN) | _packed_rows(record.rows, shared),
-        "views": [_columns(record.views, ASKED), _packed_views(record.views, shared)],
+        "rows": _columns(record.rows, DESIGN) | _measures(record.rows),
+        "views": _columns(record.views, ASKED) | _measures_of_views(record.views),
         "training": {name: training[name] for name in REPEATED},
         "solved_step": record.solved_step,
         "search": _packed_search(content["search"]),
