@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jinja2
@@ -22,6 +22,7 @@ from posbench.leaderboard.remarks import remarks
 from posbench.leaderboard.sections import DETAILS, Section, Table, sections
 from posbench.leaderboard.summaries import TaskBoard, boards, per_run
 from posbench.records import files, tables
+from posbench.records.record import Audit, Record
 
 GUIDE = {
     "Score": "the accuracy of whole sequences: every answer token and the end right. On language, "
@@ -178,12 +179,13 @@ def _aligned(table: Table) -> list[str]:
     ]
 
 
-def generate(folder: Path) -> tuple[dict[str, str], list[Section], list[str]]:
+def generate(
+    folder: Path, found: list[Record], audits: Sequence[Audit] = ()
+) -> tuple[dict[str, str], list[Section], list[str]]:
     """The content of every file by name, and the sections and notes that the terminal shows.
 
-    PosbenchError if the folder has no records.
+    PosbenchError if there are no records.
     """
-    found = files.records(folder)
     if not found:
         hint = "run `python -m posbench` first"
         if folder != files.PUBLISHED and files.PUBLISHED.is_dir():
@@ -191,7 +193,7 @@ def generate(folder: Path) -> tuple[dict[str, str], list[Section], list[str]]:
             hint += f", or read the published board with `{command}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = tables.table(found)
-    notes, summaries = remarks(found, table, files.audits(folder)), boards(table)
+    notes, summaries = remarks(found, table, audits), boards(table)
     shown = sections(
         summaries,
         tables.views(found),
@@ -229,11 +231,14 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
     )
     chosen = parser.parse_args(arguments)
     try:
-        pages, shown, notes = generate(chosen.folder)
+        found, audits, unreadable = files.readable(chosen.folder)
+        for sentence in unreadable:
+            print(f"posbench: left out: {sentence}", file=sys.stderr)
+        pages, shown, notes = generate(chosen.folder, found, audits)
         if chosen.check:
             _check(chosen.folder, pages)
-            emit(f"{chosen.folder}: up to date.")
-            return 0
+            emit(f"{chosen.folder}: up to date{' with the others' if unreadable else ''}.")
+            return 1 if unreadable else 0
         for name, content in pages.items():
             (chosen.folder / name).write_bytes(content.encode())
     except (PosbenchError, OSError) as error:
@@ -243,7 +248,7 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its tables
     show(shown, notes, emit)
     emit(f"Written, with more columns: {', '.join(str(chosen.folder / name) for name in pages)}")
-    return 0
+    return 1 if unreadable else 0
 
 
 def _check(folder: Path, files: dict[str, str]) -> None:

@@ -12,11 +12,13 @@ from typing import Any
 
 import hydra
 import numpy as np
+from hydra.errors import HydraException
 from omegaconf import OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from posbench import provenance
 from posbench.composing.building import build
-from posbench.composing.compose import composing
+from posbench.composing.compose import composing, sentence
 from posbench.composing.identity import identify
 from posbench.errors import Diverged, PosbenchError
 from posbench.records import files
@@ -90,6 +92,8 @@ def verify(
     exactly, losses to the digits that are stored, timings not at all. A record of another machine
     or version is named and not compared.
     """
+    if sample < 1:
+        raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
     console = Console()
     found = [Today.of(record) for record in files.records(folder)]
     if not found:
@@ -153,19 +157,23 @@ def _repeat(record: Record, scratch: Path, console: Console) -> str:
     hardware = device_name("cpu" if record.training.device == "cpu" else "auto")
     if {record.training.device, record.evaluated.device} != {hardware}:
         return f"not compared (made on {record.training.device}, this is {hardware})"
-    again = _made_again(record, scratch)
+    try:
+        again = _made_again(record, scratch)
+    except PosbenchError as error:
+        return f"cannot be repeated ({error})"
+    except (HydraException, OmegaConfBaseException) as error:
+        return f"cannot be repeated ({sentence(error)})"
     return "; ".join(differences(comparable(record), comparable(again)))
 
 
 def _made_again(record: Record, scratch: Path) -> Record:
     """The record that its command makes today, in a folder of its own."""
     words = shlex.split(record.command.removeprefix(COMMAND))
-    cfg = hydra.compose(
-        "config", [*words, f"results_dir={scratch}", "logger={}"], return_hydra_config=True
-    )
+    cfg = hydra.compose("config", words, return_hydra_config=True)
     choices = dict(cfg.hydra.runtime.choices)
     with open_dict(cfg):
         del cfg["hydra"]
+        cfg.results_dir, cfg.logger = str(scratch), {}
     identity = identify(cfg, choices)
     task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
     names = (identity.protocol.slug, identity.task.slug, identity.method.slug)
