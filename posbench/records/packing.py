@@ -127,7 +127,7 @@ def packed(record: Record, shared: Shelf, trainings: Shelf) -> Json:
 
 
 def _packed_rows(rows: list[Row], shared: Shelf) -> Json:
-    found = {"design": shared.put(_columns(rows, DESIGN))} | _measures(rows)
+    found: Json = {"design": shared.put(_columns(rows, DESIGN))} | _measures(rows)
     if all(row.score == row.sequence_accuracy for row in rows):
         found["score"] = None
     return found

@@ -18,8 +18,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posbench import provenance
 from posbench.composing.building import build
-from posbench.composing.compose import composing, sentence
+from posbench.composing.compose import composing
 from posbench.composing.identity import identify
+from posbench.composing.mistakes import sentence
 from posbench.errors import Diverged, PosbenchError
 from posbench.records import files
 from posbench.records.packing import comparable
@@ -30,6 +31,8 @@ from posbench.running.run import run
 
 COMMAND = "python -m posbench "
 
+SHOWN = 5
+"""How many differing numbers of a record are named."""
 Stratum = tuple[str, ...]
 """What records have in common whose numbers stand or fall together."""
 
@@ -163,7 +166,9 @@ def _repeat(record: Record, scratch: Path, console: Console) -> str:
         return f"cannot be repeated ({error})"
     except (HydraException, OmegaConfBaseException) as error:
         return f"cannot be repeated ({sentence(error)})"
-    return "; ".join(differences(comparable(record), comparable(again)))
+    found = list(differences(comparable(record), comparable(again)))
+    rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return "; ".join(found[:SHOWN]) + rest
 
 
 def _made_again(record: Record, scratch: Path) -> Record:
