@@ -77,7 +77,8 @@ def test_check_passes_after_generating_and_fails_after_tampering(
         assert leaderboard.main(check) == 1
         error = capsys.readouterr().err
         assert (
-            error.startswith(f"posbench: regenerating changes {name} in") and error.count("\n") == 1
+            error.startswith(f"posbench: regenerating changes {tmp_path / name}: run")
+            and error.count("\n") == 1
         )
         assert path.read_bytes() != before  # it writes nothing
         path.write_bytes(before)
