@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -201,8 +201,7 @@ def publish(records: list[Record], audits: list[Audit], folder: Path) -> None:
     made = {audit.key: audit for audit in [*_all(_packed_audits(folder)), *audits]}
     kept = _of(merged, made.values())
     write_packed(merged, folder)
-    if kept or made:
-        _write_text(pack_audits(kept), folder / "audits.jsonl")
+    write_audits(kept, folder)
 
 
 def write_packed(records: list[Record], folder: Path) -> None:
@@ -213,6 +212,13 @@ def write_packed(records: list[Record], folder: Path) -> None:
             path.unlink()
     for name, text in contents.items():
         _write_text(text, folder / name)
+
+
+def write_audits(audits: Sequence[Audit], folder: Path) -> None:
+    """Make these the published audits of a folder, and no others."""
+    path = folder / "audits.jsonl"
+    if audits or path.exists():
+        _write_text(pack_audits(audits), path)
 
 
 def _write_text(text: str, path: Path) -> None:

@@ -24,7 +24,7 @@ from posbench.composing.mistakes import sentence
 from posbench.errors import Diverged, PosbenchError
 from posbench.records import files
 from posbench.records.packing import comparable
-from posbench.records.record import CarriedOver, Record
+from posbench.records.record import Audit, CarriedOver, Record
 from posbench.running.console import Console
 from posbench.running.devices import device_name
 from posbench.running.run import run
@@ -207,9 +207,10 @@ def _carry_over(
     strata: dict[Stratum, list[Today]],
 ) -> None:
     """Write the records with the hashes of today where their stratum was verified."""
-    kept = []
+    kept, audits = [], {audit.key: audit for audit in files.audits(folder)}
     for each in found:
         record = each.record
+        audit = audits.get(Audit.key_of(record))
         if each.changed and each.stratum in verified:
             stamp = CarriedOver(
                 source_hash=record.training.source_hash,
@@ -227,5 +228,9 @@ def _carry_over(
                     ),
                 }
             )
+            if audit is not None:
+                now = {"source_hash": each.source_hash, "evaluation_hash": each.evaluation_hash}
+                audits[audit.key] = audit.model_copy(update=now)
         kept.append(record)
     files.write_packed(kept, folder)
+    files.write_audits(list(audits.values()), folder)
