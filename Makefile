@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # An index to look for PyTorch in besides the usual one; the README names the one for Linux without a GPU.
 TORCH_INDEX ?=
 # Folders of results/ that are published: records, and a board generated from them.
-BOARDS := published tasks encodings extensions
+BOARDS := published tasks extensions
 # For how long mutants are begun, and the commit whose files are compared; see tests/mutants.
 MUTANT_SECONDS ?= 600
 SINCE ?=
@@ -23,8 +23,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -e '.[dev]' -c constraints.txt
 	@touch $@
 
-demo: $(VENV)/.installed ## train rope_ntk on passkey and print the leaderboard: minutes
-	$(BIN)/python -m posbench method=rope_ntk force=true
+demo: $(VENV)/.installed ## one training of RoPE, four extensions of it, a board of five rows: a minute
+	$(BIN)/python -m posbench -m method=rope,rope_pi,rope_ntk,rope_yarn,rope_self_extend
 	$(BIN)/python -m posbench.leaderboard
 
 test: $(VENV)/.installed ## the tests: minutes
@@ -45,10 +45,12 @@ types: $(VENV)/.installed ## static types
 
 check: $(VENV)/.installed ## are the published boards what their records say?
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board --check || exit 1; done
+	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md --check
 	$(BIN)/python -m posbench.claims results/extensions --check
 
 board: $(VENV)/.installed ## bring the published boards up to date
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board || exit 1; done
+	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md
 	$(BIN)/python -m posbench.claims results/extensions
 
 clean: ## remove the environment and caches; results stay

@@ -289,7 +289,7 @@ def binned(
         "up_to": [float(edges[b + 1]) if np.isfinite(edges[b + 1]) else None for b in used],
         "num_tokens": counts.tolist(),
         "token_accuracy_teacher_forced": shares.tolist(),
-        "loss": lost.tolist(),
+        "loss": lost.round(6).tolist(),  # a millionth of a nat
     }
 
 

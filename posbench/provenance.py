@@ -326,26 +326,31 @@ def _is_for_types(node: ast.stmt) -> bool:
 
 
 def module_file(module: str) -> Path | None:
-    """The source file of a module, without importing it; None where there is none."""
-    package = module.rpartition(".")[0]
-    if package and not _is_package(package):
-        return None  # a name in a module; to ask for it would import the module, and torch with it
+    """The source file of a module, None where there is none; nothing but posbench is imported."""
+    top, *inside = module.split(".")
+    if top == "posbench":  # its folders may stand anywhere: the import system knows where
+        parents = module.rpartition(".")[0]
+        return _origin(module) if not parents or _is_package(parents) else None
+    origin = _origin(top)
+    for name in inside:  # to ask the import system for a part of a package would import the package
+        if origin is None or origin.name != "__init__.py":
+            return None
+        file, package = origin.parent / f"{name}.py", origin.parent / name / "__init__.py"
+        origin = file if file.is_file() else package if package.is_file() else None
+    return origin
+
+
+def _origin(module: str) -> Path | None:
     try:
         spec = importlib.util.find_spec(module)
-    except (
-        ImportError,
-        ValueError,
-    ):  # a name that was imported from a module is not itself a module
+    except (ImportError, ValueError):  # a name that was imported from a module is no module itself
         return None
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
 def _is_package(module: str) -> bool:
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        return False
-    return spec is not None and spec.submodule_search_locations is not None
+    origin = module_file(module)
+    return origin is not None and origin.name == "__init__.py"
 
 
 # -- the state of the house ------------------------------------------------------------------------

@@ -40,11 +40,22 @@ def main(arguments: list[str] | None = None) -> int:
             return _publish(chosen)
         if chosen.command == "verify":
             return _verify(chosen)
-        print(tables.documentation().to_string(index=False, justify="left"))
+        print("\n".join(_columns()))
         return 0
-    except PosbenchError as error:
+    except (PosbenchError, OSError) as error:  # OSError: a folder that cannot be written
         print(f"posbench: {error}", file=sys.stderr)
         return 1
+
+
+def _columns() -> list[str]:
+    """The documentation of the long table, a line a column; pandas would align to the right."""
+    said = tables.documentation()
+    lines = [tuple(said.columns), *said.itertuples(index=False, name=None)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
 
 
 def _add_publish(command: argparse.ArgumentParser) -> None:

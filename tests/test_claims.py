@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import yaml
-from test_results import record, save
+from making import record, save
 
 from posbench.errors import PosbenchError
 from posbench.leaderboard import claims
 from posbench.leaderboard.claims import Claim
 from posbench.leaderboard.summaries import Estimate
-from posbench.results import Record
+from posbench.records.record import Record
 
 STUDENT = {2: 12.706204736, 3: 4.30265273, 5: 2.776445105}
 """Quantiles of 97.5 %, by number of seeds, from tables."""
@@ -32,14 +32,8 @@ def result(
     **more: Any,
 ) -> Record:
     method = encoding if extension == "direct" else f"{encoding}_{extension}"
-    found = record(method + (f" ({settings})" if settings else ""), accuracies, seed, **more)
-    found["method"] |= {
-        "encoding": encoding,
-        "extension": extension,
-        "slug": f"{method}-{len(settings)}",
-    }
-    found["method"]["base_label"] = encoding
-    return found
+    label = f"{method} ({settings})" if settings else method
+    return record(label, accuracies, seed, encoding=encoding, extension=extension, **more)
 
 
 def seeds(extension: str, accuracies: list[float], at: float = 2, **more: Any) -> list[Record]:
@@ -96,7 +90,7 @@ def test_the_interval_is_students_over_differences_of_the_same_seed(tmp_path: Pa
     found = difference(tmp_path, claim(), *seeds("ntk", left), *reversed(seeds("pi", right)))
     apart = [0.1, 0.08, 0.12]
     assert found.mean == pytest.approx(sum(apart) / 3)
-    assert found.half == pytest.approx(STUDENT[3] * 0.02 / math.sqrt(3), rel=1e-6)
+    assert found.half_width == pytest.approx(STUDENT[3] * 0.02 / math.sqrt(3), rel=1e-6)
     assert claim().verdict(found) == "holds"
     assert (
         claim().verdict(Estimate(0.1, 0.099)) == "holds"
@@ -114,9 +108,9 @@ def test_only_seeds_that_have_both_sides_count(tmp_path: Path) -> None:
     ]
     found = difference(tmp_path, claim(), *left, *right)
     assert found.mean == pytest.approx(0.55)
-    assert found.half == pytest.approx(STUDENT[2] * 0.05, rel=1e-6)
+    assert found.half_width == pytest.approx(STUDENT[2] * 0.05, rel=1e-6)
     alone = difference(tmp_path / "one", claim(), *left[:1], *right[1:])
-    assert math.isnan(alone.half) and claim().verdict(alone) == "not measured"
+    assert math.isnan(alone.half_width) and claim().verdict(alone) == "not measured"
 
 
 def test_a_side_is_the_mean_over_its_multiples_and_lacks_none_of_them(tmp_path: Path) -> None:
@@ -149,7 +143,7 @@ def test_the_other_side_may_be_a_number(tmp_path: Path) -> None:
         assert found.mean == pytest.approx(0.93 - number)
         assert stated.verdict(found) == verdict
     spread = math.sqrt(sum((x - 0.93) ** 2 for x in (0.93, 0.95, 0.91, 0.94, 0.92)) / 4)
-    assert found.half == pytest.approx(STUDENT[5] * spread / math.sqrt(5), rel=1e-6)
+    assert found.half_width == pytest.approx(STUDENT[5] * spread / math.sqrt(5), rel=1e-6)
 
 
 def test_settings_are_part_of_a_side(tmp_path: Path) -> None:
@@ -191,17 +185,12 @@ def test_encodings_and_extensions_put_together_by_hand_are_rows_of_their_own(
 ) -> None:
     """Like `ssmax-alibi` beside `ssmax`, and `yarn+sliding_window` beside `both`."""
     both = seeds("both", [0.5, 0.5])
-    other = seeds("both", [0.9, 0.9])
-    for found in other:
-        found["method"] |= {"label": "rope+yarn+sliding_window", "slug": "rope+yarn+sliding_window"}
+    parts = {"encoding": "rope", "extension": "yarn+sliding_window"}
+    far = {1: 1.0, 2: 0.9}
+    other = [record("rope+yarn+sliding_window", far, seed, **parts) for seed in (0, 1)]
     ssmax = seeds("direct", [0.5, 0.5], encoding="ssmax")
-    hosted = seeds("direct", [0.9, 0.9], encoding="ssmax")
-    for found in hosted:
-        found["method"] |= {
-            "label": "ssmax-alibi",
-            "slug": "ssmax-alibi",
-            "base_label": "ssmax-alibi",
-        }
+    parts = {"encoding": "ssmax", "host": "alibi", "extension": "direct"}
+    hosted = [record("ssmax-alibi", far, seed, **parts) for seed in (0, 1)]
     runs = table(tmp_path, *both, *other, *ssmax, *hosted)
     for of, encoding, accuracy in (
         ("both", "rope", 0.5),

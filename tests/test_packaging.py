@@ -69,7 +69,7 @@ def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) ->
         for path in (ROOT / folder).glob(pattern):
             name = Path("posbench", inside, path.relative_to(ROOT / folder)).as_posix()
             assert name in held, f"{name} is not in the wheel"
-    assert {"posbench/py.typed", "posbench/leaderboard.html.j2"} <= set(held)
+    assert {"posbench/py.typed", "posbench/leaderboard/leaderboard.html.j2"} <= set(held)
 
 
 def test_the_wheel_runs_in_an_empty_directory(python: str, tmp_path: Path) -> None:

@@ -2,88 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import os
 from pathlib import Path
-from typing import Any
 
 import pytest
+from making import changed, record, save
 
 from posbench import results
 from posbench.errors import PosbenchError
-from posbench.provenance import content_hash
-
-
-def record(
-    method: str = "rope",
-    accuracies: Mapping[float, float] | None = None,
-    seed: int = 0,
-    protocol: str = "cpu",
-    task: str = "copy",
-    version: int = 1,
-    further: Sequence[float] = (),
-    **hashes: str,
-) -> results.Record:
-    """A small record; `accuracies` by multiple of a training length of 10, solved from .95 at
-    1x.
-    """
-    accuracies = accuracies or {1: 1.0, 2: 0.5}
-    solved = accuracies[1] >= 0.95
-
-    def name(part: str, label: str) -> dict[str, Any]:
-        return {"label": label, "slug": label, "hash": hashes.get(part, content_hash(label))}
-
-    return {
-        "schema": results.SCHEMA,
-        "protocol": name("protocol", protocol),
-        "task": name("task", task) | {"version": version, "measure": "sequence accuracy"},
-        "method": name("method", method) | {"class": "zero-shot"},
-        "seed": seed,
-        "training": {
-            "train_length": 10,
-            "train_positions": 22,
-            "hash": content_hash([task, method, seed]),
-            "parameters": 1000,
-            "solved": solved,
-            "solved_step": 100 if solved else None,
-        },
-        "rows": [
-            {
-                "test_length": round(10 * multiple),
-                "multiple": float(multiple),
-                "aggregated": multiple not in further,
-                "total_length": round(20 * multiple) + 3,
-                "num_samples": 16,
-                "score": accuracy,
-                "sequence_accuracy": accuracy,
-                "token_accuracy_teacher_forced": accuracy,
-                "token_accuracy_within_trained_distance": accuracy if multiple <= 1 else None,
-                "token_accuracy_beyond_trained_distance": accuracy if multiple > 1 else None,
-                "loss": 1.0,
-                "chance": 0.001,
-            }
-            for multiple, accuracy in accuracies.items()
-        ],
-        "config": {
-            "task": {"_target_": "nowhere.Task"},
-            "encoding": {"_target_": "nowhere.Encoding"},
-            "extension": {"_target_": "nowhere.Extension"},
-        },
-        "provenance": {"source_hash": "0"},
-        "timings": {"train_cpu_seconds": 60.0},
-    }
-
-
-def save(folder: Path, *found: results.Record) -> list[Path]:
-    paths = [
-        results.record_path(
-            folder, *(r[part]["slug"] for part in ("protocol", "task", "method")), r["seed"]
-        )
-        for r in found
-    ]
-    for path, content in zip(paths, found, strict=True):
-        results.write(content, path)
-    return paths
+from posbench.records import files, tables
+from posbench.records.record import Audit, AuditRow
 
 
 def test_the_long_table_has_one_row_a_run_and_length_with_fixed_columns_and_types(
@@ -93,7 +21,7 @@ def test_the_long_table_has_one_row_a_run_and_length_with_fixed_columns_and_type
     table = results.load(tmp_path)
     assert {
         name: str(kind).replace("object", "str") for name, kind in table.dtypes.items()
-    } == results.COLUMNS
+    } == tables.COLUMNS
     assert table[["seed", "multiple", "sequence_accuracy"]].to_numpy().tolist() == [
         [0, 1, 1.0],
         [0, 2, 0.5],
@@ -123,7 +51,7 @@ def test_records_come_in_the_order_of_their_paths_whatever_order_they_were_writt
 ) -> None:
     found = [record(method, seed=seed) for method in ("rope", "alibi") for seed in (2, 0, 1)]
     save(tmp_path, *found)
-    order = [(r["method"]["label"], r["seed"]) for r in results.records(tmp_path)]
+    order = [(each.method.label, each.seed) for each in files.records(tmp_path)]
     assert order == sorted(order)
 
 
@@ -131,13 +59,13 @@ def test_a_record_put_aside_when_a_setting_changed_is_still_read(tmp_path: Path)
     [path] = save(tmp_path, record())
     path.rename(path.with_suffix(".1a2b3c4d.json"))
     save(tmp_path, record())
-    assert len(results.records(tmp_path)) == 2
+    assert len(files.records(tmp_path)) == 2
 
 
 def test_writing_leaves_no_temporary_file(tmp_path: Path) -> None:
     [path] = save(tmp_path, record())
     assert [p.name for p in path.parent.iterdir()] == ["seed=0.json"]
-    assert results.read(path) == record()
+    assert files.read(path) == record()
 
 
 def test_a_crash_while_writing_leaves_the_old_record_intact(
@@ -146,42 +74,31 @@ def test_a_crash_while_writing_leaves_the_old_record_intact(
     [path] = save(tmp_path, record())
     before = path.read_bytes()
 
-    def half(content: Any, file: Any, **_: Any) -> None:
-        file.write('{"schema": 1, "pro')
-        raise KeyboardInterrupt
+    def full(descriptor: int) -> None:
+        raise OSError("no space left on device")
 
-    monkeypatch.setattr(json, "dump", half)
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space left"):
         save(tmp_path, record(accuracies={1: 0.0}))
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["seed=0.json"]
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_loss_that_is_no_number_is_none_and_the_score_that_follows_from_it_is_0(
+    number: float,
+) -> None:
+    [row, _] = changed(record(), {"rows.0.loss": number, "rows.0.score": number}).rows
+    assert (row.loss, row.score) == (None, 0.0)
+
+
 def test_a_number_that_json_does_not_know_is_refused(tmp_path: Path) -> None:
     [path] = save(tmp_path, record())
     with pytest.raises(ValueError, match="JSON compliant"):
-        save(tmp_path, record(accuracies={1: float("nan")}))
-    assert results.read(path) == record()
-
-
-DAMAGED = {
-    "cut off": b'{"schema": 1, "proto',
-    "empty": b"",
-    "not text": b"\xff\xfe\x00",
-    "not an object": b"[1, 2]",
-    "of another schema": b'{"schema": 99}',
-    "without parts": b'{"schema": 1, "seed": 0}',
-}
-
-
-@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_record_is_named_with_what_to_do(tmp_path: Path, content: bytes) -> None:
-    [path] = save(tmp_path, record())
-    path.write_bytes(content)
-    with pytest.raises(PosbenchError) as raised:
-        results.load(tmp_path)
-    assert str(path) in str(raised.value) and "repeat the run" in str(raised.value)
-    assert "\n" not in str(raised.value)
+        save(tmp_path, changed(record(), {"training.cpu_seconds": float("nan")}))
+    with pytest.raises(ValueError, match="sequence_accuracy"):
+        changed(record(), {"rows.0.sequence_accuracy": float("nan")})
+    assert files.read(path) == record()
 
 
 def publish(tmp_path: Path, *arguments: str) -> int:
@@ -190,11 +107,8 @@ def publish(tmp_path: Path, *arguments: str) -> int:
     )
 
 
-def published(tmp_path: Path) -> list[str]:
-    return sorted(
-        str(path.relative_to(tmp_path / "all" / "records"))
-        for path in (tmp_path / "all").rglob("*.json")
-    )
+def published(tmp_path: Path) -> list[tuple[str, int]]:
+    return [(each.method.label, each.seed) for each in files.records(tmp_path / "all")]
 
 
 def test_publishing_copies_the_chosen_records_only_and_says_so(
@@ -207,9 +121,9 @@ def test_publishing_copies_the_chosen_records_only_and_says_so(
         record("rope", protocol="smoke"),
     )
     assert publish(tmp_path, "--task", "copy", "--method", "rope*") == 0
-    assert published(tmp_path) == [
-        f"cpu/copy/{m}/seed={s}.json" for m in ("rope", "rope_ntk") for s in (0, 1)
-    ]
+    assert published(tmp_path) == [(m, s) for m in ("rope", "rope_ntk") for s in (0, 1)]
+    written = {path.name for path in (tmp_path / "all").rglob("*.*")}
+    assert written == {"copy.jsonl", "trainings.jsonl", "shared.jsonl"}
     said = capsys.readouterr().out
     assert "Copied 4 records (protocol cpu, task copy, method rope*)" in said
     assert f"python -m posbench.leaderboard {tmp_path / 'all'}" in said
@@ -220,17 +134,59 @@ def test_publishing_copies_the_chosen_records_only_and_says_so(
     )
 
 
-def test_publishing_takes_the_audit_of_a_record_along(tmp_path: Path) -> None:
+def audit_of(record_path: Path) -> Audit:
+    """An audit that found nothing, written beside the record."""
+    key = Audit.key_of(files.read(record_path))
+    rows = [AuditRow(test_length=10, num_samples=8, disagreements=0, prefix_disagreements=0)]
+    names = ("protocol", "task", "method", "seed", "source_hash", "evaluation_hash")
+    audit = Audit(**dict(zip(names, key, strict=True)), rows=rows)
+    files.write_json(audit.model_dump(mode="json"), files.audit_path(record_path))
+    return audit
+
+
+def test_publishing_takes_the_audit_of_a_record_along_and_no_other(tmp_path: Path) -> None:
     source = tmp_path / "records" / "own"  # a name that a path may also have elsewhere
     first, second = save(source, record("rope"), record("alibi"))
-    results.write({"rows": []}, results.audit_path(first))
-    assert results.main(["publish", "--from", str(source), "--to", str(tmp_path / "all")]) == 0
-    copied = {
-        path.relative_to(tmp_path / "all").as_posix() for path in (tmp_path / "all").rglob("*.json")
-    }
-    audit = results.audit_path(first).relative_to(source).as_posix()
-    assert audit.startswith("audits/cpu/")
-    assert copied == {audit, *(path.relative_to(source).as_posix() for path in (first, second))}
+    assert files.audit_path(first) == source / "audits" / first.relative_to(source / "records")
+    audit, _ = audit_of(first), audit_of(second)
+    words = ["--from", str(source), "--to", str(tmp_path / "all"), "--method", "rope"]
+    assert results.main(["publish", *words]) == 0
+    assert files.audits(tmp_path / "all") == [audit]
+    assert (tmp_path / "all" / "audits.jsonl").read_text().count("\n") == 1
+
+
+def test_an_audit_counts_for_the_record_alone_that_it_was_made_of(tmp_path: Path) -> None:
+    [path] = save(tmp_path, record())
+    audit = audit_of(path)
+    assert files.audits(tmp_path) == [audit]
+    files.write(changed(record(), {"evaluated.source_hash": "1"}), path)
+    assert files.audits(tmp_path) == []
+
+
+def test_an_unreadable_audit_is_one_sentence_and_stops_no_record(tmp_path: Path) -> None:
+    first, second = save(tmp_path, record("rope"), record("alibi"))
+    audit, _ = audit_of(first), audit_of(second)
+    for text in ("{", '{"protocol": "cpu"}', "[]"):
+        files.audit_path(second).write_text(text)
+        found, audits, sentences = files.readable(tmp_path)
+        assert (len(found), audits) == (2, [audit])
+        [sentence] = sentences
+        assert str(files.audit_path(second)) in sentence and "\n" not in sentence
+        with pytest.raises(PosbenchError, match="audit"):
+            files.audits(tmp_path)
+
+
+def test_publishing_again_replaces_a_run_and_keeps_the_others(tmp_path: Path) -> None:
+    save(tmp_path / "own", record("rope"), record("alibi"), record("rope", task="passkey"))
+    assert publish(tmp_path) == 0
+    save(tmp_path / "own", record("rope", {1: 1.0, 2: 0.75}))
+    assert publish(tmp_path, "--task", "copy", "--method", "rope") == 0
+    found = files.records(tmp_path / "all")
+    assert [(each.task.name, each.method.name, each.rows[1].score) for each in found] == [
+        ("copy", "alibi", 0.5),
+        ("copy", "rope", 0.75),
+        ("passkey", "rope", 0.5),
+    ]
 
 
 def test_publishing_refuses_an_unreadable_record_before_it_copies_any(
@@ -242,6 +198,30 @@ def test_publishing_refuses_an_unreadable_record_before_it_copies_any(
     assert not (tmp_path / "all").exists()
     error = capsys.readouterr().err
     assert error.startswith("posbench: ") and error.count("\n") == 1 and str(last) in error
+
+
+def test_publishing_refuses_to_add_to_records_that_it_cannot_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path / "own", record("rope"))
+    assert publish(tmp_path) == 0
+    shelf = tmp_path / "all" / "shared.jsonl"
+    shelf.unlink()
+    capsys.readouterr()
+    assert publish(tmp_path) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("posbench: ") and error.count("\n") == 1 and str(shelf) in error
+    assert not shelf.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path / "own", record("rope"))
+    (tmp_path / "all").write_text("a file")
+    assert publish(tmp_path) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("posbench: ") and error.count("\n") == 1 and "all" in error
 
 
 def test_publishing_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -161,7 +161,8 @@ def _rounded(a: Attention, dtype: torch.dtype) -> Attention:
         shares = 2 * torch.rand(t.shape, generator=generator, dtype=t.dtype) - 1
         return t * (1 + most * shares)
 
-    return replace(a, **{name: off(getattr(a, name)) for name in ("q", "k", "v", "x")})
+    changed: dict[str, Any] = {name: off(getattr(a, name)) for name in ("q", "k", "v", "x")}
+    return replace(a, **changed)
 
 
 def _sizes(error: Tensor) -> dict[str, float]:

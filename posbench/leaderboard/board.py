@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jinja2
@@ -18,10 +18,12 @@ import pandas as pd
 
 from posbench.errors import PosbenchError
 from posbench.leaderboard.comparisons import agreements, discriminations
+from posbench.leaderboard.excerpt import excerpts
 from posbench.leaderboard.remarks import remarks
 from posbench.leaderboard.sections import DETAILS, Section, Table, sections
 from posbench.leaderboard.summaries import TaskBoard, boards, per_run
 from posbench.records import files, tables
+from posbench.records.record import Audit, Record
 
 GUIDE = {
     "Score": "the accuracy of whole sequences: every answer token and the end right. On language, "
@@ -178,12 +180,13 @@ def _aligned(table: Table) -> list[str]:
     ]
 
 
-def generate(folder: Path) -> tuple[dict[str, str], list[Section], list[str]]:
+def generate(
+    folder: Path, found: list[Record], audits: Sequence[Audit] = ()
+) -> tuple[dict[str, str], list[Section], list[str]]:
     """The content of every file by name, and the sections and notes that the terminal shows.
 
-    PosbenchError if the folder has no records.
+    PosbenchError if there are no records.
     """
-    found = files.records(folder)
     if not found:
         hint = "run `python -m posbench` first"
         if folder != files.PUBLISHED and files.PUBLISHED.is_dir():
@@ -191,7 +194,8 @@ def generate(folder: Path) -> tuple[dict[str, str], list[Section], list[str]]:
             hint += f", or read the published board with `{command}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = tables.table(found)
-    notes, summaries = remarks(found, table, files.audits(folder)), boards(table)
+    notes = [*about(folder), *remarks(found, table, audits)]
+    summaries = boards(table)
     shown = sections(
         summaries,
         tables.views(found),
@@ -208,12 +212,20 @@ def generate(folder: Path) -> tuple[dict[str, str], list[Section], list[str]]:
     return pages, shown, notes
 
 
-def changed(folder: Path, files: dict[str, str]) -> list[str]:
-    """The names of the files in `folder` that do not hold this content."""
+def about(folder: Path) -> list[str]:
+    """What the folder's own about.md says, a paragraph each: it stands above the tables."""
+    path = folder / "about.md"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
+    return [paragraph for paragraph in paragraphs if paragraph]
+
+
+def changed(contents: dict[Path, str]) -> list[str]:
+    """The files that do not hold this content."""
     return [
-        name
-        for name, content in files.items()
-        if not (path := folder / name).exists() or path.read_bytes() != content.encode()
+        str(path)
+        for path, content in contents.items()
+        if not path.exists() or path.read_bytes() != content.encode()
     ]
 
 
@@ -227,29 +239,42 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if regenerating changes a file"
     )
+    parser.add_argument(
+        "--excerpt",
+        type=Path,
+        metavar="README",
+        help="also write the rows that a comment in this file asks for, and their picture",
+    )
     chosen = parser.parse_args(arguments)
     try:
-        pages, shown, notes = generate(chosen.folder)
+        found, audits, unreadable = files.readable(chosen.folder)
+        for sentence in unreadable:
+            print(f"posbench: left out: {sentence}", file=sys.stderr)
+        pages, shown, notes = generate(chosen.folder, found, audits)
+        written = {chosen.folder / name: content for name, content in pages.items()}
+        if chosen.excerpt is not None:
+            written |= excerpts(chosen.excerpt, chosen.folder, tables.table(found))
         if chosen.check:
-            _check(chosen.folder, pages)
-            emit(f"{chosen.folder}: up to date.")
-            return 0
-        for name, content in pages.items():
-            (chosen.folder / name).write_bytes(content.encode())
+            _check(chosen.folder, written)
+            emit(f"{chosen.folder}: up to date{' with the others' if unreadable else ''}.")
+            return 1 if unreadable else 0
+        for path, content in written.items():
+            path.write_bytes(content.encode())
     except (PosbenchError, OSError) as error:
         print(f"posbench: {error}", file=sys.stderr)
         return 1
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its tables
     show(shown, notes, emit)
-    emit(f"Written, with more columns: {', '.join(str(chosen.folder / name) for name in pages)}")
-    return 0
+    emit(f"Written, with more columns: {', '.join(map(str, written))}")
+    emit(f"Open the page in a browser: {chosen.folder / 'leaderboard.html'}")
+    return 1 if unreadable else 0
 
 
-def _check(folder: Path, files: dict[str, str]) -> None:
-    if names := changed(folder, files):
+def _check(folder: Path, contents: dict[Path, str]) -> None:
+    if names := changed(contents):
         raise PosbenchError(
-            f"regenerating changes {', '.join(names)} in {folder}: "
+            f"regenerating changes {', '.join(names)}: "
             f"run `python -m posbench.leaderboard {folder}` with the versions of constraints.txt, "
             "matplotlib's above all, and commit the result"
         )

@@ -10,7 +10,7 @@ import pandas as pd
 
 from posbench import provenance
 from posbench.leaderboard.summaries import BOARD, METHOD, RUN, TASK, named
-from posbench.records.record import Audit, Record
+from posbench.records.record import Audit, CarriedOver, Record
 
 
 def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = ()) -> list[str]:
@@ -160,15 +160,27 @@ def _repeats(count: int) -> str:
 
 
 def _carried_over(found: list[Record]) -> str:
-    carried = [record.carried_over for record in found if record.carried_over is not None]
+    carried = [(record, record.carried_over) for record in found if record.carried_over]
     if not carried:
         return ""
-    strata = {(each.source_hash, each.evaluation_hash): each for each in carried}.values()
+    # Counts are those of a stratum, which all its records name.
+    strata = {_stratum(record, stamp): stamp for record, stamp in carried}.values()
     verified, of = sum(each.verified for each in strata), sum(each.of for each in strata)
     return (
         f"{len(carried)} records were made by earlier code and carried over: {verified} of {of} "
         "were repeated with the code that their hash names, and every number was the same."
     )
+
+
+def _stratum(record: Record, stamp: CarriedOver) -> tuple[object, ...]:
+    """What records had in common that were carried over together: see `posbench.running.verify`."""
+    training, evaluated = record.training, record.evaluated
+    changes = (
+        (stamp.source_hash, training.source_hash),
+        (stamp.evaluation_hash, evaluated.source_hash),
+    )
+    told = (pair if pair[0] != pair[1] else None for pair in changes)
+    return (*told, training.device, evaluated.device, stamp.verified, stamp.of)
 
 
 def _audits(audits: Sequence[Audit]) -> str:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from posbench.errors import PosbenchError
-from posbench.records.packing import pack, pack_audits, unpack, unpack_audits
-from posbench.records.record import SCHEMA, Audit, Record
+from posbench.records.packing import (
+    pack,
+    pack_audits,
+    refuse_another_schema,
+    unpack,
+    unpack_audits,
+)
+from posbench.records.record import Audit, Record
 
 LOCAL = Path("results/local")
 PUBLISHED = Path("results/published")
+Kept = TypeVar("Kept", Record, Audit)
 
 
 @contextmanager
@@ -63,70 +70,138 @@ def write(record: Record, path: Path) -> None:
 
 def read(path: Path) -> Record:
     """The record in a file; PosbenchError names the file and what is wrong with it."""
+    content = _content(path, "record")
+    refuse_another_schema(content, str(path))
+    return validated(Record, content, str(path))
+
+
+def _content(path: Path, kind: str) -> Any:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise PosbenchError(
-            f"{path} is not a readable record ({error}): delete it and repeat the run"
+            f"{path} is not a readable {kind} ({error}): delete it and repeat the run"
         ) from None
-    return validated(content, str(path))
 
 
-def validated(content: Any, where: str) -> Record:
-    """The record with this content; `where` names it in the sentence about what is wrong."""
-    names = ("schema_version", "schema")  # the second before 3
-    known = [content[name] for name in names if isinstance(content, dict) and name in content]
-    schema = known[0] if known else None
-    if schema != SCHEMA:
-        newer = isinstance(schema, int) and schema > SCHEMA
-        advice = "upgrade posbench" if newer else "repeat the run with force=true"
-        raise PosbenchError(
-            f"{where} has record schema {schema}, this version reads {SCHEMA}: {advice}"
-        )
+def _read_audit(path: Path) -> Audit:
+    return validated(Audit, _content(path, "audit"), str(path))
+
+
+def validated(kind: type[Kept], content: Any, where: str) -> Kept:
+    """The record or audit with this content; `where` names it in the sentence about what is wrong.
+
+    The sentence has the first field alone: a file of another kind would name them all.
+    """
     try:
-        return Record.model_validate(content)
+        return kind.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
         reason = first["msg"][:1].lower() + first["msg"][1:]
+        named = f"{field}: {reason}" if field else reason
         raise PosbenchError(
-            f"{where} is no valid record ({field}: {reason}): delete it and repeat the run"
+            f"{where} is no valid {kind.__name__.lower()} ({named}): delete it and repeat the run"
         ) from None
 
 
 def records(results_dir: str | Path) -> list[Record]:
-    """All records of a results folder: published lines, then files in the order of their paths."""
-    folder = Path(results_dir)
-    paths = sorted(folder.glob("records/**/seed=*.json"))
-    return [*_packed(folder), *(read(path) for path in paths)]
+    """All records of a results folder: published lines, then files in the order of their paths.
 
-
-def _packed(folder: Path) -> list[Record]:
-    return [validated(content, f"{path}, line {line}") for path, line, content in unpack(folder)]
+    PosbenchError names the first that cannot be read; see `readable`.
+    """
+    return _all(_attempts(Path(results_dir)))
 
 
 def audits(results_dir: str | Path) -> list[Audit]:
     """The audits of a results folder that were made of its records as they are."""
-    folder = Path(results_dir)
-    made = {Audit.key_of(each) for each in records(folder)}
-    own = [
-        Audit.model_validate_json(path.read_text(encoding="utf-8"))
-        for path in sorted(folder.glob("audits/**/seed=*.json"))
-    ]
-    return [audit for audit in [*_packed_audits(folder), *own] if audit.key in made]
+    made = records(results_dir)
+    return _of(made, _all(_attempted_audits(Path(results_dir))))
 
 
-def _packed_audits(folder: Path) -> list[Audit]:
-    return [Audit.model_validate(content) for content in unpack_audits(folder)]
+def readable(results_dir: str | Path) -> tuple[list[Record], list[Audit], list[str]]:
+    """The records and audits of a folder that can be read, and a sentence for each that cannot."""
+    found, sentences = _told_apart(_attempts(Path(results_dir)))
+    audits, more = _told_apart(_attempted_audits(Path(results_dir)))
+    return found, _of(found, audits), [*sentences, *more]
+
+
+def _of(records: Iterable[Record], audits: Iterable[Audit]) -> list[Audit]:
+    """Of the audits, those of one of these records."""
+    made = {Audit.key_of(record) for record in records}
+    return [audit for audit in audits if audit.key in made]
+
+
+# -- attempts: what was read, or the error that says why not, so that one stops no others ----------
+
+
+def _attempts(folder: Path) -> Iterator[Record | PosbenchError]:
+    yield from _packed(folder)
+    for path in sorted(folder.glob("records/**/seed=*.json")):
+        yield _attempt(read, path)
+
+
+def _packed(folder: Path) -> Iterator[Record | PosbenchError]:
+    return _unpacked(Record, unpack(folder))
+
+
+def _attempted_audits(folder: Path) -> Iterator[Audit | PosbenchError]:
+    yield from _packed_audits(folder)
+    for path in sorted(folder.glob("audits/**/seed=*.json")):
+        yield _attempt(_read_audit, path)
+
+
+def _packed_audits(folder: Path) -> Iterator[Audit | PosbenchError]:
+    return _unpacked(Audit, unpack_audits(folder))
+
+
+def _unpacked(kind: type[Kept], lines: Iterator[tuple[str, Any]]) -> Iterator[Kept | PosbenchError]:
+    try:
+        for where, content in lines:
+            bad = isinstance(content, PosbenchError)
+            yield content if bad else _attempt(validated, kind, content, where)
+    except PosbenchError as error:  # a file without which no line can be read
+        yield error
+
+
+def _attempt(make: Callable[..., Kept], *arguments: Any) -> Kept | PosbenchError:
+    try:
+        return make(*arguments)
+    except PosbenchError as error:
+        return error
+
+
+def _told_apart(attempts: Iterable[Kept | PosbenchError]) -> tuple[list[Kept], list[str]]:
+    found: list[Kept] = []
+    sentences: list[str] = []
+    for each in attempts:
+        if isinstance(each, PosbenchError):
+            sentences.append(str(each))
+        else:
+            found.append(each)
+    return found, sentences
+
+
+def _all(attempts: Iterable[Kept | PosbenchError]) -> list[Kept]:
+    found: list[Kept] = []
+    for each in attempts:
+        if isinstance(each, PosbenchError):
+            raise each
+        found.append(each)
+    return found
+
+
+# -- publishing ------------------------------------------------------------------------------------
 
 
 def publish(records: list[Record], audits: list[Audit], folder: Path) -> None:
     """Put records among those of a published folder, each in the place of the same run."""
-    known = {_run(record): record for record in _packed(folder)}
-    write_packed([*(known | {_run(record): record for record in records}).values()], folder)
-    made = {audit.key: audit for audit in [*_packed_audits(folder), *audits]}
-    if made:
-        _write_text(pack_audits(made.values()), folder / "audits.jsonl")
+    known = {_run(record): record for record in _all(_packed(folder))}
+    merged = [*(known | {_run(record): record for record in records}).values()]
+    made = {audit.key: audit for audit in [*_all(_packed_audits(folder)), *audits]}
+    kept = _of(merged, made.values())
+    write_packed(merged, folder)
+    write_audits(kept, folder)
 
 
 def write_packed(records: list[Record], folder: Path) -> None:
@@ -137,6 +212,13 @@ def write_packed(records: list[Record], folder: Path) -> None:
             path.unlink()
     for name, text in contents.items():
         _write_text(text, folder / name)
+
+
+def write_audits(audits: Sequence[Audit], folder: Path) -> None:
+    """Make these the published audits of a folder, and no others."""
+    path = folder / "audits.jsonl"
+    if audits or path.exists():
+        _write_text(pack_audits(audits), path)
 
 
 def _write_text(text: str, path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from posbench.errors import PosbenchError
 from posbench.provenance import content_hash
-from posbench.records.record import Audit, Record
+from posbench.records.record import SCHEMA, Audit, Record
 from posbench.records.row import Row, View
 
 Json = dict[str, Any]
@@ -48,6 +48,18 @@ ASKED = ("test_length", "by", "above", "up_to", "num_tokens")
 """The same of a view."""
 ORIGIN = ("source_hash", "device", "commit", "versions")
 """Where the weights of a training, or the numbers of a test, come from."""
+REPEATED = (
+    "train_length",
+    "train_positions",
+    "learning_rate",
+    "learning_rates",
+    "steps",
+    "parameters",
+    "curve",
+)
+"""What two trainings by one command have in common, whatever code and machine they were made on."""
+RETRAINED = ("test_length", "learning_rate", "steps")
+"""The same of the trainings of a ceiling."""
 OMITTED: Json = {
     "carried_over": None,
     "ceiling": None,
@@ -106,34 +118,38 @@ def packed(record: Record, shared: Shelf, trainings: Shelf) -> Json:
     line["rows"] = _packed_rows(record.rows, shared)
     line["views"] = _packed_views(record.views, shared) if record.views else None
     line["evaluated"] = _with_origin(line["evaluated"], shared)
-    if line["search"] is not None:
-        for trial in line["search"]["trials"]:
-            trial["loss"] = _digits(trial["loss"], 4)
-    if line["finetuning"] is not None:
-        line["finetuning"]["curve"] = _packed_curve(line["finetuning"]["curve"])
-    training = _with_origin(line["training"], shared)
-    training["curve"] = _packed_curve(training["curve"])
-    line["training"] = trainings.put(training)
+    line["search"] = _packed_search(line["search"])
+    line["finetuning"] = _packed_finetuning(line["finetuning"])
+    line["training"] = trainings.put(_packed_training(line["training"], shared))
     return {
         key: value for key, value in line.items() if key not in OMITTED or OMITTED[key] != value
     }
 
 
 def _packed_rows(rows: list[Row], shared: Shelf) -> Json:
-    found: Json = {"design": shared.put(_columns(rows, DESIGN))}
-    for name, total in COUNTED.items():
-        found[name] = [counted(getattr(row, name), getattr(row, total)) for row in rows]
-    differs = any(row.score != row.sequence_accuracy for row in rows)
-    found["score"] = [_digits(row.score, 6) for row in rows] if differs else None
-    found["correct_prefix"] = [_digits(row.correct_prefix, 6) for row in rows]
-    found["untrained"] = [_digits(row.untrained, 6) for row in rows]
+    found: Json = {"design": shared.put(_columns(rows, DESIGN))} | _measures(rows)
+    if all(row.score == row.sequence_accuracy for row in rows):
+        found["score"] = None
+    return found
+
+
+def _measures(rows: list[Row]) -> Json:
+    found: Json = {
+        name: [counted(getattr(row, name), getattr(row, total)) for row in rows]
+        for name, total in COUNTED.items()
+    }
+    for name in ("score", "correct_prefix", "untrained"):
+        found[name] = [_digits(getattr(row, name), 6) for row in rows]
     found["loss"] = _losses(row.loss for row in rows)
     return found
 
 
 def _packed_views(views: Sequence[View], shared: Shelf) -> Json:
+    return {"design": shared.put(_columns(views, ASKED))} | _measures_of_views(views)
+
+
+def _measures_of_views(views: Sequence[View]) -> Json:
     return {
-        "design": shared.put(_columns(views, ASKED)),
         "right": [
             [
                 counted(share, total)
@@ -149,6 +165,27 @@ def _packed_views(views: Sequence[View], shared: Shelf) -> Json:
 
 def _columns(parts: Sequence[Any], names: Iterable[str]) -> Json:
     return {name: [getattr(part, name) for part in parts] for name in names}
+
+
+def _packed_search(search: Json | None) -> Json | None:
+    return search and search | {"trials": _rounded(search["trials"])}
+
+
+def _packed_finetuning(finetuning: Json | None) -> Json | None:
+    return finetuning and finetuning | {"curve": _packed_curve(finetuning["curve"])}
+
+
+def _packed_training(training: Json, shared: Shelf) -> Json:
+    rates = training["learning_rates"]
+    return _with_origin(training, shared) | {
+        "curve": _packed_curve(training["curve"]),
+        "learning_rates": rates and _rounded(rates),
+    }
+
+
+def _rounded(tried: list[Json]) -> list[Json]:
+    """What was tried, each with its loss."""
+    return [each | {"loss": _digits(each["loss"], 4)} for each in tried]
 
 
 def _packed_curve(curve: Json) -> Json:
@@ -247,27 +284,58 @@ def _lines(texts: Iterable[str]) -> str:
     return "".join(f"{text}\n" for text in texts)
 
 
-def unpack(folder: Path) -> Iterator[tuple[Path, int, Json]]:
-    """The content of every published record of a folder, with the file and line where it stands."""
+def unpack(folder: Path) -> Iterator[tuple[str, Json | PosbenchError]]:
+    """The content of every published record of a folder, with the file and line where it stands.
+
+    In the place of a content that cannot be had stands what is wrong with its line.
+    """
     paths = sorted(folder.glob("records/*.jsonl"))
     if not paths:
         return
     shared, trainings = (_shelf(folder / f"{name}.jsonl") for name in ("shared", "trainings"))
     for path in paths:
-        for number, line in _read_lines(path):
-            try:
-                yield path, number, unpacked(line, shared, trainings)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise PosbenchError(
-                    f"{path}, line {number} cannot be unpacked ({type(error).__name__}: {error}): "
-                    "take the files of this folder from one commit"
-                ) from None
+        for where, line in _read_lines(path):
+            yield (
+                where,
+                line
+                if isinstance(line, PosbenchError)
+                else _attempt(where, line, shared, trainings),
+            )
 
 
-def unpack_audits(folder: Path) -> Iterator[Json]:
-    """The content of every published audit of a folder."""
+def _attempt(where: str, line: Json, shared: Json, trainings: Json) -> Json | PosbenchError:
+    try:
+        refuse_another_schema(line, where)
+        return unpacked(line, shared, trainings)
+    except PosbenchError as error:
+        return error
+    except KeyError as error:
+        reason = f"{error.args[0]} is not there"
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        reason = str(error)
+    return PosbenchError(
+        f"{where} cannot be unpacked ({reason}): take all files of the folder from one commit"
+    )
+
+
+def unpack_audits(folder: Path) -> Iterator[tuple[str, Json | PosbenchError]]:
+    """The same of every published audit."""
     if (path := folder / "audits.jsonl").exists():
-        yield from (line for _, line in _read_lines(path))
+        yield from _read_lines(path)
+
+
+def refuse_another_schema(content: Any, where: str) -> None:
+    """Say what to do about a record of an older or a newer posbench; `where` names it."""
+    names = ("schema_version", "schema")  # the second before 3
+    known = [content[name] for name in names if isinstance(content, dict) and name in content]
+    schema = known[0] if known else None
+    if schema == SCHEMA:
+        return
+    newer = isinstance(schema, int) and schema > SCHEMA
+    advice = "upgrade posbench" if newer else "repeat the run with force=true"
+    raise PosbenchError(
+        f"{where} has record schema {schema}, this version reads {SCHEMA}: {advice}"
+    )
 
 
 def pack_audits(audits: Iterable[Audit]) -> str:
@@ -276,28 +344,54 @@ def pack_audits(audits: Iterable[Audit]) -> str:
 
 
 def _shelf(path: Path) -> Json:
-    return {line["id"]: line["part"] for _, line in _read_lines(path)}
+    """The parts in a file; without one of them no line is safe, so the first bad one is raised."""
+    found: Json = {}
+    for where, line in _read_lines(path):
+        if isinstance(line, PosbenchError):
+            raise line
+        if not {"id", "part"} <= line.keys():
+            raise PosbenchError(f"{where} holds no id and part: take it from its commit again")
+        found[line["id"]] = line["part"]
+    return found
 
 
-def _read_lines(path: Path) -> Iterator[tuple[int, Json]]:
+def _read_lines(path: Path) -> Iterator[tuple[str, Json | PosbenchError]]:
+    """Each line with its place, or what is wrong with it."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise PosbenchError(f"{path} cannot be read ({error.strerror}): publish again") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise PosbenchError(
+            f"{path} cannot be read ({reason}): take all files of the folder from one commit"
+        ) from None
     for number, line in enumerate(lines, start=1):
-        try:
-            yield number, json.loads(line)
-        except ValueError as error:
-            raise PosbenchError(
-                f"{path}, line {number} is not JSON ({error}): take it from its commit again"
-            ) from None
+        where = f"{path}, line {number}"
+        yield where, _parsed(line, where)
+
+
+def _parsed(line: str, where: str) -> Json | PosbenchError:
+    try:
+        content = json.loads(line)
+    except ValueError as error:
+        return PosbenchError(f"{where} is not JSON ({error}): take it from its commit again")
+    if isinstance(content, dict):
+        return content
+    return PosbenchError(f"{where} is not a JSON object: take it from its commit again")
 
 
 def comparable(record: Record) -> Json:
     """The numbers of a record as they are published: what two runs of one command must agree on."""
-    shared = Shelf()
+    content = record.as_json()
+    training = _packed_training(content["training"], Shelf())
+    finetuning = _packed_finetuning(content["finetuning"])
+    ceiling = content["ceiling"]
     return {
-        "rows": _columns(record.rows, DESIGN) | _packed_rows(record.rows, shared),
-        "views": [_columns(record.views, ASKED), _packed_views(record.views, shared)],
-        "curve": _packed_curve(record.training.curve.model_dump()),
+        "rows": _columns(record.rows, DESIGN) | _measures(record.rows),
+        "views": _columns(record.views, ASKED) | _measures_of_views(record.views),
+        "training": {name: training[name] for name in REPEATED},
+        "solved_step": record.solved_step,
+        "search": _packed_search(content["search"]),
+        "finetuning": finetuning and {name: finetuning[name] for name in ("steps", "curve")},
+        "ceiling": ceiling and [{name: each[name] for name in RETRAINED} for each in ceiling],
+        "diverged": record.diverged,
     }

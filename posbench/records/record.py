@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from posbench.provenance import content_hash, without_places
 from posbench.records.row import Loss, Part, Row, Score, View
 
 SCHEMA = 3
 LARGEST_SEED = 2**63 - 1
+CONFIGURED = ("task", "encoding", "extension", "evaluation")
+"""Sections of the settings that a record cannot be read without."""
 
 
 class Name(Part):
@@ -186,6 +188,17 @@ class Record(Part):
     command: str  # repeats the run
     carried_over: CarriedOver | None = None
     diverged: str | None = None  # why there is no model
+
+    @field_validator("config")
+    @classmethod
+    def _complete(cls, config: dict[str, Any]) -> dict[str, Any]:
+        """What is asked of it below, and by the boards, is there."""
+        lacking = [name for name in CONFIGURED if not isinstance(config.get(name), dict)]
+        if not lacking and not isinstance(config["evaluation"].get("solved"), int | float):
+            lacking = ["evaluation.solved"]
+        if lacking:
+            raise ValueError(f"lacks {', '.join(lacking)}")
+        return config
 
     @property
     def solved(self) -> bool:

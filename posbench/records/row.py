@@ -27,7 +27,7 @@ def _or_zero(value: Any) -> Any:
 
 
 Loss = Annotated[float | None, BeforeValidator(_or_none)]
-Score = Annotated[float, BeforeValidator(_or_zero), Field(allow_inf_nan=False)]
+Score = Annotated[float, BeforeValidator(_or_zero), Field(ge=0, le=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 

@@ -12,22 +12,27 @@ from typing import Any
 
 import hydra
 import numpy as np
+from hydra.errors import HydraException
 from omegaconf import OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from posbench import provenance
 from posbench.composing.building import build
 from posbench.composing.compose import composing
 from posbench.composing.identity import identify
+from posbench.composing.mistakes import sentence
 from posbench.errors import Diverged, PosbenchError
 from posbench.records import files
 from posbench.records.packing import comparable
-from posbench.records.record import CarriedOver, Record
+from posbench.records.record import Audit, CarriedOver, Record
 from posbench.running.console import Console
 from posbench.running.devices import device_name
 from posbench.running.run import run
 
 COMMAND = "python -m posbench "
 
+SHOWN = 5
+"""How many differing numbers of a record are named."""
 Stratum = tuple[str, ...]
 """What records have in common whose numbers stand or fall together."""
 
@@ -90,6 +95,8 @@ def verify(
     exactly, losses to the digits that are stored, timings not at all. A record of another machine
     or version is named and not compared.
     """
+    if sample < 1:
+        raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
     console = Console()
     found = [Today.of(record) for record in files.records(folder)]
     if not found:
@@ -153,19 +160,25 @@ def _repeat(record: Record, scratch: Path, console: Console) -> str:
     hardware = device_name("cpu" if record.training.device == "cpu" else "auto")
     if {record.training.device, record.evaluated.device} != {hardware}:
         return f"not compared (made on {record.training.device}, this is {hardware})"
-    again = _made_again(record, scratch)
-    return "; ".join(differences(comparable(record), comparable(again)))
+    try:
+        again = _made_again(record, scratch)
+    except PosbenchError as error:
+        return f"cannot be repeated ({error})"
+    except (HydraException, OmegaConfBaseException) as error:
+        return f"cannot be repeated ({sentence(error)})"
+    found = list(differences(comparable(record), comparable(again)))
+    rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return "; ".join(found[:SHOWN]) + rest
 
 
 def _made_again(record: Record, scratch: Path) -> Record:
     """The record that its command makes today, in a folder of its own."""
     words = shlex.split(record.command.removeprefix(COMMAND))
-    cfg = hydra.compose(
-        "config", [*words, f"results_dir={scratch}", "logger={}"], return_hydra_config=True
-    )
+    cfg = hydra.compose("config", words, return_hydra_config=True)
     choices = dict(cfg.hydra.runtime.choices)
     with open_dict(cfg):
         del cfg["hydra"]
+        cfg.results_dir, cfg.logger = str(scratch), {}
     identity = identify(cfg, choices)
     task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
     names = (identity.protocol.slug, identity.task.slug, identity.method.slug)
@@ -194,9 +207,10 @@ def _carry_over(
     strata: dict[Stratum, list[Today]],
 ) -> None:
     """Write the records with the hashes of today where their stratum was verified."""
-    kept = []
+    kept, audits = [], {audit.key: audit for audit in files.audits(folder)}
     for each in found:
         record = each.record
+        audit = audits.get(Audit.key_of(record))
         if each.changed and each.stratum in verified:
             stamp = CarriedOver(
                 source_hash=record.training.source_hash,
@@ -214,5 +228,9 @@ def _carry_over(
                     ),
                 }
             )
+            if audit is not None:
+                now = {"source_hash": each.source_hash, "evaluation_hash": each.evaluation_hash}
+                audits[audit.key] = audit.model_copy(update=now)
         kept.append(record)
     files.write_packed(kept, folder)
+    files.write_audits(list(audits.values()), folder)

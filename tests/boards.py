@@ -1,0 +1,59 @@
+"""Boards of small records, as the tests of the leaderboard ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from making import record, save
+
+from posbench.leaderboard import remarks as remarking
+from posbench.leaderboard import sections as sectioning
+from posbench.leaderboard import summaries
+from posbench.leaderboard.summaries import Summary, TaskBoard
+from posbench.records import tables
+from posbench.records.record import Record
+
+FILES = ("leaderboard.md", "leaderboard.html", "leaderboard.csv", "runs.csv")
+
+
+def boards(*found: Record) -> list[list[TaskBoard]]:
+    return summaries.boards(tables.table(found))
+
+
+def summarised(*found: Record) -> dict[str, Summary]:
+    """By name, of records of one task under one protocol."""
+    [[board]] = boards(*found)
+    return {summary.method: summary for summary in board.summaries}
+
+
+def overall(*found: Record) -> dict[str, list[str]]:
+    """Method -> cells of the table over all tasks, in the order of the table."""
+    [tasks] = boards(*found)
+    table = sectioning.overall_section(tasks).table
+    return {row.name: [row.mark, *row.cells] for row in table.rows}
+
+
+def remarks(*found: Record) -> str:
+    return "\n".join(remarking.remarks(list(found), tables.table(found)))
+
+
+def seeds(method: str, accuracies: Iterable[dict[float, float]], **more: str) -> list[Record]:
+    return [record(method, each, seed, **more) for seed, each in enumerate(accuracies)]
+
+
+def contents(folder: Path) -> list[bytes]:
+    return [(folder / name).read_bytes() for name in FILES]
+
+
+def a_board(folder: Path) -> list[Record]:
+    """Two tasks, three methods, two seeds, one of them unsolved, one method on one task only."""
+    found = [
+        *seeds("rope", [{1: 1.0, 2: 0.5}, {1: 0.9, 2: 0.3}]),
+        *seeds("rope", [{1: 1.0, 2: 0.7}, {1: 1.0, 2: 0.5}], task="passkey"),
+        *seeds("nope", [{1: 0.2, 2: 0.1}, {1: 0.1, 2: 0.0}]),
+        *seeds("nope", [{1: 1.0, 2: 0.9}, {1: 1.0, 2: 0.7}], task="passkey"),
+        *seeds("alibi", [{1: 1.0, 2: 1.0}, {1: 1.0, 2: 1.0}]),
+    ]
+    save(folder, *found)
+    return found

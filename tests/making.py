@@ -1,0 +1,191 @@
+"""Small records, complete in every part, and records with other values in some of their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from posbench.provenance import content_hash
+from posbench.records import files
+from posbench.records.record import (
+    Curve,
+    Evaluated,
+    MethodName,
+    Name,
+    Record,
+    Training,
+)
+from posbench.records.row import Row, View
+
+DIRECT = {"_target_": "posbench.extensions.direct.Direct"}
+"""What the configuration of a run without an extension says of it."""
+VERSIONS = {"python": "3.11.7", "torch": "2.9.0+cpu"}
+
+
+def record(
+    method: str = "rope",
+    accuracies: Mapping[float, float] | None = None,
+    seed: int = 0,
+    protocol: str = "cpu",
+    task: str = "copy",
+    version: int = 1,
+    further: Sequence[float] = (),
+    extension: str = "other",
+    encoding: str | None = None,
+    host: str | None = None,
+    **hashes: str,
+) -> Record:
+    """A small record; `accuracies` by multiple of a training length of 10, solved from .95 at 1x.
+
+    Names are given as they are shown, "copy (task.num_symbols=8)". The encoding is called like the
+    method unless it is told.
+    """
+    accuracies = accuracies or {1: 1.0, 2: 0.5}
+    solved = accuracies.get(1, 0.0) >= 0.95
+
+    def parts(part: str, label: str) -> dict[str, Any]:
+        name, _, settings = label.removesuffix(")").partition(" (")
+        changed = tuple(settings.split(", ")) if settings else ()
+        digest = hashes.get(f"{part}_hash", content_hash(label))
+        return {"name": name, "changed": changed, "hash": digest}
+
+    named = parts("method", method)
+    own = tuple(change for change in named["changed"] if change.startswith("encoding."))
+    return Record(
+        protocol=Name(**parts("protocol", protocol)),
+        task=Name(**parts("task", task)),
+        task_version=version,
+        measure="sequence accuracy",
+        method=MethodName(
+            **named,
+            encoding=encoding or named["name"],
+            host=host,
+            extension=extension,
+            encoding_changed=own,
+        ),
+        method_class="zero-shot",
+        scale_policy="none",
+        seed=seed,
+        training=Training(
+            settings_hash=content_hash([task, method, seed]),
+            source_hash="0",
+            train_length=10,
+            train_positions=22,
+            learning_rate=1e-3,
+            steps=100,
+            parameters=1000,
+            curve=Curve(
+                step=[50, 100], loss=[2.0, 1.0], validation_loss=[1.5, 1.0], score=[0.25, 1.0]
+            ),
+            device="cpu",
+            commit="c0ffee",
+            versions=VERSIONS,
+            cpu_seconds=60.0,
+            wall_seconds=61.0,
+        ),
+        solved_step=100 if solved else None,
+        rows=[
+            _row(multiple, accuracy, multiple not in further)
+            for multiple, accuracy in accuracies.items()
+        ],
+        config={
+            "task": {"_target_": "nowhere.Task"},
+            "encoding": {"_target_": "nowhere.Encoding"},
+            "extension": {"_target_": "nowhere.Extension"},
+            "evaluation": {"solved": 0.95},
+        },
+        evaluated=Evaluated(
+            source_hash="0",
+            device="cpu",
+            commit="c0ffee",
+            versions=VERSIONS,
+            preparation_cpu_seconds=0.0,
+            further_training_cpu_seconds=0.0,
+            evaluation_cpu_seconds=1.0,
+        ),
+        command=f"python -m posbench protocol={protocol} task={task} method={method} seed={seed}",
+    )
+
+
+def _row(multiple: float, accuracy: float, aggregated: bool) -> Row:
+    n = round(10 * multiple)
+    beyond = multiple > 1
+    return Row(
+        test_length=n,
+        multiple=multiple,
+        aggregated=aggregated,
+        total_length=2 * n + 3,
+        test_positions=2 * n + 2,
+        num_samples=16,
+        num_tokens=16 * (n + 1),
+        num_tokens_within=0 if beyond else 16 * n,
+        num_tokens_beyond=16 * n if beyond else 0,
+        score=accuracy,
+        sequence_accuracy=accuracy,
+        sequence_accuracy_without_end=accuracy,
+        correct_prefix=accuracy,
+        token_accuracy_teacher_forced=accuracy,
+        token_accuracy_within_trained_distance=None if beyond else accuracy,
+        token_accuracy_beyond_trained_distance=accuracy if beyond else None,
+        loss=1.0,
+        chance=0.001,
+        untrained=None,
+    )
+
+
+def view(by: str, n: int, *bins: tuple[float, float | None, int, float, float]) -> View:
+    """Each bin: its two edges, the tokens in it, the share of right ones and their loss."""
+    above, up_to, counts, right, lost = (list(each) for each in zip(*bins, strict=True))
+    return View(
+        test_length=n,
+        by=by,
+        above=above,
+        up_to=up_to,
+        num_tokens=counts,
+        token_accuracy_teacher_forced=right,
+        loss=lost,
+    )
+
+
+def searched(settings: dict[str, Any]) -> dict[str, Any]:
+    """What a record says of a search that chose these settings."""
+    return {"length": 20, "num_samples": 16, "trials": [{"settings": settings, "loss": 0.5}]}
+
+
+def changed(record: Record, values: Mapping[str, Any]) -> Record:
+    """The record with other values, by their places: {"training.source_hash": "1"}."""
+    return Record.model_validate(altered(record, values))
+
+
+def altered(record: Record, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of the record with other values, valid or not."""
+    content = record.as_json()
+    for place, value in values.items():
+        *path, last = [int(word) if word.isdigit() else word for word in place.split(".")]
+        part: Any = content
+        for word in path:
+            part = part[word]
+        part[last] = _as_json(value)
+    return content
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_as_json(each) for each in value]
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+
+
+def plain(record: Record) -> Record:
+    """The record as one of a run without an extension."""
+    return changed(record, {"config.extension": DIRECT, "method.extension": "direct"})
+
+
+def save(folder: Path, *found: Record) -> list[Path]:
+    """Write records of one's own; returns where they are."""
+    paths = [files.path_of(each, folder) for each in found]
+    for path, each in zip(paths, found, strict=True):
+        files.write(each, path)
+    return paths

@@ -1,0 +1,232 @@
+"""What a record is: every column has a meaning, and a bad value is one sentence with its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from making import DIRECT, altered, changed, plain, record, save
+
+from posbench import results
+from posbench.errors import PosbenchError
+from posbench.leaderboard import board
+from posbench.provenance import content_hash
+from posbench.records import files, tables
+from posbench.records.record import SCHEMA, MethodName, Name
+
+# -- bad records -----------------------------------------------------------------------------------
+
+REPEAT, UPGRADE = "repeat the run", "upgrade posbench"
+LARGE = 99999999999999999999999
+
+
+def with_value(place: str, value: Any) -> bytes:
+    return json.dumps(altered(record(), {place: value})).encode()
+
+
+def without(*parts: str) -> bytes:
+    content = record().as_json()
+    for part in parts:
+        del content[part]
+    return json.dumps(content).encode()
+
+
+BAD: dict[str, tuple[bytes, str, str]] = {
+    "cut off": (b'{"schema_version": 3, "proto', "not a readable record", REPEAT),
+    "empty": (b"", "not a readable record", REPEAT),
+    "not text": (b"\xff\xfe\x00", "not a readable record", REPEAT),
+    "a list": (b"[1, 2]", "record schema None", REPEAT),
+    "no schema": (b"{}", "record schema None", REPEAT),
+    "schema 1": (b'{"schema": 1}', "record schema 1", REPEAT),
+    "schema 2": (b'{"schema": 2, "rows": []}', "record schema 2", REPEAT),
+    "schema 99": (b'{"schema": 99}', "record schema 99", UPGRADE),
+    "schema 99, as it is called now": (b'{"schema_version": 99}', "record schema 99", UPGRADE),
+    "nothing but a schema": (b'{"schema_version": 3}', "protocol", REPEAT),
+    "no task": (without("task"), "task: field required", REPEAT),
+    "no training": (without("training", "rows"), "training: field required", REPEAT),
+    "an unknown part": (with_value("timings", {}), "timings", REPEAT),
+    "no rows": (with_value("rows", []), "rows", REPEAT),
+    "a score of 'high'": (with_value("rows.1.score", "high"), "rows.1.score", REPEAT),
+    "a score of 7": (with_value("rows.1.score", 7), "rows.1.score", REPEAT),
+    "a score below 0": (with_value("rows.1.score", -0.5), "rows.1.score", REPEAT),
+    "no score": (with_value("rows.1.score", None), "rows.1.score", REPEAT),
+    "an accuracy of 2": (
+        with_value("rows.0.sequence_accuracy", 2),
+        "rows.0.sequence_accuracy",
+        REPEAT,
+    ),
+    "a seed of 'zero'": (with_value("seed", "zero"), "seed", REPEAT),
+    "a seed below 0": (with_value("seed", -1), "seed", REPEAT),
+    "a seed too large": (with_value("seed", LARGE), "seed", REPEAT),
+    "a method that is a text": (with_value("method", "rope"), "method", REPEAT),
+    "a method without a hash": (with_value("method", {"name": "rope"}), "method.hash", REPEAT),
+    "no settings": (with_value("config", {}), "config", REPEAT),
+    "settings without the gate": (with_value("config.evaluation", {}), "evaluation.solved", REPEAT),
+    "an extension that is a text": (with_value("config.extension", "ntk"), "extension", REPEAT),
+}
+
+
+@pytest.mark.parametrize(("content", "named", "advice"), BAD.values(), ids=BAD)
+def test_a_bad_record_is_one_sentence_with_file_field_and_what_to_do(
+    tmp_path: Path, content: bytes, named: str, advice: str
+) -> None:
+    [path] = save(tmp_path, record())
+    path.write_bytes(content)
+    for read in (lambda: files.read(path), lambda: results.load(tmp_path)):
+        with pytest.raises(PosbenchError) as raised:
+            read()
+        said = str(raised.value)
+        assert said.startswith(f"{path} ") and named in said
+        assert advice in said.rpartition(": ")[2]
+        assert "\n" not in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("content", [each[0] for each in BAD.values()], ids=BAD)
+def test_a_bad_record_is_left_out_of_the_board_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    save(tmp_path, record("alibi"))
+    [path] = save(tmp_path, record())
+    path.write_bytes(content)
+    assert board.main([str(tmp_path)]) == 1
+    out, error = capsys.readouterr()
+    assert error.startswith(f"posbench: left out: {path} ") and error.count("\n") == 1
+    assert "alibi" in out and "rope" not in out
+    assert set(pd.read_csv(tmp_path / "leaderboard.csv")["method"]) == {"alibi"}
+
+
+def test_a_value_that_belongs_to_another_type_but_says_the_same_is_read(tmp_path: Path) -> None:
+    [path] = save(tmp_path, record())
+    path.write_bytes(with_value("rows.0.score", 1))
+    assert files.read(path) == record()
+
+
+def test_seeds_up_to_the_largest_fit_into_the_table(tmp_path: Path) -> None:
+    save(tmp_path, record(seed=2**63 - 1))
+    assert set(results.load(tmp_path)["seed"]) == {2**63 - 1}
+
+
+def test_a_record_is_the_same_after_writing_and_reading(tmp_path: Path) -> None:
+    made = changed(record(), {"diverged": "the loss became nan", "method.changed": ["a=1"]})
+    [path] = save(tmp_path, made)
+    assert files.read(path) == made and json.loads(path.read_text())["schema_version"] == SCHEMA
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def test_a_name_with_changed_settings_has_a_label_for_people_and_a_slug_for_folders() -> None:
+    own = Name(name="copy", hash="1234567890abcdef")
+    assert (own.label, own.slug) == ("copy", "copy")
+    other = Name(name="copy", changed=("task.a=1", "task.b=2"), hash="1234567890abcdef")
+    assert (other.label, other.slug) == ("copy (task.a=1, task.b=2)", "copy-12345678")
+
+
+def test_a_method_knows_its_encoding_without_the_extension() -> None:
+    method = MethodName(
+        name="ssmax-alibi+yarn",
+        changed=("encoding.base=500", "extension.scale=4"),
+        hash="1234567890abcdef",
+        encoding="ssmax",
+        host="alibi",
+        extension="yarn",
+        encoding_changed=("encoding.base=500",),
+    )
+    assert (method.base, method.base_label) == ("ssmax-alibi", "ssmax-alibi (encoding.base=500)")
+    assert method.label == "ssmax-alibi+yarn (encoding.base=500, extension.scale=4)"
+
+
+# -- what follows from the parts -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "solved"),
+    [({1: 0.95, 2: 0.0}, True), ({1: 0.94, 2: 1.0}, False), ({2: 1.0}, False)],
+)
+def test_solved_is_what_the_test_at_the_training_length_says(
+    accuracies: dict[float, float], solved: bool
+) -> None:
+    assert record("rope", accuracies).solved is solved
+
+
+def test_the_gate_is_that_of_the_settings() -> None:
+    found = record("rope", {1: 0.9, 2: 0.0})
+    assert changed(found, {"config.evaluation.solved": 0.9}).solved and not found.solved
+
+
+def test_an_extension_that_changes_nothing_is_plain_wherever_its_class_stands() -> None:
+    assert plain(record()).plain and not record().plain
+    moved = {"config.extension": DIRECT | {"_target_": "posbench.extensions.other.Direct"}}
+    assert changed(record(), moved).plain
+    assert not changed(record(), {"config.extension": DIRECT | {"scale": 2}}).plain
+
+
+def test_the_hash_of_a_training_is_that_of_its_settings_and_its_code() -> None:
+    training = record().training
+    expected = content_hash([training.settings_hash, training.source_hash])
+    assert training.hash == expected
+    for field in ("settings_hash", "source_hash"):
+        assert changed(record(), {f"training.{field}": "1"}).training.hash != expected
+
+
+def test_gpu_seconds_are_those_of_the_shared_training_on_a_gpu() -> None:
+    assert record().training.gpu_seconds == 0
+    on_gpu = changed(record(), {"training.device": "NVIDIA H200", "training.wall_seconds": 30.0})
+    assert on_gpu.training.gpu_seconds == 30
+
+
+# -- the long table --------------------------------------------------------------------------------
+
+
+def test_every_column_has_a_meaning_and_what_is_measured_a_unit() -> None:
+    said = tables.documentation().set_index("column")
+    assert list(said.index) == list(results.load("nowhere").columns) == list(tables.COLUMNS)
+    assert all(meaning and meaning.endswith(".") for meaning in said["meaning"])
+    no_unit = said.index[said["unit"] == ""]
+    assert {*no_unit} == {
+        *said.index[said["type"].isin(["str", "bool"])],
+        "task_version",
+        "seed",
+    }, "all that is measured is measured in something"
+    assert set(said["type"]) == {"str", "bool", "int64", "float64"}
+
+
+def test_the_columns_are_printed_with_their_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert results.main(["columns"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(tables.COLUMNS)
+    [line] = [line for line in lines if line.startswith("train_length")]
+    assert line.split()[:3] == ["train_length", "int64", "n"] and "task length" in line
+
+
+CHECKED: dict[str, Callable[[pd.Series], bool]] = {
+    "protocol_chosen": lambda column: set(column) == {"smoke"},
+    "protocol": lambda column: set(column) == {"smoke (training.steps=10)"},
+    "task": lambda column: set(column) == {"copy (task.num_symbols=8)"},
+    "task_changed": lambda column: set(column) == {True},
+    "method": lambda column: set(column) == {"a (encoding.base=5, extension.scale=4)"},
+    "encoding": lambda column: set(column) == {"rope-alibi"},
+    "extension": lambda column: set(column) == {"yarn"},
+    "changed": lambda column: set(column) == {"encoding.base=5, extension.scale=4"},
+    "num_tokens": lambda column: column.tolist() == [176, 336],
+    "num_tokens_within": lambda column: column.tolist() == [160, 0],
+    "num_tokens_beyond": lambda column: column.tolist() == [0, 320],
+}
+
+
+def test_names_and_changes_have_columns_of_their_own() -> None:
+    made = record(
+        "a (encoding.base=5, extension.scale=4)",
+        protocol="smoke (training.steps=10)",
+        task="copy (task.num_symbols=8)",
+        encoding="rope",
+        host="alibi",
+        extension="yarn",
+    )
+    table = tables.table([made])
+    for name, holds in CHECKED.items():
+        assert holds(table[name]), f"{name}: {table[name].tolist()}"

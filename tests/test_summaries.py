@@ -1,0 +1,255 @@
+"""What is said of a method: means and intervals over seeds, how far it goes, and over all tasks."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from boards import boards, overall, remarks, seeds, summarised
+from making import changed, record
+from scipy import stats
+
+from posbench.leaderboard import board as leaderboard
+from posbench.leaderboard import sections as sectioning
+from posbench.leaderboard import summaries
+from posbench.leaderboard.summaries import Estimate, Length
+from posbench.records import tables
+
+# -- means and intervals ---------------------------------------------------------------------------
+
+
+def test_mean_and_interval_are_those_computed_by_hand() -> None:
+    rope = summarised(*seeds("rope", [{1: 1.0, 2: 0.6, 4: 0.2}, {1: 1.0, 2: 0.8, 4: 0.4}]))["rope"]
+    assert rope.scores.tolist() == pytest.approx([0.4, 0.6])  # 1x is no extrapolation
+    assert rope.mean.mean == pytest.approx(0.5)
+    assert rope.mean.half_width == pytest.approx(
+        12.7062 * 0.1, abs=1e-4
+    )  # t(.975, 1) * s / sqrt(2)
+    assert str(rope.mean) == ".50 ±1.27"  # not clipped: two seeds say little
+    assert str(rope.cells[2].accuracy) == ".70 ±1.27"
+    assert (rope.cells[4].lowest, rope.cells[4].highest) == (0.2, 0.4)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 30])
+def test_the_interval_is_that_of_students_t(count: int) -> None:
+    values = np.random.default_rng(count).random(count)
+    estimate = Estimate.over(values)
+    low, high = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
+    assert (
+        estimate.mean - estimate.half_width,
+        estimate.mean + estimate.half_width,
+    ) == pytest.approx((low, high))
+
+
+def test_one_seed_has_a_mean_but_no_interval() -> None:
+    assert str(summarised(record())["rope"].mean) == ".50"
+    assert "1 of 1 rows rest on one seed" in remarks(record())
+    assert "one seed" not in remarks(record(seed=0), record(seed=1))
+
+
+def test_further_lengths_are_shown_in_brackets_and_not_averaged() -> None:
+    [[board]] = boards(record("rope", {1: 1.0, 2: 0.8, 4: 0.4, 8: 0.0}, further=[8]))
+    [rope] = board.summaries
+    assert rope.mean.mean == pytest.approx(0.6)
+    table = sectioning.tabulated(sectioning._task_columns(board.lengths), board.summaries)
+    shown = dict(zip(table.headings[1:], table.rows[0].cells, strict=True))
+    assert (shown["4x"], shown["(8x)"], shown["mean"]) == (".40", ".00", ".60")
+
+
+def test_unsolved_seeds_stay_in_the_mean_and_the_solved_ones_stand_beside_it() -> None:
+    rope = summarised(*seeds("rope", [{1: 1.0, 2: 0.8}, {1: 0.94, 2: 0.2}]))["rope"]
+    assert rope.mean.mean == pytest.approx(0.5)
+    assert rope.mean_of_solved == pytest.approx(0.8)
+    assert (rope.num_solved, rope.solved_step) == (1, 100)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "effective"),
+    [
+        ({1: 1.0, 1.5: 0.95, 2: 0.96, 4: 0.94}, 2),  # from .95
+        ({1: 1.0, 1.5: 0.96, 2: 0.90, 4: 0.99}, 1.5),  # all shorter ones included
+        ({1: 0.94, 1.5: 1.0, 2: 1.0, 4: 1.0}, np.nan),
+        ({1: 1.0, 1.5: 1.0, 2: 1.0, 4: 1.0}, 4),
+    ],
+)
+def test_the_effective_length_is_the_largest_that_is_solved_with_all_shorter_ones(
+    accuracies: dict[float, float], effective: float
+) -> None:
+    assert summarised(record("rope", accuracies))["rope"].effective_95 == pytest.approx(
+        effective, nan_ok=True
+    )
+
+
+def test_the_effective_length_is_that_of_the_mean_over_seeds() -> None:
+    rope = summarised(*seeds("rope", [{1: 1.0, 2: 0.92}, {1: 1.0, 2: 1.0}]))["rope"]
+    assert rope.effective_95 == 2
+
+
+def test_numbers_are_found_by_their_length_and_seed_and_never_by_their_place() -> None:
+    found = [
+        *seeds("rope", [{1: 1.0, 2: 0.5, 4: 0.1}, {1: 0.9, 2: 0.3, 4: 0.0}]),
+        *seeds("alibi", [{1: 1.0, 2: 0.9, 4: 0.8}]),
+    ]
+    written = [leaderboard.csv(boards(*found))]
+    for number in range(3):
+        random.Random(number).shuffle(found)
+        mixed = []
+        for each in found:
+            rows = list(each.rows)
+            random.Random(number).shuffle(rows)
+            mixed.append(changed(each, {"rows": rows}))
+        written.append(leaderboard.csv(boards(*mixed)))
+    assert len(set(written)) == 1
+
+
+def test_a_record_without_one_of_the_lengths_gives_no_mean_over_other_lengths() -> None:
+    short = summarised(record("rope", {1: 1.0, 2: 0.9}), record("nope", {1: 1.0, 2: 0.2, 4: 0.1}))[
+        "rope"
+    ]
+    assert (str(short.mean), str(short.cells[4].accuracy), short.effective_95) == (
+        "\N{EN DASH}",
+        "\N{EN DASH}",
+        1,
+    )
+
+
+def test_rows_are_sorted_by_mean_and_ties_by_name() -> None:
+    found = [
+        record(name, {1: 1.0, 2: mean})
+        for name, mean in [("b", 0.5), ("a", 0.5), ("z", 0.9), ("c", 0.1)]
+    ]
+    assert list(summarised(*found)) == ["z", "a", "b", "c"]
+
+
+# -- all tasks -------------------------------------------------------------------------------------
+
+
+def test_the_mean_over_tasks_is_over_the_seeds_that_have_them_all() -> None:
+    shown = overall(
+        *seeds("rope", [{1: 1.0, 2: 0.6}, {1: 1.0, 2: 0.4}]),
+        *seeds("rope", [{1: 1.0, 2: 0.2}, {1: 1.0, 2: 0.2}, {1: 1.0, 2: 1.0}], task="passkey"),
+    )
+    # Seeds 0 and 1: .4 and .3. Seed 2 lacks copy.
+    assert shown["rope"][:5] == ["", ".35 ±.64", ".35", "1.00", ".35"]
+    assert shown["rope"][6:8] == ["2", "4/4"], "and so are the trainings that are counted"
+
+
+def test_a_row_that_lacks_a_task_stands_last_without_a_mean() -> None:
+    shown = overall(
+        *seeds("alibi", [{1: 1.0, 2: 1.0}]),
+        *(
+            each
+            for task in ("copy", "passkey")
+            for each in seeds("rope", [{1: 1.0, 2: 0.1}], task=task)
+        ),
+    )
+    assert list(shown) == ["rope", "alibi"]
+    assert shown["alibi"][1:5] == ["– (1 of 2 tasks)", "\N{EN DASH}", "\N{EN DASH}", "\N{EN DASH}"]  # noqa: RUF001
+
+
+def test_a_method_without_a_seed_on_all_tasks_has_no_mean() -> None:
+    shown = overall(record("rope", seed=0, task="copy"), record("rope", seed=1, task="passkey"))
+    assert shown["rope"][1] == "– (no seed on all tasks)"  # noqa: RUF001
+
+
+def test_one_task_needs_no_table_over_all_of_them() -> None:
+    assert len(sectioning.sections(boards(record()))) == 1
+
+
+# -- measures of a run -----------------------------------------------------------------------------
+
+
+def lengths_of(*multiples: float, further: tuple[float, ...] = ()) -> list[Length]:
+    return [Length(round(10 * m), 20, m, m not in further, 0.0) for m in multiples]
+
+
+def test_the_area_does_not_depend_on_how_densely_lengths_were_chosen() -> None:
+    falling = {1: 1.0, 2: 0.5, 4: 0.0}
+    assert summaries.area(falling, lengths_of(1, 2, 4)) == pytest.approx(0.5)
+    between = falling | {2**0.5: 0.75, 2**1.5: 0.25}
+    assert summaries.area(between, lengths_of(*sorted(between))) == pytest.approx(0.5)
+    assert (
+        summaries.area({1: 1.0, 2: 1.0, 4: 1.0, 8: 0.0}, lengths_of(1, 2, 4, 8, further=(8,)))
+        == 1.0
+    )
+    assert np.isnan(summaries.area({1: 1.0}, lengths_of(1)))
+    # Lengths below that of training are not part of it.
+    assert summaries.area({0.5: 0.0} | falling, lengths_of(0.5, 1, 2, 4)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("threshold", "found"), [(0.95, 1.5), (0.5, 2.0), (1.0, np.nan)])
+def test_how_far_a_run_reaches_is_asked_of_two_thresholds(threshold: float, found: float) -> None:
+    scores = {1: 0.99, 1.5: 0.96, 2: 0.6, 4: 0.3, 8: 0.9}
+    assert summaries.effective(scores, threshold) == pytest.approx(found, nan_ok=True)
+
+
+def test_the_board_shows_area_and_both_effective_lengths_and_gpu_seconds_where_there_are_some(
+    tmp_path: Path,
+) -> None:
+    found = seeds("rope", [{1: 1.0, 2: 0.6, 4: 0.2}, {1: 1.0, 2: 0.6, 4: 0.0}])
+
+    def shown() -> dict[str, str]:
+        table = sectioning.sections(boards(*found))[0].table
+        return dict(zip(table.headings[1:], table.rows[0].cells, strict=True))
+
+    assert (shown()["area"], shown()["effective"], shown()["effective .5"]) == (".58", "1x", "2x")
+    assert "GPU s" not in shown()
+    on_gpu = {"training.device": "NVIDIA H200", "training.wall_seconds": 30.0}
+    found[0] = changed(found[0], on_gpu)
+    assert shown()["GPU s"] == "15"
+
+
+def test_the_table_of_runs_has_one_row_a_run_with_its_measures(tmp_path: Path) -> None:
+    one, other = seeds("rope", [{1: 1.0, 2: 0.6, 4: 0.2}, {1: 0.9, 2: 0.96, 4: 0.0}])
+    table = summaries.per_run(tables.table([one, other])).set_index("seed")
+    assert table.index.tolist() == [0, 1]
+    first = table.loc[
+        0, ["in_distribution", "learned", "solved", "mean", "area", "effective_95", "effective_50"]
+    ]
+    assert first.tolist() == [1.0, True, True, pytest.approx(0.4), pytest.approx(0.6), 1.0, 2.0]
+    second = table.loc[1]
+    assert (second["in_distribution"], second["learned"], np.isnan(second["effective_95"])) == (
+        0.9,
+        False,
+        True,
+    )
+    assert second["effective_50"] == 2.0 and second["train_cpu_seconds"] == 60.0
+
+
+def test_scores_of_unlike_measures_have_no_mean_in_common() -> None:
+    found = [record("rope", task=task) for task in ("copy", "passkey", "language")]
+    found[2] = changed(found[2], {"measure": "share explained"})
+    titles = {section.title: section for section in sectioning.sections(boards(*found))}
+    assert "Mean over 2 tasks, protocol cpu" in titles and len(titles) == 4
+    notes = titles["language, protocol cpu"].notes
+    assert "The score is the share explained." in notes and not any(
+        "Guessing" in note for note in notes
+    )
+
+
+def test_a_measure_of_its_own_names_the_axis_and_is_what_is_averaged() -> None:
+    none_right = {f"rows.{index}.sequence_accuracy": 0.0 for index in range(2)}
+    measured = {"measure": "share explained"} | none_right
+    found = changed(record("rope", {1: 0.9, 2: 0.5}), measured)
+    [section] = sectioning.sections(boards(found))
+    assert "share explained" in section.curves and section.measure == "share explained"
+    assert summarised(found)["rope"].mean.mean == 0.5
+
+
+def test_a_run_that_lacks_a_length_has_no_mean_anywhere() -> None:
+    whole, part = record("rope", {1: 1.0, 2: 0.5, 4: 0.1}), record("rope", {1: 1.0, 4: 0.3}, seed=1)
+    table = summaries.per_run(tables.table([whole, part])).set_index("seed")
+    assert (
+        table.loc[0, "mean"] == pytest.approx(0.3) and table.loc[1, ["mean", "area"]].isna().all()
+    )
+    [row] = boards(whole, part)[0][0].summaries
+    assert np.isnan(row.mean.mean) and np.isnan(row.mean_of_solved)
+
+
+def test_effective_50_is_not_said_where_guessing_comes_as_far() -> None:
+    guessed = {f"rows.{index}.chance": 0.5 for index in range(2)}
+    found = changed(record("rope", {1: 0.6, 2: 0.5}), guessed)
+    assert np.isnan(boards(found)[0][0].summaries[0].effective_50)
+    assert summaries.per_run(tables.table([found]))["effective_50"].isna().all()

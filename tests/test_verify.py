@@ -1,0 +1,355 @@
+"""Published numbers are made again by their commands: what is the same is exact, what is not is
+named, and records of earlier code are carried over only where a sample of their stratum agrees.
+
+A few runs of seconds, made once for all tests; each test publishes those that it needs.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hydra
+import pytest
+from making import changed, record
+from omegaconf import OmegaConf, open_dict
+
+from posbench import provenance, results
+from posbench.composing.building import build
+from posbench.composing.compose import composing
+from posbench.composing.identity import identify
+from posbench.errors import PosbenchError
+from posbench.leaderboard import board
+from posbench.records import files
+from posbench.records.record import Record
+from posbench.running.run import run
+from posbench.running.verify import Today, differences, verify
+
+SMALL = ("protocol=smoke", "task=copy_small", "training.steps=4", "training.validate_every=2")
+METHODS = ("rope", "rope_pi", "alibi")
+OLD = "0123456789abcdef"
+
+
+def made(folder: Path, *words: str) -> None:
+    """The run of `python -m posbench WORDS`, in this process."""
+    with composing():
+        cfg = hydra.compose("config", [*SMALL, *words], return_hydra_config=True)
+        choices = dict(cfg.hydra.runtime.choices)
+        with open_dict(cfg):
+            del cfg["hydra"]
+            cfg.results_dir, cfg.logger = str(folder), {}
+        identity = identify(cfg, choices)
+        run(cfg, identity, build(OmegaConf.to_container(cfg.task, resolve=True), "task"))
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder of one's own, with the weights that repeating a run would find there."""
+    folder = tmp_path_factory.mktemp("own")
+    for method in METHODS:
+        made(folder, f"method={method}")
+    return folder
+
+
+@pytest.fixture
+def scratch(own: Path, tmp_path: Path) -> Path:
+    """A folder to repeat runs in, where their trainings are made already but no records are."""
+    shutil.copytree(own / "checkpoints", tmp_path / "scratch" / "checkpoints")
+    return tmp_path / "scratch"
+
+
+@pytest.fixture
+def folder(own: Path, tmp_path: Path) -> Path:
+    """All of them, published."""
+    files.publish(files.records(own), [], tmp_path / "all")
+    return tmp_path / "all"
+
+
+def rewritten(folder: Path, change: Callable[[Record], Record]) -> None:
+    files.write_packed([change(each) for each in files.records(folder)], folder)
+
+
+def of_method(name: str, values: dict[str, Any]) -> Callable[[Record], Record]:
+    return lambda found: changed(found, values) if found.method.name == name else found
+
+
+def by_method(folder: Path) -> dict[str, Record]:
+    return {each.method.name: each for each in files.records(folder)}
+
+
+def verdicts(out: str) -> dict[str, str]:
+    """Method -> what was said of its repetition."""
+    lines = [line for line in out.splitlines() if ": python -m posbench " in line]
+    said = [line.partition(": ")[2].rpartition(": python -m posbench ") for line in lines]
+    return {command.partition("method=")[2].split()[0]: verdict for verdict, _, command in said}
+
+
+# -- repeating -------------------------------------------------------------------------------------
+
+
+def test_what_was_published_is_made_again_exactly(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With trainings and all, by the command."""
+    before = {path: path.read_bytes() for path in folder.rglob("*.jsonl")}
+    assert results.main(["verify", str(folder), "--in", str(tmp_path / "a b, c=d")]) == 0
+    out = capsys.readouterr().out
+    assert verdicts(out) == dict.fromkeys(METHODS, "exact")
+    assert "Repeating 3 of 3 records, from 3 of 3 strata." in out and "3 of 3 exact." in out
+    assert {path: path.read_bytes() for path in folder.rglob("*.jsonl")} == before
+    capsys.readouterr()
+    assert verify(folder, 12, scratch=tmp_path / "a b, c=d")
+    assert capsys.readouterr().out.count("Complete already") == 3, "it goes on where it stopped"
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"rows.2.loss": 0.5}, "rows.loss.2: "),
+        ({"rows.1.token_accuracy_teacher_forced": 1.0}, "rows.token_accuracy_teacher_forced.1: "),
+        ({"rows.0.sequence_accuracy": 1 / 16}, "rows.sequence_accuracy.0: 0 was 1"),
+        ({"rows.0.score": 0.75}, "rows.score.0: 0.0 was 0.75"),
+        ({"views.0.loss.0": 9.0}, "views.loss.0.0: "),
+        ({"rows.0.num_samples": 17}, "rows.num_samples.0: 16 was 17"),
+        ({"training.curve.validation_loss": [1.0, 2.0]}, "training.curve.validation_loss.0: "),
+        ({"training.parameters": 7}, "training.parameters: "),
+        ({"solved_step": 2}, "solved_step: None was 2"),
+        ({"diverged": "the loss became nan"}, "diverged: None was the loss became nan"),
+    ],
+)
+def test_a_number_that_was_altered_is_found_and_named(
+    own: Path,
+    scratch: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    values: dict[str, Any],
+    named: str,
+) -> None:
+    found = changed(by_method(own)["alibi"], values)
+    files.publish([found], [], tmp_path / "all")
+    assert not verify(tmp_path / "all", 1, scratch=scratch)
+    out = capsys.readouterr().out
+    assert verdicts(out)["alibi"].startswith(named), out
+    assert "0 of 1 exact." in out
+
+
+def test_only_what_was_altered_is_said(
+    folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewritten(folder, of_method("rope", {"rows.0.loss": 0.5}))
+    assert results.main(["verify", str(folder), "--in", str(scratch)]) == 1
+    said = verdicts(capsys.readouterr().out)
+    assert said.pop("rope").startswith("rows.loss.0: ") and set(said.values()) == {"exact"}
+
+
+def test_timings_commits_and_digits_that_are_not_kept_make_no_difference(
+    folder: Path, scratch: Path
+) -> None:
+    other = {
+        "training.cpu_seconds": 1e6,
+        "training.commit": "another",
+        "training.versions.numpy": "0.1",
+        "evaluated.evaluation_cpu_seconds": 1e6,
+        "evaluated.commit": None,
+    }
+    rewritten(folder, lambda each: changed(each, other))
+    assert verify(folder, 12, scratch=scratch)
+
+
+@pytest.mark.parametrize("part", ["training", "evaluated"])
+def test_a_record_of_another_version_of_torch_is_not_compared(
+    own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str
+) -> None:
+    here = by_method(own)["rope"]
+    for version, compared in (("1.4.2", False), (_other_patch(), True)):
+        target = tmp_path / version
+        files.publish([changed(here, {f"{part}.versions.torch": version})], [], target)
+        assert verify(target, 1, scratch=scratch) is compared
+        said = verdicts(capsys.readouterr().out)["rope"]
+        today = provenance.versions()["torch"]
+        expected = f"not compared (torch {version} there, {today} here)"
+        assert said == ("exact" if compared else expected)
+    assert (scratch / "records").exists(), "the second was made"
+
+
+def _other_patch() -> str:
+    return f"{provenance.minor(provenance.versions()['torch'])}.99+other"
+
+
+def test_a_record_of_another_machine_is_not_compared(
+    own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = {"training.device": "a GPU", "evaluated.device": "a GPU"}
+    files.publish([changed(by_method(own)["rope"], elsewhere)], [], tmp_path / "all")
+    assert not verify(tmp_path / "all", 1, scratch=scratch)
+    assert "not compared (made on a GPU, this is " in verdicts(capsys.readouterr().out)["rope"]
+
+
+def test_a_command_that_says_nothing_any_more_is_named_and_stops_no_others(
+    folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "python -m posbench protocol=smoke method={} seed=0"
+    rewritten(folder, of_method("rope", {"command": command.format("gone")}))
+    illegal = command.format("nope extension=pi")
+    rewritten(folder, of_method("rope_pi", {"command": illegal}))
+    assert not verify(folder, 12, scratch=scratch)
+    said = verdicts(capsys.readouterr().out)
+    assert said["gone"].startswith("cannot be repeated (method=gone is unknown")
+    assert said["nope"].startswith("cannot be repeated (PI needs frequencies")
+    assert said["alibi"] == "exact" and len(said) == 3
+
+
+def test_a_folder_without_records_and_a_sample_of_none_are_one_sentence(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in ([str(tmp_path / "none")], [str(folder), "--sample", "0"]):
+        assert results.main(["verify", *words]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("posbench: ") and error.count("\n") == 1
+    with pytest.raises(PosbenchError, match="name a folder of published records"):
+        verify(tmp_path / "none", 1)
+
+
+# -- carrying over ---------------------------------------------------------------------------------
+
+
+def older(values: dict[str, Any]) -> Callable[[Record], Record]:
+    """Records as code of other hashes made them."""
+    return lambda each: changed(each, values)
+
+
+def test_a_stratum_whose_sample_agrees_is_carried_over_and_says_how_many_were_repeated(
+    folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The test code of all three has changed, and the training code of one of them."""
+    today = by_method(folder)
+    rewritten(folder, older({"evaluated.source_hash": OLD}))
+    rewritten(folder, of_method("alibi", {"training.source_hash": OLD}))
+    before = by_method(folder)
+    words = ["verify", str(folder), "--restamp", "--sample", "12", "--in", str(scratch)]
+    assert results.main(words) == 0
+    assert "Carried over 3 of 3 records of earlier code." in capsys.readouterr().out
+    after = by_method(folder)
+    for method, found in after.items():
+        assert found.training.source_hash == today[method].training.source_hash
+        assert found.evaluated.source_hash == today[method].evaluated.source_hash
+        stamp, old = found.carried_over, before[method]
+        assert stamp is not None
+        assert stamp.source_hash == old.training.source_hash
+        assert stamp.evaluation_hash == old.evaluated.source_hash == OLD
+        assert (stamp.verified, stamp.of) == (1, 1), "alibi and rope differ, and so do extensions"
+        unstamped = changed(found, {"carried_over": None})
+        kept = {
+            "training.source_hash": old.training.source_hash,
+            "evaluated.source_hash": old.evaluated.source_hash,
+        }
+        assert changed(unstamped, kept) == old, "nothing else has changed"
+    assert board.main([str(folder)], emit=lambda line: None) == 0
+    said = (folder / "leaderboard.md").read_text(encoding="utf-8")
+    assert "3 records were made by earlier code and carried over: 3 of 3 were repeated" in said
+    assert "come from other code" not in said
+    capsys.readouterr()
+    assert verify(folder, 12, restamp=True, scratch=scratch)
+    assert "every record is of today's code already" in capsys.readouterr().out
+
+
+def test_one_that_was_repeated_speaks_for_its_stratum(
+    own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seeds whose training code changed alike; one of them is drawn."""
+    made(scratch, "method=alibi", "seed=1")
+    found = [by_method(own)["alibi"], *files.records(scratch)]
+    assert len(found) == 2
+    changes = older({"training.source_hash": OLD})
+    files.publish([changes(each) for each in found], [], tmp_path / "all")
+    assert verify(tmp_path / "all", 1, restamp=True, scratch=scratch)
+    assert "Repeating 1 of 2 records, from 1 of 1 strata." in capsys.readouterr().out
+    stamps = [each.carried_over for each in files.records(tmp_path / "all")]
+    assert [(stamp.verified, stamp.of) for stamp in stamps if stamp] == [(1, 2), (1, 2)]
+
+
+def test_a_stratum_that_disagrees_stays_as_it_was(
+    folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewritten(folder, older({"evaluated.source_hash": OLD}))
+    rewritten(folder, of_method("alibi", {"training.source_hash": OLD, "rows.0.loss": 0.5}))
+    before = by_method(folder)
+    assert not verify(folder, 12, restamp=True, scratch=scratch)
+    out = capsys.readouterr().out
+    assert "Carried over 2 of 3 records of earlier code." in out and "2 of 3 exact." in out
+    after = by_method(folder)
+    assert after["alibi"] == before["alibi"] and after["alibi"].carried_over is None
+    assert after["rope"].carried_over and after["rope_pi"].carried_over
+
+
+def test_a_stratum_that_could_not_be_compared_stays_as_it_was(
+    own: Path, scratch: Path, tmp_path: Path
+) -> None:
+    strange = {"training.source_hash": OLD, "training.versions.torch": "1.4.2"}
+    files.publish([changed(by_method(own)["rope"], strange)], [], tmp_path / "all")
+    [before] = files.records(tmp_path / "all")
+    assert not verify(tmp_path / "all", 1, restamp=True, scratch=scratch)
+    assert files.records(tmp_path / "all") == [before]
+
+
+def test_a_stratum_of_which_none_was_drawn_stays_as_it_was(
+    folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewritten(folder, older({"training.source_hash": OLD}))
+    rewritten(folder, of_method("rope_pi", {"evaluated.source_hash": OLD}))
+    assert verify(folder, 1, restamp=True, scratch=scratch)
+    assert "from 1 of 3 strata" in capsys.readouterr().out
+    carried = [each for each in files.records(folder) if each.carried_over]
+    assert len(carried) == 1
+
+
+# -- strata ----------------------------------------------------------------------------------------
+
+
+def today(training: str, evaluation: str, **values: Any) -> Today:
+    """A record of hashes "0", and what the code of today would give it."""
+    return Today(changed(record(), values), training, evaluation)
+
+
+def test_code_that_is_the_same_is_told_apart_by_its_hashes_and_the_hardware() -> None:
+    one = today("0", "0")
+    assert not one.changed and one.stratum == ("0", "0", "cpu", "cpu")
+    on_gpu = Today(changed(record(), {"training.device": "a GPU"}), "0", "0")
+    assert on_gpu.stratum != one.stratum
+
+
+def test_code_that_changed_is_told_apart_by_what_changed() -> None:
+    assert today("1", "0").changed and today("0", "1").changed
+    assert today("1", "0").stratum == ("0>1", "", "cpu", "cpu")
+    assert today("0", "1").stratum == ("", "0>1", "cpu", "cpu")
+    assert today("1", "2").stratum == ("0>1", "0>2", "cpu", "cpu")
+
+
+def test_code_that_did_not_change_does_not_tell_apart_records_whose_other_code_did() -> None:
+    other = changed(record("alibi"), {"training.source_hash": "another"})
+    assert Today(other, "another", "1").stratum == today("0", "1").stratum
+
+
+def test_today_knows_the_hashes_that_a_run_would_have(own: Path) -> None:
+    for found in files.records(own):
+        assert not Today.of(found).changed
+
+
+# -- differences -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ({"a": [1, {"b": None}]}, {"a": [1, {"b": None}]}, []),
+        ({"a": [1, {"b": None}]}, {"a": [2, {"b": 3}]}, ["a.0: 2 was 1", "a.1.b: 3 was None"]),
+        ({"a": [1]}, {"a": [1, 2]}, ["a: [1, 2] was [1]"]),
+        ({"a": 1}, {"b": 1}, ["a: None was 1", "b: 1 was None"]),
+        ({"a": {"b": 1}}, {"a": None}, ["a: None was {'b': 1}"]),
+        (1.0, 1, []),
+    ],
+)
+def test_differences_are_named_by_their_place(old: Any, new: Any, said: list[str]) -> None:
+    assert list(differences(old, new)) == said
