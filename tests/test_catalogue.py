@@ -104,7 +104,7 @@ def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-SILENT = {"Direct", "Sequence"}
+SILENT = {"Direct", "Both"}
 """A page has no words for what changes nothing, nor for a list: its parts are described instead."""
 MADE = {"longrope_search": ["LongRoPESearch", "LongRoPEExponents"]}
 """Where a class makes what is inside it, the YAML does not name it."""

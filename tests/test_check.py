@@ -36,7 +36,7 @@ class Rounded(PositionEncoding):
 
 class Hasty(PositionEncoding):
     def encode(self, a):
-        from posbench.encodings.rotary import halves, rotate
+        from posbench.encodings.rotation import halves, rotate
 
         # Angles in the precision of the inputs.
         angles = a.q_pos.to(a.q.dtype)[..., None] * 10_000 ** (-torch.arange(8) / 8).to(a.q.dtype)

@@ -63,7 +63,7 @@ from posbench.extensions.pose import SkipWise
 from posbench.extensions.resonance import Resonance
 from posbench.extensions.tuned import Tuned
 from posbench.extensions.yarn import YaRN
-from posbench.running.experiment import Setup
+from posbench.running.setup import Setup
 
 oracle = pytest.mark.oracle
 L = 4  # positions seen in training
