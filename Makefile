@@ -43,15 +43,17 @@ lint: $(VENV)/.installed ## style
 types: $(VENV)/.installed ## static types
 	$(BIN)/mypy
 
-check: $(VENV)/.installed ## are the published boards what their records say?
+check: $(VENV)/.installed ## are the published boards what their records say, and the names what conf/ holds?
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board --check || exit 1; done
 	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md --check
 	$(BIN)/python -m posbench.claims results/extensions --check
+	$(BIN)/python -m posbench.catalogue.names --check
 
-board: $(VENV)/.installed ## bring the published boards up to date
+board: $(VENV)/.installed ## bring the published boards and the list of names up to date
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board || exit 1; done
 	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md
 	$(BIN)/python -m posbench.claims results/extensions
+	$(BIN)/python -m posbench.catalogue.names
 
 clean: ## remove the environment and caches; results stay
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -116,6 +116,7 @@ def test_no_module_names_a_concrete_encoding_extension_or_task(name: str, path: 
         "results",
         "leaderboard.board",
         "leaderboard.claims",
+        "catalogue.names",
         "task",
     ],
 )

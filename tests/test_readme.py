@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import names
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
@@ -37,30 +36,6 @@ def test_the_recipe_for_an_encoding_of_ones_own_runs_as_printed(tmp_path: Path) 
         assert done.returncode == 0, done.stdout + done.stderr
     assert list(tmp_path.glob("results/local/records/smoke/passkey/decay/seed=0.json"))
     assert (tmp_path / "results/catalogue/catalogue.html").exists()
-
-
-def test_the_families_list_every_encoding_once() -> None:
-    (table,) = re.findall(r"^\| family \| encodings \|\n(.*?)\n\n", README, re.M | re.S)
-    listed = [name for row in re.findall(r"`([^`]+)` \|$", table, re.M) for name in row.split()]
-    assert sorted(listed) == names("encoding")
-
-
-def test_the_kinds_list_every_extension_once() -> None:
-    (table,) = re.findall(r"^\| extensions of \| \|\n(.*?)\n\n", README, re.M | re.S)
-    listed = [name for row in re.findall(r"`([^`]+)` \|$", table, re.M) for name in row.split()]
-    assert sorted(listed) == names("extension")
-
-
-def test_every_protocol_is_explained_once() -> None:
-    (table,) = re.findall(r"^\| protocol \| \|\n(.*?)\n\n", README, re.M | re.S)
-    listed = [name for row in re.findall(r"^\| `([^`]+)` \|", table, re.M) for name in row.split()]
-    assert sorted(listed) == names("protocol")
-
-
-def test_the_kinds_list_every_task_once() -> None:
-    (table,) = re.findall(r"^\| kind \| tasks \|\n(.*?)\n\n", README, re.M | re.S)
-    listed = [name for row in re.findall(r"`([^`]+)` \|$", table, re.M) for name in row.split()]
-    assert sorted(listed) == names("task")
 
 
 def test_every_file_the_readme_points_to_exists() -> None:

@@ -509,6 +509,40 @@ def every_numeric_setting_changes_an_output(subject: Subject) -> None:
         )
 
 
+MODEL_CHANGES = {
+    "width": 2 * MODEL,
+    "num_heads": 2 * HEADS,
+    "num_layers": 3,
+    "mlp_ratio": 1,
+    "dropout": 0.5,
+    "embedding_std": 0.5,
+}
+"""Another value for each setting of the model, legal for any encoding."""
+
+
+def every_setting_of_the_model_changes_an_output(subject: Subject) -> None:
+    """Every setting of the model must change the logits of a training step, or be refused."""
+    tokens, pos = _tokens(12), torch.arange(12)[None]
+
+    def logits(*overrides: str) -> Tensor:
+        model = subject.made(*overrides).model().train()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # for dropout
+            return model(tokens, pos).detach()
+
+    before = logits()
+    for key, value in MODEL_CHANGES.items():
+        try:
+            after = logits(f"model.{key}={value}")
+        except ConfigError:
+            continue
+        require(
+            not torch.allclose(before, after, atol=1e-6),
+            f"model.{key}={value} changes no logit of a training step: the encoding must not make "
+            "a setting of the model count for nothing",
+        )
+
+
 def _tokens(n: int) -> Tensor:
     return torch.randint(8, 20, (2, n), generator=torch.Generator().manual_seed(0))
 
@@ -528,4 +562,5 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     shared_modules_start_equal_across_encodings,
     two_constructions_are_equal,
     every_numeric_setting_changes_an_output,
+    every_setting_of_the_model_changes_an_output,
 )

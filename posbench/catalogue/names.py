@@ -1,0 +1,393 @@
+"""`python -m posbench.catalogue.names`: conf/README.md, all that can be chosen in a line each.
+
+    python -m posbench.catalogue.names            writes the page
+    python -m posbench.catalogue.names --check    writes nothing; fails if the page is an older one
+
+What a name stands for is read off its YAML and the docstring of its class, and where it belongs off
+the comments of conf/methods.yaml and of conf/task. Nothing here imports a method.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from posbench.composing.folders import GROUPS, own_names
+from posbench.composing.methods import AS_TRAINED, methods
+from posbench.errors import ConfigError, PosbenchError
+from posbench.provenance import located, module_file, source_of, targets
+
+PAGE = "conf/README.md"
+LIMIT = 160
+"""Characters of a description, as they are seen: a command of LaTeX is one. No formula is cut."""
+
+ORDER = ("task", "protocol", "encoding", "extension", "method", "logger")
+ELSEWHERE = "of other encodings than RoPE, by the handle they need"
+ARXIV = r"\d{4}\.\d{5}"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One name of a group."""
+
+    name: str
+    meaning: str
+    sources: tuple[str, ...]  # arXiv ids
+    needs: str = ""  # the handle of the encoding; said of extensions that stand by it
+
+
+# -- files and docstrings --------------------------------------------------------------------------
+
+
+def _text(path: str) -> str:
+    return files("posbench.conf").joinpath(path).read_text(encoding="utf-8")
+
+
+def _content(group: str, name: str) -> dict[str, Any]:
+    """A YAML as it is written; of a task, what it says of the task itself."""
+    content = yaml.safe_load(_text(f"{group}/{name}.yaml"))
+    return content["task"] if group == "task" else content
+
+
+def _head(group: str, name: str) -> list[str]:
+    """The lines of comment that a YAML begins with, without what Hydra reads in them."""
+    found = []
+    for line in _text(f"{group}/{name}.yaml").splitlines():
+        if not line.startswith("#"):
+            break
+        found.append(line.lstrip("#").strip())
+    return [line for line in found if not line.startswith("@")]
+
+
+def _class(target: str) -> tuple[str, ast.ClassDef]:
+    """The module in which a class is defined, and its definition, which is not run."""
+    module, _, name = (located(target) or target).rpartition(".")
+    while (source := source_of(module)) is not None:
+        if name in source.definitions:
+            definition = source.definitions[name][0]
+            assert isinstance(definition, ast.ClassDef), target
+            return module, definition
+        if name not in source.imported:
+            break
+        module, name = source.imported[name]
+    raise ConfigError(f"{target} is not a class of posbench")
+
+
+def _docstring(target: str) -> str:
+    return ast.get_docstring(_class(target)[1]) or ""
+
+
+def _cited(target: str) -> str:
+    """What may name sources: the docstring of the class, and that of its module before it."""
+    path = module_file(_class(target)[0])
+    assert path is not None  # the class was found there
+    head = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return f"{head}\n{_docstring(target)}"
+
+
+def _declared(target: str, attribute: str) -> str:
+    """The text that a class, or the nearest of those that it extends, gives an attribute."""
+    module, definition = _class(target)
+    for node in definition.body:
+        assigned = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if attribute in [each.id for each in assigned if isinstance(each, ast.Name)]:
+            return str(ast.literal_eval(node.value))  # type: ignore[attr-defined]
+    for base in definition.bases:
+        assert isinstance(base, ast.Name), target
+        if base.id != "ABC" and (found := _declared(f"{module}.{base.id}", attribute)):
+            return found
+    return ""
+
+
+# -- one name --------------------------------------------------------------------------------------
+
+
+@functools.cache
+def option(group: str, name: str) -> Option:
+    if group == "method":
+        return _method(name)
+    content, said = _content(group, name), _said(group, name)
+    target = content.get("_target_", "")
+    whose = _whose(group, name)
+    meaning, cited = said, said
+    if not re.search(ARXIV, said) and group in ("encoding", "extension", "task"):
+        classes = sorted(targets(content)) if whose else [target]
+        parts = [each for part in _parts(group, name) for each in option(group, part).sources]
+        cited = " ".join([*map(_cited, classes), *parts])
+    if not said and group != "protocol":
+        others = " and ".join(f"`{each}`" for each in _parts(group, name) or [whose])
+        first = _docstring(target).split("\n\n")[0] if not whose else ""
+        meaning = first or f"{others} with other settings"
+    needs = _declared(target, "needs") if group == "extension" else ""
+    return Option(name, shown(meaning), tuple(dict.fromkeys(re.findall(ARXIV, cited))), needs)
+
+
+def _method(name: str) -> Option:
+    encoding, extension = methods()[name]
+    each_part = " and ".join(f"`{part}`" for part in _parts("extension", extension))
+    inside = f" ({each_part})" if " and " in each_part else ""
+    extended = "as it was trained" if extension == AS_TRAINED else f"with `{extension}`{inside}"
+    ids = option("encoding", encoding).sources + option("extension", extension).sources
+    return Option(name, f"`{encoding}` {extended}.", tuple(dict.fromkeys(ids)))
+
+
+def _said(group: str, name: str) -> str:
+    """What a YAML begins with as a comment, up to the first line that ends in a full stop."""
+    lines: list[str] = []
+    for line in _head(group, name):
+        if not line.startswith("kind:") and not (lines and lines[-1].endswith(".")):
+            lines.append(line)
+    return " ".join(lines)
+
+
+def _whose(group: str, name: str) -> str:
+    """The option, or else the module, whose classes a YAML only gives other settings, "" if none.
+
+    A class belongs to the YAML of its own name, or to the only one that it has.
+    """
+    content = _content(group, name)
+    target = content.get("_target_") or next(iter(sorted(targets(content))), "")
+    stem = target.rpartition(".")[0].rpartition(".")[2]
+    if stem == name or not target:
+        return ""
+    shared = [each for each in own_names(group) if _content(group, each).get("_target_") == target]
+    return stem if shared != [name] else ""
+
+
+def _parts(group: str, name: str) -> list[str]:
+    """The extensions that an extension is made of, by the list of defaults of its YAML.
+
+    The host of an encoding is none of its parts: any other may take its place.
+    """
+    if group != "extension":
+        return []
+    defaults = [each for each in _content(group, name).get("defaults", []) if each != "_self_"]
+    return [part for each in defaults for part in each.values()]
+
+
+# -- a description ---------------------------------------------------------------------------------
+
+
+def shown(text: str) -> str:
+    """The beginning of a description in Markdown: up to about LIMIT characters, cut between
+    sentences or clauses and never inside a formula.
+    """
+    pieces = _pieces(_joined(_without_sources(" ".join(text.split()))))
+    if _seen(pieces) <= LIMIT:
+        return _sentence(pieces, ".")
+    whole, part = 0, 0  # how many pieces to keep: up to the end of a sentence, of a clause
+    for end in range(1, len(pieces)):
+        if whole + part and _seen(pieces[:end]) > LIMIT:
+            break
+        before, after = pieces[end - 1], pieces[end]
+        if _depth(pieces[:end]):
+            continue
+        if before.endswith((".", "?")):
+            whole = end
+        elif before.endswith((",", ";", ":")) or re.match(r" (\(|with|where|and)", after):
+            part = end
+    if (whole and _seen(pieces[:whole]) > LIMIT / 2) or not part:
+        return _sentence(pieces[: whole or len(pieces)], ".")
+    return _sentence(pieces[:part], " …")
+
+
+def _sentence(pieces: list[str], end: str) -> str:
+    text = "".join(map(_markdown, pieces))
+    return text if text.endswith((".", "?")) or not text else text.rstrip(",;:") + end
+
+
+def _without_sources(text: str) -> str:
+    """Without the arXiv ids, which have a column of their own."""
+    place = r"(, (section|eq\.|table|figure) \d[\d.]*(?<!\.))?"
+    cited = rf"(( of| in|,)? ?)arXiv {ARXIV}((,| and|, and) {ARXIV})*{place}(?=[),;.:]|$)"
+    text = re.sub(cited, "", text)
+    text = re.sub(r"; ?\)", ")", re.sub(r"\([;,] ?", "(", text))
+    return re.sub(r" ?\(\)", "", text)
+
+
+def _joined(text: str) -> str:
+    """With a setting that stands right behind a formula, as in $c/$`span`, made a part of it."""
+
+    def formula(match: re.Match[str]) -> str:
+        setting = match[2].replace("_", r"\_")
+        return rf"${match[1]}\text{{{setting}}}$"
+
+    return re.sub(r"\$([^$]+)\$`(\w+)`", formula, text).replace("$$", "")
+
+
+def _pieces(text: str) -> list[str]:
+    """Formulas, code and words, each with the blank before it; joined they are the text."""
+    return re.findall(r"\s*(?:\$[^$]+\$[^\s$]*|`[^`]+`[^\s`]*|[^\s$`]+)", text)
+
+
+def _depth(pieces: list[str]) -> int:
+    """How many parentheses of the prose are open."""
+    prose = "".join(re.sub(r"\$[^$]+\$|`[^`]+`", "", piece) for piece in pieces)
+    return prose.count("(") - prose.count(")")
+
+
+def _seen(pieces: list[str]) -> int:
+    """About the number of characters that a reader sees."""
+
+    def formula(match: re.Match[str]) -> str:
+        return re.sub(r"\\[A-Za-z]+", "x", re.sub(r"\\[^A-Za-z]|[{}_^$\s]", "", match[0]))
+
+    return len(re.sub(r"\$[^$]+\$", formula, "".join(pieces)))
+
+
+def _markdown(piece: str) -> str:
+    """A formula between $` and `$, within which GitHub takes no sign for one of Markdown's."""
+    parts = re.split(r"\$([^$]+)\$", piece)
+    bars = [re.sub(r"\\\|", r"\\Vert ", part).replace("|", r"\vert ") for part in parts[1::2]]
+    parts[1::2] = [f"$`{formula}`$" for formula in bars]
+    parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
+    return "".join(parts)
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+def grouped(group: str) -> dict[str, list[Option]]:
+    """The options of a group under their headings; under "" where it has none."""
+    headings: dict[str, list[Option]] = {}
+    placed = [(_heading(group, name), option(group, name)) for name in own_names(group)]
+    listed = methods() if group == "method" else _listed(group)
+    rank = {name: place for place, name in enumerate(listed)}
+    for heading in _order(group, {heading for heading, _ in placed}):
+        options = [each for found, each in placed if found == heading]
+        options.sort(key=lambda each: rank.get(each.name, len(rank)))
+        headings[heading] = options
+    if ELSEWHERE in headings:
+        headings[ELSEWHERE].sort(key=lambda each: each.needs)
+    return headings
+
+
+def _order(group: str, headings: set[str]) -> list[str]:
+    known = list(dict.fromkeys(_listed(group).values()))
+    return [each for each in known if each in headings] + sorted(headings - set(known))
+
+
+def _heading(group: str, name: str) -> str:
+    if group == "task":
+        kinds = [line for line in _head(group, name) if line.startswith("kind:")]
+        return kinds[0].removeprefix("kind:").strip() if kinds else "others"
+    if group == "method":
+        return _rows()[methods()[name][0]]
+    if group == "encoding":  # one without a row stands beside the one whose class it has
+        return _rows().get(name) or _rows().get(_whose(group, name), "others")
+    return _of_rope().get(name, ELSEWHERE) if group == "extension" else ""
+
+
+def _listed(group: str) -> dict[str, str]:
+    """What conf/methods.yaml lists under comments: families of encodings, kinds of extensions."""
+    if group in ("encoding", "method"):
+        return _rows()
+    return _of_rope() if group == "extension" else {}
+
+
+def _rows() -> dict[str, str]:
+    """The encodings of conf/methods.yaml, each with the comment above its family."""
+    return {key.value: _comment(key, "") for key, _ in _table().value}
+
+
+def _of_rope() -> dict[str, str]:
+    """The extensions of RoPE there, each with the comment that it stands under."""
+    (row,) = [row for key, row in _table().value if key.value == "rope"]
+    cells = [cell.value[0][1] if isinstance(cell, yaml.MappingNode) else cell for cell in row.value]
+    return {cell.value: _comment(cell, r"\s+") for cell in cells}
+
+
+@functools.cache
+def _table() -> yaml.MappingNode:
+    return yaml.compose(_text("methods.yaml"))
+
+
+def _comment(node: yaml.Node, indent: str) -> str:
+    """The last comment above a line of conf/methods.yaml, of those indented so."""
+    above = _text("methods.yaml").splitlines()[: node.start_mark.line]
+    found = [match[1] for line in above if (match := re.fullmatch(rf"{indent}# (.+)", line))]
+    return found[-1] if found else ""
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def page() -> str:
+    defaults = [
+        each for each in yaml.safe_load(_text("config.yaml"))["defaults"] if each != "_self_"
+    ]
+    default = {group: name for each in defaults for group, name in each.items()}
+    links = ", ".join(f"[{group}](#{group})" for group in ORDER)
+    lines = [
+        "# What can be chosen",
+        "",
+        "Each name belongs to a group, and is chosen with `python -m posbench GROUP=NAME`: "
+        f"{links}. The YAML of a name, `GROUP/NAME.yaml`, holds its settings; methods are the rows "
+        "of [methods.yaml](methods.yaml). `python -m posbench.catalogue` shows every method with "
+        "all its formulas and a picture.",
+        "",
+        "In formulas, query i sees key j at the distance d = i - j, with the score z and the "
+        r"weight w; x is a token as a layer is given it, $`c = 1/\sqrt{d_h}`$ the scale of scores, "
+        r"B a bias added to them, $`\tau`$ a temperature, $`\theta_m`$ a frequency of the rotation "
+        r"and $`\lambda_m`$ what divides it; L is the number of positions in training, L' that of "
+        "a test, and s the factor between them.",
+    ]
+    for group in ORDER:
+        lines += ["", f"## {group}", ""]
+        lines += [f"`{group}=NAME` chooses {GROUPS[group]}. The default is `{default[group]}`."]
+        for heading, options in grouped(group).items():
+            lines += ["", f"### {heading[0].upper()}{heading[1:]}"] if heading else []
+            lines += ["", *_rows_of(options, heading)]
+    lines += ["", "Generated by `python -m posbench.catalogue.names`; do not edit.", ""]
+    return "\n".join(lines)
+
+
+def _rows_of(options: list[Option], heading: str) -> Iterator[str]:
+    sourced = any(each.sources for each in options)
+    columns = ["name", "what it is"]
+    columns += ["needs"] * (heading == ELSEWHERE) + ["source"] * sourced
+    yield f"| {' | '.join(columns)} |"
+    yield f"| {' | '.join('---' for _ in columns)} |"
+    for each in options:
+        cells = [f"`{each.name}`", each.meaning]
+        cells += [each.needs] * (heading == ELSEWHERE)
+        cells += [", ".join(f"[{id}](https://arxiv.org/abs/{id})" for id in each.sources)] * sourced
+        yield f"| {' | '.join(cells)} |"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.catalogue.names", description="All that can be chosen, on a page."
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if regenerating changes the page"
+    )
+    chosen = parser.parse_args(arguments)
+    path = Path(str(files("posbench.conf"))) / Path(PAGE).name
+    try:
+        text = page()
+        if chosen.check and not (path.exists() and path.read_bytes() == text.encode()):
+            raise PosbenchError(
+                f"regenerating changes {PAGE}: run `python -m posbench.catalogue.names`"
+            )
+        if not chosen.check:
+            path.write_bytes(text.encode())
+    except (PosbenchError, OSError) as error:
+        print(f"posbench: {error}", file=sys.stderr)
+        return 1
+    print(f"{PAGE}: up to date." if chosen.check else f"Written: {PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

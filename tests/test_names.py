@@ -1,0 +1,209 @@
+"""The page of all names: every option once, each with what it is and where it comes from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import CONF, names
+
+from posbench.catalogue import names as listing
+from posbench.composing.folders import GROUPS
+from posbench.composing.methods import methods
+
+PAGE = (CONF / "README.md").read_text(encoding="utf-8")
+NAMES = [(group, name) for group in GROUPS for name in names(group)]
+
+
+def sections() -> dict[str, str]:
+    """The page, cut at the headings of its groups."""
+    parts = re.split(r"^## (.+)\n", PAGE, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every row of every table, below its heading."""
+    found = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
+    return [row for row in found if row[0] not in ("name", "---")]
+
+
+def tables(group: str) -> dict[str, list[str]]:
+    """The names below each heading of a group."""
+    parts = re.split(r"^### (.+)\n", sections()[group], flags=re.M)
+    below = dict(zip(parts[1::2], parts[2::2], strict=True))
+    return {heading: [row[0].strip("`") for row in rows(text)] for heading, text in below.items()}
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def test_the_committed_page_is_what_the_command_writes() -> None:
+    assert listing.page() == PAGE, "run `python -m posbench.catalogue.names`"
+
+
+def test_a_page_that_is_out_of_date_is_refused_and_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(listing, "files", lambda package: tmp_path)
+    monkeypatch.setattr(listing, "page", lambda: "all of it: é\n")
+    for stale in (None, "some of it\n"):
+        if stale is not None:
+            (tmp_path / "README.md").write_text(stale)
+        assert listing.main(["--check"]) == 1
+        assert "conf/README.md: run `python -m" in capsys.readouterr().err
+    assert (tmp_path / "README.md").read_text() == "some of it\n", "--check wrote something"
+    assert listing.main([]) == 0
+    assert (tmp_path / "README.md").read_bytes() == "all of it: é\n".encode()
+    assert listing.main(["--check"]) == 0
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_option_of_a_group_is_there_once(group: str) -> None:
+    assert sorted(row[0] for row in rows(sections()[group])) == sorted(
+        f"`{name}`" for name in names(group)
+    )
+
+
+def test_every_group_is_there_with_what_it_is_and_its_default() -> None:
+    assert sorted(sections()) == sorted(GROUPS)
+    for group, meaning in GROUPS.items():
+        assert f"\n`{group}=NAME` chooses {meaning}. The default is `" in sections()[group]
+    assert "The default is `passkey`." in sections()["task"]
+
+
+def test_every_row_has_a_description_of_its_own() -> None:
+    for group, text in sections().items():
+        said = [row[1] for row in rows(text)]
+        assert all(re.search(r"\w{2}|\$`", each) for each in said), group
+        assert all(each.endswith((".", "?", "…")) for each in said), group
+        assert len(set(said)) == len(said), f"two rows of {group} say the same"
+
+
+def test_every_row_has_the_cells_of_its_table() -> None:
+    """A bar inside a formula would end its cell."""
+    for block in re.findall(r"(?:^\|.*\n)+", PAGE, re.M):
+        lines = block.splitlines()
+        assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {lines[0].count("|") + 1}
+        assert len(lines) > 2
+
+
+def test_every_formula_is_whole() -> None:
+    for _, said in ((row[0], row[1]) for row in rows(PAGE)):
+        formulas = re.findall(r"\$`([^`]+)`\$", said)
+        assert "$" not in re.sub(r"\$`[^`]+`\$", "", said), said
+        for formula in formulas:
+            for opening, closing in ("{}", ("\\left", "\\right")):
+                bare = re.sub(r"\\[{}]|\\(left|right)arrow", "", formula)
+                assert bare.count(opening) == bare.count(closing), formula
+
+
+def test_every_source_is_a_link_to_arxiv_and_named_nowhere_else() -> None:
+    for row in rows(PAGE):
+        links = row[-1].split(", ") if row[2:] and row[-1] else []
+        for link in links:
+            assert re.fullmatch(r"\[(\d{4}\.\d{5})\]\(https://arxiv\.org/abs/\1\)", link), link
+        assert len(set(links)) == len(links)
+        assert "arXiv" not in row[1] or row[0] == "`per_row_dda`"
+
+
+# -- groupings -------------------------------------------------------------------------------------
+
+
+def test_encodings_stand_under_the_families_of_the_methods() -> None:
+    families = tables("encoding")
+    assert next(iter(families)) == "None, absolute" and "Others" not in families
+    assert families["Relative vectors"] == [
+        "shaw", "transformer_xl", "xlnet", "tener", "deberta", "projected_logits",
+    ]  # fmt: skip
+    assert families["Rotary"][0] == "rope"
+    assert families["Rotary"][-1] == "rope_short_base", "it is RoPE with another base"
+    of = {name: family for family, found in families.items() for name in found}
+    for family, found in tables("method").items():
+        assert {of[methods()[name][0]] for name in found} == {family}
+
+
+def test_extensions_stand_under_what_they_change() -> None:
+    kinds = tables("extension")
+    assert kinds["Frequencies"][:2] == ["pi", "ntk"]
+    assert kinds["Two of them, one after the other"] == ["both"]
+    assert {"clamp", "table_tiling"} <= set(list(kinds.values())[-1])
+    needed = {row[0]: row[2] for row in rows(sections()["extension"]) if len(row) == 4}
+    assert needed["`clamp`"] == "distance"
+    assert needed["`table_tiling`"] == "rows"
+    assert needed["`inkling_temperature`"] == needed["`yarn_temperature`"] == "temperature"
+    assert needed["`block_causal`"] == "mask"
+    assert list(needed.values()) == sorted(needed.values())
+
+
+def test_tasks_stand_under_their_kinds() -> None:
+    kinds = tables("task")
+    assert "Others" not in kinds, "say `# kind: ...` in the YAML"
+    assert {"copy", "copy_small", "prefix_lookup"} <= set(kinds["Copy"])
+    assert kinds["Smoke tests"] == ["first", "majority"]
+
+
+# -- one row ---------------------------------------------------------------------------------------
+
+
+def test_a_row_says_what_its_class_says_first() -> None:
+    found = listing.option("encoding", "alibi")
+    assert found.meaning == r"$`B_{ij} = -m_h\,(i - j)`$, added after the scale."
+    assert found.sources == ("2108.12409",)
+    assert listing.option("task", "parity").sources == ("2207.02098", "2305.19466")
+
+
+def test_a_yaml_around_another_class_says_it_itself() -> None:
+    found = listing.option("extension", "abf_tuned")
+    assert found.meaning.startswith("abf with the settings that lose least")
+    assert found.sources == listing.option("extension", "abf").sources == ("2309.16039",)
+    assert listing.option("protocol", "press2022").sources == ("2108.12409",)
+
+
+def test_a_yaml_that_says_nothing_has_other_settings_of_a_class(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listing, "_head", lambda group, name: [])
+    silent = listing.option.__wrapped__
+    assert silent("extension", "abf_tuned").meaning == "`abf` with other settings."
+    assert silent("encoding", "rope_short_base").meaning == "`rope` with other settings."
+    assert silent("task", "copy_small").meaning == "`copy` with other settings."
+
+
+def test_a_method_names_what_it_composes() -> None:
+    def said(name: str) -> str:
+        return listing.option("method", name).meaning
+
+    assert said("rope") == "`rope` as it was trained."
+    assert said("rope_ntk") == "`rope` with `ntk`."
+    assert said("rope_yarn_log_n") == "`rope` with `both` (`yarn` and `log_n`)."
+    assert listing.option("method", "rope_pi").sources == ("2104.09864", "2306.15595")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Of one\nline (RoFormer, arXiv 2104.09864).", "Of one line (RoFormer)."),
+        ("No place (arXiv 2203.16634, 2305.19466), at all", "No place, at all."),
+        ("As there (arXiv 1234.56789, section 3.5; BERT). More.", "As there (BERT). More."),
+        (r"The length $|x|$ of a | b", r"The length $`\vert x\vert `$ of a \| b."),
+        ("Down to $c/$`low_bound`.", r"Down to $`c/\text{low\_bound}`$."),
+        (f"{'One sentence of words. ' * 4}{'and ' * 40}", "One sentence of words. " * 4),
+        (f"Short, {'with words' * 20}", "Short …"),
+        (f"${'a + ' * 90}b$, and more", f"$`{'a + ' * 90}b`$ …"),
+        (r"$\alpha\beta\gamma$ " * 30, r"$`\alpha\beta\gamma`$ " * 30),
+    ],
+)
+def test_a_description_is_cut_between_clauses_and_never_in_a_formula(text: str, shown: str) -> None:
+    found = listing.shown(text)
+    assert found.rstrip(".") == shown.strip().rstrip(".")
+
+
+def test_descriptions_are_short() -> None:
+    for group, name in NAMES:
+        prose = re.sub(r"\$`[^`]+`\$", "", listing.option(group, name).meaning)
+        assert len(prose) <= listing.LIMIT + 2, name

@@ -1,0 +1,114 @@
+"""No setting is accepted and ignored: each of model and protocol changes what it is for."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import setup
+
+from posbench.catalogue.conformance import MODEL_CHANGES
+from posbench.config import EvaluationConfig, ModelConfig, TrainingConfig
+from posbench.running.setup import Setup
+from posbench.training import Training, fit
+
+SMALL = (
+    "protocol=smoke",
+    "task=copy",
+    "method=rope",
+    "model.width=16",
+    "model.num_heads=1",
+    "training.steps=12",
+    "training.batch_size=4",
+    "training.num_examples=0",
+    "training.validate_every=4",
+    "training.validation_samples=8",
+    "training.warmup_steps=2",
+    "evaluation.num_samples=8",
+    "evaluation.multiples=[1,2]",
+    "evaluation.further=[]",
+)
+TRAINING_CHANGES: dict[str, Any] = {
+    "min_length": 2,
+    "max_length": 15,
+    "length_scale": 2,
+    "steps": 6,
+    "steps_scale": 0.5,
+    "batch_size": 5,
+    "num_examples": 8,
+    "packing": 40,
+    "random_offset": 9,
+    "loss_on": "all",
+    "stop_at": 0.0,
+    "learning_rate": 1e-2,
+    "warmup_steps": 5,
+    "decay": "cosine",
+    "decay_fraction": 0.9,
+    "weight_decay": 0.5,
+    "beta1": 0.5,
+    "beta2": 0.5,
+    "gradient_clip": 1e-3,
+    "precision": "bf16-mixed",
+    "validate_every": 3,
+    "validation_samples": 5,
+}
+EVALUATION_CHANGES: dict[str, Any] = {
+    "multiples": "[1,3]",
+    "further": "[4]",
+    "num_samples": 5,
+    "solved": 0.5,
+}
+FOLLOWS = {"head_width"}
+"""What is filled in, and refused where it is set."""
+SHOWN_ELSEWHERE = {"decoding"}
+"""Greedy decoding finds what teacher forcing finds: tests/test_protocols.py measures both."""
+
+
+def test_every_setting_has_a_change_here() -> None:
+    for cls, changes in (
+        (ModelConfig, MODEL_CHANGES),
+        (TrainingConfig, TRAINING_CHANGES),
+        (EvaluationConfig, EVALUATION_CHANGES),
+    ):
+        fields = {field.name for field in dataclasses.fields(cls)}
+        assert changes.keys() == fields - FOLLOWS - SHOWN_ELSEWHERE
+
+
+def trained(run: Setup, tmp_path: Path) -> tuple[list[Any], list[Any]]:
+    """Weights and curve of a training, as numbers."""
+    model = run.model()
+    training = Training(model, run.task, run.config.training, run.config.seed)
+    curve = fit(training, tmp_path / "last.ckpt", "cpu", 1000, [], [], lambda point: None)
+    weights = torch.cat([parameter.flatten() for parameter in model.parameters()])
+    return weights.tolist(), curve.points
+
+
+@functools.cache
+def as_they_are(folder: str) -> tuple[list[Any], list[Any]]:
+    return trained(setup(*SMALL), Path(folder))
+
+
+@pytest.mark.parametrize("name", TRAINING_CHANGES)
+def test_every_setting_of_training_changes_the_training(
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    value = TRAINING_CHANGES[name]
+    before = as_they_are(str(tmp_path_factory.getbasetemp() / "as_they_are"))
+    assert trained(setup(*SMALL, f"training.{name}={value}"), tmp_path) != before
+
+
+@pytest.mark.parametrize("name", EVALUATION_CHANGES)
+def test_every_setting_of_evaluation_changes_the_record(name: str) -> None:
+    """Rows, or whether they count as solved."""
+
+    def found(*words: str) -> object:
+        run = setup(*SMALL, *words)
+        rows, _ = run.evaluation.evaluate(run.model(), None)
+        return rows, run.config.evaluation.solved
+
+    value = EVALUATION_CHANGES[name]
+    assert found(f"evaluation.{name}={value}") != found()
