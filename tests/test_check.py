@@ -103,6 +103,11 @@ class Boasting(PositionEncoding):
         self.frequencies = Frequencies(8)
 
 
+class Normalising(PositionEncoding):
+    def embed(self, x, pos):
+        return x / x.std(-1, keepdim=True)
+
+
 class Idle(PositionEncoding):
     def __init__(self):
         super().__init__()
@@ -188,6 +193,12 @@ CASES = [
         "Deaf",
         "strength: 2",
         "encoding.strength=2 can be doubled",
+    ),
+    (
+        "every_setting_of_the_model_changes_an_output",
+        "Normalising",
+        "",
+        "model.embedding_std=0.5 changes no logit",
     ),
 ]
 
