@@ -7,14 +7,17 @@ paper.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
+from posbench.attention import Attention, attend, dense
 from posbench.encoding import PositionEncoding
+from posbench.encodings.nope import NoPE
 
 BATCH, HEADS, N, WIDTH = 2, 3, 7, 8
 SCALE = 0.37  # not 1/sqrt(WIDTH): a scale the library computed itself, or dropped, would show
@@ -107,3 +110,81 @@ def shaken(encoding: PositionEncoding, size: float = 1.0) -> PositionEncoding:
                 size * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             )
     return encoding
+
+
+oracle = pytest.mark.oracle
+Visible = Callable[[int, int, int], bool]
+"""(head, i, j), by index -> whether query i sees key j <= i"""
+
+
+def outputs(
+    a: Attention,
+    z: Tensor,
+    visible: Visible = lambda h, i, j: True,
+    extra: list[float] | None = None,
+) -> Tensor:
+    """Weighted sums of values from scores [batch, heads, n, n], term by term; `extra` is added to
+    each denominator.
+    """
+    z, v, n = z.tolist(), a.v.tolist(), a.num_queries
+    extra = extra or [0.0] * a.num_heads
+
+    def row(b: int, h: int, i: int) -> list[float]:
+        keys = [j for j in range(i + 1) if visible(h, i, j)]
+        powers = [math.exp(z[b][h][i][j]) for j in keys]
+        total = sum(powers) + extra[h]
+        return [
+            sum(p * v[b][h][j][c] for p, j in zip(powers, keys, strict=True)) / total
+            for c in range(a.v.shape[-1])
+        ]
+
+    heads, batch = range(a.num_heads), range(a.v.shape[0])
+    return torch.tensor(
+        [[[row(b, h, i) for i in range(n)] for h in heads] for b in batch], dtype=torch.float64
+    )
+
+
+def every_way(encoding: PositionEncoding, a: Attention, expected: Tensor) -> None:
+    """The dense path and the executor's choice, in one block and in several."""
+    same(dense(encoding.encode(a)), expected)
+    for block in (1, 3, N):
+        same(attend(encoding.encode(a), block), expected)
+
+
+def marked(kind: str, **cases: tuple[object, ...]) -> list[Any]:
+    """Cases of several methods, each with the mark of its own; the name of the method comes
+    first.
+    """
+    return [
+        pytest.param(name, *values, marks=oracle(name, kind), id=name)
+        for name, values in cases.items()
+    ]
+
+
+whole = pytest.mark.parametrize(
+    "positions",
+    [p for name, p in POSITIONS.items() if name != "fractional"],
+    ids=[n for n in POSITIONS if n != "fractional"],
+)
+moved = pytest.mark.parametrize("ahead", [0, 5], ids=["together", "queries ahead"])
+"""Region methods move queries or keys alone: distances are taken between the two."""
+
+
+def placed(positions: Sequence[float], ahead: int) -> Attention:
+    a = call(positions)
+    return a.at(a.q_pos + ahead, a.k_pos)
+
+
+def causal(n: int) -> Tensor:
+    return torch.ones(n, n, dtype=torch.bool).tril()
+
+
+def plus(a: Attention, bias: Score) -> Tensor:
+    """The scores c <q_i, k_j> + B_ij."""
+    content = product(a)
+    return by_pairs(a, lambda b, h, i, j: content(b, h, i, j) + bias(b, h, i, j))
+
+
+def bias_of(encoding: PositionEncoding, a: Attention) -> Tensor:
+    """What is added to the scaled product, [batch, heads, n, n]."""
+    return scores(encoding, a) - scores(NoPE(), a)

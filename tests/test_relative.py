@@ -1,9 +1,5 @@
-"""Relative tables and sinusoids compute their published formulas: Shaw, Transformer-XL, XLNet,
-TENER, DeBERTa, TUPE, projected logits; and so do the absolute encodings besides learned rows and
-the paper's sinusoids, and T5 in both directions.
-
-As in `test_closed_forms`, the oracle is a double loop over (i, j) in Python floats, and scores are
-compared for all pairs, those hidden by the causal mask included.
+"""Relative tables compute their published formulas, for all pairs, those hidden by the causal mask
+included: Shaw, DeBERTa, TUPE, projected logits and T5 in both directions.
 """
 
 from __future__ import annotations
@@ -23,72 +19,43 @@ from loops import (
     N,
     by_pairs,
     call,
+    causal,
     everywhere,
     given,
     loop,
+    moved,
+    placed,
     product,
     same,
     scores,
     shaken,
+    whole,
 )
 from torch import Tensor, nn
+from vectors import applied, dot
 
 from posbench.attention import Attention, attend, dense
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.encoding import PositionEncoding
 from posbench.encodings.deberta import DeBERTa
 from posbench.encodings.learned import Learned
 from posbench.encodings.multiplicative import Multiplicative
 from posbench.encodings.nope import NoPE
 from posbench.encodings.projected_logits import ProjectedLogits
-from posbench.encodings.scaled_sinusoidal import ScaledSinusoidal
 from posbench.encodings.shaw import Shaw
-from posbench.encodings.sinusoidal import Sinusoidal
 from posbench.encodings.t5 import T5
 from posbench.encodings.t5_bidirectional import BidirectionalT5
 from posbench.encodings.tener import TENER
 from posbench.encodings.transformer_xl import TransformerXL
 from posbench.encodings.tupe import TUPE
 from posbench.encodings.xlnet import XLNet
-from posbench.extensions.ntk import NTK
-from posbench.extensions.pi import PI
-from posbench.extensions.yarn import YaRN
 
 D = HEADS * WIDTH
 FLOAT32 = 1e-5  # of libraries that keep their tables in float32
 DOUBLE_LOOP = "double loop"
 
-whole = pytest.mark.parametrize(
-    "positions",
-    [p for name, p in POSITIONS.items() if name != "fractional"],
-    ids=[n for n in POSITIONS if n != "fractional"],
-)
-moved = pytest.mark.parametrize("ahead", [0, 5], ids=["together", "queries ahead"])
-"""Region methods move queries or keys alone: distances are taken between the two."""
-
-
-def placed(positions: Sequence[float], ahead: int) -> Attention:
-    a = call(positions)
-    return a.at(a.q_pos + ahead, a.k_pos)
-
-
-def dot(x: Sequence[float], y: Sequence[float]) -> float:
-    return sum(u * v for u, v in zip(x, y, strict=True))
-
-
-def plus(x: Sequence[float], y: Sequence[float]) -> list[float]:
-    return [u + v for u, v in zip(x, y, strict=True)]
-
-
-def applied(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[float]:
-    return [dot(row, vector) for row in matrix]
-
 
 def clip(x: int, low: int, high: int) -> int:
     return low if x < low else high if x > high else x
-
-
-def causal(n: int) -> Tensor:
-    return torch.ones(n, n, dtype=torch.bool).tril()
 
 
 # -- Shaw ------------------------------------------------------------------------------------------
@@ -197,259 +164,6 @@ def test_shaw_sums_weights_in_float32() -> None:
         out = dense(encoding.encode(a), 500)
     assert out.dtype == torch.bfloat16
     assert (out[0, 0, -500:].float() - 1).abs().max() < 0.01
-
-
-# -- Transformer-XL --------------------------------------------------------------------------------
-
-
-def wave(t: float, width: int, base: float) -> list[float]:
-    """All sines, then all cosines, of t b^(-2m/width)."""
-    angles = [t / base ** (2 * m / width) for m in range(width // 2)]
-    return [math.sin(x) for x in angles] + [math.cos(x) for x in angles]
-
-
-def xl(a: Attention, encoding: TransformerXL, base: float) -> Callable[[int, int, int, int], float]:
-    """The score c (<q + u, k> + <q + v, W R>)."""
-    q, k, pi, pj = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
-    u, v, w = encoding.u.tolist(), encoding.v.tolist(), encoding.w.tolist()
-
-    def score(b: int, h: int, i: int, j: int) -> float:
-        r = applied(w[h], wave(pi[b][i] - pj[b][j], len(w[h][0]), base))
-        return a.scale * (dot(plus(q[b][h][i], u[h]), k[b][h][j]) + dot(plus(q[b][h][i], v[h]), r))
-
-    return score
-
-
-@pytest.mark.oracle("transformer_xl", DOUBLE_LOOP)
-@pytest.mark.parametrize(("width", "base"), [(D, 10000.0), (2, 10000.0), (10, 77.0)])
-@moved
-@everywhere
-def test_transformer_xl_is_the_product_with_projected_sinusoids(
-    positions: list[float], ahead: int, width: int, base: float
-) -> None:
-    a = placed(positions, ahead)
-    encoding = shaken(TransformerXL(HEADS, WIDTH, width, base))
-    same(scores(encoding, a), by_pairs(a, xl(a, encoding, base)), 1e-9)
-
-
-@pytest.mark.oracle("transformer_xl", "identity: the relative shift")
-def test_transformer_xl_is_the_relative_shift_of_published_code() -> None:
-    """Rows of R from distance n - 1 down to 0; each row of products is moved left by n - 1 - i."""
-    n = 13
-    a, encoding = call(range(n)), shaken(TransformerXL(HEADS, WIDTH, D))
-    r = torch.tensor([wave(t, D, 10000.0) for t in range(n - 1, -1, -1)], dtype=torch.float64)
-    products = torch.einsum("bhid,hdw,tw->bhit", a.q + encoding.v[:, None], encoding.w, r)
-    padded = nn.functional.pad(products, (1, 0)).reshape(BATCH, HEADS, n + 1, n)
-    shifted = padded[:, :, 1:].reshape(BATCH, HEADS, n, n)
-    expected = a.scale * ((a.q + encoding.u[:, None]) @ a.k.mT + shifted)
-    same(scores(encoding, a).masked_fill(~causal(n), 0), expected.masked_fill(~causal(n), 0))
-
-
-@pytest.mark.oracle("transformer_xl", "identity: zero u, v and W are NoPE")
-def test_transformer_xl_without_its_parameters_is_nope() -> None:
-    a, encoding = call(POSITIONS["with gaps"]), TransformerXL(HEADS, WIDTH, D).double()
-    with torch.no_grad():
-        for parameter in encoding.parameters():
-            parameter.zero_()
-    same(scores(encoding, a), scores(NoPE(), a))
-
-
-def xlnet_attention(width: int, encoding: TransformerXL) -> nn.Module:
-    """The library's relative attention with our parameters."""
-    modeling = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
-    from transformers import XLNetConfig
-
-    layer = (
-        modeling.XLNetRelativeAttention(XLNetConfig(d_model=width, n_head=HEADS, dropout=0.0))
-        .double()
-        .eval()
-    )
-    with torch.no_grad():
-        layer.r_w_bias.copy_(encoding.u)
-        layer.r_r_bias.copy_(encoding.v)
-        layer.r.copy_(encoding.w.permute(2, 0, 1))
-        if isinstance(encoding, XLNet):
-            layer.r_s_bias.copy_(encoding.r)
-            layer.seg_embed.copy_(encoding.segments)
-    return layer
-
-
-def theirs(layer: nn.Module, a: Attention, segments: Tensor | None = None) -> Tensor:
-    """The output of the library's attention, causal, with R from distance n down to 1 - n."""
-    n = a.num_queries
-    r = torch.tensor([wave(t, D, 10000.0) for t in range(n, -n, -1)], dtype=torch.float64)
-    r = torch.einsum("td,dnh->tnh", r, layer.r)[:, None].expand(-1, BATCH, -1, -1)
-    hidden = (~causal(n)).double()[:, :, None, None]
-    differ = None
-    if segments is not None:
-        apart = segments.T[:, None] != segments.T[None, :]
-        differ = torch.stack((~apart, apart), -1).double()
-    q, k, v = (t.permute(2, 0, 1, 3) for t in (a.q, a.k, a.v))
-    return layer.rel_attn_core(q, k, v, r, seg_mat=differ, attn_mask=hidden).permute(1, 2, 0, 3)
-
-
-def as_they_scale(n: int) -> Attention:
-    return replace(call(range(n)), scale=WIDTH**-0.5)
-
-
-@pytest.mark.oracle("transformer_xl", "library: transformers XLNet without segments")
-def test_transformer_xl_is_xlnets_attention_without_segments() -> None:
-    a, encoding = as_they_scale(15), shaken(TransformerXL(HEADS, WIDTH, D))
-    same(attend(encoding.encode(a)), theirs(xlnet_attention(D, encoding), a))
-
-
-@pytest.mark.oracle("transformer_xl", "identity: PI divides positions")
-@pytest.mark.oracle("tener", "identity: PI divides positions")
-@pytest.mark.parametrize(
-    "make",
-    [lambda: TransformerXL(HEADS, WIDTH, D), lambda: TENER(HEADS, WIDTH)],
-    ids=["xl", "tener"],
-)
-def test_pi_is_dividing_positions(make: Callable[[], PositionEncoding]) -> None:
-    a, encoding = call(POSITIONS["with gaps"]), shaken(make())
-    divided = a.at(a.q_pos / 4, a.k_pos / 4)
-    same(scores(PI(4.0).apply(encoding, 42, 42), a), scores(encoding, divided))
-
-
-# -- XLNet -----------------------------------------------------------------------------------------
-
-SEGMENTS = torch.tensor([[0, 0, 3, 3, 1, 0, 1], [1, 1, 1, 0, 0, 0, 0]])
-
-
-@pytest.mark.oracle("xlnet", DOUBLE_LOOP)
-@pytest.mark.parametrize(
-    "segments", [SEGMENTS, SEGMENTS[:1], None], ids=["each its own", "the same for all", "none"]
-)
-@moved
-@everywhere
-def test_xlnet_adds_the_product_with_the_vector_of_same_or_other(
-    positions: list[float], ahead: int, segments: Tensor | None
-) -> None:
-    a = replace(placed(positions, ahead), segments=segments)
-    encoding = shaken(XLNet(HEADS, WIDTH, D))
-    content, q, r, vectors = (
-        xl(a, encoding, 10000.0),
-        a.q.tolist(),
-        encoding.r.tolist(),
-        encoding.segments.tolist(),
-    )
-    parts = (torch.zeros(BATCH, N) if segments is None else segments.expand(BATCH, -1)).tolist()
-
-    def score(b: int, h: int, i: int, j: int) -> float:
-        vector = vectors[0 if parts[b][i] == parts[b][j] else 1][h]
-        return content(b, h, i, j) + a.scale * dot(plus(q[b][h][i], r[h]), vector)
-
-    same(scores(encoding, a), by_pairs(a, score), 1e-9)
-
-
-@pytest.mark.oracle("xlnet", "library: transformers XLNet")
-@pytest.mark.parametrize("bounds", [(0, 15), (4, 15), (4, 9)])
-def test_xlnet_is_xlnets_attention(bounds: tuple[int, int]) -> None:
-    """From `bounds` on another segment; before the first and after the second the same one."""
-    n = 15
-    a, encoding = as_they_scale(n), shaken(XLNet(HEADS, WIDTH, D))
-    segments = torch.tensor(
-        [[int(bounds[0] <= i < bounds[1]) for i in range(n)], [0] * 7 + [1] * 8]
-    )
-    out = attend(encoding.encode(replace(a, segments=segments)))
-    same(out, theirs(xlnet_attention(D, encoding), a, segments))
-
-
-@pytest.mark.oracle("xlnet", "identity: one segment is Transformer-XL")
-def test_xlnet_in_one_segment_is_transformer_xl() -> None:
-    """The term is then the same for all keys of a query."""
-    a, encoding = call(POSITIONS["counted"]), shaken(XLNet(HEADS, WIDTH, D))
-    plain = given(TransformerXL(HEADS, WIDTH, D), u=encoding.u, v=encoding.v, w=encoding.w)
-    same(attend(encoding.encode(a)), attend(plain.encode(a)))
-    same(
-        attend(encoding.encode(replace(a, segments=torch.full((1, N), 9)))), attend(plain.encode(a))
-    )
-    apart = attend(encoding.encode(replace(a, segments=SEGMENTS)))
-    assert not torch.allclose(apart, attend(plain.encode(a)), atol=1e-3)
-
-
-def test_layers_share_what_the_papers_share() -> None:
-    """Transformer-XL shares u and v, XLNet and TENER nothing, DeBERTa its table, Shaw nothing."""
-    for make, shared in (
-        (lambda: TransformerXL(HEADS, WIDTH, D), {"u", "v"}),
-        (lambda: XLNet(HEADS, WIDTH, D), set()),
-        (lambda: TENER(HEADS, WIDTH), set()),
-        (lambda: DeBERTa(HEADS, WIDTH, D, 4), {"table"}),
-        (lambda: Shaw(WIDTH, 4), set()),
-        (lambda: ProjectedLogits(HEADS, D, 4, 4), set()),
-        (lambda: ScaledSinusoidal(D), {"scale"}),
-        (
-            lambda: TUPE(T5(HEADS, D, 4, 9), HEADS, WIDTH, D, 9),
-            {"rows", "rows_norm.weight", "rows_norm.bias", "rows_to_q", "rows_to_k", "host.table"},
-        ),
-        (lambda: Multiplicative(D, 9), {"table"}),
-        (lambda: BidirectionalT5(HEADS, D, 4, 9), {"table"}),
-    ):
-        first, second = EncodingStack([make() for _ in range(2)])  # type: ignore[operator]
-        tied = {
-            name
-            for name, parameter in first.named_parameters()
-            if parameter is second.get_parameter(name)
-        }
-        assert tied == shared, type(first).__name__
-
-
-# -- TENER -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.oracle("tener", DOUBLE_LOOP)
-@pytest.mark.parametrize(("base", "scale"), [(10000.0, 1.0), (40.0, 0.3)])
-@moved
-@everywhere
-def test_tener_is_the_unscaled_product_with_sinusoids_of_the_distance(
-    positions: list[float], ahead: int, base: float, scale: float
-) -> None:
-    """Sine and cosine in turns; the scale of attention does not enter."""
-    a = placed(positions, ahead)
-    encoding = shaken(TENER(HEADS, WIDTH, base, scale))
-    q, k, pi, pj = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
-    u, v = encoding.u.tolist(), encoding.v.tolist()
-
-    def score(b: int, h: int, i: int, j: int) -> float:
-        r = []
-        for m in range(WIDTH // 2):
-            angle = (pi[b][i] - pj[b][j]) * base ** (-2 * m / WIDTH)
-            r += [math.sin(angle), math.cos(angle)]
-        return scale * (dot(plus(q[b][h][i], u[h]), k[b][h][j]) + dot(plus(q[b][h][i], v[h]), r))
-
-    same(scores(encoding, a), by_pairs(a, score))
-
-
-@pytest.mark.oracle("tener", "identity: Transformer-XL whose projection orders channels")
-def test_tener_is_transformer_xl_whose_projection_orders_channels() -> None:
-    """R of a head's width, row 2m of W picking sine m and row 2m + 1 cosine m."""
-    a, encoding = call(POSITIONS["with gaps"]), shaken(TENER(HEADS, WIDTH, scale=0.37))
-    order = torch.zeros(WIDTH, WIDTH, dtype=torch.float64)
-    for m in range(WIDTH // 2):
-        order[2 * m, m] = order[2 * m + 1, m + WIDTH // 2] = 1
-    larger = given(
-        TransformerXL(HEADS, WIDTH, WIDTH),
-        u=encoding.u,
-        v=encoding.v,
-        w=order.expand(HEADS, -1, -1),
-    )
-    same(scores(encoding, a), scores(larger, a))
-
-
-def test_sines_tell_direction() -> None:
-    """A head that looks for a sine prefers keys of one side; one that looks for cosines cannot."""
-    zero = torch.zeros(1, 1, 3, 4, dtype=torch.float64)
-    pos = torch.tensor([[0, 1, 2]])
-    a = Attention(zero, zero, zero, torch.zeros(1, 3, 4), pos, pos, 1.0)
-    for channel, direction in ((0, True), (1, False)):
-        vector = torch.zeros(1, 4)
-        vector[0, channel] = 1.0
-        earlier, _, later = scores(given(TENER(1, 4), u=torch.zeros(1, 4), v=vector), a)[
-            0, 0, 1
-        ].tolist()
-        assert (earlier > later + 1) == direction and (abs(earlier - later) < 1e-12) == (
-            not direction
-        )
 
 
 # -- DeBERTa ---------------------------------------------------------------------------------------
@@ -662,182 +376,6 @@ def test_projected_logits_are_inklings(extent: int) -> None:
         scores(encoding, a) - a.scale * a.q @ a.k.mT,
         module(states, torch.arange(16), torch.arange(16)),
     )
-
-
-# -- absolute --------------------------------------------------------------------------------------
-
-
-@pytest.mark.oracle("multiplicative", DOUBLE_LOOP)
-def test_multiplicative_multiplies_each_channel_by_one_plus_the_entry_of_its_row() -> None:
-    a = call([0, 3, 4, 9, 1, 1, 29])
-    encoding = Multiplicative(D, 32).double()
-    x, table, p = a.x.tolist(), encoding.table.tolist(), a.q_pos.tolist()
-    expected = [
-        [[x[b][i][c] * (1 + table[p[b][i]][c]) for c in range(D)] for i in range(N)]
-        for b in range(BATCH)
-    ]
-    same(encoding.embed(a.x, a.q_pos), torch.tensor(expected, dtype=torch.float64), 1e-14)
-    same(scores(encoding, a), by_pairs(a, product(a)))
-
-
-@pytest.mark.oracle("multiplicative", "identity: zero rows are NoPE")
-def test_multiplicative_with_zero_rows_leaves_tokens_as_they_are() -> None:
-    a = call()
-    assert torch.equal(
-        given(Multiplicative(D, 9), table=torch.zeros(9, D)).embed(a.x, a.q_pos), a.x
-    )
-
-
-@pytest.mark.oracle("multiplicative", "identity: on tokens of ones it is learned rows")
-def test_multiplicative_on_ones_is_learned_rows() -> None:
-    ones, pos = torch.ones(1, 9, D, dtype=torch.float64), torch.arange(9)[None]
-    encoding = Multiplicative(D, 9, init_std=0.3).double()
-    same(encoding.embed(ones, pos), given(Learned(D, 9), table=encoding.table).embed(ones, pos))
-    with pytest.raises(IndexError):
-        encoding.embed(ones[:, :1], torch.tensor([[9]]))
-
-
-def sinusoid(width: int, position: float, base: float, layout: str, spacing: str) -> list[float]:
-    """Channel by channel; the last frequency of tensor2tensor is exactly 1 / base."""
-    pairs = width // 2
-    row = [0.0] * width
-    for m in range(pairs):
-        angle = position / base ** (m / pairs if spacing == "paper" else m / (pairs - 1))
-        sine, cosine = (2 * m, 2 * m + 1) if layout == "interleaved" else (m, m + pairs)
-        row[sine], row[cosine] = math.sin(angle), math.cos(angle)
-    return row
-
-
-VARIANTS = [
-    (layout, spacing)
-    for layout in ("interleaved", "half")
-    for spacing in ("paper", "tensor2tensor")
-]
-every_variant = pytest.mark.parametrize(("layout", "spacing"), VARIANTS)
-
-
-@pytest.mark.oracle("sinusoidal", DOUBLE_LOOP)
-@pytest.mark.oracle("scaled_sinusoidal", DOUBLE_LOOP)
-@every_variant
-@pytest.mark.parametrize(("base", "scale"), [(10000.0, 1.0), (50.0, 0.3)])
-@everywhere
-def test_sinusoidal_variants_add_their_rows(
-    positions: list[float], base: float, scale: float, layout: str, spacing: str
-) -> None:
-    a = call(positions)
-    x, p = a.x.tolist(), a.q_pos.tolist()
-    expected = [
-        [
-            plus(x[b][i], [scale * s for s in sinusoid(D, p[b][i], base, layout, spacing)])
-            for i in range(N)
-        ]
-        for b in range(BATCH)
-    ]
-    learned = given(ScaledSinusoidal(D, base, 5.0, layout, spacing), scale=scale)
-    for encoding in (Sinusoidal(D, base, scale, layout, spacing), learned):
-        same(encoding.embed(a.x, a.q_pos), torch.tensor(expected, dtype=torch.float64))
-        same(scores(encoding, a), scores(NoPE(), a))
-
-
-def table(encoding: PositionEncoding, n: int, width: int) -> Tensor:
-    return encoding.embed(torch.zeros(1, n, width, dtype=torch.float64), torch.arange(n)[None])[
-        0
-    ].detach()
-
-
-@pytest.mark.oracle("sinusoidal", "library: transformers M2M-100")
-@pytest.mark.parametrize("width", [4, 24, 64, 512])
-def test_tensor2tensor_sinusoids_in_halves_are_m2m100s(width: int) -> None:
-    modeling = pytest.importorskip("transformers.models.m2m_100.modeling_m2m_100")
-    rows = modeling.M2M100SinusoidalPositionalEmbedding.get_embedding(60, width).double()
-    same(
-        table(Sinusoidal(width, layout="half", spacing="tensor2tensor"), 60, width),
-        rows,
-        2 * FLOAT32,
-    )
-
-
-@pytest.mark.oracle("sinusoidal", "library: transformers Marian")
-@pytest.mark.parametrize("width", [4, 24, 64, 512])
-def test_paper_sinusoids_in_halves_are_marians(width: int) -> None:
-    modeling = pytest.importorskip("transformers.models.marian.modeling_marian")
-    rows = modeling.MarianSinusoidalPositionalEmbedding(60, width).create_weight().double()
-    same(table(Sinusoidal(width, layout="half"), 60, width), rows, FLOAT32)
-
-
-@pytest.mark.oracle("scaled_sinusoidal", "library: x-transformers ScaledSinusoidalEmbedding")
-@pytest.mark.parametrize("width", [4, 24, 64])
-def test_scaled_sinusoidal_is_x_transformers(width: int) -> None:
-    library = pytest.importorskip("x_transformers.x_transformers")
-    rows = library.ScaledSinusoidalEmbedding(width)(torch.zeros(1, 60, width)).reshape(60, width)
-    same(
-        table(ScaledSinusoidal(width, init_scale=width**-0.5, layout="half").double(), 60, width),
-        rows.double(),
-        FLOAT32,
-    )
-
-
-@pytest.mark.oracle("scaled_sinusoidal", "identity: at its start it is sinusoidal")
-def test_scaled_sinusoidal_starts_as_sinusoidal_and_learns_one_number() -> None:
-    encoding = ScaledSinusoidal(D, init_scale=0.4)
-    assert [(name, p.shape, p.item()) for name, p in encoding.named_parameters()] == [
-        ("scale", (), pytest.approx(0.4))
-    ]
-    same(table(encoding.double(), 30, D), table(Sinusoidal(D, scale=encoding.scale.item()), 30, D))
-    out = encoding.embed(torch.zeros(1, 5, D, dtype=torch.float64), torch.arange(5)[None])
-    out.sum().backward()
-    expected = sum(sum(sinusoid(D, p, 10000.0, "interleaved", "paper")) for p in range(5))
-    assert encoding.scale.grad.item() == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.oracle("learned", "library: x-transformers AbsolutePositionalEmbedding")
-def test_learned_rows_are_x_transformers_but_for_their_scale() -> None:
-    """Theirs multiplies rows by 1 / sqrt(width) when they are looked up."""
-    library = pytest.importorskip("x_transformers.x_transformers")
-    module = library.AbsolutePositionalEmbedding(D, 30).double()
-    encoding = given(Learned(D, 30), table=module.emb.weight * D**-0.5)
-    a = call(range(12))
-    same(encoding.embed(a.x, a.q_pos[:1]), a.x + module(a.x))
-
-
-@every_variant
-@pytest.mark.parametrize("s", [1.0, 4.0])
-def test_frequency_extensions_act_on_either_spacing(s: float, layout: str, spacing: str) -> None:
-    """PI divides positions. NTK divides the slowest by s and leaves the fastest; on tensor2tensor's
-    grid that is the base b s.
-    """
-    encoding, n = Sinusoidal(D, layout=layout, spacing=spacing), 20
-    stretched = (
-        PI(s).apply(encoding, 42, 42).embed(torch.zeros(1, n, D).double(), torch.arange(n)[None])
-    )
-    divided = encoding.embed(torch.zeros(1, n, D).double(), torch.arange(n)[None] / s)
-    same(stretched, divided)
-    pairs = D // 2
-    theta = NTK(s).apply(encoding, 42, 42).frequencies.theta().tolist()
-    last = pairs - 1 if spacing == "tensor2tensor" else pairs
-    assert theta == pytest.approx(
-        [10000.0 ** (-m / last) * s ** (-m / (pairs - 1)) for m in range(pairs)], rel=1e-12
-    )
-    if spacing == "tensor2tensor":
-        assert theta == pytest.approx(
-            [(10000.0 * s) ** (-m / (pairs - 1)) for m in range(pairs)], rel=1e-12
-        )
-
-
-def test_yarn_counts_turns_on_the_spacing_in_use() -> None:
-    """Pairs that turn more than twice in training are kept, those that turn less than half a time
-    interpolated.
-    """
-    train, s, width = 500, 4.0, 128
-    encoding = Sinusoidal(width, spacing="tensor2tensor")
-    before = encoding.frequencies.theta().tolist()
-    after = YaRN(2.0, 0.5, s).apply(encoding, train, train).frequencies.theta().tolist()
-    kept = [m for m, t in enumerate(before) if train * t / (2 * math.pi) > 2]
-    slow = [m for m, t in enumerate(before) if train * t / (2 * math.pi) < 0.5]
-    stretch = [b / a for b, a in zip(before, after, strict=True)]
-    assert [m for m, x in enumerate(stretch) if abs(x - 1) < 1e-9] == kept
-    assert [m for m, x in enumerate(stretch) if abs(x - s) < 1e-9] == slow
-    assert 0 < len(kept) < len(before) - len(slow) < len(before)
 
 
 # -- T5 in both directions -------------------------------------------------------------------------
