@@ -22,9 +22,7 @@ from posbench.task import EOS, Batch, Task
 from posbench.transformer import Transformer
 
 TOKENS_PER_PASS = {"cpu": 2**12}
-"""Tokens put through the model at once, by kind of device: what a core's cache holds. Changes no
-token.
-"""
+"""Tokens put through the model at once, by kind of device: what a core's cache holds."""
 TOKENS_PER_PASS_ELSEWHERE = 2**17
 """On accelerators, which want larger pieces; bounds memory."""
 
@@ -37,9 +35,7 @@ DEPTH_EDGES = tuple(tenth / 10 for tenth in range(11))
 
 
 def test_lengths(settings: EvaluationConfig, train_length: int) -> dict[int, float]:
-    """Task length n -> multiple of the training length, ascending, the aggregated and the further
-    ones.
-    """
+    """The multiple of the training length by task length n, ascending, further lengths included."""
     multiples = sorted({*settings.multiples, *settings.further})
     lengths = {round(multiple * train_length): multiple for multiple in multiples}
     # Short trainings round two multiples to one length; keep the one that names the length best.
@@ -48,9 +44,7 @@ def test_lengths(settings: EvaluationConfig, train_length: int) -> dict[int, flo
 
 @dataclass(frozen=True)
 class Answers:
-    """What one teacher-forced pass says about sequences, [batch, n]: entries are those of the
-    tokens asked for.
-    """
+    """What one pass says about the tokens of sequences that are asked for, all [batch, n]."""
 
     asked: np.ndarray  # bool
     right: np.ndarray  # bool, False where nothing is asked
@@ -245,7 +239,7 @@ class Evaluation:
 
 
 def pieces(batch: Batch, device: torch.device) -> Iterator[slice]:
-    """Of as many sequences as may be put through the model at once."""
+    """Slices of as many sequences as may go through the model at once."""
     size = max(
         1, TOKENS_PER_PASS.get(device.type, TOKENS_PER_PASS_ELSEWHERE) // batch.tokens.shape[1]
     )
@@ -298,9 +292,7 @@ def _ends(batch: Batch) -> np.ndarray:
 
 
 def _depths(batch: Batch) -> np.ndarray:
-    """Where in its prompt a token's source stands, from 0 to 1: each prompt ends before its own
-    first answer token.
-    """
+    """Where in its own prompt the source of a token stands, from 0 at its start to 1 at its end."""
     length = np.maximum(
         (batch.segments == 0).sum(1, keepdims=True) - 3, 1
     )  # without BOS and SEP, from 0 on
@@ -308,9 +300,7 @@ def _depths(batch: Batch) -> np.ndarray:
 
 
 def distances(batch: Batch) -> np.ndarray:
-    """Tokens between the query that predicts a token and its source, -1 where there is no one
-    source.
-    """
+    """Tokens between the query that predicts a token and its source; -1 for a token without one."""
     query = np.arange(batch.tokens.shape[1]) - 1
     distance = np.where(batch.source >= 0, query - batch.source, -1)
     return distance[:, 1:][batch.answer[:, 1:]].astype(float)

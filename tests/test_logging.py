@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_faults import succeeded
+from processes import succeeded
 
 TEST = {
     f"test/{key}"

@@ -152,9 +152,7 @@ def _moved(a: Attention, device: str | None = None, dtype: torch.dtype | None = 
 
 
 def _rounded(a: Attention, dtype: torch.dtype) -> Attention:
-    """The call with every input off by a random share of up to half a unit in the last place of
-    another precision.
-    """
+    """The call with every input off by up to half a unit in the last place of another precision."""
     generator, most = torch.Generator().manual_seed(1), torch.finfo(dtype).eps / 2
 
     def off(t: Tensor) -> Tensor:

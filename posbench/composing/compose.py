@@ -35,9 +35,7 @@ class _Folders(SearchPathPlugin):
 
 @contextmanager
 def composing(*own: Path) -> Iterator[None]:
-    """Hydra initialised on posbench's configuration and on folders of one's own, whose classes can
-    be imported.
-    """
+    """Hydra on posbench's configuration and on own folders, whose classes can be imported."""
     for folder in own:
         folders.check(folder)
     register()

@@ -59,9 +59,7 @@ class DAPE(Wrapper):
         return plan.plus(term)
 
     def adapted(self, host: Attention, rows: slice) -> Tensor:
-        """What the network says of the rows, [batch, heads, rows, keys]; in float32 or better in
-        any training.
-        """
+        """The network's output for the rows, [batch, heads, rows, keys], in float32 or better."""
         dtype = next(self.mlp.parameters()).dtype
         with torch.autocast(host.q.device.type, enabled=False):
             if host.content is not None:

@@ -1,6 +1,4 @@
-"""PaTH: between a key and a query lies a product of reflections that the tokens in between
-define.
-"""
+"""PaTH: the tokens between a key and a query define a product of reflections."""
 
 from __future__ import annotations
 
@@ -65,9 +63,7 @@ class PaTH(PositionEncoding):
         return replace(a, content=lambda rows: a.scale * product(rows))
 
     def directions(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The directions w [batch, heads, n, head width], of length 1, and beta [batch, heads,
-        n].
-        """
+        """The unit directions w [batch, heads, n, head width], and beta [batch, heads, n]."""
         channels = F.pad(self.up(self.down(x)).mT, (self.kernel - 1, 0))
         w = F.silu(self.conv(channels)).unflatten(1, self.heads_and_width).mT
         return F.normalize(w, dim=-1), 2 * self.strength(x).sigmoid().mT

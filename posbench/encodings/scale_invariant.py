@@ -1,6 +1,4 @@
-"""Scale-invariant attention: tens, hundreds and thousands of tokens back get like shares of the
-weight.
-"""
+"""Scale-invariant attention: tens, hundreds, thousands of tokens back get like shares."""
 
 from __future__ import annotations
 

@@ -69,7 +69,5 @@ class TUPE(Wrapper):
         return self.host.encode(a.factored(bias_q.to(a.q.dtype), bias_k.to(a.q.dtype)))
 
     def seen(self, pos: Tensor, projection: Tensor) -> Tensor:
-        """The rows of positions [batch|1, n], normed and projected, [batch|1, heads, n, head
-        width].
-        """
+        """The projected rows [batch|1, heads, n, head width] of the positions [batch|1, n]."""
         return self.rows_norm(F.embedding(pos, self.rows))[:, None] @ projection.mT

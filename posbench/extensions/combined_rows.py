@@ -20,9 +20,7 @@ Combination = Callable[[Rows, Tensor], Tensor]
 
 
 class Combined(Wrapper):
-    """The host, with a combination of its rows for each position. Rows combined once are not
-    offered again.
-    """
+    """The host, with a combination of its rows for each position; they are not offered again."""
 
     def __init__(
         self, host: PositionEncoding, combination: Combination, max_positions: int | None

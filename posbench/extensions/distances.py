@@ -50,9 +50,7 @@ def real(pos: Tensor) -> Tensor:
 
 
 def divided(pos: Tensor, by: float | Fraction) -> Tensor:
-    """Positions divided, to 2^-32. Differences are exact where they are whole: hosts may round down
-    what they see.
-    """
+    """Positions divided, to 2^-32; whole differences are exact, because hosts may round down."""
     factor = Fraction(by).limit_denominator(10**6)
     period, step = factor.numerator, factor.denominator  # period positions become step
     part = (real(pos % period) * (2**32 * step / period)).round() / 2**32
@@ -74,9 +72,7 @@ def capped(distance: int) -> Region:
 
 
 def first_and_recent(count: int, window: int) -> Visible:
-    """The first keys of the sequence, and those of a sliding window: a query's own and the w - 1
-    before it.
-    """
+    """The first keys, and a sliding window: a query's own key and the w - 1 before it."""
     return lambda i, j: (j < count) | (i - j < window)
 
 
@@ -95,8 +91,6 @@ class Shrinking(RegionExtension):
 
 
 def chunks_back(a: Attention, rows: slice, size: int) -> Tensor:
-    """How many chunks before the query's a key is, [batch|1, rows, keys]; chunks are counted from
-    the first token.
-    """
+    """How many chunks a key is before the query's, counted from the start, [batch|1, rows, keys]."""
     i, j = (pos // size for pos in from_the_first(a))
     return i[:, rows, None] - j[:, None, :]

@@ -1,6 +1,4 @@
-"""Extensions that change the radix of the middle digits only, a position being a number whose
-digits are angles.
-"""
+"""A position as a number whose digits are angles: another radix for the middle digits only."""
 
 from __future__ import annotations
 

@@ -59,9 +59,7 @@ class SkipWise(Extension):
     def extend(
         self, stack: EncodingStack, train_positions: int, test_positions: int
     ) -> EncodingStack:
-        """Around the first layer, which draws the positions of all, whether or not it makes use of
-        them itself.
-        """
+        """Wrap the first layer, which draws the positions of all, whether it uses them or not."""
         super().extend(stack, train_positions, test_positions)  # refuses where no layer does
         first, *others = stack
         return stack.replaced([self.apply(first, train_positions, test_positions), *others])

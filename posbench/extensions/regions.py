@@ -32,9 +32,7 @@ def as_they_are(a: Attention) -> tuple[Tensor, Tensor]:
 
 
 def from_the_first(a: Attention) -> tuple[Tensor, Tensor]:
-    """Counted from the first token: what is grouped or cut into chunks must not move when all
-    positions are shifted.
-    """
+    """Positions counted from the first token: groups must not move when all are shifted."""
     return a.q_pos - a.k_pos[:, :1], a.k_pos - a.k_pos[:, :1]
 
 
@@ -45,9 +43,7 @@ def at_least(distance: float) -> Which:
 
 @dataclass(frozen=True)
 class Region:
-    """The keys that a query sees from `places`. Without `keys`: all that no other region of the
-    list has.
-    """
+    """The keys that a query sees from `places`; without `keys`, all that no other region has."""
 
     places: Places = as_they_are
     keys: Which | None = None
@@ -91,9 +87,7 @@ class Regional(Wrapper):
 
 
 def joined(select: Term, plans: Sequence[Plan]) -> Plan:
-    """One plan whose scores come from `plans[select(rows)]`; heads that the host has split stay
-    split.
-    """
+    """One plan whose scores come from `plans[select(rows)]`; heads that are split stay split."""
     if all(isinstance(plan, Heads) for plan in plans):
         return Heads(
             tuple(
@@ -112,9 +106,7 @@ def joined(select: Term, plans: Sequence[Plan]) -> Plan:
 
 
 class RegionExtension(Extension):
-    """An extension that is a list of regions, for any host whose scores depend on positions by
-    their distance.
-    """
+    """A list of regions, for any host whose scores depend on positions by their distance."""
 
     needs = "distance"
 

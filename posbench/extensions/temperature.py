@@ -33,9 +33,7 @@ def constant(factor: float) -> Tau:
 
 
 class Heated(Wrapper):
-    """The host, with the content scores of every query times a temperature; a bias stays as it
-    is.
-    """
+    """The host with a temperature on the content scores of every query; a bias stays as it is."""
 
     def __init__(self, host: PositionEncoding, tau: Tau) -> None:
         super().__init__(host)
@@ -46,9 +44,7 @@ class Heated(Wrapper):
 
 
 class Temperature(Extension):
-    """A temperature that grows with the query's place, from `length` on: L, where that is left out
-    (null).
-    """
+    """A temperature that grows with the query's place from `length` on; null stands for L."""
 
     needs = "temperature"
     around: type[Heated] = Heated

@@ -1,6 +1,4 @@
-r"""Extensions whose $\lambda_m$ do not depend on how far the model is extended: they change every
-length alike.
-"""
+r"""Extensions whose $\lambda_m$ do not depend on the length: they change every length alike."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from posbench.frequencies import Frequencies
 
 
 class Unscaled(FrequencyExtension):
-    """A frequency extension without a scale: the model is changed at the training length as
-    well.
-    """
+    """A frequency extension without a scale, which changes the training length as well."""
 
     scale_policy = "none"
 

@@ -127,7 +127,7 @@ def readable(results_dir: str | Path) -> tuple[list[Record], list[Audit], list[s
 
 
 def _of(records: Iterable[Record], audits: Iterable[Audit]) -> list[Audit]:
-    """Of the audits, those of one of these records."""
+    """The audits that were made of one of these records."""
     made = {Audit.key_of(record) for record in records}
     return [audit for audit in audits if audit.key in made]
 

@@ -53,9 +53,9 @@ class Row(Part):
     num_tokens: Annotated[int, Unit("tokens")]
     """Tokens that the test asks for, EOS included."""
     num_tokens_within: Annotated[int, Unit("tokens")]
-    """Of these, tokens whose source is no farther than any in training."""
+    """Tokens among these whose source is no farther than any in training."""
     num_tokens_beyond: Annotated[int, Unit("tokens")]
-    """Of these, tokens whose source is farther."""
+    """Tokens among these whose source is farther."""
     score: Annotated[Score, Unit("share")]
     """How well the length is solved; see `measure`."""
     sequence_accuracy: Annotated[Share, Unit("share")]

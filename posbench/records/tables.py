@@ -47,7 +47,7 @@ class Run(Part):
     method_class: str
     """Rows are ranked within their class."""
     seed: int
-    """Of initialisation, data and tests."""
+    """What initialisation, data and tests are drawn with."""
     train_length: Annotated[int, Unit("n")]
     """Longest task length n in training."""
     train_positions: Annotated[int, Unit("positions")]

@@ -1,6 +1,4 @@
-"""Trained weights, kept under the hash of all that they depend on, and the training that makes them
-once.
-"""
+"""Trained weights, made once and kept under the hash of all that they depend on."""
 
 from __future__ import annotations
 

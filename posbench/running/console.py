@@ -36,9 +36,7 @@ class Console:
     def progress(
         self, steps: int
     ) -> Iterator[tuple[Callable[[dict[str, float]], None], L.Callback]]:
-        """A bar with loss, in-distribution score and time left; in a log file, a line every
-        tenth.
-        """
+        """A bar with loss, score and time left; in a log file, a line every tenth of the steps."""
         if not self.terminal.is_terminal:
             lines = Lines(self, steps)
             yield lines.report, lines

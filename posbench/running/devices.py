@@ -8,7 +8,7 @@ from posbench.errors import ConfigError
 
 
 def device(accelerator: str) -> torch.device:
-    """Of a setting such as "auto"; a sentence where there is none."""
+    """The device for a setting such as "auto"; ConfigError if the machine has none."""
     if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
         if torch.cuda.is_available():
             return torch.device("cuda")

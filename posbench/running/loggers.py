@@ -9,9 +9,7 @@ from lightning.pytorch.loggers import WandbLogger
 
 
 class QuietWandb(WandbLogger):
-    """Offline unless told otherwise, and silent: no banner, no question for an account, no waiting
-    for a network.
-    """
+    """Offline unless told otherwise, and silent: no banner, no question for an account."""
 
     def __init__(self, offline: bool = True, **settings: Any) -> None:
         # Before `wandb.init`, whose own settings come too late to silence what it says about its
