@@ -91,6 +91,6 @@ class Shrinking(RegionExtension):
 
 
 def chunks_back(a: Attention, rows: slice, size: int) -> Tensor:
-    """How many chunks a key is before the query's, counted from the start, [batch|1, rows, keys]."""
+    """How many chunks a key is before the query's, from the start, [batch|1, rows, keys]."""
     i, j = (pos // size for pos in from_the_first(a))
     return i[:, rows, None] - j[:, None, :]
