@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import names
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
@@ -60,3 +61,19 @@ def test_every_setting_the_readme_shows_is_one() -> None:
         ]
         if "--config-dir" not in command and "-m" not in command.split():
             composed(*words)
+
+
+def test_the_numbers_of_the_first_lines_are_what_conf_holds() -> None:
+    """An extension whose settings are searched is the same extension."""
+    [found] = re.findall(r"(\d+) encodings, (\d+) extensions, (\d+) tasks", README)
+    searched = [
+        name
+        for name in names("extension")
+        if name.endswith("_tuned") and not name.endswith("_fine_tuned")
+    ]
+    extensions = len(names("extension")) - len(searched)
+    assert [int(number) for number in found] == [
+        len(names("encoding")),
+        extensions,
+        len(names("task")),
+    ]
