@@ -33,7 +33,7 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class Claim:
-    """`of` beats `over` by more than `by`, in mean sequence accuracy at the multiples `at`.
+    """`of` beats `over` by more than `by`, in mean score at the multiples `at`.
 
     A side is an extension with settings as its row is labelled, "pi" or "pi (extension.scale=2)",
     on each of the `encodings`; "rope_short_base/direct" names the encoding itself; `over` may also
@@ -143,8 +143,7 @@ def markdown(claims: list[Claim], frame: pd.DataFrame) -> str:
         "Written down before the runs, in `claims.yaml`; remarks came afterwards. A difference is",
     ]
     lines += [
-        "that of mean sequence accuracies, paired over seeds, with its 95 % interval (Student's "
-        "t).",
+        "that of mean scores, paired over seeds, with its 95 % interval (Student's t).",
         "",
     ]
     lines += [f"- **{verdict}**: {meaning}." for verdict, meaning in VERDICTS.items()]

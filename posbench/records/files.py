@@ -207,11 +207,12 @@ def publish(records: list[Record], audits: list[Audit], folder: Path) -> None:
 def write_packed(records: list[Record], folder: Path) -> None:
     """Make these the published records of a folder, and no others."""
     contents = pack(records)
+    # Lines come last: whenever this is killed, no new line lacks a part that it refers to.
+    for name in sorted(contents, key=lambda name: name.startswith("records/")):
+        _write_text(contents[name], folder / name)
     for path in folder.glob("records/*.jsonl"):
         if f"records/{path.name}" not in contents:
             path.unlink()
-    for name, text in contents.items():
-        _write_text(text, folder / name)
 
 
 def write_audits(audits: Sequence[Audit], folder: Path) -> None:
