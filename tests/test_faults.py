@@ -159,6 +159,19 @@ def test_a_damaged_result_of_training_is_said_and_trained_again_from_the_start(
     assert record(short, "rope_pi")["rows"][0]["loss"] == record(short)["rows"][0]["loss"]
 
 
+def test_weights_of_another_version_of_torch_are_trained_again(short: Path) -> None:
+    """A record of them would not count as complete, however often it was made."""
+    for path in (checkpoint_folder(short) / "training.json", record_path(short)):
+        content = json.loads(path.read_text())
+        part = content if path.name == "training.json" else content["training"]
+        part["versions"]["torch"] = "1.13.1"
+        path.write_text(json.dumps(content))
+    command = succeeded(short, *SMOKE)
+    assert "were made with torch 1.13.1; training again" in command.out
+    assert record(short)["training"]["versions"]["torch"] != "1.13.1"
+    assert "Complete already" in succeeded(short, *SMOKE).out
+
+
 @pytest.mark.parametrize("damage", ["truncated", "empty", "garbage"])
 def test_a_damaged_checkpoint_is_said_and_training_begins_again(short: Path, damage: str) -> None:
     before = without_seconds(short)

@@ -132,6 +132,11 @@ class Checkpoints:
             return None
         try:
             log = Log.model_validate_json(finished.read_text(encoding="utf-8"))
+            if not provenance.same_versions(log.versions, provenance.versions()):
+                # Else a record of these weights would never be complete: see `matches`.
+                made = ", ".join(f"{name} {log.versions.get(name)}" for name in provenance.COMPARED)
+                self.console.say(f"The weights in {folder} were made with {made}; training again.")
+                return None
             # Last: a model that was changed before something else failed would not be trained from
             # its start.
             model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
