@@ -111,7 +111,7 @@ MADE = {"longrope_search": ["LongRoPESearch", "LongRoPEExponents"]}
 
 
 def classes(node: object) -> list[str]:
-    """Of a YAML, in the order in which they stand in it."""
+    """The classes that a YAML names, in their order in it."""
     if isinstance(node, Mapping):
         own = [node["_target_"].rsplit(".", 1)[1]] if "_target_" in node else []
         return own + [each for value in node.values() for each in classes(value)]

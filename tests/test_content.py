@@ -449,7 +449,7 @@ MADE: dict[str, Callable[[], PositionEncoding]] = {
 
 @pytest.mark.parametrize("name", MADE)
 def test_what_accumulates_is_not_rounded_under_mixed_precision(name: str) -> None:
-    """Of 300 tokens: what is added to the scores, or replaces them, is bitwise that of full
+    """At 300 tokens, what is added to the scores or replaces them is bitwise that of full
     precision.
     """
     torch.manual_seed(0)

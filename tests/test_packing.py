@@ -264,7 +264,7 @@ def test_trainings_of_one_hash_that_took_other_times_stay_apart(tmp_path: Path) 
 
 
 def test_a_line_is_small_and_what_records_share_is_there_once(tmp_path: Path) -> None:
-    """Of a run like that of the published boards: nine test lengths and two views."""
+    """A run like those of the published boards has nine test lengths and two views."""
     multiples = (1, 1.25, 1.5, 2, 3, 4, 6, 8, 16)
     found = []
     for seed in range(20):

@@ -50,9 +50,9 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
     parts, canonical = _parts(cfg), _parts(named)
 
     label, words = group["method"], [f"method={group['method']}"]
+    pair = {name: group[name] for name in ("encoding", "extension")}
+    hosts = _hosts(pair, choices)
     if parts["method"] != canonical["method"]:
-        pair = {name: group[name] for name in ("encoding", "extension")}
-        hosts = _hosts(pair, choices)
         plain = _compose(*_overrides(pair | hosts))
         # The pair differs from the one in the method's YAML.
         if _parts(plain)["method"] != canonical["method"]:
@@ -63,7 +63,6 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
         canonical["method"] = _parts(plain)["method"]
 
     method = _name(label, parts["method"], canonical["method"])
-    hosts = _hosts({name: group[name] for name in ("encoding", "extension")}, choices)
     return Identity(
         _name(group["protocol"], parts["protocol"], canonical["protocol"]),
         _name(group["task"], parts["task"], canonical["task"]),
@@ -86,10 +85,12 @@ def _overrides(chosen: Mapping[str, str]) -> list[str]:
 
 def _hosts(pair: dict[str, str], choices: Mapping[str, Any]) -> dict[str, str]:
     """The chosen inner hosts and parts that differ from the ones in the outer YAML."""
+    inside = {key: choice for key, choice in choices.items() if key.startswith((HOST, PART))}
+    if not inside:  # nothing to compare: composing costs a tenth of a second
+        return {}
     usual = hydra.compose(
         "config", _overrides(pair), return_hydra_config=True
     ).hydra.runtime.choices
-    inside = {key: choice for key, choice in choices.items() if key.startswith((HOST, PART))}
     return {key: choice for key, choice in inside.items() if usual.get(key) != choice}
 
 
