@@ -42,36 +42,6 @@ def test_lengths(settings: EvaluationConfig, train_length: int) -> dict[int, flo
     return {n: min(multiples, key=lambda m: abs(m * train_length - n)) for n in lengths}
 
 
-@dataclass(frozen=True)
-class Answers:
-    """What one pass says about the tokens of sequences that are asked for, all [batch, n]."""
-
-    asked: np.ndarray  # bool
-    right: np.ndarray  # bool, False where nothing is asked
-    losses: np.ndarray  # float32, nats, 0 where nothing is asked
-    ends: np.ndarray  # bool, the end of a sequence, where it is asked for
-
-    @property
-    def sequences(self) -> np.ndarray:
-        """[batch], every answer token right, the end of the sequence among them."""
-        return (self.right == self.asked).all(1)
-
-    @property
-    def mean_loss(self) -> float:
-        return float(self.losses[self.asked].mean())
-
-    @property
-    def without_end(self) -> np.ndarray:
-        """[batch], every answer token right, wherever the model would have stopped."""
-        return (self.right | self.ends | ~self.asked).all(1)
-
-    @property
-    def correct_prefix(self) -> np.ndarray:
-        """[batch], the share of the answer before its first wrong token."""
-        wrong_before = (self.asked & ~self.right).cumsum(1) > 0
-        return (self.asked & ~wrong_before).sum(1) / self.asked.sum(1)
-
-
 class Evaluation:
     """The tests of one run: sequences and measures, the same for every encoding and extension."""
 

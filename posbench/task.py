@@ -8,7 +8,7 @@ with every version of torch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -40,6 +40,43 @@ class Batch:
         )
 
 
+@dataclass(frozen=True)
+class Answers:
+    """What one pass says about the tokens that a batch asks for. All arrays are [batch, n], where
+    n is the total length less one: the token at t + 1 is predicted at t.
+    """
+
+    asked: np.ndarray  # bool
+    right: np.ndarray  # bool, False where nothing is asked
+    losses: np.ndarray  # float32, nats, 0 where nothing is asked
+    ends: np.ndarray  # bool, the end of a sequence, where it is asked for
+
+    @property
+    def sequences(self) -> np.ndarray:
+        """[batch], every answer token right, the end of the sequence among them."""
+        return (self.right == self.asked).all(1)
+
+    @property
+    def mean_loss(self) -> float:
+        return float(self.losses[self.asked].mean())
+
+    @property
+    def without_end(self) -> np.ndarray:
+        """[batch], every answer token right, wherever the model would have stopped."""
+        return (self.right | self.ends | ~self.asked).all(1)
+
+    @property
+    def correct_prefix(self) -> np.ndarray:
+        """[batch], the share of the answer before its first wrong token."""
+        wrong_before = (self.asked & ~self.right).cumsum(1) > 0
+        return (self.asked & ~wrong_before).sum(1) / self.asked.sum(1)
+
+    @property
+    def symbols(self) -> np.ndarray:
+        """The answer symbols, the ends left out, in order: which of them are right, [tokens]."""
+        return self.right[self.asked & ~self.ends]
+
+
 class Task(ABC):
     """A rule that turns a prompt into an answer. Subclasses state it, with two worked examples.
 
@@ -56,6 +93,8 @@ class Task(ABC):
     """
     measure: ClassVar[str] = "sequence accuracy"
     """What `score` measures, for headings."""
+    gate: ClassVar[float] = 0.95
+    """The `proficiency` at the training length with which the task counts as learned."""
     vocab_size: int
     """The number of tokens, including special ones: the size of the model's embedding."""
 
@@ -73,19 +112,38 @@ class Task(ABC):
 
     @abstractmethod
     def chance(self, n: int) -> float:
-        """The sequence accuracy of guessing every answer symbol at random, knowing the format."""
+        """The expected `score` of guessing at random, knowing the format."""
 
     @abstractmethod
     def max_distance(self, n: int) -> int:
         """The largest distance, in tokens, from a query to the source of the token it predicts."""
 
-    def score(self, n: int, sequence_accuracy: float, loss: float) -> float:
-        """How well length n is solved, from 0 to 1.
+    def score(self, batch: Batch, answers: Answers) -> float:
+        """How well these sequences are answered: 1 is perfect, and guessing gives `chance`.
 
-        This is the sequence accuracy unless a task has something better. `loss` is the mean
-        cross-entropy, in nats, of the tokens asked for.
+        This is the sequence accuracy unless a task has something better. A score may be below that
+        of guessing, and is at least -1.
         """
-        return sequence_accuracy
+        return float(answers.sequences.mean())
+
+    def proficiency(self, batch: Batch, answers: Answers) -> float:
+        """What is held against `gate` at the training length: the score, for most tasks."""
+        return self.score(batch, answers)
+
+    def tested(self, n: int, trained: int) -> Sequence[int]:
+        """The lengths that a test of length n draws, in a training of lengths up to `trained`.
+
+        They are n alone, unless the length itself is the answer.
+        """
+        return (n,)
+
+    def tests(
+        self, n: int, trained: int, num_samples: int, *stream: str | int
+    ) -> list[Batch]:
+        """The test of length n: a batch for each length in `tested`."""
+        each = self.tested(n, trained)
+        share = max(1, num_samples // len(each))
+        return [self.batch(length, share, *stream, length) for length in each]
 
     def num_positions(self, n: int) -> int:
         """The number of positions the model sees: the largest plus one."""
