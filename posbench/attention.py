@@ -137,9 +137,15 @@ class Attention:
         Only inputs can be cut, so a head's own content score, normaliser and value terms are set
         afterwards, on the part. ValueError if content, value terms or `finish` are set already.
         """
-        if self.content is not None or self.values or self.finish is not None:
+        if (
+            self.content is not None
+            or self.values
+            or self.finish is not None
+            or self.normalise is not softmax
+        ):
             raise ValueError(
-                "split heads before an encoding sets content, value terms or finish, not after"
+                "split heads before an encoding sets content, value terms, a normaliser or finish, "
+                "not after"
             )
 
         def cut(t: Tensor) -> Tensor:

@@ -46,32 +46,16 @@ class ModelConfig:
     mlp_ratio: int = 4  # width of the MLP in widths of the model; 0: no MLP
     dropout: float = 0.0  # of the embeddings and of what each layer adds
     embedding_std: float = 1.0
-    head_width: int = 0  # filled in: width / num_heads
+    head_width: int = 32
 
     def __post_init__(self) -> None:
-        for name in ("width", "num_layers", "num_heads"):
+        for name in ("width", "num_layers", "num_heads", "head_width"):
             _at_least(f"model.{name}", getattr(self, name), 1)
         _at_least("model.mlp_ratio", self.mlp_ratio, 0)
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"model.dropout must be at least 0 and below 1, got {self.dropout}")
         if self.embedding_std <= 0:
             raise ConfigError(f"model.embedding_std must be positive, got {self.embedding_std}")
-        if self.width % self.num_heads:
-            fits = [
-                h
-                for h in range(1, self.width + 1)
-                if self.width % h == 0 and h <= 4 * self.num_heads
-            ]
-            raise ConfigError(
-                f"model.num_heads={self.num_heads} does not divide model.width={self.width}: "
-                f"choose one of {', '.join(map(str, fits))}"
-            )
-        if self.head_width not in (0, self.width // self.num_heads):
-            raise ConfigError(
-                f"model.head_width={self.head_width} is not a setting: it follows from model.width "
-                "and model.num_heads"
-            )
-        self.head_width = self.width // self.num_heads
 
 
 CHOICES = {
@@ -178,15 +162,17 @@ class TrainingConfig:
 
 @dataclass
 class EvaluationConfig:
+    # Multiples of the positions of the longest training sequence.
     multiples: list[float] = field(default_factory=lambda: [1.0])
-    further: list[float] = field(default_factory=list)  # measured and shown, but in no mean
+    longest: float = 8.0  # what encodings are told of the longest test, whatever is measured
+    ladder: list[float] = field(default_factory=list)  # beyond, while the one before is at .5
     num_samples: int = 512
+    ladder_samples: int = 64
     decoding: str = "teacher_forced"  # or "greedy": slower, with the same sequence accuracy
-    solved: float = 0.95
 
     def __post_init__(self) -> None:
-        _at_least("evaluation.num_samples", self.num_samples, 1)
-        _share("evaluation.solved", self.solved)
+        for name in ("num_samples", "ladder_samples"):
+            _at_least(f"evaluation.{name}", getattr(self, name), 1)
         known = ("teacher_forced", "greedy")
         if self.decoding not in known:
             raise ConfigError(
@@ -197,11 +183,22 @@ class EvaluationConfig:
                 f"evaluation.multiples={self.multiples} must contain 1: without the training "
                 "length nobody can tell what was learned"
             )
-        for multiple in (*self.multiples, *self.further):
+        for multiple in self.multiples:
             if multiple <= 0:
                 raise ConfigError(
-                    f"evaluation.multiples are factors of the training length, got {multiple}"
+                    "evaluation.multiples are factors of the positions of training, got "
+                    f"{multiple:g}"
                 )
+        if self.longest < max(self.multiples):
+            raise ConfigError(
+                f"evaluation.longest={self.longest:g} is what encodings are told of the longest "
+                f"test: raise it to {max(self.multiples):g}, the largest of evaluation.multiples"
+            )
+        if self.ladder != sorted(set(self.ladder)) or min(self.ladder, default=9e9) <= self.longest:
+            raise ConfigError(
+                f"evaluation.ladder={self.ladder} must rise, and begin above "
+                f"evaluation.longest={self.longest:g}"
+            )
 
 
 @dataclass

@@ -19,7 +19,7 @@ DRAWS = 32
 
 
 def share_untrained(
-    trained: list[Tensor], extended: EncodingStack, ids: Tensor, num_heads: int, width: int
+    trained: list[Tensor], extended: EncodingStack, ids: Tensor, num_heads: int, head_width: int, width: int
 ) -> float | None:
     """The share of the entries used by a test that no training sequence reaches.
 
@@ -29,7 +29,7 @@ def share_untrained(
     """
     if not trained or not list(extended.parameters()):
         return None
-    tested = used_entries(extended, ids, num_heads, width, training=False)
+    tested = used_entries(extended, ids, num_heads, head_width, width, training=False)
     used = sum(int(mask.sum()) for mask in tested)
     new = sum(int((mask & ~before).sum()) for mask, before in zip(tested, trained, strict=True))
     return new / used if used else None
@@ -37,7 +37,7 @@ def share_untrained(
 
 @torch.enable_grad()
 def used_entries(
-    stack: EncodingStack, ids: Tensor, num_heads: int, width: int, training: bool
+    stack: EncodingStack, ids: Tensor, num_heads: int, head_width: int, width: int, training: bool
 ) -> list[Tensor]:
     """A mask for each parameter, True for the entries that some output depends on."""
     parameters = list(stack.parameters())
@@ -52,7 +52,7 @@ def used_entries(
         if any(torch.equal(pos, before) for before in seen):
             continue
         seen.append(pos)
-        out = _outputs(stack, pos, num_heads, width, generator)
+        out = _outputs(stack, pos, num_heads, head_width, width, generator)
         gradients = torch.autograd.grad(out, parameters, allow_unused=True)
         for mask, gradient in zip(masks, gradients, strict=True):
             if gradient is not None:
@@ -61,7 +61,7 @@ def used_entries(
 
 
 def _outputs(
-    stack: EncodingStack, pos: Tensor, num_heads: int, width: int, generator: torch.Generator
+    stack: EncodingStack, pos: Tensor, num_heads: int, head_width: int, width: int, generator: torch.Generator
 ) -> Tensor:
     """A random linear combination of everything the encodings put out."""
     n = pos.shape[1]
@@ -72,8 +72,8 @@ def _outputs(
     x = random(1, n, width)
     total = (stack.embed(x, pos) * random(1, n, width)).sum()
     for layer in stack:
-        q, k, v = (random(1, num_heads, n, width // num_heads) for _ in range(3))
-        call = Attention(q, k, v, x, pos, pos, scale=(width // num_heads) ** -0.5)
+        q, k, v = (random(1, num_heads, n, head_width) for _ in range(3))
+        call = Attention(q, k, v, x, pos, pos, scale=head_width**-0.5)
         out = dense(layer.encode(call))
         total = total + (out * random(*out.shape)).sum()
     return total

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from posbench.batches import packed
@@ -16,9 +15,10 @@ from posbench.config import EvaluationConfig, TrainingConfig
 from posbench.coverage import share_untrained, used_entries
 from posbench.extension import Extension
 from posbench.records.row import Row, View
-from posbench.scoring import Inputs, inputs, logits, position_ids
+from posbench.errors import ConfigError
+from posbench.scoring import Inputs, answers, inputs, position_ids
 from posbench.streams import stream_seed
-from posbench.task import EOS, Batch, Task
+from posbench.task import EOS, Answers, Batch, Task
 from posbench.transformer import Transformer
 
 TOKENS_PER_PASS = {"cpu": 2**12}
@@ -34,12 +34,54 @@ DEPTH_EDGES = tuple(tenth / 10 for tenth in range(11))
 """Bins of where the source stands in its prompt: 0 at the start, 1 at the end."""
 
 
-def test_lengths(settings: EvaluationConfig, train_length: int) -> dict[int, float]:
-    """The multiple of the training length by task length n, ascending, further lengths included."""
-    multiples = sorted({*settings.multiples, *settings.further})
-    lengths = {round(multiple * train_length): multiple for multiple in multiples}
-    # Short trainings round two multiples to one length; keep the one that names the length best.
-    return {n: min(multiples, key=lambda m: abs(m * train_length - n)) for n in lengths}
+HALF = 0.5
+"""The score, corrected for chance, that a rung of the ladder needs for the next to be measured."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The task lengths n of a test, each with the multiple it stands for.
+
+    A multiple is one of the positions of the longest training sequence; the length is the one whose
+    positions come nearest.
+    """
+
+    trained: int  # the n that the multiples are of
+    multiples: dict[int, float]  # by n, ascending
+
+    @classmethod
+    def of(cls, task: Task, settings: EvaluationConfig, trained: int) -> Lengths:
+        """Those of the settings; ConfigError if the task has no sequences of such a length."""
+        wanted = {multiple: nearest(task, trained, multiple) for multiple in settings.multiples}
+        # Short trainings give two multiples one length; keep the one that names the length best.
+        there = sorted(set(wanted.values()))
+        named = {n: [multiple for multiple, length in wanted.items() if length == n] for n in there}
+        return cls(
+            trained,
+            {
+                n: min(several, key=lambda multiple: abs(multiple - true_multiple(task, trained, n)))
+                for n, several in named.items()
+            },
+        )
+
+
+def nearest(task: Task, trained: int, multiple: float) -> int:
+    """The length n whose positions are nearest to that multiple of those of training."""
+    return trained if multiple == 1 else task.nearest(multiple * task.num_positions(trained), trained)
+
+
+def true_multiple(task: Task, trained: int, n: int) -> float:
+    """The positions of length n over those of the longest training sequence."""
+    return task.num_positions(n) / task.num_positions(trained)
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The sequences of one length in a test, and how they were answered."""
+
+    batch: Batch
+    forced: Answers  # under teacher forcing: what is said of tokens
+    answers: Answers  # what is said of sequences, decoded where the settings ask for that
 
 
 class Evaluation:
@@ -49,67 +91,69 @@ class Evaluation:
         self,
         task: Task,
         settings: EvaluationConfig,
+        lengths: Lengths,
         training: TrainingConfig,
         train_positions: int,
         seed: int,
     ) -> None:
         self.task, self.settings, self.training, self.seed = task, settings, training, seed
-        self.train_length, self.train_positions = training.lengths[1], train_positions
-        self.lengths = test_lengths(settings, self.train_length)
+        self.lengths, self.train_positions = lengths, train_positions
+        self.train_length = training.lengths[1]
 
-    def batch(self, n: int, num_samples: int | None = None) -> Batch:
-        return self.task.batch(n, num_samples or self.settings.num_samples, self.seed, "test", n)
+    def batches(self, n: int, num_samples: int | None = None) -> list[Batch]:
+        """The sequences of length n, a batch for each length that the test draws."""
+        count = num_samples or self.settings.num_samples
+        return self.task.tests(n, self.lengths.trained, count, self.seed, "test")
 
-    def extend(self, model: Transformer, extension: Extension | None, n: int) -> Transformer:
-        """The model as it is tested on length n.
+    def extend(
+        self, model: Transformer, extension: Extension | None, batch: Batch
+    ) -> Transformer:
+        """The model as it is tested on the sequences of `batch`.
 
         The extension is told the positions of the whole sequence, prompt and answer, so that
         teacher forcing and greedy decoding use one and the same scale.
         """
         if extension is None:
             return model
-        return model.with_encodings(extension.extend(model.encodings, *self.spans(model, n)))
+        spans = self.spans(model, batch.tokens.shape[1] - 1)
+        return model.with_encodings(extension.extend(model.encodings, *spans))
 
-    def spans(self, model: Transformer, n: int) -> tuple[int, int]:
-        """The positions of training and of a test of length n, as the encodings give them."""
+    def spans(self, model: Transformer, positions: int) -> tuple[int, int]:
+        """The positions of training and of a test of so many, as the encodings give them."""
         stack = model.encodings
-        return stack.span(self.train_positions, training=True), stack.span(
-            self.task.num_positions(n)
-        )
+        return stack.span(self.train_positions, training=True), stack.span(positions)
 
-    def inputs(self, batch: Batch, model: Transformer, n: int) -> Inputs:
-        return inputs(batch, model.encodings, stream_seed(self.seed, "test", "positions", n))
+    def inputs(self, batch: Batch, model: Transformer) -> Inputs:
+        seed = stream_seed(self.seed, "test", "positions", batch.tokens.shape[1])
+        return inputs(batch, model.encodings, seed)
 
-    def predict(self, model: Transformer, base: Transformer, batch: Batch, n: int) -> Answers:
+    def predict(self, model: Transformer, base: Transformer, batch: Batch) -> Answers:
         """The answers of `model` under teacher forcing.
 
         Positions come from `base`, so that an extension cannot draw them anew.
         """
         device = next(model.parameters()).device
-        right, losses = (np.zeros(batch.answer[:, 1:].shape, dtype) for dtype in (bool, np.float32))
+        found = []
         for rows in pieces(batch, device):
-            data = self.inputs(batch.part(rows), base, n).to(device)
-            with torch.inference_mode():
-                predicted = logits(model, data).float()
-            asked = data.where.cpu().numpy()
-            right[rows][asked] = (predicted.argmax(-1) == data.labels).cpu().numpy()
-            losses[rows][asked] = (
-                F.cross_entropy(predicted, data.labels, reduction="none").cpu().numpy()
-            )
-        return Answers(batch.answer[:, 1:], right, losses, _ends(batch))
+            part = batch.part(rows)
+            found.append(answers(model, self.inputs(part, base).to(device), part))
+        return _joined(found)
 
-    def decode(self, model: Transformer, base: Transformer, batch: Batch, n: int) -> Answers:
+    def decode(self, model: Transformer, base: Transformer, batch: Batch) -> Answers:
         """The answers of `model` decoded greedily, token by token; they have no losses."""
         device = next(model.parameters()).device
-        right = np.zeros(batch.answer[:, 1:].shape, bool)
+        found = []
         for rows in pieces(batch, device):
-            right[rows] = greedy(model, self.inputs(batch.part(rows), base, n).to(device))
-        return Answers(batch.answer[:, 1:], right, np.zeros(right.shape, np.float32), _ends(batch))
+            part = batch.part(rows)
+            right = greedy(model, self.inputs(part, base).to(device))
+            asked, ends = part.answer[:, 1:], (part.answer & (part.tokens == EOS))[:, 1:]
+            found.append(Answers(asked, right, np.zeros(right.shape, np.float32), ends))
+        return _joined(found)
 
     def evaluate(
         self, model: Transformer, extension: Extension | None
     ) -> tuple[list[Row], list[View]]:
-        """One row for each test length, and its views.
+        """One row for each test length, and its views; then the ladder, as far as it goes.
 
         A view tells tokens apart by the distance or the depth of their source, or by position.
         """
@@ -117,64 +161,122 @@ class Evaluation:
         views: list[View] = []
         model.eval()
         trained = self._trained_entries(model)
-        for n, multiple in self.lengths.items():
-            extended, batch = self.extend(model, extension, n), self.batch(n)
-            forced = self.predict(extended, model, batch, n)
-            # What is asked for the sequence as a whole may be decoded; what is said of tokens is of
-            # teacher forcing.
-            answers = (
-                forced
-                if self.settings.decoding == "teacher_forced"
-                else self.decode(extended, model, batch, n)
-            )
-            correct, loss = forced.right[forced.asked], forced.mean_loss
-            distance = distances(batch) / self.task.max_distance(self.train_length)
-            within, beyond = (distance >= 0) & (distance <= 1), distance > 1
-            ids = position_ids(batch.part(slice(0, 1)), model.encodings)
-            accuracy = float(answers.sequences.mean())
+        for n, multiple in self.lengths.multiples.items():
+            tested = self.test(model, extension, n, self.settings.num_samples)
             rows.append(
-                Row(
-                    test_length=n,
-                    multiple=multiple,
-                    aggregated=multiple in self.settings.multiples,
-                    total_length=self.task.total_length(n),
-                    test_positions=self.spans(model, n)[1],
-                    num_samples=self.settings.num_samples,
-                    num_tokens=len(correct),
-                    num_tokens_within=int(within.sum()),
-                    num_tokens_beyond=int(beyond.sum()),
-                    score=self.task.score(n, accuracy, loss),
-                    sequence_accuracy=accuracy,
-                    sequence_accuracy_without_end=float(answers.without_end.mean()),
-                    correct_prefix=float(answers.correct_prefix.mean()),
-                    token_accuracy_teacher_forced=float(correct.mean()),
-                    token_accuracy_within_trained_distance=_mean(correct[within]),
-                    token_accuracy_beyond_trained_distance=_mean(correct[beyond]),
-                    loss=loss,
-                    chance=self.task.chance(n),
-                    untrained=share_untrained(
-                        trained, extended.encodings, ids, model.num_heads, model.width
-                    ),
-                )
+                self.row(n, multiple, tested, model, self._untrained(model, extension, trained, n))
             )
-            views += self._views(n, batch, correct, forced.losses[forced.asked])
+            views += self._views(n, tested)
+        for multiple in self.settings.ladder:
+            if rows[-1].corrected < HALF:
+                break
+            try:
+                n = nearest(self.task, self.lengths.trained, multiple)
+                tested = self.test(model, extension, n, self.settings.ladder_samples)
+            except ConfigError:  # the task, the encoding or the extension ends before
+                break
+            rows.append(self.row(n, multiple, tested, model, None))
         return rows, views
 
-    def _views(
-        self, n: int, batch: Batch, correct: np.ndarray, losses: np.ndarray
-    ) -> Iterator[View]:
+    def test(
+        self, model: Transformer, extension: Extension | None, n: int, num_samples: int
+    ) -> list[Tested]:
+        """The answers to every sequence of length n.
+
+        ConfigError where the task, the encoding or the extension has nothing of that length.
+        """
+        positions = self.task.longest(n, self.lengths.trained)
+        most, needed = model.encodings.max_positions, self.spans(model, positions)[1]
+        if most is not None and most < needed:
+            raise ConfigError(f"the encoding has {most} positions, and n = {n} needs {needed}")
+        found = []
+        for batch in self.batches(n, num_samples):
+            extended = self.extend(model, extension, batch)
+            forced = said = self.predict(extended, model, batch)
+            if self.settings.decoding == "greedy":
+                decoded = self.decode(extended, model, batch)
+                said = replace(decoded, losses=forced.losses)
+            found.append(Tested(batch, forced, said))
+        return found
+
+    def row(
+        self,
+        n: int,
+        multiple: float,
+        tested: Sequence[Tested],
+        model: Transformer,
+        untrained: float | None,
+    ) -> Row:
+        """The measures of a test of length n."""
+
+        def over_sequences(values: list[float]) -> float:
+            return float(np.average(values, weights=[len(each.batch.tokens) for each in tested]))
+
+        def of_sequences(measure: Callable[[Answers], np.ndarray]) -> float:
+            return float(np.concatenate([measure(each.answers) for each in tested]).mean())
+
+        correct = np.concatenate([each.forced.right[each.forced.asked] for each in tested])
+        losses = np.concatenate([each.forced.losses[each.forced.asked] for each in tested])
+        distance = np.concatenate([self._distances(each.batch) for each in tested])
+        within, beyond = (distance >= 0) & (distance <= 1), distance > 1
+        positions = self.task.longest(n, self.lengths.trained)
+        return Row(
+            test_length=n,
+            multiple=multiple,
+            true_multiple=true_multiple(self.task, self.lengths.trained, n),
+            aggregated=multiple in self.lengths.multiples.values(),
+            total_length=self.task.total_length(n),
+            test_positions=self.spans(model, positions)[1],
+            num_samples=sum(len(each.batch.tokens) for each in tested),
+            num_tokens=len(correct),
+            num_tokens_within=int(within.sum()),
+            num_tokens_beyond=int(beyond.sum()),
+            score=over_sequences([self.task.score(each.batch, each.answers) for each in tested]),
+            proficiency=over_sequences(
+                [self.task.proficiency(each.batch, each.answers) for each in tested]
+            ),
+            sequence_accuracy=of_sequences(lambda answers: answers.sequences),
+            sequence_accuracy_without_end=of_sequences(lambda answers: answers.without_end),
+            correct_prefix=of_sequences(lambda answers: answers.correct_prefix),
+            token_accuracy_teacher_forced=float(correct.mean()),
+            token_accuracy_within_trained_distance=_mean(correct[within]),
+            token_accuracy_beyond_trained_distance=_mean(correct[beyond]),
+            loss=float(losses.mean()),
+            chance=self.task.chance(n),
+            untrained=untrained,
+        )
+
+    def _distances(self, batch: Batch) -> np.ndarray:
+        """Distances to sources, in multiples of the largest in training; negative: no source."""
+        return distances(batch) / max(self.task.max_distance(self.train_length), 1)
+
+    def _untrained(
+        self, model: Transformer, extension: Extension | None, trained: list[Tensor], n: int
+    ) -> float | None:
+        batch = self.batches(n, 1)[-1]
+        ids = position_ids(batch.part(slice(0, 1)), model.encodings)
+        extended = self.extend(model, extension, batch)
+        sizes = model.num_heads, model.head_width, model.width
+        return share_untrained(trained, extended.encodings, ids, *sizes)
+
+    def _views(self, n: int, tested: Sequence[Tested]) -> Iterator[View]:
         """Tokens by where their source is; for a task without sources, by their own place."""
-        sourced = batch.source[:, 1:][batch.answer[:, 1:]] >= 0
-        place = np.broadcast_to(np.arange(batch.tokens.shape[1] - 1), batch.tokens[:, 1:].shape)[
-            batch.answer[:, 1:]
-        ]
+        correct = np.concatenate([each.forced.right[each.forced.asked] for each in tested])
+        losses = np.concatenate([each.forced.losses[each.forced.asked] for each in tested])
+        sourced, place = (
+            np.concatenate([measure(each.batch) for each in tested]) for measure in (_sourced, _places)
+        )
         of = {
             "distance": (
-                distances(batch) / self.task.max_distance(self.train_length),
+                np.concatenate([self._distances(each.batch) for each in tested]),
                 RELATIVE_EDGES,
                 sourced,
             ),
-            "depth": (_depths(batch), DEPTH_EDGES, sourced),
+            "depth": (
+                np.concatenate([_depths(each.batch) for each in tested]),
+                DEPTH_EDGES,
+                sourced,
+            ),
             "position": (
                 (place + 1) / self.train_positions,
                 RELATIVE_EDGES,
@@ -201,11 +303,15 @@ class Evaluation:
         ids, stack = position_ids(longest, model.encodings), model.encodings
         last = self.training.random_offset if stack.ids == "index" else 0
         starts = {*range(0, last, ids.shape[1]), last}
-        each = [
-            used_entries(stack, ids + start, model.num_heads, model.width, training=True)
-            for start in starts
-        ]
+        sizes = model.num_heads, model.head_width, model.width
+        each = [used_entries(stack, ids + start, *sizes, training=True) for start in starts]
         return [torch.stack(masks).any(0) for masks in zip(*each, strict=True)]
+
+
+def _joined(parts: Sequence[Answers]) -> Answers:
+    """Answers to one batch that went through the model in parts."""
+    names = [field.name for field in fields(Answers)]
+    return Answers(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def pieces(batch: Batch, device: torch.device) -> Iterator[slice]:
@@ -257,8 +363,15 @@ def binned(
     }
 
 
-def _ends(batch: Batch) -> np.ndarray:
-    return (batch.answer & (batch.tokens == EOS))[:, 1:]
+def _sourced(batch: Batch) -> np.ndarray:
+    """Whether a token that is asked for has a source."""
+    return batch.source[:, 1:][batch.answer[:, 1:]] >= 0
+
+
+def _places(batch: Batch) -> np.ndarray:
+    """Where the tokens that are asked for are predicted, counted from 0."""
+    shape = batch.tokens[:, 1:].shape
+    return np.broadcast_to(np.arange(shape[1]), shape)[batch.answer[:, 1:]]
 
 
 def _depths(batch: Batch) -> np.ndarray:

@@ -14,6 +14,7 @@ from posbench.config import TrainingConfig
 from posbench.encoding import EncodingStack, PositionEncoding, declares
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.frequencies import Frequencies
+from posbench.task import Task
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class FineTuning:
     """Further training that an extension asks for, relative to the training before it."""
 
     steps: float  # as a share of the training's steps
-    multiple: float  # of the training's longest task length: gives the longest here
+    multiple: float  # of the positions of the longest training sequence: gives the longest here
     learning_rate: float  # as a share of the training's learning rate
 
     def __post_init__(self) -> None:
@@ -32,16 +33,20 @@ class FineTuning:
                     f"positive, got {getattr(self, name)}"
                 )
 
-    def settings(self, training: TrainingConfig) -> TrainingConfig:
+    def settings(self, training: TrainingConfig, task: Task) -> TrainingConfig:
         """The settings of the further training, derived from the first training's.
 
         Lengths run from the shortest in training to the new longest, the first tenth of the steps
         warms up, and nothing stops it early.
         """
         steps = max(1, round(self.steps * training.steps))
+        low, high = training.lengths
+        longest = task.nearest(self.multiple * task.num_positions(high), high)
         return replace(
             training,
-            max_length=max(training.min_length, round(self.multiple * training.max_length)),
+            min_length=low,
+            max_length=max(low, longest),
+            length_scale=1.0,
             packing=round(self.multiple * training.packing),
             stop_at=None,
             steps=steps,
@@ -65,7 +70,7 @@ class Extension(ABC):
     `scale_policy` how it follows the length of a test: "none" (not by a factor), "fixed" (one
                    factor at every length, also at the training length) or "per test length"
     `finetuning`   training that continues with the new encoding before a test, None for none
-    `retrained`    whether a model is trained from the start for each test length
+    `retrained`    the multiples at which a model is trained from the start, () for none
     """
 
     needs: str = ""
@@ -73,7 +78,7 @@ class Extension(ABC):
     changes: bool = True
     scale_policy: str = "none"
     finetuning: FineTuning | None = None
-    retrained: bool = False
+    retrained: tuple[float, ...] = ()
 
     @property
     def is_identity(self) -> bool:
@@ -82,7 +87,7 @@ class Extension(ABC):
     @property
     def trains(self) -> bool:
         """Whether it trains beyond the training that all extensions share."""
-        return self.finetuning is not None or self.retrained
+        return self.finetuning is not None or bool(self.retrained)
 
     @abstractmethod
     def apply(

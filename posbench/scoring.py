@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posbench.encoding import Draw, EncodingStack
-from posbench.task import Batch
+from posbench.task import EOS, Answers, Batch
 from posbench.transformer import Transformer
 
 
@@ -76,20 +76,12 @@ def loss(model: Transformer, data: Inputs) -> Tensor:
     return F.cross_entropy(logits(model, data), data.labels)
 
 
-@dataclass(frozen=True)
-class Scores:
-    """One entry per predicted token, in the order of `Inputs.where`, or per sequence."""
-
-    correct: np.ndarray  # bool [tokens]
-    losses: np.ndarray  # float32 [tokens], nats
-    sequences: np.ndarray  # bool [batch], every answer token and EOS right
-
-
 @torch.inference_mode()
-def score(model: Transformer, data: Inputs) -> Scores:
+def answers(model: Transformer, data: Inputs, batch: Batch) -> Answers:
+    """What one teacher-forced pass over `data`, the inputs of `batch`, says about its answers."""
     predicted = logits(model, data).float()
-    correct = predicted.argmax(-1) == data.labels
-    wrong = torch.zeros_like(data.where)
-    wrong[data.where] = ~correct
-    losses = F.cross_entropy(predicted, data.labels, reduction="none")
-    return Scores(correct.cpu().numpy(), losses.cpu().numpy(), (~wrong.any(1)).cpu().numpy())
+    asked, ends = batch.answer[:, 1:], (batch.answer & (batch.tokens == EOS))[:, 1:]
+    right, losses = (np.zeros(asked.shape, dtype) for dtype in (bool, np.float32))
+    right[asked] = (predicted.argmax(-1) == data.labels).cpu().numpy()
+    losses[asked] = F.cross_entropy(predicted, data.labels, reduction="none").cpu().numpy()
+    return Answers(asked, right, losses, ends)

@@ -149,6 +149,22 @@ class Task(ABC):
         """The number of positions the model sees: the largest plus one."""
         return self.total_length(n) - 1
 
+    def longest(self, n: int, trained: int) -> int:
+        """The positions of the longest sequence in a test of length n."""
+        return max(self.num_positions(length) for length in self.tested(n, trained))
+
+    def nearest(self, positions: float, start: int) -> int:
+        """The length n whose `num_positions` are nearest to `positions`, looked for from `start`.
+
+        ConfigError where the task has no sequences as long as that.
+        """
+        n, step = start, 1 if self.num_positions(start) < positions else -1
+        while n + step >= 1 and step * (positions - self.num_positions(n + step)) >= 0:
+            n += step
+        if n + step < 1:
+            return n
+        return min(n, n + step, key=lambda each: abs(self.num_positions(each) - positions))
+
     def batch(self, n: int, batch_size: int, *stream: str | int) -> Batch:
         """`sample` as a pure function of the named stream, e.g. `(seed, "train", step)`."""
         return self.sample(np.random.default_rng(stream_seed(*stream)), n, batch_size)

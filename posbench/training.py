@@ -13,15 +13,16 @@ from types import FrameType
 from typing import Any
 
 import lightning as L
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from posbench.batches import training_batch
 from posbench.config import TrainingConfig
 from posbench.errors import Diverged, Terminated
-from posbench.scoring import Inputs, inputs, loss, score
+from posbench.scoring import Inputs, answers, inputs, loss
 from posbench.streams import stream_seed
-from posbench.task import Task
+from posbench.task import Batch, Task
 from posbench.transformer import Transformer
 
 DECAYS: dict[str, Callable[[float], float]] = {
@@ -81,13 +82,12 @@ class Training(L.LightningModule):
             training=True,
         )
 
-    def validation_batch(self) -> Inputs:
-        """Held-out sequences of the training length."""
-        n = self.settings.lengths[1]
-        batch = self.task.batch(n, self.settings.validation_samples, self.seed, "validation", n)
-        return inputs(
-            batch, self.model.encodings, stream_seed(self.seed, "validation", "positions")
-        )
+    def validation(self) -> list[tuple[Batch, Inputs]]:
+        """Held-out sequences of the training length, as batches and as the model takes them."""
+        n, count = self.settings.lengths[1], self.settings.validation_samples
+        positions = stream_seed(self.seed, "validation", "positions")
+        batches = self.task.tests(n, n, count, self.seed, "validation")
+        return [(batch, inputs(batch, self.model.encodings, positions)) for batch in batches]
 
 
 class Batches(IterableDataset):
@@ -114,7 +114,7 @@ class Batches(IterableDataset):
 
 
 class Curve(L.Callback):
-    """Records loss and in-distribution score every `validate_every` steps, and the time spent.
+    """Records loss and in-distribution proficiency every `validate_every` steps, and the time spent.
 
     It stops the training once the score reaches `stop_at`, if that is set, and raises Diverged if a
     loss is no longer finite. It is part of the checkpoint, so that a resumed run has the same curve
@@ -130,7 +130,8 @@ class Curve(L.Callback):
         self._tick()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.validation = self.training.validation_batch().to(pl_module.device)
+        validation = self.training.validation()
+        self.validation = [(batch, data.to(pl_module.device)) for batch, data in validation]
         self.losses = [value.to(pl_module.device) for value in self.losses]
         self._tick()
 
@@ -160,12 +161,14 @@ class Curve(L.Callback):
 
     def _validated(self, trainer: L.Trainer, pl_module: L.LightningModule) -> dict[str, float]:
         pl_module.eval()
+        task, model = self.training.task, self.training.model
         with trainer.precision_plugin.forward_context():  # in the precision of the training
-            scores = score(self.training.model, self.validation)
+            found = [(batch, answers(model, data, batch)) for batch, data in self.validation]
         pl_module.train()
-        loss, accuracy = float(scores.losses.mean()), float(scores.sequences.mean())
-        reached = self.training.task.score(self.training.settings.lengths[1], accuracy, loss)
-        return {"validation_loss": loss, "score": reached}
+        losses = np.concatenate([each.losses[each.asked] for _, each in found])
+        sizes = [len(batch.tokens) for batch, _ in found]
+        reached = np.average([task.proficiency(*each) for each in found], weights=sizes)
+        return {"validation_loss": float(losses.mean()), "score": float(reached)}
 
     def _tick(self) -> None:
         self.cpu_start, self.wall_start = time.process_time(), time.perf_counter()

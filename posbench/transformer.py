@@ -17,6 +17,8 @@ from posbench.streams import stream_seed
 class Transformer(nn.Module):
     """Token embedding, `num_layers` blocks, final norm, linear head.
 
+    The heads are `num_heads` of `head_width` channels each, whatever the `width` of the model.
+
     Initial weights depend only on `seed` and their own name, so modules that two encodings share
     start equal, whatever else the encodings add. Token embeddings start with standard deviation
     `embedding_std`; at the usual 0.02 small models learn these tasks several times more slowly.
@@ -28,6 +30,7 @@ class Transformer(nn.Module):
         width: int,
         num_layers: int,
         num_heads: int,
+        head_width: int,
         encodings: EncodingStack,
         embedding_std: float = 1.0,
         seed: int = 0,
@@ -39,11 +42,11 @@ class Transformer(nn.Module):
             raise ValueError(
                 f"{num_layers} layers need {num_layers} encodings, got {len(encodings)}"
             )
-        self.width, self.num_heads = width, num_heads
+        self.width, self.num_heads, self.head_width = width, num_heads, head_width
         self.embedding = nn.Embedding(vocab_size, width)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(width, num_heads, mlp_ratio, dropout) for _ in range(num_layers)
+            Block(width, num_heads, head_width, mlp_ratio, dropout) for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocab_size, bias=False)
@@ -93,14 +96,16 @@ class Transformer(nn.Module):
 class Block(nn.Module):
     """x + attention(norm(x)), then x + mlp(norm(x)); with `mlp_ratio` 0 there is no MLP."""
 
-    def __init__(self, width: int, num_heads: int, mlp_ratio: int, dropout: float) -> None:
+    def __init__(
+        self, width: int, num_heads: int, head_width: int, mlp_ratio: int, dropout: float
+    ) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.mlp_ratio = mlp_ratio
         self.dropout = nn.Dropout(dropout)
         self.attention_norm = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
+        self.qkv = nn.Linear(width, 3 * num_heads * head_width, bias=False)
+        self.out = nn.Linear(num_heads * head_width, width, bias=False)
         if mlp_ratio:
             self.mlp_norm = nn.LayerNorm(width)
             self.mlp_in = nn.Linear(width, mlp_ratio * width)
@@ -116,7 +121,7 @@ class Block(nn.Module):
     ) -> Tensor:
         """The outputs for the tokens from `start` on, [batch, n - start, width]."""
         normed = self.attention_norm(x)
-        # [batch, n, 3 width] -> three times [batch, heads, n, head width]
+        # [batch, n, 3 heads * head width] -> three times [batch, heads, n, head width]
         q, k, v = self.qkv(normed).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         call = Attention(
             q, k, v, normed, pos, pos, scale=1 / math.sqrt(q.shape[-1]), segments=segments

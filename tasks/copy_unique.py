@@ -46,6 +46,5 @@ class CopyUnique(Rearranged):
             raise ConfigError(
                 f"{n} symbols without a repeat cannot be drawn from "
                 f"task.num_symbols={self.num_symbols}: raise it to the longest test, which is "
-                "training.max_length and training.length_scale times the largest of "
-                "evaluation.multiples and evaluation.further, or lower one of these"
+                "evaluation.longest times the positions of training, or lower training.max_length"
             )

@@ -63,7 +63,6 @@ def _root() -> DictConfig:
     """A configuration with lengths, for building whatever refers to them."""
     cfg = hydra.compose("config")
     cfg.train_positions, cfg.test_positions = TRAIN_POSITIONS, TEST_POSITIONS
-    cfg.model.head_width = cfg.model.width // cfg.model.num_heads
     return cfg
 
 

@@ -13,6 +13,7 @@ from posbench.composing.choices import choices
 def register() -> None:
     OmegaConf.register_new_resolver("positions", _positions, replace=True)
     OmegaConf.register_new_resolver("base_for_turns", _base_for_turns, replace=True)
+    OmegaConf.register_new_resolver("steepness", _steepness, replace=True)
     OmegaConf.register_new_resolver("choices", choices, replace=True)
 
 
@@ -30,3 +31,11 @@ def _base_for_turns(share: float, *, _root_: Any) -> float:
     4,096 and b = 10,000 the share is 0.70.
     """
     return round((_root_.train_positions / (2 * math.pi)) ** (1 / share), 2)
+
+
+def _steepness(bias: float, *, _root_: Any) -> float:
+    r"""The steepness e of ALiBi whose gentlest slope gives this bias at the training length.
+
+    `${steepness:2}` gives the e with $2^{-e} L = 2$, for L positions seen in training.
+    """
+    return round(math.log2(_root_.train_positions / bias), 4)

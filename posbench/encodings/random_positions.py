@@ -43,6 +43,6 @@ class RandomPositions(Sampled):
         if count > self.largest:
             raise ConfigError(
                 f"{count} positions cannot be drawn from largest={self.largest}: raise it to the "
-                "longest test, or shorten evaluation.multiples and evaluation.further"
+                "longest test, or shorten evaluation.longest"
             )
         return count

@@ -36,7 +36,7 @@ class TableHierarchical(Extension):
         if test_positions > base**2:
             raise ConfigError(
                 f"{base} trained rows make {base**2} positions, and the longest test has "
-                f"{test_positions}: shorten evaluation.multiples and evaluation.further, or choose "
+                f"{test_positions}: shorten evaluation.longest, or choose "
                 "extension=table_interpolation"
             )
 

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from posbench.provenance import content_hash, without_places
 from posbench.records.row import Loss, Part, Row, Score, View
 
-SCHEMA = 3
+SCHEMA = 4
 LARGEST_SEED = 2**63 - 1
 CONFIGURED = ("task", "encoding", "extension", "evaluation")
 """Sections of the settings that a record cannot be read without."""
@@ -63,7 +63,7 @@ class Curve(Part):
     step: list[int]
     loss: list[float]  # of training, nats, mean since the validation before
     validation_loss: list[float]  # nats, on held-out sequences of the training length
-    score: list[Score]  # on the same
+    score: list[Score]  # the proficiency, on the same
 
 
 class Rate(Part):
@@ -167,17 +167,18 @@ class CarriedOver(Part):
 class Record(Part):
     """One run: protocol, task, method and seed, what came out, and all that it depends on."""
 
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     protocol: Name
     task: Name
     task_version: int
     measure: str  # what the score is
+    gate: float  # the proficiency at 1x that counts as solved
     method: MethodName
     method_class: str  # rows are ranked within their class
     scale_policy: str
     seed: int = Field(ge=0, le=LARGEST_SEED)
     training: Training
-    solved_step: int | None  # the first validation with the score that counts as solved
+    solved_step: int | None  # the first validation with a proficiency of the gate
     search: Search | None = None
     finetuning: FineTuned | None = None
     ceiling: list[CeilingTraining] | None = None
@@ -194,17 +195,14 @@ class Record(Part):
     def _complete(cls, config: dict[str, Any]) -> dict[str, Any]:
         """What is asked of it below, and by the boards, is there."""
         lacking = [name for name in CONFIGURED if not isinstance(config.get(name), dict)]
-        if not lacking and not isinstance(config["evaluation"].get("solved"), int | float):
-            lacking = ["evaluation.solved"]
         if lacking:
             raise ValueError(f"lacks {', '.join(lacking)}")
         return config
 
     @property
     def solved(self) -> bool:
-        """Whether the test at the training length reached the score that counts as solved."""
-        gate = next((row.score for row in self.rows if row.multiple == 1), 0.0)
-        return gate >= self.config["evaluation"]["solved"]
+        """Whether the test at the training length reached the gate of the task."""
+        return next((row.proficiency for row in self.rows if row.multiple == 1), 0.0) >= self.gate
 
     @property
     def plain(self) -> bool:

@@ -21,13 +21,13 @@ def _or_none(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _or_zero(value: Any) -> Any:
-    """A score that follows from such a loss is 0."""
-    return 0.0 if isinstance(value, float) and not math.isfinite(value) else value
+def _or_least(value: Any) -> Any:
+    """A score that follows from such a loss is the least there is."""
+    return -1.0 if isinstance(value, float) and not math.isfinite(value) else value
 
 
 Loss = Annotated[float | None, BeforeValidator(_or_none)]
-Score = Annotated[float, BeforeValidator(_or_zero), Field(ge=0, le=1)]
+Score = Annotated[float, BeforeValidator(_or_least), Field(ge=-1, le=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -41,7 +41,9 @@ class Row(Part):
     test_length: Annotated[int, Unit("n")]
     """Task length n of the test."""
     multiple: Annotated[float, Unit("x")]
-    """Test length over training length, as the protocol asks for it."""
+    """Positions of the test over those of the longest training sequence, as the protocol asks."""
+    true_multiple: Annotated[float, Unit("x")]
+    """The same, of the length that comes nearest."""
     aggregated: bool
     """Whether the length enters means."""
     total_length: Annotated[int, Unit("tokens")]
@@ -57,7 +59,9 @@ class Row(Part):
     num_tokens_beyond: Annotated[int, Unit("tokens")]
     """Tokens among these whose source is farther."""
     score: Annotated[Score, Unit("share")]
-    """How well the length is solved; see `measure`."""
+    """How well the length is solved; see `measure`. Less than `chance` is worse than guessing."""
+    proficiency: Annotated[Score, Unit("share")]
+    """What the gate is held against; the score, for most tasks."""
     sequence_accuracy: Annotated[Share, Unit("share")]
     """Sequences whose every answer token is right."""
     sequence_accuracy_without_end: Annotated[Share, Unit("share")]
@@ -73,18 +77,30 @@ class Row(Part):
     loss: Annotated[Loss, Unit("nats")]
     """Mean cross-entropy of the tokens asked for; none: it overflowed."""
     chance: Annotated[Share, Unit("share")]
-    """Sequence accuracy of guessing, knowing the format."""
+    """Score of guessing, knowing the format."""
     untrained: Annotated[Share | None, Unit("share")]
     """Parameter entries that the encoding uses here and training did not; none: it has none."""
 
+    @property
+    def corrected(self) -> float:
+        """The score s corrected for the chance c, $(s - c)/(1 - c)$."""
+        return (self.score - self.chance) / (1 - self.chance)
+
     @classmethod
     def without_model(
-        cls, test_length: int, multiple: float, aggregated: bool, total_length: int, chance: float
+        cls,
+        test_length: int,
+        multiple: float,
+        true_multiple: float,
+        aggregated: bool,
+        total_length: int,
+        chance: float,
     ) -> Self:
         """The row of a training that diverged: there is no model, and nothing is right."""
         return cls(
             test_length=test_length,
             multiple=multiple,
+            true_multiple=true_multiple,
             aggregated=aggregated,
             total_length=total_length,
             test_positions=0,
@@ -93,6 +109,7 @@ class Row(Part):
             num_tokens_within=0,
             num_tokens_beyond=0,
             score=0.0,
+            proficiency=0.0,
             sequence_accuracy=0.0,
             sequence_accuracy_without_end=0.0,
             correct_prefix=0.0,

@@ -19,17 +19,21 @@ def audit(
     """One row for each test length."""
     rows = []
     model.eval()
-    for n in evaluation.lengths:
-        batch, extended = evaluation.batch(n, num_samples), evaluation.extend(model, extension, n)
-        forced = evaluation.predict(extended, model, batch, n)
-        decoded = evaluation.decode(extended, model, batch, n)
-        prefixes = decoded.correct_prefix != forced.correct_prefix
+    for n in evaluation.lengths.multiples:
+        count = wrong = prefixes = 0
+        for batch in evaluation.batches(n, num_samples):
+            extended = evaluation.extend(model, extension, batch)
+            forced = evaluation.predict(extended, model, batch)
+            decoded = evaluation.decode(extended, model, batch)
+            count += len(batch.tokens)
+            wrong += int((decoded.sequences != forced.sequences).sum())
+            prefixes += int((decoded.correct_prefix != forced.correct_prefix).sum())
         rows.append(
             AuditRow(
                 test_length=n,
-                num_samples=num_samples,
-                disagreements=int((decoded.sequences != forced.sequences).sum()),
-                prefix_disagreements=int(prefixes.sum()),
+                num_samples=count,
+                disagreements=wrong,
+                prefix_disagreements=prefixes,
             )
         )
     return rows

@@ -75,8 +75,8 @@ class Console:
             lengths = (f"{row.multiple:g}x", str(row.test_length), str(row.total_length))
             cells = [*lengths, f"{row.score:.3f}"]
             if base is not None:
-                before = without[row.test_length]
-                cells += [f"{before:.3f}", f"{row.score - before:+.3f}"]
+                before = without.get(row.test_length)  # the ladder may go further than the base
+                cells += ["", ""] if before is None else [f"{before:.3f}", f"{row.score - before:+.3f}"]
             table.add_row(*cells)
         self.terminal.print(table)
         command = [

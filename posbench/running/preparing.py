@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from posbench import provenance
 from posbench.errors import ConfigError, Diverged
+from posbench.evaluation import nearest
 from posbench.extension import Extension, FineTuning, Searched
 from posbench.records.record import AuditRow, CeilingTraining, FineTuned, Search, Trial
 from posbench.records.row import Row, View
@@ -60,7 +62,7 @@ class Preparation(ABC):
 
     def lengths(self, setup: Setup) -> dict[int, float]:
         """The test lengths n, with their multiples."""
-        return setup.lengths
+        return setup.lengths.multiples
 
     @abstractmethod
     def prepare(
@@ -76,7 +78,7 @@ def preparation(extension: Extension) -> Preparation:
     if extension.finetuning is not None:
         return GoingOn(extension.finetuning)
     if extension.retrained:
-        return TrainingAtEachLength()
+        return TrainingAtEachLength(extension.retrained)
     return AsItStands()
 
 
@@ -100,9 +102,9 @@ class Searching(Preparation):
 
     def _length(self, setup: Setup) -> int:
         """The length on which settings are chosen, refused where the result is tested on it."""
-        n = round(self.searched.multiple * setup.train_length)
-        if n in setup.lengths:
-            tested = ", ".join(f"{multiple:g}" for multiple in setup.lengths.values())
+        n = nearest(setup.task, setup.train_length, self.searched.multiple)
+        if n in setup.lengths.multiples:
+            tested = ", ".join(f"{each:g}" for each in setup.lengths.multiples.values())
             raise ConfigError(
                 f"extension.multiple={self.searched.multiple:g} chooses settings at n = {n}, which "
                 f"is a test length: choose another multiple than those of the tests, {tested}"
@@ -120,7 +122,7 @@ class Searching(Preparation):
         batch = setup.task.batch(n, num_samples, seed, "validation", n)
 
         def loss(extension: Extension) -> float:
-            return tests.predict(tests.extend(model, extension, n), model, batch, n).mean_loss
+            return tests.predict(tests.extend(model, extension, batch), model, batch).mean_loss
 
         rng = np.random.default_rng(stream_seed(seed, "search"))
         trials = self.searched.trials(model.encodings, tests.spans(model, n)[0], rng, loss)
@@ -136,13 +138,13 @@ class GoingOn(Preparation):
         self.finetuning = finetuning
 
     def longest(self, setup: Setup) -> int:
-        settings = self.finetuning.settings(setup.config.training.candidates[0])
+        settings = self.finetuning.settings(setup.config.training.candidates[0], setup.task)
         return setup.positions(settings) + setup.shift
 
     def prepare(
         self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
     ) -> Prepared:
-        settings = self.finetuning.settings(trained.settings)
+        settings = self.finetuning.settings(trained.settings, setup.task)
         resolved = {"lengths": settings.lengths, "steps": settings.total_steps}
         content = {
             "start": trained.hash,
@@ -188,9 +190,7 @@ class Ceiling(Prepared):
         views: list[View] = []
         for setup, model in self.models:
             found, seen = setup.evaluation.evaluate(self._placed(model), None)
-            # One length, which that training calls 1x.
-            multiple = self.setup.lengths[setup.train_length]
-            rows += [row.model_copy(update={"multiple": multiple}) for row in found]
+            rows += found
             views += seen
         return rows, views
 
@@ -203,15 +203,14 @@ class Ceiling(Prepared):
 
 
 class TrainingAtEachLength(Preparation):
-    """The same model is trained anew at each test length that enters the mean."""
+    """The same model is trained anew at some of the test lengths."""
+
+    def __init__(self, multiples: Collection[float]) -> None:
+        self.multiples = multiples
 
     def lengths(self, setup: Setup) -> dict[int, float]:
-        averaged = setup.config.evaluation.multiples
-        return {
-            n: multiple
-            for n, multiple in setup.lengths.items()
-            if multiple >= 1 and multiple in averaged
-        }
+        tested = setup.lengths.multiples.items()
+        return {n: multiple for n, multiple in tested if multiple in {1.0, *self.multiples}}
 
     def prepare(
         self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console

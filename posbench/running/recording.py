@@ -8,6 +8,7 @@ from posbench import provenance
 from posbench.composing.identity import Identity
 from posbench.encoding import EncodingStack
 from posbench.errors import Diverged
+from posbench.evaluation import true_multiple
 from posbench.records.record import Evaluated, Record
 from posbench.records.row import Row, View
 from posbench.running.devices import device_name
@@ -37,12 +38,13 @@ def build(
     """The record of a run that is complete."""
     config, curve = setup.config, trained.log.curve
     validated = zip(curve.step, curve.score, strict=True)
-    solved = [step for step, score in validated if score >= config.evaluation.solved]
+    solved = [step for step, score in validated if score >= setup.task.gate]
     return Record(
         protocol=identity.protocol,
         task=identity.task,
         task_version=setup.task.version,
         measure=setup.task.measure,
+        gate=setup.task.gate,
         method=identity.method,
         method_class=_method_class(setup, trained.model.encodings),
         scale_policy=setup.extension.scale_policy,
@@ -81,6 +83,7 @@ def build_diverged(
         Row.without_model(
             test_length=n,
             multiple=multiple,
+            true_multiple=true_multiple(setup.task, setup.train_length, n),
             aggregated=multiple in setup.config.evaluation.multiples,
             total_length=setup.task.total_length(n),
             chance=setup.task.chance(n),

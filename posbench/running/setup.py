@@ -17,7 +17,7 @@ from posbench.composing.legality import supplying_tasks
 from posbench.config import Config, TrainingConfig, checked
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError
-from posbench.evaluation import Evaluation, test_lengths
+from posbench.evaluation import Evaluation, Lengths, nearest
 from posbench.extension import Extension
 from posbench.streams import stream_seed
 from posbench.task import Task
@@ -31,7 +31,7 @@ class Setup:
 
     `cfg` is the composed configuration. The task is made first, because only it knows how many
     positions a training length comes to, and encodings scale by positions. `test_positions` are
-    those of the longest test, unless a longer one is told.
+    what encodings are told of the longest test: by `evaluation.longest`, whatever is measured.
     """
 
     def __init__(self, cfg: DictConfig, task: Task, test_positions: int | None = None) -> None:
@@ -39,32 +39,37 @@ class Setup:
         self.config: Config = checked(cfg)
         self.task = task
         self.train_length = self.config.training.lengths[1]
-        self.lengths = test_lengths(self.config.evaluation, self.train_length)
+        evaluation = self.config.evaluation
         task.total_length(self.config.training.lengths[0])  # refuses now what it could not draw
+        self.lengths = Lengths.of(task, evaluation, self.train_length)
         self.train_positions = self.positions(self.config.training)
-        longest = max(task.num_positions(n) for n in self.lengths)
-        self.test_positions = test_positions or longest
+        told = nearest(task, self.train_length, evaluation.longest)
+        self.test_positions = test_positions or max(
+            task.longest(n, self.train_length) for n in (*self.lengths.multiples, told)
+        )
         cfg = copy.deepcopy(cfg)
         cfg.train_positions, cfg.test_positions = self.train_positions, self.test_positions
-        cfg.model.head_width = self.config.model.head_width
         self.nodes: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
         self.extension: Extension = build(self.nodes["extension"], "extension")
 
     def at(self, n: int) -> Setup:
-        """The same with n for its training length, and tested there alone.
+        """The same, trained for the test of length n and tested there alone.
 
         What the encoding makes of the longest test, such as the rows of a table, it makes of the
         longest of all.
         """
         cfg, training = copy.deepcopy(self.composed), self.config.training
-        cfg.training.min_length, cfg.training.max_length = min(training.lengths[0], n), n
+        longest = max(self.task.tested(n, self.train_length))
+        cfg.training.min_length, cfg.training.max_length = min(training.lengths[0], n), longest
         cfg.training.length_scale = 1.0
         if training.packing:  # as many sequences in a context as before
             alone = self.task.num_positions(self.train_length)
-            share = self.task.num_positions(n) / alone
+            share = self.task.num_positions(longest) / alone
             cfg.training.packing = math.ceil(training.packing * share)
-        cfg.evaluation.multiples, cfg.evaluation.further = [1.0], []
-        return Setup(cfg, self.task, self.test_positions)
+        cfg.evaluation.multiples, cfg.evaluation.ladder = [1.0], []
+        there = Setup(cfg, self.task, self.test_positions)
+        there.lengths = Lengths(self.train_length, {n: self.lengths.multiples[n]})
+        return there
 
     # -- lengths -----------------------------------------------------------------------------------
 
@@ -133,7 +138,7 @@ class Setup:
                 f"the encoding has {stack.max_positions} positions, but training, what follows it "
                 f"and the longest test need {needed}: raise its setting, or shorten "
                 "training.packing, training.random_offset, extension.multiple or "
-                "evaluation.multiples and evaluation.further"
+                "evaluation.longest"
             )
         for positions in spans:
             self.extension.extend(stack, trained, positions)  # refuse now, not after training
@@ -142,6 +147,7 @@ class Setup:
             model.width,
             model.num_layers,
             model.num_heads,
+            model.head_width,
             stack,
             model.embedding_std,
             self.config.seed,
@@ -168,7 +174,9 @@ class Setup:
         """The tests, the same for every encoding and extension."""
         config = self.config
         positions = self.train_positions + self.shift
-        return Evaluation(self.task, config.evaluation, config.training, positions, config.seed)
+        return Evaluation(
+            self.task, config.evaluation, self.lengths, config.training, positions, config.seed
+        )
 
     # -- what it depends on ------------------------------------------------------------------------
 
