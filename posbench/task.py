@@ -137,9 +137,7 @@ class Task(ABC):
         """
         return (n,)
 
-    def tests(
-        self, n: int, trained: int, num_samples: int, *stream: str | int
-    ) -> list[Batch]:
+    def tests(self, n: int, trained: int, num_samples: int, *stream: str | int) -> list[Batch]:
         """The test of length n: a batch for each length in `tested`."""
         each = self.tested(n, trained)
         share = max(1, num_samples // len(each))
