@@ -180,8 +180,8 @@ def markdown(found: Sequence[Record]) -> str:
     lines = [
         "# What was decided before the main board",
         "",
-        "The rules stand in conf/board/heads.yaml, steps.yaml and rates.yaml, and were written down "
-        "before these runs.",
+        "The rules stand in conf/board/heads.yaml, steps.yaml and rates.yaml; they were written "
+        "down before these runs.",
         "",
     ]
     for name, choose in PANELS.items():
