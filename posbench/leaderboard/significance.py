@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
 from posbench.errors import PosbenchError
 from posbench.streams import stream_seed
@@ -29,6 +28,8 @@ def sign_flip(differences: npt.ArrayLike, exchanges: int = EXCHANGES, seed: int 
 
     Source: Fisher 1935, "The design of experiments", section 21; `scipy.stats.permutation_test`.
     """
+    from scipy import stats  # a second to import, and `posbench.results` should answer at once
+
     values = np.asarray(differences, float)
     if not len(values):
         return np.nan
@@ -132,6 +133,8 @@ class CriticalDifference:
             means: [row, task], see `posbench.leaderboard.statistics.task_means`
             alpha: the error rate over all pairs of rows
         """
+        from scipy import stats
+
         complete = means.dropna()
         rows, tasks = complete.shape
         if rows < 2 or tasks < 2:

@@ -197,7 +197,7 @@ class _Sample:
         return cls(rows, groups, means, blocks, draws, seed)
 
     def estimate(self, tasks: list[str]) -> Array:
-        """[row]"""
+        """The mean of the tasks, [row]."""
         return self.means[tasks].to_numpy().mean(1)
 
     def seed_means(self, tasks: list[str], place: int = 0) -> Array:
