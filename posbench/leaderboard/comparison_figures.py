@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import numpy as np
 import pandas as pd
 from matplotlib import style
@@ -13,7 +11,7 @@ from matplotlib.figure import Figure
 from posbench.leaderboard.figures import COLOURS, DASHES, STYLE, svg_text
 from posbench.leaderboard.significance import CriticalDifference
 
-NAMES = 34
+NAMES = 30
 """Letters of a label that there is room for."""
 
 
@@ -36,7 +34,7 @@ def performance_profiles(profiles: pd.DataFrame, name: str) -> str:
             axes.plot(
                 profiles.index,
                 profiles[row],
-                label=textwrap.shorten(str(row), NAMES, placeholder="..."),
+                label=_shortened(str(row)),
                 gid=f"profile-{name}-{index}",
                 color=COLOURS[index % len(COLOURS)],
                 # The dash changes with every round of colours, so the first 30 look different.
@@ -93,9 +91,16 @@ def critical_difference(found: CriticalDifference, name: str) -> str:
             _leader(axes, str(row), float(rank), top + 0.5 + place, left, count, f"{name}-{index}")
         _scale(axes, found.difference, count)
         axes.set_ylim(top + half + 0.3, -2.6)
-        axes.set_xlim(1 - 0.42 * (count - 1), count + 0.42 * (count - 1))
+        axes.set_xlim(1 - 0.52 * (count - 1), count + 0.52 * (count - 1))
         axes.set_axis_off()
         return svg_text(figure)
+
+
+def _shortened(label: str) -> str:
+    """The label, without its middle if it is long: settings at its end tell labels apart."""
+    if len(label) <= NAMES:
+        return label
+    return f"{label[: NAMES // 2 - 2]}...{label[-(NAMES // 2 - 1) :]}"
 
 
 def _levels(spans: list[tuple[float, float]]) -> list[int]:
@@ -115,14 +120,14 @@ def _leader(
     """A line from the rank on the axis to the name at the side."""
     edge = 1 - 0.03 * (count - 1) if left else count + 0.03 * (count - 1)
     axes.plot([rank, rank, edge], [0, depth, depth], color="0.45", linewidth=0.8, gid=f"rank-{gid}")
-    label = textwrap.shorten(row, NAMES, placeholder="...")
+    label = _shortened(row)
     axes.text(
         edge,
         depth,
         f"{label}  {rank:.1f} " if left else f" {rank:.1f}  {label}",
         ha="right" if left else "left",
         va="center",
-        fontsize=9,
+        fontsize=8,
         parse_math=False,
     )
 

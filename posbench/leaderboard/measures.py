@@ -174,7 +174,8 @@ def of_runs(table: pd.DataFrame) -> pd.DataFrame:
     `Reach`, in multiples).
     """
     lengths = "true_multiple" if "true_multiple" in table else "multiple"
-    task, run = ["protocol", "task_hash", "task_version"], ["method_hash", "seed"]
+    task = ["protocol", "protocol_hash", "task", "task_hash", "task_version"]
+    run = ["method", "method_hash", "seed"]
     counted = table[table["multiple"] >= 1]
     once = counted.drop_duplicates([*task, *run, "test_length"], keep="last")
     rows = []

@@ -138,8 +138,9 @@ class Draws:
         """How often row `a` comes out above row `b`, equivalent to it, and below it."""
         one, other = (self.overall[:, self._place(name)] for name in (a, b))
         difference = np.round(one - other, 9)
-        above, below = _above(difference, margin).mean(), _above(-difference, margin).mean()
-        return Order(float(above), float(1 - above - below), float(below))
+        above, below = _above(difference, margin), _above(-difference, margin)
+        shares = [float(each.mean()) for each in (above, ~above & ~below, below)]
+        return Order(*shares)
 
     def difference(self, a: str, b: str, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """The percentile interval of the overall number of `a` less that of `b`."""
@@ -257,10 +258,10 @@ def given_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
 def over_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
     """Resample tasks with replacement within each group, and seeds within each task drawn.
 
-    The interval says what other tasks of the same kinds would have given. All rows see the same
-    tasks. Of n tasks a resample has (n - 1) / n of the variance that an unbiased estimate would
-    have, which is half of it for the two tasks of a group; so deviations from the estimate are
-    widened by sqrt(n / (n - 1)), which is sqrt 2 for two. Nothing can be resampled in a group of
+    The interval says what other tasks of the same groups would have given, the groups being what
+    they are. All rows see the same tasks. Of n tasks a resample has (n - 1) / n of the variance
+    that an unbiased estimate would have, which is half of it for the two tasks of a group; so
+    deviations from the estimate are widened by sqrt(n / (n - 1)), which is sqrt 2 for two. Nothing can be resampled in a group of
     a single task, which adds its seeds alone. Seeds are part of what measured tasks differ by,
     and are drawn once more within them: the interval is conservative, by at most the variance
     of the seeds.
