@@ -198,7 +198,8 @@ def test_identical_rows_are_never_above_each_other_and_share_a_tier() -> None:
     for drawn in (given_tasks(table, draws=500), over_tasks(table, draws=500)):
         order = drawn.order("p", "q")
         assert (order.above, order.equivalent, order.below) == (0, 1, 0)
-        assert drawn.p_best()[["p", "q"]].tolist() == [0.5, 0.5]
+        best = drawn.p_best()
+        assert best["p"] == best["q"] > 0.49
         tiers = statistics.tiers(statistics.overall(table), drawn.rank_intervals())
         assert tiers["p"] == tiers["q"] == 1
 
@@ -364,7 +365,7 @@ def test_t5_is_first_over_six_groups_of_useful_tasks() -> None:
 
     Which tasks were in which group is not on record; these are groups by capability.
     """
-    table = old_runs(sum(USEFUL.values(), []), correct=True)
+    table = old_runs([task for tasks in USEFUL.values() for task in tasks], correct=True)
     table["group"] = table["task"].map({task: g for g, tasks in USEFUL.items() for task in tasks})
     found = statistics.overall(table)
     published = {

@@ -37,7 +37,11 @@ Array = npt.NDArray[np.float64]
 
 
 def checked(runs: pd.DataFrame) -> pd.DataFrame:
-    """The table, once it is known to be one of runs; raises `PosbenchError` if it is not."""
+    """The table in a fixed order, once it is known to be one of runs.
+
+    Sums in another order would differ in their last bits. Raises `PosbenchError` if a column is
+    missing, if there is no run or one is there twice, or if a task is in several groups.
+    """
     if missing := [name for name in COLUMNS if name not in runs]:
         raise PosbenchError(f"a table of runs needs columns {', '.join(missing)}")
     if runs.empty:
@@ -49,7 +53,7 @@ def checked(runs: pd.DataFrame) -> pd.DataFrame:
     if twice.any():
         row, task, seed = runs.loc[twice, ["row", "task", "seed"]].iloc[0]
         raise PosbenchError(f"{row} has seed {seed} of {task} twice: keep one of the two runs")
-    return runs
+    return runs.sort_values(["row", "task", "seed"], kind="stable")
 
 
 def groups_of(runs: pd.DataFrame) -> dict[str, list[str]]:
@@ -189,6 +193,7 @@ class _Sample:
 
     @classmethod
     def of(cls, runs: pd.DataFrame, draws: int, seed: int) -> _Sample:
+        runs = checked(runs)
         groups, means = groups_of(runs), task_means(runs).dropna()
         if means.empty:
             raise PosbenchError("no row has an area on every task: give the runs of fewer tasks")
@@ -261,10 +266,10 @@ def over_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
     The interval says what other tasks of the same groups would have given, the groups being what
     they are. All rows see the same tasks. Of n tasks a resample has (n - 1) / n of the variance
     that an unbiased estimate would have, which is half of it for the two tasks of a group; so
-    deviations from the estimate are widened by sqrt(n / (n - 1)), which is sqrt 2 for two. Nothing can be resampled in a group of
-    a single task, which adds its seeds alone. Seeds are part of what measured tasks differ by,
-    and are drawn once more within them: the interval is conservative, by at most the variance
-    of the seeds.
+    deviations from the estimate are widened by sqrt(n / (n - 1)), which is sqrt 2 for two. Nothing
+    can be resampled in a group of a single task, which adds its seeds alone. Seeds are part of
+    what measured tasks differ by, and are drawn once more within them: the interval is
+    conservative, by at most the variance of the seeds.
 
     Source: the nested bootstrap of Davison and Hinkley 1997, "Bootstrap methods and their
     application", section 3.8, which discusses both effects.
