@@ -178,6 +178,12 @@ def test_a_long_table_becomes_one_line_a_run() -> None:
     assert nope["learned"] and nope["in_distribution"] == 1 and nope["class"] == "zero-shot"
 
 
+def test_a_run_without_a_length_in_the_middle_gets_no_area_over_the_others() -> None:
+    part = record("rope", {1: 1.0, 4: 0.6, 8: 0.0})
+    table = measures.of_runs(tables.table([record("nope", FULL), part])).set_index("row")
+    assert table["area"].isna().to_dict() == {"nope": False, "rope": True}
+
+
 def test_rungs_that_others_climbed_are_not_missed_by_an_area() -> None:
     climbed = record("nope", {1: 1, 2: 1, 4: 0.9, 8: 0.9, 16: 0.4}, further=[16])
     table = measures.of_runs(tables.table([climbed, record("rope", FULL)])).set_index("row")
