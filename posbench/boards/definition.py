@@ -54,7 +54,7 @@ class Rows(Written):
     def words(self) -> list[tuple[str, ...]]:
         """The words of the command line that choose each row."""
         pairs = itertools.product(self.encodings, self.extensions)
-        found = [(f"method={name}",) for name in self.methods]
+        found: list[tuple[str, ...]] = [(f"method={name}",) for name in self.methods]
         found += [
             (f"encoding={encoding}", f"extension={extension}") for encoding, extension in pairs
         ]

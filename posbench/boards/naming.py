@@ -12,8 +12,6 @@ def pairs(rows: Rows) -> list[tuple[str, str, str]]:
     """The encoding, the extension and the changed settings of each row, as records name them."""
     table = methods()
     chosen = [table.get(name, (name, "direct")) for name in rows.methods]
-    chosen += [
-        (encoding, extension) for encoding in rows.encodings for extension in rows.extensions
-    ]
+    chosen += list(itertools.product(rows.encodings, rows.extensions))
     settings = ", ".join(sorted(rows.settings))
     return [(encoding, extension, settings) for encoding, extension in chosen]

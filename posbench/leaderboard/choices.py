@@ -1,9 +1,9 @@
 """What is decided before a board runs: heads, steps and learning rate, by rules written down first.
 
-`python -m posbench.leaderboard.choices FOLDER` reads the records of the panels heads, steps and rates in
-FOLDER and writes choices.md beside them. Heads and steps look at trainings alone, at their seconds
-and at their validations at the training length; the learning rate is the one choice that looks at
-tests beyond it.
+`python -m posbench.leaderboard.choices FOLDER` reads the records of the panels heads, steps and
+rates in FOLDER and writes choices.md beside them. Heads and steps look at trainings alone, at their
+seconds and at their validations at the training length; the learning rate is the one choice that
+looks at tests beyond it.
 """
 
 from __future__ import annotations
