@@ -115,7 +115,7 @@ def test_no_module_names_a_concrete_encoding_extension_or_task(name: str, path: 
         "composing.building",
         "results",
         "leaderboard.board",
-        "leaderboard.claims",
+        "leaderboard.claims_page",
         "catalogue.names",
         "task",
     ],

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from posbench.leaderboard.figures import COLOURS, DASHES, STYLE, svg_text
-from posbench.leaderboard.significance import CriticalDifference
+from posbench.leaderboard.rank_tests import CriticalDifference
 
 NAMES = 30
 """Letters of a label that there is room for."""
@@ -70,7 +70,7 @@ def critical_difference(found: CriticalDifference, name: str) -> str:
     their ranks, so that their lines never cross. Row number i has the id `rank-{name}-{i}`.
 
     Args:
-        found: see `posbench.leaderboard.significance`
+        found: see `posbench.leaderboard.rank_tests`
         name: of the picture, for its ids
     """
     ranks, count = found.ranks, len(found.ranks)

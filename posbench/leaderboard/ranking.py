@@ -13,7 +13,7 @@ import pandas as pd
 
 from posbench.boards.definition import Board, Rows
 from posbench.boards.naming import pairs
-from posbench.leaderboard import sensitivity, significance, standings, statistics
+from posbench.leaderboard import rank_tests, sensitivity, standings, statistics
 from posbench.leaderboard.comparison_figures import critical_difference, performance_profiles
 from posbench.leaderboard.measures import median_reach, of_runs
 from posbench.leaderboard.sections import Detail, Picture, Row, Section, Table, anchor
@@ -146,7 +146,7 @@ def _pictures(part: Part, complete: Sequence[str]) -> Iterator[Picture]:
     )
     means = statistics.task_means(runs)
     if means.shape[1] > 1:
-        found = significance.CriticalDifference.of(means)
+        found = rank_tests.CriticalDifference.of(means)
         yield Picture(
             f"{part.title}: average ranks over tasks",
             "A bar joins rows that Nemenyi's test at .05 does not tell apart "

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.errors import PosbenchError
-from posbench.leaderboard import measures, significance, statistics
+from posbench.leaderboard import measures, randomisation, statistics
 from posbench.leaderboard.statistics import DRAWS, EQUIVALENT, Draws
 
 OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "training"}
@@ -74,7 +74,7 @@ def compare(
         b: label of another
         board: see `summarise`
         draws: of the bootstrap
-        seed: of the bootstrap and of the tests
+        seed: of the bootstrap
 
     Returns:
         One line a task that both have, and last "overall", "over tasks" if both have all tasks:
@@ -100,8 +100,8 @@ def compare(
     for task in tasks:
         part = pair[pair["task"] == task]
         drawn = statistics.given_tasks(part, draws, seed)
-        lines[task] = _compared(part, drawn, a, b) | _tested(part, a, b, seed)
-    adjusted = significance.holm([lines[task]["p_value"] for task in tasks])
+        lines[task] = _compared(part, drawn, a, b) | _tested(part, a, b)
+    adjusted = randomisation.holm([lines[task]["p_value"] for task in tasks])
     for task, p in zip(tasks, adjusted, strict=True):
         lines[task]["p_holm"] = p
     if set(tasks) == set(runs["task"]):
@@ -109,7 +109,7 @@ def compare(
             resample(pair, draws, seed)
             for resample in (statistics.given_tasks, statistics.over_tasks)
         )
-        lines["overall"] = _compared(pair, given, a, b) | _tested(pair, a, b, seed)
+        lines["overall"] = _compared(pair, given, a, b) | _tested(pair, a, b)
         lines["over tasks"] = _compared(pair, over, a, b)
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis(index="task")
 
@@ -186,16 +186,14 @@ def _compared(runs: pd.DataFrame, drawn: Draws, a: str, b: str) -> dict[str, Any
     }
 
 
-def _tested(runs: pd.DataFrame, a: str, b: str, seed: int) -> dict[str, Any]:
+def _tested(runs: pd.DataFrame, a: str, b: str) -> dict[str, Any]:
     """The test that fits how the two rows were trained."""
     one, other = (
         runs[runs["row"] == row].set_index(["task", "seed"]).sort_index() for row in (a, b)
     )
     if "training" in runs and one["training"].equals(other["training"]):
         differences = one["area"] - other["area"]
-        return {"p_value": significance.sign_flip(differences, seed=seed), "test": "sign flip"}
+        return {"p_value": randomisation.sign_flip(list(differences)), "test": "sign flip"}
     tasks = sorted(runs["task"].unique())
-    ones, others = (
-        [part["area"].loc[task].to_numpy(float) for task in tasks] for part in (one, other)
-    )
-    return {"p_value": significance.permutation(ones, others, seed=seed), "test": "permutation"}
+    strata = [[part["area"].loc[task].tolist() for part in (one, other)] for task in tasks]
+    return {"p_value": randomisation.exchange(strata), "test": "permutation"}
