@@ -31,14 +31,16 @@ from posbench.records.record import Audit, Record
 GUIDE = {
     "Score": "the accuracy of whole sequences: every answer token and the end right. On language, "
     "which has no one answer, the share of the source that is explained. Columns are "
-    "test lengths in multiples of the training length.",
+    "test lengths in multiples of the positions of the longest training sequence.",
     "Mean": "over the lengths beyond the training length, tasks and seeds. Lengths in brackets "
-    "are shown but not averaged.",
+    "are shown but not averaged: each is measured where the length before it has a score of at "
+    "least .5, corrected for chance, and shown where every seed has it.",
     "±": "half the width of the 95 % interval over seeds (Student's t). Intervals that overlap "
     "decide nothing either way: methods share seeds and test data, so compare them seed by "
     "seed.",
-    "Solved": "seeds that learned the task at all, with a score of at least .95 at 1x. A row in "
-    "which none did is marked “did not learn”: it says nothing about extrapolation. "
+    "Solved": "seeds that learned the task at all, with at least the score at 1x that the task "
+    "asks for, mostly .95. A row in which none did is marked “did not learn”: it says nothing "
+    "about extrapolation. "
     "“Fails at 1x” marks a row that had learned it at some step of its training and "
     "fails the test there, mostly because an extension has lost the training length. "
     "Unsolved seeds stay in every mean, and those whose training diverged count as 0; "
@@ -47,7 +49,7 @@ GUIDE = {
     "at the most.",
     "Effective": "the largest length with a mean score of at least .95, all shorter ones "
     "included; effective .5: of .5, where guessing does not come as far.",
-    "Steps": "of training until the score on a small validation set at 1x was .95 for the first "
+    "Steps": "of training until the score on a small validation set at 1x was that for the first "
     "time; a mean over the seeds that got there, some of which may fall back later.",
     "Class": "what a method was given. Zero-shot methods saw only training lengths. Below stand, "
     "and are compared among themselves, those whose settings were chosen on a validation "
