@@ -90,7 +90,7 @@ class Default:
 
 @functools.cache
 def table() -> dict[str, Any]:
-    return yaml.safe_load(_text("defaults.yaml"))  # type: ignore[no-any-return]
+    return yaml.safe_load(_text("defaults.yaml"))
 
 
 def defaults() -> list[Default]:
