@@ -63,13 +63,10 @@ class Addition(Task):
         They must agree in the last n digits and then in the leading one. Of the $N = 10^n$ pairs of
         numbers whose sum ends in the digits r, r + 1 have the leading digit 0.
         """
-        sums = 10.0**n
+        each = 10.0**-n  # 1 / N, which never overflows
         # Means over r: the probability of a leading 0, and its square.
-        zero, zero_squared = (
-            (sums + 1) / (2 * sums),
-            (sums + 1) * (2 * sums + 1) / (6 * sums**2),
-        )
-        return (1 - 2 * zero + 2 * zero_squared) / sums
+        zero, zero_squared = (1 + each) / 2, (1 + each) * (2 + each) / 6
+        return (1 - 2 * zero + 2 * zero_squared) * each
 
     def max_distance(self, n: int) -> int:
         return 2 * n + 1

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from posbench.streams import stream_seed
-from posbench.task import FIRST_SYMBOL, Batch, assemble, require
+from posbench.task import FIRST_SYMBOL, Answers, Batch, assemble, require
 from posbench.tasks.symbols import Symbols
 
 
@@ -24,7 +24,7 @@ class Language(Symbols):
         BOS SEP c a b d a EOS
 
     What counts is the loss $\ell$, in nats per symbol. The score is the explained share of what can
-    be known, $(\ln V - \ell) / (\ln V - H)$, clipped to 0 and 1: V is `num_symbols` and H the
+    be known, $(\ln V - \ell) / (\ln V - H)$, clipped to -1 and 1: V is `num_symbols` and H the
     entropy of the source, which is the least possible loss. The last few symbols are enough to
     predict a text, so nothing need be carried far: an encoding that forgets the distant past does
     well here, and badly where something must be looked up.
@@ -62,18 +62,21 @@ class Language(Symbols):
         return n + self.order
 
     def chance(self, n: int) -> float:
-        return float(self.num_symbols) ** -(n + self.order)
+        return 0.0
 
     def max_distance(self, n: int) -> int:
-        return self.order
+        # The query stands at the latest symbol of the context.
+        return self.order - 1
 
     def least_loss(self, n: int) -> float:
         """The least possible loss, nats per symbol: H, and slightly more for the first symbols."""
         return self.source.entropy(n + self.order) / (n + self.order)
 
-    def score(self, n: int, sequence_accuracy: float, loss: float) -> float:
-        guessing = float(np.log(self.num_symbols))
-        return float(np.clip((guessing - loss) / (guessing - self.least_loss(n)), 0, 1))
+    def score(self, batch: Batch, answers: Answers) -> float:
+        """The share of the source that is explained: 0 for a guess, below it for worse ones."""
+        n = batch.tokens.shape[1] - self.total_length(0)
+        guess = float(np.log(self.num_symbols))
+        return float(np.clip((guess - answers.mean_loss) / (guess - self.least_loss(n)), -1, 1))
 
 
 MOST_ENTRIES = 2**18

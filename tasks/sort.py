@@ -40,15 +40,22 @@ class Sort(Rearranged):
 
 @functools.cache
 def agreement(n: int, symbols: int) -> float:
-    """The probability that two draws of n from `symbols` symbols are equal up to order."""
-    agree = np.ones(n + 1)  # entry j: for j draws from the first symbol alone
-    # Add a symbol at a time: both draws hold it k times, and their other j - k symbols agree.
-    for size in range(2, symbols + 1):
+    r"""The probability that two draws of n from `symbols` symbols are equal up to order.
 
-        def both(j: int, k: int, share: float = 1 / size) -> float:
-            return (math.comb(j, k) * share**k * (1 - share) ** (j - k)) ** 2
+    If every symbol occurs k times with the Poisson probability $p_k$ of a mean
+    $\lambda = n / V$, then given that the total is n, the counts are those of a draw. So the sum
+    over all counts of the squared probability of a draw is that of $\prod p_k^2$, which is a
+    V-fold convolution, divided by the squared probability of the total.
+    """
+    mean = max(n, 1) / symbols
+    of_one = poisson(mean, n) ** 2
+    agree = of_one
+    for _ in range(symbols - 1):
+        agree = np.convolve(agree, of_one)[: n + 1]
+    return float(agree[n] / poisson(mean * symbols, n)[n] ** 2)
 
-        agree = np.array(
-            [sum(both(j, k) * agree[j - k] for k in range(j + 1)) for j in range(n + 1)]
-        )
-    return float(agree[n])
+
+def poisson(mean: float, most: int) -> np.ndarray:
+    """The Poisson probabilities of 0, 1, ..., `most`."""
+    logs = [k * math.log(mean) - mean - math.lgamma(k + 1) for k in range(most + 1)]
+    return np.exp(logs)
