@@ -30,7 +30,7 @@ from posbench.provenance import located, module_file, source_of, targets
 LIMIT = 160
 """Characters of a description, as they are seen: a command of LaTeX is one. No formula is cut."""
 
-ORDER = ("task", "protocol", "encoding", "extension", "method", "logger")
+ORDER = ("task", "protocol", "experiment", "encoding", "extension", "method", "logger")
 ELSEWHERE = "of other encodings than RoPE, by the handle they need"
 ARXIV = r"\d{4}\.\d{5}"
 
@@ -343,7 +343,8 @@ def page() -> str:
     ]
     for group in ORDER:
         lines += ["", f"## {group}", ""]
-        lines += [f"`{group}=NAME` chooses {GROUPS[group]}. The default is `{default[group]}`."]
+        usual = f"`{default[group]}`" if default[group] else "none"
+        lines += [f"`{group}=NAME` chooses {GROUPS[group]}. The default is {usual}."]
         for heading, options in grouped(group).items():
             lines += ["", f"### {heading[0].upper()}{heading[1:]}"] if heading else []
             lines += ["", *_rows_of(options, heading)]
