@@ -19,7 +19,12 @@ DRAWS = 32
 
 
 def share_untrained(
-    trained: list[Tensor], extended: EncodingStack, ids: Tensor, num_heads: int, head_width: int, width: int
+    trained: list[Tensor],
+    extended: EncodingStack,
+    ids: Tensor,
+    num_heads: int,
+    head_width: int,
+    width: int,
 ) -> float | None:
     """The share of the entries used by a test that no training sequence reaches.
 
@@ -61,7 +66,12 @@ def used_entries(
 
 
 def _outputs(
-    stack: EncodingStack, pos: Tensor, num_heads: int, head_width: int, width: int, generator: torch.Generator
+    stack: EncodingStack,
+    pos: Tensor,
+    num_heads: int,
+    head_width: int,
+    width: int,
+    generator: torch.Generator,
 ) -> Tensor:
     """A random linear combination of everything the encodings put out."""
     n = pos.shape[1]

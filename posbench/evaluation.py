@@ -13,9 +13,9 @@ from torch import Tensor
 from posbench.batches import packed
 from posbench.config import EvaluationConfig, TrainingConfig
 from posbench.coverage import share_untrained, used_entries
+from posbench.errors import ConfigError
 from posbench.extension import Extension
 from posbench.records.row import Row, View
-from posbench.errors import ConfigError
 from posbench.scoring import Inputs, answers, inputs, position_ids
 from posbench.streams import stream_seed
 from posbench.task import EOS, Answers, Batch, Task
@@ -59,7 +59,9 @@ class Lengths:
         return cls(
             trained,
             {
-                n: min(several, key=lambda multiple: abs(multiple - true_multiple(task, trained, n)))
+                n: min(
+                    several, key=lambda multiple: abs(multiple - true_multiple(task, trained, n))
+                )
                 for n, several in named.items()
             },
         )
@@ -67,7 +69,9 @@ class Lengths:
 
 def nearest(task: Task, trained: int, multiple: float) -> int:
     """The length n whose positions are nearest to that multiple of those of training."""
-    return trained if multiple == 1 else task.nearest(multiple * task.num_positions(trained), trained)
+    return (
+        trained if multiple == 1 else task.nearest(multiple * task.num_positions(trained), trained)
+    )
 
 
 def true_multiple(task: Task, trained: int, n: int) -> float:
@@ -105,9 +109,7 @@ class Evaluation:
         count = num_samples or self.settings.num_samples
         return self.task.tests(n, self.lengths.trained, count, self.seed, "test")
 
-    def extend(
-        self, model: Transformer, extension: Extension | None, batch: Batch
-    ) -> Transformer:
+    def extend(self, model: Transformer, extension: Extension | None, batch: Batch) -> Transformer:
         """The model as it is tested on the sequences of `batch`.
 
         The extension is told the positions of the whole sequence, prompt and answer, so that
@@ -264,7 +266,8 @@ class Evaluation:
         correct = np.concatenate([each.forced.right[each.forced.asked] for each in tested])
         losses = np.concatenate([each.forced.losses[each.forced.asked] for each in tested])
         sourced, place = (
-            np.concatenate([measure(each.batch) for each in tested]) for measure in (_sourced, _places)
+            np.concatenate([measure(each.batch) for each in tested])
+            for measure in (_sourced, _places)
         )
         of = {
             "distance": (

@@ -137,9 +137,7 @@ class Task(ABC):
         """
         return (n,)
 
-    def tests(
-        self, n: int, trained: int, num_samples: int, *stream: str | int
-    ) -> list[Batch]:
+    def tests(self, n: int, trained: int, num_samples: int, *stream: str | int) -> list[Batch]:
         """The test of length n: a batch for each length in `tested`."""
         each = self.tested(n, trained)
         share = max(1, num_samples // len(each))
@@ -159,11 +157,11 @@ class Task(ABC):
         ConfigError where the task has no sequences as long as that.
         """
         n, step = start, 1 if self.num_positions(start) < positions else -1
-        while n + step >= 1 and step * (positions - self.num_positions(n + step)) >= 0:
+        while n + step >= 1 and self.num_positions(n) != positions:
+            if step * (positions - self.num_positions(n + step)) < 0:
+                return min(n, n + step, key=lambda each: abs(self.num_positions(each) - positions))
             n += step
-        if n + step < 1:
-            return n
-        return min(n, n + step, key=lambda each: abs(self.num_positions(each) - positions))
+        return n
 
     def batch(self, n: int, batch_size: int, *stream: str | int) -> Batch:
         """`sample` as a pure function of the named stream, e.g. `(seed, "train", step)`."""

@@ -114,11 +114,11 @@ class Batches(IterableDataset):
 
 
 class Curve(L.Callback):
-    """Records loss and in-distribution proficiency every `validate_every` steps, and the time spent.
+    """Records loss and in-distribution score every `validate_every` steps, and the time spent.
 
-    It stops the training once the score reaches `stop_at`, if that is set, and raises Diverged if a
-    loss is no longer finite. It is part of the checkpoint, so that a resumed run has the same curve
-    as an uninterrupted one.
+    The score is the task's proficiency. The training stops once it reaches `stop_at`, if that is
+    set; Diverged is raised if a loss is no longer finite. The curve is part of the checkpoint, so
+    that a resumed run has the same curve as an uninterrupted one.
     """
 
     def __init__(self, training: Training, report: Callable[[dict[str, float]], None]) -> None:

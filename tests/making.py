@@ -59,6 +59,7 @@ def record(
         task=Name(**parts("task", task)),
         task_version=version,
         measure="sequence accuracy",
+        gate=0.95,
         method=MethodName(
             **named,
             encoding=encoding or named["name"],
@@ -95,7 +96,7 @@ def record(
             "task": {"_target_": "nowhere.Task"},
             "encoding": {"_target_": "nowhere.Encoding"},
             "extension": {"_target_": "nowhere.Extension"},
-            "evaluation": {"solved": 0.95},
+            "evaluation": {"num_samples": 16},
         },
         evaluated=Evaluated(
             source_hash="0",
@@ -116,6 +117,7 @@ def _row(multiple: float, accuracy: float, aggregated: bool) -> Row:
     return Row(
         test_length=n,
         multiple=multiple,
+        true_multiple=multiple,
         aggregated=aggregated,
         total_length=2 * n + 3,
         test_positions=2 * n + 2,
@@ -124,6 +126,7 @@ def _row(multiple: float, accuracy: float, aggregated: bool) -> Row:
         num_tokens_within=0 if beyond else 16 * n,
         num_tokens_beyond=16 * n if beyond else 0,
         score=accuracy,
+        proficiency=accuracy,
         sequence_accuracy=accuracy,
         sequence_accuracy_without_end=accuracy,
         correct_prefix=accuracy,

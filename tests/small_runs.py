@@ -25,6 +25,8 @@ TINY = (
     "training.max_length=16",
     "training.batch_size=4",
     "model.width=32",
+    "model.num_heads=2",
+    "model.head_width=16",
 )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posbench.encoding import EncodingStack
 from posbench.encodings.nope import NoPE
-from posbench.scoring import Inputs, inputs, loss, score
+from posbench.scoring import Inputs, answers, inputs, loss
 from posbench.task import EOS, FIRST_SYMBOL, MARK, Batch, assemble
 from posbench.tasks.copy import Copy
 
@@ -51,30 +51,34 @@ class Parrot(SimpleNamespace):
         return 5.0 * torch.nn.functional.one_hot(said, FIRST_SYMBOL + 3).float()
 
 
-def said(*words: list[int]) -> tuple[Parrot, Inputs]:
+def said(*words: list[int]) -> tuple[Parrot, Inputs, Batch]:
     """One copy of A B for each list of four words: two symbols, EOS, and what comes before."""
     x = np.array([[A, B]]).repeat(len(words), 0)
     batch = assemble(x, x, np.ones_like(x, bool), np.array([[0, 1]]).repeat(len(words), 0))
     rows = [[0, 0, 0, *row] for row in words]
-    return Parrot(words=rows), inputs(batch, NONE, 0)
+    return Parrot(words=rows), inputs(batch, NONE, 0), batch
 
 
 def test_a_sequence_is_right_if_every_symbol_and_its_end_are() -> None:
-    model, data = said([A, B, EOS], [A, C, EOS], [A, B, A], [B, B, EOS])
-    found = score(model, data)  # type: ignore[arg-type]
+    found = answers(*said([A, B, EOS], [A, C, EOS], [A, B, A], [B, B, EOS]))  # type: ignore[arg-type]
     assert found.sequences.tolist() == [True, False, False, False]
+    assert found.without_end.tolist() == [True, False, True, False]
+    # BOS A B SEP A B EOS: three places before SEP, of which nothing is asked.
+    assert found.asked.tolist() == [[False] * 3 + [True] * 3] * 4
+    assert found.ends.tolist() == [[False] * 5 + [True]] * 4
     expected = [[1, 1, 1], [1, 0, 1], [1, 1, 0], [0, 1, 1]]
-    assert found.correct.reshape(4, 3).tolist() == [
-        [bool(each) for each in row] for row in expected
-    ]
+    assert found.right.astype(int).tolist() == [[0, 0, 0, *row] for row in expected]
+    assert found.symbols.tolist() == [True, True, True, False, True, True, False, True]
 
 
 def test_the_loss_is_the_mean_over_the_tokens_that_are_asked_for() -> None:
-    model, data = said([A, B, EOS], [A, C, EOS])
+    model, data, batch = said([A, B, EOS], [A, C, EOS])
     # Logit 5 for what is said and 0 for the ten others.
     right, wrong = np.log(1 + 10 * np.exp(-5)), np.log(np.exp(5) + 10)
-    found = score(model, data)  # type: ignore[arg-type]
-    np.testing.assert_allclose(found.losses, [right, right, right, right, wrong, right], rtol=1e-5)
+    found = answers(model, data, batch)  # type: ignore[arg-type]
+    expected = [[0, 0, 0, right, right, right], [0, 0, 0, right, wrong, right]]
+    np.testing.assert_allclose(found.losses, expected, rtol=1e-5)
+    np.testing.assert_allclose(found.mean_loss, (5 * right + wrong) / 6, rtol=1e-5)
     np.testing.assert_allclose(
         loss(model, data).item(),
         (5 * right + wrong) / 6,

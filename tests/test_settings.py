@@ -11,6 +11,7 @@ import pytest
 import torch
 from conftest import setup
 
+from posbench import evaluation
 from posbench.catalogue.conformance import MODEL_CHANGES
 from posbench.config import EvaluationConfig, ModelConfig, TrainingConfig
 from posbench.running.setup import Setup
@@ -22,6 +23,7 @@ SMALL = (
     "method=rope",
     "model.width=16",
     "model.num_heads=1",
+    "model.head_width=16",
     "training.steps=12",
     "training.batch_size=4",
     "training.num_examples=0",
@@ -30,7 +32,8 @@ SMALL = (
     "training.warmup_steps=2",
     "evaluation.num_samples=8",
     "evaluation.multiples=[1,2]",
-    "evaluation.further=[]",
+    "evaluation.longest=2",
+    "evaluation.ladder=[]",
 )
 TRAINING_CHANGES: dict[str, Any] = {
     "min_length": 2,
@@ -57,13 +60,12 @@ TRAINING_CHANGES: dict[str, Any] = {
     "validation_samples": 5,
 }
 EVALUATION_CHANGES: dict[str, Any] = {
-    "multiples": "[1,3]",
-    "further": "[4]",
+    "multiples": "[1,1.5]",
+    "longest": 4,
+    "ladder": "[3]",
     "num_samples": 5,
-    "solved": 0.5,
+    "ladder_samples": 3,
 }
-FOLLOWS = {"head_width"}
-"""What is filled in, and refused where it is set."""
 SHOWN_ELSEWHERE = {"decoding"}
 """Greedy decoding finds what teacher forcing finds: tests/test_protocols.py measures both."""
 
@@ -75,7 +77,7 @@ def test_every_setting_has_a_change_here() -> None:
         (EvaluationConfig, EVALUATION_CHANGES),
     ):
         fields = {field.name for field in dataclasses.fields(cls)}
-        assert changes.keys() == fields - FOLLOWS - SHOWN_ELSEWHERE
+        assert changes.keys() == fields - SHOWN_ELSEWHERE
 
 
 def trained(run: Setup, tmp_path: Path) -> tuple[list[Any], list[Any]]:
@@ -103,12 +105,17 @@ def test_every_setting_of_training_changes_the_training(
 
 @pytest.mark.parametrize("name", EVALUATION_CHANGES)
 def test_every_setting_of_evaluation_changes_the_record(name: str) -> None:
-    """Rows, or whether they count as solved."""
+    """Its rows, those of the ladder among them, and what extensions are told of the longest test."""
 
     def found(*words: str) -> object:
         run = setup(*SMALL, *words)
-        rows, _ = run.evaluation.evaluate(run.model(), None)
-        return rows, run.config.evaluation.solved
+        tests = run.evaluation
+        # No rung is refused: these weights know nothing.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(evaluation, "HALF", -1.0)
+            rows, _ = tests.evaluate(run.model(), None)
+        return rows, run.test_positions
 
+    words = ("evaluation.ladder=[5]",) if name == "ladder_samples" else ()
     value = EVALUATION_CHANGES[name]
-    assert found(f"evaluation.{name}={value}") != found()
+    assert found(*words, f"evaluation.{name}={value}") != found(*words)

@@ -29,7 +29,7 @@ from posbench.scoring import inputs, loss
 from posbench.streams import stream_seed
 from posbench.transformer import Transformer
 
-BATCH, HEADS, WIDTH, MODEL = 2, 2, 16, 32  # sizes of the small calls below; heads * width = model
+BATCH, HEADS, WIDTH, MODEL = 2, 2, 16, 32  # sizes of the small calls below and of their model
 CPU_HEAD = 32  # head width of the cpu protocol
 EXACT = 1e-9
 ROUNDINGS = {"root mean square": 2.5, "largest": 3.0}
@@ -95,7 +95,8 @@ class Subject:
         self.made = functools.cache(self._made)
 
     def _made(self, *overrides: str) -> Setup:
-        return setup(*self.words, f"model.width={MODEL}", f"model.num_heads={HEADS}", *overrides)
+        sizes = (f"model.width={MODEL}", f"model.num_heads={HEADS}", f"model.head_width={WIDTH}")
+        return setup(*self.words, *sizes, *overrides)
 
     def model(self, *overrides: str) -> Transformer:
         return self.made(*overrides).model().double().eval()
@@ -238,7 +239,7 @@ def fused_path_stays_within_tolerance_at_8x(subject: Subject) -> None:
     backends = [("cpu", torch.float32), ("cpu", torch.bfloat16)]
     if torch.cuda.is_available():
         backends += [("cuda", torch.float32), ("cuda", torch.bfloat16)]
-    further = f"evaluation.further=[{n}]"
+    further = "evaluation.longest=9"  # of what the tests of a task have, the next is 8x or more
     for device, dtype in backends:
         for exact, encoding in zip(subject.layers(further), subject.layers(further), strict=True):
             a = call(n, dtype=dtype)
@@ -482,7 +483,7 @@ def every_numeric_setting_changes_an_output(subject: Subject) -> None:
     Zero becomes one, and a setting that cannot be doubled is halved. Both objects are alive at
     once, so that a cache shared between them would show.
     """
-    sizes = ("protocol=cpu", f"model.width={2 * CPU_HEAD}", "model.num_heads=2")
+    sizes = ("protocol=cpu", f"model.head_width={CPU_HEAD}", f"model.num_heads={HEADS}")
 
     def changed(*overrides: str) -> list[Outputs]:
         run = setup(*subject.words, *sizes, *overrides)
@@ -510,6 +511,7 @@ def every_numeric_setting_changes_an_output(subject: Subject) -> None:
 MODEL_CHANGES = {
     "width": 2 * MODEL,
     "num_heads": 2 * HEADS,
+    "head_width": 2 * WIDTH,
     "num_layers": 3,
     "mlp_ratio": 1,
     "dropout": 0.5,

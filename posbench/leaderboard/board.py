@@ -16,9 +16,12 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
+from posbench.boards import definition
+from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.excerpt import excerpts
+from posbench.leaderboard.ranking import board_sections
 from posbench.leaderboard.remarks import remarks
 from posbench.leaderboard.sections import DETAILS, Section, Table, sections
 from posbench.leaderboard.summaries import TaskBoard, boards, per_run
@@ -28,14 +31,16 @@ from posbench.records.record import Audit, Record
 GUIDE = {
     "Score": "the accuracy of whole sequences: every answer token and the end right. On language, "
     "which has no one answer, the share of the source that is explained. Columns are "
-    "test lengths in multiples of the training length.",
+    "test lengths in multiples of the positions of the longest training sequence.",
     "Mean": "over the lengths beyond the training length, tasks and seeds. Lengths in brackets "
-    "are shown but not averaged.",
+    "are shown but not averaged: each is measured where the length before it has a score of at "
+    "least .5, corrected for chance, and shown where every seed has it.",
     "±": "half the width of the 95 % interval over seeds (Student's t). Intervals that overlap "
     "decide nothing either way: methods share seeds and test data, so compare them seed by "
     "seed.",
-    "Solved": "seeds that learned the task at all, with a score of at least .95 at 1x. A row in "
-    "which none did is marked “did not learn”: it says nothing about extrapolation. "
+    "Solved": "seeds that learned the task at all, with at least the score at 1x that the task "
+    "asks for, mostly .95. A row in which none did is marked “did not learn”: it says nothing "
+    "about extrapolation. "
     "“Fails at 1x” marks a row that had learned it at some step of its training and "
     "fails the test there, mostly because an extension has lost the training length. "
     "Unsolved seeds stay in every mean, and those whose training diverged count as 0; "
@@ -44,7 +49,7 @@ GUIDE = {
     "at the most.",
     "Effective": "the largest length with a mean score of at least .95, all shorter ones "
     "included; effective .5: of .5, where guessing does not come as far.",
-    "Steps": "of training until the score on a small validation set at 1x was .95 for the first "
+    "Steps": "of training until the score on a small validation set at 1x was that for the first "
     "time; a mean over the seeds that got there, some of which may fall back later.",
     "Class": "what a method was given. Zero-shot methods saw only training lengths. Below stand, "
     "and are compared among themselves, those whose settings were chosen on a validation "
@@ -180,8 +185,15 @@ def _aligned(table: Table) -> list[str]:
     ]
 
 
+def board_of(folder: Path, name: str | None, own: Sequence[Path] = ()) -> Board:
+    """The board that a folder is judged by: the one named, the one it is called after, or main."""
+    if name is None:
+        name = folder.name if folder.name in definition.names(own) else "main"
+    return definition.load(name, own)
+
+
 def generate(
-    folder: Path, found: list[Record], audits: Sequence[Audit] = ()
+    folder: Path, found: list[Record], audits: Sequence[Audit] = (), board: Board | None = None
 ) -> tuple[dict[str, str], list[Section], list[str]]:
     """The content of every file by name, and the sections and notes that the terminal shows.
 
@@ -196,7 +208,8 @@ def generate(
     table = tables.table(found)
     notes = [*about(folder), *remarks(found, table, audits)]
     summaries = boards(table)
-    shown = sections(
+    board = board or board_of(folder, None)
+    shown = board_sections(board, table) + sections(
         summaries,
         tables.views(found),
         discriminations(table),
@@ -245,12 +258,25 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         metavar="README",
         help="also write the rows that a comment in this file asks for, and their picture",
     )
+    parser.add_argument(
+        "--board", help="default: the board that the folder is called after, or main"
+    )
+    parser.add_argument(
+        "--config-dir",
+        type=Path,
+        action="append",
+        default=[],
+        help="a folder with boards of one's own",
+    )
     chosen = parser.parse_args(arguments)
     try:
+        board = board_of(chosen.folder, chosen.board, chosen.config_dir)
         found, audits, unreadable = files.readable(chosen.folder)
         for sentence in unreadable:
             print(f"posbench: left out: {sentence}", file=sys.stderr)
-        pages, shown, notes = generate(chosen.folder, found, audits)
+        if chosen.folder.name == board.name:
+            _of_definition(chosen.folder, board, found)
+        pages, shown, notes = generate(chosen.folder, found, audits, board)
         written = {chosen.folder / name: content for name, content in pages.items()}
         if chosen.excerpt is not None:
             written |= excerpts(chosen.excerpt, chosen.folder, tables.table(found))
@@ -269,6 +295,18 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
     emit(f"Written, with more columns: {', '.join(map(str, written))}")
     emit(f"Open the page in a browser: {chosen.folder / 'leaderboard.html'}")
     return 1 if unreadable else 0
+
+
+def _of_definition(folder: Path, board: Board, found: Sequence[Record]) -> None:
+    """Refuse records that were made for another definition: it is fixed before the runs."""
+    others = [record for record in found if record.definition not in board.hashes]
+    if others:
+        of = others[0].definition[:8] or "none"
+        raise PosbenchError(
+            f"{len(others)} of {len(found)} records in {folder} were made for another definition "
+            f"({of}, not {board.hash[:8]}): board {board.name} takes no runs that it did not ask "
+            "for; repeat them, or keep them in another folder"
+        )
 
 
 def _check(folder: Path, contents: dict[Path, str]) -> None:

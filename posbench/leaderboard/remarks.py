@@ -12,6 +12,9 @@ from posbench import provenance
 from posbench.leaderboard.summaries import BOARD, METHOD, RUN, TASK, named
 from posbench.records.record import Audit, CarriedOver, Record
 
+MANY = 12
+"""Methods whose records are of earlier code: more of them are counted and not named."""
+
 
 def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = ()) -> list[str]:
     """The sentences that apply to these records."""
@@ -134,9 +137,10 @@ def _outdated(found: list[Record]) -> str:
     if not old:
         return ""
     names = sorted({record.method.label for record in old})
+    listed = ", ".join(names) if len(names) <= MANY else f"{len(names)} methods"
     return (
-        f"{len(old)} of {len(found)} records come from other code than this version's "
-        f"({', '.join(names)}): run them again."
+        f"{len(old)} of {len(found)} records come from other code than this version's ({listed}): "
+        "run them again."
     )
 
 

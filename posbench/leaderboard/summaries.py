@@ -81,12 +81,18 @@ class Cell:
     untrained: float  # share of the encoding's parameters used here that training did not reach
 
     @classmethod
-    def of(cls, runs: pd.DataFrame) -> Cell:
-        accuracy = runs["score"]
+    def of(cls, runs: pd.DataFrame, length: Length, seeds: Iterable[int]) -> Cell:
+        """Of the rows at a length. Beyond the mean, seeds that got there are no fair sample of all:
+        scores are NaN unless every seed did.
+        """
+        runs = runs[runs["multiple"] == length.multiple]
+        accuracy = runs.set_index("seed")["score"]
+        if not length.aggregated:
+            accuracy = accuracy.reindex(list(seeds))
         return cls(
             Estimate.over(accuracy),
-            float(accuracy.min()),
-            float(accuracy.max()),
+            float(accuracy.min(skipna=False)),
+            float(accuracy.max(skipna=False)),
             float(runs["token_accuracy_teacher_forced"].mean()),
             float(runs["token_accuracy_within_trained_distance"].mean()),
             float(runs["token_accuracy_beyond_trained_distance"].mean()),
@@ -202,17 +208,20 @@ class Summary:
         accuracy = accuracy.reindex(columns=[n.multiple for n in lengths])
         # skipna=False: a record that lacks a length gets no mean, not a mean over other lengths
         scores = accuracy[[n.multiple for n in lengths if n.in_mean]].mean(axis=1, skipna=False)
+        cells = {n.multiple: Cell.of(runs, n, by_seed.index) for n in lengths}
         return cls(
             task=str(first["task_name"]),
             method=str(first["method_name"]),
             method_hash=str(first["method_hash"]),
             method_class=str(first["method_class"]),
-            cells={n.multiple: Cell.of(runs[runs["multiple"] == n.multiple]) for n in lengths},
+            cells=cells,
             accuracy=accuracy,
             scores=scores,
             mean=Estimate.over(scores),
             areas=accuracy.apply(lambda row: area(row, lengths), axis=1),
-            effective_50=effective_50(accuracy.mean().to_dict(), lengths),
+            effective_50=effective_50(
+                {multiple: cell.accuracy.mean for multiple, cell in cells.items()}, lengths
+            ),
             solved=by_seed["solved"],
             trainings=by_seed["training_hash"],
             solved_step=float(by_seed["solved_step"].mean()),

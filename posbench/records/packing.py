@@ -31,9 +31,12 @@ COUNTED = {
     "token_accuracy_beyond_trained_distance": "num_tokens_beyond",
 }
 """Shares of a row, and what they are shares of."""
+SAME = {"score": "sequence_accuracy", "proficiency": "score"}
+"""Measures that most tasks have from another, in the order in which they follow."""
 DESIGN = (
     "test_length",
     "multiple",
+    "true_multiple",
     "aggregated",
     "total_length",
     "test_positions",
@@ -128,8 +131,9 @@ def packed(record: Record, shared: Shelf, trainings: Shelf) -> Json:
 
 def _packed_rows(rows: list[Row], shared: Shelf) -> Json:
     found: Json = {"design": shared.put(_columns(rows, DESIGN))} | _measures(rows)
-    if all(row.score == row.sequence_accuracy for row in rows):
-        found["score"] = None
+    for name, other in SAME.items():
+        if all(getattr(row, name) == getattr(row, other) for row in rows):
+            found[name] = None
     return found
 
 
@@ -138,7 +142,7 @@ def _measures(rows: list[Row]) -> Json:
         name: [counted(getattr(row, name), getattr(row, total)) for row in rows]
         for name, total in COUNTED.items()
     }
-    for name in ("score", "correct_prefix", "untrained"):
+    for name in ("score", "proficiency", "correct_prefix", "untrained"):
         found[name] = [_digits(getattr(row, name), 6) for row in rows]
     found["loss"] = _losses(row.loss for row in rows)
     return found
@@ -226,8 +230,9 @@ def _unpacked_rows(rows: Json, shared: Json) -> list[Json]:
     for name, total in COUNTED.items():
         pairs = zip(rows[name], columns[total], strict=True)
         columns[name] = [shared_out(count, number) for count, number in pairs]
-    if rows["score"] is None:
-        columns["score"] = columns["sequence_accuracy"]
+    for name, other in SAME.items():
+        if rows[name] is None:
+            columns[name] = columns[other]
     return _as_rows(columns)
 
 

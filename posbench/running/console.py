@@ -76,7 +76,9 @@ class Console:
             cells = [*lengths, f"{row.score:.3f}"]
             if base is not None:
                 before = without.get(row.test_length)  # the ladder may go further than the base
-                cells += ["", ""] if before is None else [f"{before:.3f}", f"{row.score - before:+.3f}"]
+                cells += (
+                    ["", ""] if before is None else [f"{before:.3f}", f"{row.score - before:+.3f}"]
+                )
             table.add_row(*cells)
         self.terminal.print(table)
         command = [

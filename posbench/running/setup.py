@@ -43,9 +43,8 @@ class Setup:
         task.total_length(self.config.training.lengths[0])  # refuses now what it could not draw
         self.lengths = Lengths.of(task, evaluation, self.train_length)
         self.train_positions = self.positions(self.config.training)
-        told = nearest(task, self.train_length, evaluation.longest)
-        self.test_positions = test_positions or max(
-            task.longest(n, self.train_length) for n in (*self.lengths.multiples, told)
+        self.test_positions = test_positions or task.longest(
+            nearest(task, self.train_length, evaluation.longest), self.train_length
         )
         cfg = copy.deepcopy(cfg)
         cfg.train_positions, cfg.test_positions = self.train_positions, self.test_positions

@@ -1,0 +1,178 @@
+"""The definition of a board, as conf/board/NAME.yaml writes it down.
+
+A board is data: groups of tasks, rows with their seeds, and what is made of the scores. The sweep
+reads from it what is to be run, the leaderboard how it is judged and in which tables it is shown.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from posbench.errors import PosbenchError, closest
+from posbench.provenance import content_hash
+
+AS_TRAINED = "direct"
+
+
+class Written(BaseModel):
+    """A part of a definition: what is not declared is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rows(Written):
+    """Rows of the board, and the seeds with which they are run.
+
+    They are `methods` by name, or each of `encodings` with each of `extensions`, all with the same
+    `settings`, which are written as on the command line.
+    """
+
+    about: str = ""  # a sentence above their table
+    methods: tuple[str, ...] = ()
+    encodings: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = (AS_TRAINED,)
+    settings: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()  # () for all of the board's
+    protocol: str = ""  # "" for the board's
+    seeds: tuple[int, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _has_rows(self) -> Rows:
+        if not self.methods and not self.encodings:
+            raise ValueError("names no methods and no encodings")
+        return self
+
+    @property
+    def words(self) -> list[tuple[str, ...]]:
+        """The words of the command line that choose each row."""
+        pairs = itertools.product(self.encodings, self.extensions)
+        found: list[tuple[str, ...]] = [(f"method={name}",) for name in self.methods]
+        found += [
+            (f"encoding={encoding}", f"extension={extension}") for encoding, extension in pairs
+        ]
+        return [(*row, *self.settings) for row in found]
+
+
+class Group(Written):
+    """Tasks that ask for one capability."""
+
+    asks: str  # to do what
+    tasks: tuple[str, ...] = Field(min_length=1)
+
+
+class Judged(Written):
+    """What is made of the scores; the meaning of each is in posbench.leaderboard.measures."""
+
+    longest: float = 8.0  # areas go from 1 to this multiple of the positions of training
+    gate: float = 0.95  # the proficiency at 1x of a training that has learned its task
+    reach: float = 0.5  # the score, corrected for chance, up to which a method reaches
+    equivalent: float = 0.02  # overall scores that differ by less are not told apart
+    draws: int = Field(default=10_000, ge=100)  # of the bootstrap
+    seed: int = 0  # of the bootstrap
+
+
+class Change(Written):
+    """A mistake that was mended after the board's first run."""
+
+    date: str
+    of: str  # the hash of the definition before
+    why: str
+
+
+class Board(Written):
+    """A board; `hash` stands for all of it but the words around it."""
+
+    name: str
+    about: str = ""
+    protocol: str = "cpu"
+    groups: dict[str, Group] = {}
+    tasks: tuple[str, ...] = ()  # where there are no groups
+    multiples: tuple[float, ...] = ()  # the lengths of the tests, as the protocol must have them
+    judged: Judged = Judged()
+    references: tuple[str, ...] = ()  # rows that are named beside any other
+    parts: dict[str, Rows] = Field(min_length=1)
+    changes: tuple[Change, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_tasks(self) -> Board:
+        grouped = [task for group in self.groups.values() for task in group.tasks]
+        if bool(grouped) == bool(self.tasks):
+            raise ValueError("needs either groups of tasks or a list of tasks")
+        repeated = sorted({task for task in grouped if grouped.count(task) > 1})
+        if repeated:
+            raise ValueError(f"has the task {repeated[0]} twice")
+        return self
+
+    @property
+    def all_tasks(self) -> tuple[str, ...]:
+        """Every task, group by group."""
+        return self.tasks or tuple(self.group_of)
+
+    @property
+    def group_of(self) -> dict[str, str]:
+        """The group of each task."""
+        return {task: name for name, group in self.groups.items() for task in group.tasks}
+
+    @property
+    def hash(self) -> str:
+        """What records carry: the definition without its name, its words and what was mended."""
+        content = self.model_dump(mode="json", exclude={"name", "about", "changes"})
+        return content_hash(content)
+
+    @property
+    def hashes(self) -> set[str]:
+        """Those of records that may stand on the board: it as it is, and as it was before."""
+        return {self.hash, *(change.of for change in self.changes)}
+
+
+def names(folders: Sequence[Path] = ()) -> list[str]:
+    """The boards there are: posbench's own, and those in board/ of the folders."""
+    own = [Path(each.name).stem for each in (files("posbench.conf") / "board").iterdir()]
+    return sorted({*own, *(path.stem for path in _of(folders))})
+
+
+def _of(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        yield from (folder / "board").glob("*.yaml")
+
+
+def load(name: str, folders: Sequence[Path] = ()) -> Board:
+    """The board of that name; PosbenchError says what is wrong with it, or that there is none."""
+    found = {path.stem: path for path in _of(folders)}
+    if name not in names(folders):
+        near = closest(name, names(folders))
+        meant = f"did you mean {near}? " if near else ""
+        raise PosbenchError(
+            f"board={name} is unknown: {meant}choose one of {', '.join(names(folders))}, or write "
+            f"board/{name}.yaml into a folder given with --config-dir"
+        )
+    source: Path | Traversable = (
+        found.get(name) or files("posbench.conf") / "board" / f"{name}.yaml"
+    )
+    return read(source.read_text(encoding="utf-8"), name)
+
+
+def read(text: str, name: str) -> Board:
+    """The board that a text defines; PosbenchError names the first thing that is wrong."""
+    try:
+        content: Any = yaml.safe_load(text)
+        if not isinstance(content, dict):
+            raise PosbenchError(f"board {name} is not a mapping: see conf/board/main.yaml")
+        return Board.model_validate({"name": name} | content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        said = first["msg"].removeprefix("Value error, ")
+        raise PosbenchError(
+            f"board {name}: {f'{where}: ' if where else ''}{said[0].lower()}{said[1:]}"
+        ) from None
+    except yaml.YAMLError as error:
+        raise PosbenchError(f"board {name} is not YAML: {' '.join(str(error).split())}") from None

@@ -1,0 +1,221 @@
+"""What is decided before a board runs: heads, steps and learning rate, by rules written down first.
+
+`python -m posbench.leaderboard.choices FOLDER` reads the records of the panels heads, steps and
+rates in FOLDER and writes choices.md beside them. Heads and steps look at trainings alone, at their
+seconds and at their validations at the training length; the learning rate is the one choice that
+looks at tests beyond it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from posbench.boards.definition import Board, load
+from posbench.errors import PosbenchError
+from posbench.leaderboard.measures import area
+from posbench.records import files
+from posbench.records.record import Record, Training
+
+STEPS = (1000, 2000, 4000)
+"""The steps that a task may have; a training that never gets to its gate counts as the last."""
+AGREE = 0.9
+"""The rank correlation from which on one learning rate is fair to all."""
+USUAL, OTHER = 3e-3, 6e-3
+"""The learning rate of the protocol, and the one beside it where it is not fair."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A table, and the sentence that says what follows from it."""
+
+    title: str
+    table: pd.DataFrame
+    decision: str
+
+    @property
+    def markdown(self) -> str:
+        shown = self.table.map(lambda value: "" if value != value else str(value))
+        lines = ["| " + " | ".join(map(str, shown.columns)) + " |"]
+        lines.append("| --- |" + " ---: |" * (len(shown.columns) - 1))
+        lines += ["| " + " | ".join(row) + " |" for row in shown.astype(str).to_numpy()]
+        return "\n".join([f"## {self.title}", "", *lines, "", f"**{self.decision}**", ""])
+
+
+def of_panel(records: Iterable[Record], panel: Board) -> dict[str, list[Record]]:
+    """The records of each part of a panel; PosbenchError if one is missing."""
+    found: dict[str, list[Record]] = {}
+    by_words = {_words(record): record for record in records}
+    for name, part in panel.parts.items():
+        for task in part.tasks or panel.all_tasks:
+            for encoding in part.encodings:
+                for seed in part.seeds:
+                    key = (part.protocol or panel.protocol, task, encoding, part.settings, seed)
+                    if key not in by_words:
+                        raise PosbenchError(
+                            f"panel {panel.name} lacks {encoding} on {task}, seed {seed} ({name}): "
+                            f"run it first"
+                        )
+                    found.setdefault(name, []).append(by_words[key])
+    return found
+
+
+def _words(record: Record) -> tuple[str, str, str, tuple[str, ...], int]:
+    settings = tuple(
+        change for name in (record.protocol, record.task, record.method) for change in name.changed
+    )
+    names = (record.protocol.name, record.task.name, record.method.base)
+    return (*names, settings, record.seed)
+
+
+def heads(records: Iterable[Record], panel: Board) -> Choice:
+    """CPU seconds to solved, or of all steps, with each number of heads; the fewest in all win."""
+    rows = [
+        {
+            "encoding": record.method.base,
+            "task": record.task.name,
+            "heads": part,
+            "seconds": record.training.cpu_seconds,
+            "solved": record.solved_step is not None,
+        }
+        for part, several in of_panel(records, panel).items()
+        for record in several
+    ]
+    frame = pd.DataFrame(rows)
+    sums = frame.groupby("heads")["seconds"].sum()
+    solved = frame.groupby("heads")["solved"].sum()
+    each = frame.groupby(["encoding", "task", "heads"]).agg({"seconds": "sum", "solved": "sum"})
+    cells = each["seconds"].round().astype(int).astype(str) + " (" + each["solved"].astype(str)
+    shown = (cells + ")").unstack("heads").reset_index()
+    said = ", ".join(f"{part}: {sums[part]:,.0f} s, {solved[part]} solved" for part in sums.index)
+    return Choice(
+        "Heads: CPU seconds to solved, over both seeds (seeds solved)",
+        shown,
+        f"{sums.idxmin()} ({said}; of {len(frame) // len(sums)} each)",
+    )
+
+
+def steps(records: Iterable[Record], panel: Board) -> Choice:
+    """Twice the median step to the gate of each task, rounded up to one of STEPS."""
+    rows = []
+    for record in (each for several in of_panel(records, panel).values() for each in several):
+        step = STEPS[-1] if record.solved_step is None else record.solved_step
+        rows.append({"task": record.task.name, "encoding": record.method.base, "step": step})
+    frame = pd.DataFrame(rows)
+    medians = frame.groupby("task")["step"].median()
+    of_encodings = frame.groupby(["task", "encoding"])["step"].median().unstack("encoding")
+    table = of_encodings.reindex(list(panel.all_tasks)).astype(int)
+    table["median"] = medians
+    table["steps"] = [chosen_steps(medians[task]) for task in table.index]
+    return Choice(
+        "Steps: the median step to the gate over three seeds (4,000: not reached)",
+        table.reset_index(),
+        ", ".join(f"{task}: {count:,}" for task, count in table["steps"].items()),
+    )
+
+
+def chosen_steps(median: float) -> int:
+    """Twice the median, rounded up to one of STEPS, of which the last is the most."""
+    return next((count for count in STEPS if 2 * median <= count), STEPS[-1])
+
+
+def rates(records: Iterable[Record], panel: Board) -> Choice:
+    """Whether the order of encodings at the usual rate is that at each one's best rate."""
+    rows = []
+    for record in (each for several in of_panel(records, panel).values() for each in several):
+        training, tested = record.training, record.rows
+        rows.append(
+            {
+                "encoding": record.method.base,
+                "task": record.task.name,
+                "rate": training.learning_rate,
+                "loss": _last(training),
+                "area": area(
+                    [row.true_multiple for row in tested],
+                    [row.score for row in tested],
+                    [row.chance for row in tested],
+                ),
+            }
+        )
+    frame = pd.DataFrame(rows)
+    best = frame.loc[frame.groupby(["encoding", "task"])["loss"].idxmin()]
+    usual = frame[frame["rate"] == USUAL].groupby("encoding")["area"].mean()
+    at_best = best.groupby("encoding")["area"].mean()
+    correlation = float(usual.corr(at_best, method="spearman"))
+    table = best.pivot(index="encoding", columns="task", values="rate").map("{:g}".format)
+    table[f"area at {USUAL:g}"] = usual.round(3)
+    table["area at the best"] = at_best.round(3)
+    fair = correlation >= AGREE
+    then = (
+        f"every row is trained at {USUAL:g}"
+        if fair
+        else f"every row is trained at the better of {USUAL:g} and {OTHER:g}, by its loss"
+    )
+    return Choice(
+        "Learning rates: the best of each encoding by its loss in distribution, and areas",
+        table.reset_index(),
+        f"Rank correlation {correlation:.2f}: {then}",
+    )
+
+
+def _last(training: Training) -> float:
+    return training.curve.validation_loss[-1] if training.curve.validation_loss else np.inf
+
+
+PANELS: dict[str, Callable[[Iterable[Record], Board], Choice]] = {
+    "heads": heads,
+    "steps": steps,
+    "rates": rates,
+}
+
+
+def markdown(found: Sequence[Record]) -> str:
+    """The tables of all panels that have been run, each with what follows from it."""
+    lines = [
+        "# What was decided before the main board",
+        "",
+        "The rules stand in conf/board/heads.yaml, steps.yaml and rates.yaml; they were written "
+        "down before these runs.",
+        "",
+    ]
+    for name, choose in PANELS.items():
+        panel = load(name)
+        try:
+            lines.append(choose(found, panel).markdown)
+        except PosbenchError as error:
+            lines += [f"## {name.capitalize()}", "", f"Not decided yet: {error}.", ""]
+    lines.append("Generated by `python -m posbench.leaderboard.choices`; do not edit.")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.leaderboard.choices", description="Panels in, decisions out."
+    )
+    parser.add_argument("folder", type=Path, help="with the records of the panels")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if regenerating changes the file"
+    )
+    chosen = parser.parse_args(arguments)
+    path = chosen.folder / "choices.md"
+    try:
+        text = markdown(files.records(chosen.folder))
+        if chosen.check and not (path.exists() and path.read_bytes() == text.encode()):
+            raise PosbenchError(f"regenerating changes {path}: run `{parser.prog} {chosen.folder}`")
+        if not chosen.check:
+            path.write_bytes(text.encode())
+    except (PosbenchError, OSError) as error:
+        print(f"posbench: {error}", file=sys.stderr)
+        return 1
+    print(f"{path}: up to date." if chosen.check else f"Written: {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
