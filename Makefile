@@ -43,17 +43,19 @@ lint: $(VENV)/.installed ## style
 types: $(VENV)/.installed ## static types
 	$(BIN)/mypy
 
-check: $(VENV)/.installed ## are the published boards what their records say, and the names what conf/ holds?
+check: $(VENV)/.installed ## are the published boards what their records say, and the pages of conf/ what it holds?
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board --check || exit 1; done
 	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md --check
 	$(BIN)/python -m posbench.claims results/extensions --check
 	$(BIN)/python -m posbench.catalogue.names --check
+	$(BIN)/python -m posbench.catalogue.defaults --check
 
-board: $(VENV)/.installed ## bring the published boards and the list of names up to date
+board: $(VENV)/.installed ## bring the published boards and the pages of conf/ up to date
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board || exit 1; done
 	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md
 	$(BIN)/python -m posbench.claims results/extensions
 	$(BIN)/python -m posbench.catalogue.names
+	$(BIN)/python -m posbench.catalogue.defaults
 
 clean: ## remove the environment and caches; results stay
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -238,6 +238,7 @@ class Config:
     force: bool = False
     audit: int = 0
     results_dir: str = "results/local"
+    definition: str = ""  # the hash of the board that the run is for
     train_positions: int = 0  # filled in from the task: number of positions in training
     test_positions: int = 0  # filled in from the task: number of positions in the longest test
 

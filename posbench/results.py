@@ -4,7 +4,8 @@
     python -m posbench.results verify results/published --sample 12
     python -m posbench.results columns                    what each column of `load` means
 
-`load` is the long table of all records of a folder.
+`load` is the long table of all records of a folder. `summarise` ranks its rows, with intervals,
+and `compare` tests one of them against another; both take data frames, of other sources as well.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from pathlib import Path
 import pandas as pd
 
 from posbench.errors import PosbenchError
+from posbench.leaderboard.standings import compare, summarise
 from posbench.records import files, tables
 from posbench.records.files import LOCAL, PUBLISHED
+
+__all__ = ["compare", "load", "main", "publish", "summarise"]
 
 
 def load(results_dir: str | Path = LOCAL) -> pd.DataFrame:

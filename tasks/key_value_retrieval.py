@@ -22,9 +22,10 @@ class KeyValueRetrieval(Symbols):
         BOS MARK b d a c SEP MARK b d a EOS
 
     Keys are different cells of an s x s grid, $s = \lceil\sqrt n\rceil + 1$, whose rows are s
-    different symbols, and so are its columns. So n / s keys, on average, share a first or a second
-    symbol: one symbol alone does not find a key, and near misses grow with n. The grid needs
-    s <= `num_symbols`, so there are at most (`num_symbols` - 1)^2 pairs; ConfigError otherwise.
+    different symbols, and so are its columns. So about n / s keys have the same first symbol,
+    and as many the same second: neither symbol alone finds a key, and near misses grow with n. The
+    grid needs s <= `num_symbols`, so there are at most (`num_symbols` - 1)^2 pairs; ConfigError
+    otherwise.
 
     The score is the share of questions answered: all of them together fail early for every
     encoding.

@@ -34,11 +34,8 @@ class RepeatToken(Rearranged):
 
     def tested(self, n: int, trained: int) -> Sequence[int]:
         """The counts near n, ascending."""
-        # In whole hundredths: .88 n as a float may lie on the wrong side of a half.
-        low, high = (
-            (-(-88 * n // 100), n) if n == trained else (_nearest(88 * n), _nearest(112 * n))
-        )
-        low = max(low, 1)
+        # The lowest count in whole hundredths: .88 n as a float may be just above a whole number.
+        low, high = (-(-88 * n // 100), n) if n == trained else (round(0.88 * n), round(1.12 * n))
         steps = min(high - low, self.MOST_COUNTS - 1)
         return [low + (high - low) * step // max(steps, 1) for step in range(steps + 1)]
 
@@ -58,8 +55,3 @@ def repeated(symbols: np.ndarray, n: int) -> Batch:
     """A sequence for each symbol, n times."""
     x = np.repeat(symbols[:, None], n, 1)
     return assemble(x, x, np.ones_like(x, bool), np.broadcast_to(np.arange(n), x.shape))
-
-
-def _nearest(hundredths: int) -> int:
-    """The nearest whole number; a half is rounded up."""
-    return (hundredths + 50) // 100

@@ -25,7 +25,7 @@ from posbench.records.packing import comparable
 from posbench.records.record import Record
 
 Answered = Callable[..., tuple[int | None, str, str]]
-GROUPS = ("method", "encoding", "extension", "task", "protocol")
+GROUPS = ("method", "encoding", "extension", "task", "protocol", "experiment")
 
 
 def command(

@@ -141,8 +141,14 @@ def starting_list(theta: list[float], train: int, s: float) -> list[float]:
     return [t / ratio**m for m, t in enumerate(whole)] + [t / s for t in theta[len(whole) :]]
 
 
-def to_base(base: float) -> Table:
-    return lambda theta, train, s: grid(len(theta), base)
+def grown(growth: float) -> Table:
+    """At another base of the geometric grid in use."""
+
+    def table(theta: list[float], train: int, s: float) -> list[float]:
+        base = (theta[0] / theta[1]) ** len(theta)
+        return [t * theta[0] for t in grid(len(theta), growth * base)]
+
+    return table
 
 
 def power(k: float) -> Table:
@@ -201,7 +207,7 @@ CASES: dict[str, Case] = {
         starting_list,
         lambda s: math.sqrt(1 + math.log(s) / math.log(L)),
     ),
-    "abf": Case(lambda s: ABF(40000.0), to_base(40000.0), scaled=False),
+    "abf": Case(lambda s: ABF(4.0), grown(4.0), scaled=False),
     "giraffe_power": Case(lambda s: GiraffePower(0.7), power(0.7), scaled=False),
     "giraffe_truncated": Case(
         lambda s: GiraffeTruncated(2.0, 30.0, 50.0), truncated(2.0, 30.0, 50.0), scaled=False
@@ -244,7 +250,7 @@ SIZED: dict[str, tuple[Callable[[], FrequencyExtension], Table]] = {
     "mrrope_uni": (lambda: MrRoPEUni(2.0, 1.0), radices(2.0, 1.0, False)),
     "mrrope_pro": (lambda: MrRoPEPro(2.0, 0.1), radices(2.0, 0.1, True)),
     "longrope": (lambda: LongRoPE(), starting_list),
-    "abf": (lambda: ABF(), to_base(500_000.0)),
+    "abf": (lambda: ABF(), grown(50.0)),
     "giraffe_power": (lambda: GiraffePower(), power(0.5)),
     "giraffe_truncated": (lambda: GiraffeTruncated(), truncated(1.0, 8.0, 16.0)),
     "resonance": (lambda: Resonance(), whole_waves),
@@ -276,13 +282,13 @@ def hosts() -> dict[str, PositionEncoding]:
         "pope": PoPE(3, WIDTH),
         "sinusoidal": Sinusoidal(24),
         "rope after pi": PI(2.0).apply(RoPE(WIDTH), L, L),
-        "rope after abf": ABF(300.0).apply(RoPE(WIDTH), L, L),
+        "rope after abf": ABF(0.03).apply(RoPE(WIDTH), L, L),
     }
 
 
 @pytest.mark.parametrize("host", hosts())
 @pytest.mark.parametrize(
-    "name", [name for name in SIZED if name not in ("by_parts", "resonance_yarn", "abf")]
+    "name", [name for name in SIZED if name not in ("by_parts", "resonance_yarn")]
 )
 def test_tables_are_of_the_grid_in_use(name: str, host: str) -> None:
     """As many frequencies as the host has, and wavelengths as they are after an earlier
@@ -442,7 +448,14 @@ def test_dropped_frequencies_are_theirs_of_the_proportional_kind(share: float) -
 @pytest.mark.oracle("abf", "library: transformers linear at another base")
 def test_a_changed_base_is_theirs() -> None:
     for d, base, train in LIBRARY:
-        agree(ABF(1e6), d, base, train, train, theirs("linear", d, 1e6, train, None, factor=1.0))
+        agree(
+            ABF(1e6 / base),
+            d,
+            base,
+            train,
+            train,
+            theirs("linear", d, 1e6, train, None, factor=1.0),
+        )
 
 
 # -- defaults --------------------------------------------------------------------------------------
@@ -452,5 +465,5 @@ def test_published_defaults() -> None:
     """Of the classes; the YAML files have those that suit short training lengths."""
     assert NTKMixed().power == 0.625
     assert (MrRoPEUni().beta_fast, MrRoPEPro().beta_slow) == (32.0, 1.0)
-    assert ABF().base == 500_000.0
+    assert ABF().growth == 500_000 / 10_000
     assert (ClippedRoPE().share, DropLowFrequencies().share) == (20 / 64, 0.25)

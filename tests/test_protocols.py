@@ -5,6 +5,7 @@ the ceiling.
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,11 @@ PAPERS = (
     "zoology2024",
 )
 STATED = {
-    "model": "width num_layers num_heads mlp_ratio dropout embedding_std",
+    "model": "width num_layers num_heads head_width mlp_ratio dropout embedding_std",
     "training": "min_length max_length length_scale steps steps_scale batch_size num_examples "
     "packing random_offset loss_on learning_rate warmup_steps decay decay_fraction "
     "weight_decay beta1 beta2 gradient_clip validate_every validation_samples",
-    "evaluation": "multiples further num_samples decoding",
+    "evaluation": "multiples longest ladder num_samples decoding",
 }
 """What two replications of one paper may do differently: a protocol that stands for a paper says
 each of it.
@@ -56,6 +57,8 @@ def test_the_protocol_of_a_paper_states_every_choice_and_its_source(name: str) -
         section: set(keys.split()) for section, keys in STATED.items()
     }
     assert "arXiv" in text and "Its method" in text and "Its task" in text
+    experiments = re.findall(r"experiment=(\w+)", text)
+    assert experiments and set(experiments) <= set(names("experiment"))
 
 
 SHORT = [
@@ -70,7 +73,7 @@ SHORT = [
     "training.warmup_steps=1",
     "evaluation.num_samples=2",
     "evaluation.multiples=[1]",
-    "evaluation.further=[]",
+    "evaluation.ladder=[]",
     "trainer.accelerator=cpu",
 ]
 

@@ -298,7 +298,7 @@ EXTENSIONS: list[tuple[Callable[[], object], str]] = [
         lambda: LongRoPE((1.0, 2.0), (0.9, 1.0)),
         r"short_factors are stretches of at least 1, got 0\.9",
     ),
-    (lambda: ABF(1.0), r"base must exceed 1: the first frequency is the fastest; got 1\.0"),
+    (lambda: ABF(0.0), r"growth is a factor on the base and must exceed 0, got 0\.0"),
     (lambda: GiraffePower(0.0), r"power must exceed 0, .*got 0\.0"),
     (lambda: GiraffeTruncated(0.0), r"turns is .* above 0, got 0\.0"),
     (lambda: GiraffeTruncated(1.0, 8.0, 4.0), r"slowing >= span >= 1, .*got 4\.0 and 8\.0"),

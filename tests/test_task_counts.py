@@ -130,9 +130,9 @@ def test_more_pairs_than_the_grid_has_keys_for_are_refused(num_symbols: int, mos
     sentence = f"task.num_symbols={num_symbols} gives keys for at most {most} pairs, not for n="
     for asked in (task.total_length, task.num_positions, lambda n: task.batch(n, 2, "more")):
         with pytest.raises(ConfigError, match=sentence):
-            asked(most + 1)  # type: ignore[operator]
+            asked(most + 1)
         with pytest.raises(ConfigError, match="n must be at least 1; got 0"):
-            asked(0)  # type: ignore[operator]
+            asked(0)
 
 
 # -- repeat_token ----------------------------------------------------------------------------------

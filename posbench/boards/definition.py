@@ -54,11 +54,18 @@ class Rows(Written):
     def words(self) -> list[tuple[str, ...]]:
         """The words of the command line that choose each row."""
         pairs = itertools.product(self.encodings, self.extensions)
-        found = [(f"method={name}",) for name in self.methods]
+        found: list[tuple[str, ...]] = [(f"method={name}",) for name in self.methods]
         found += [
             (f"encoding={encoding}", f"extension={extension}") for encoding, extension in pairs
         ]
         return [(*row, *self.settings) for row in found]
+
+
+class Group(Written):
+    """Tasks that ask for one capability."""
+
+    asks: str  # to do what
+    tasks: tuple[str, ...] = Field(min_length=1)
 
 
 class Judged(Written):
@@ -86,7 +93,7 @@ class Board(Written):
     name: str
     about: str = ""
     protocol: str = "cpu"
-    groups: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, Group] = {}
     tasks: tuple[str, ...] = ()  # where there are no groups
     multiples: tuple[float, ...] = ()  # the lengths of the tests, as the protocol must have them
     judged: Judged = Judged()
@@ -96,7 +103,7 @@ class Board(Written):
 
     @model_validator(mode="after")
     def _has_tasks(self) -> Board:
-        grouped = list(itertools.chain(*self.groups.values()))
+        grouped = [task for group in self.groups.values() for task in group.tasks]
         if bool(grouped) == bool(self.tasks):
             raise ValueError("needs either groups of tasks or a list of tasks")
         repeated = sorted({task for task in grouped if grouped.count(task) > 1})
@@ -107,12 +114,12 @@ class Board(Written):
     @property
     def all_tasks(self) -> tuple[str, ...]:
         """Every task, group by group."""
-        return self.tasks or tuple(itertools.chain(*self.groups.values()))
+        return self.tasks or tuple(self.group_of)
 
     @property
     def group_of(self) -> dict[str, str]:
         """The group of each task."""
-        return {task: group for group, tasks in self.groups.items() for task in tasks}
+        return {task: name for name, group in self.groups.items() for task in group.tasks}
 
     @property
     def hash(self) -> str:

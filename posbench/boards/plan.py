@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.boards.definition import Board
+from posbench.composing.methods import methods
 from posbench.records.record import Record
 
 
@@ -22,6 +23,13 @@ class Job:
     task: str
     row: tuple[str, ...]
     seed: int
+
+    @property
+    def encoding(self) -> str:
+        """What it trains."""
+        chosen = dict(word.split("=", 1) for word in self.row)
+        name = chosen.get("method", "")
+        return chosen.get("encoding") or methods().get(name, (name, ""))[0]
 
     @property
     def words(self) -> list[str]:
@@ -96,7 +104,7 @@ def cost(planned: Iterable[Job], records: Iterable[Record], steps: dict[str, int
     of_encoding, test = ratio.mean(), told["test"].median()
     training, tests, unknown, seen = 0.0, 0.0, 0, set()
     for job in planned:
-        encoding = _encoding(job.row)
+        encoding = job.encoding
         if (job.task, encoding) in pairs.index:
             step = pairs[job.task, encoding]
         else:
@@ -109,9 +117,3 @@ def cost(planned: Iterable[Job], records: Iterable[Record], steps: dict[str, int
         seen.add(key)
         tests += test
     return Cost(training / 3600, tests / 3600, unknown)
-
-
-def _encoding(row: Sequence[str]) -> str:
-    """The encoding that a row trains, by its words."""
-    chosen = dict(word.split("=", 1) for word in row)
-    return chosen.get("encoding") or chosen.get("method", "")

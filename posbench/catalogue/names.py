@@ -9,7 +9,6 @@ the comments of conf/methods.yaml and of conf/task. Nothing here imports a metho
 
 from __future__ import annotations
 
-import argparse
 import ast
 import functools
 import re
@@ -22,16 +21,16 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from posbench.catalogue.pages import command
 from posbench.composing.folders import GROUPS, own_names
 from posbench.composing.methods import AS_TRAINED, methods
-from posbench.errors import ConfigError, PosbenchError
+from posbench.errors import ConfigError
 from posbench.provenance import located, module_file, source_of, targets
 
-PAGE = "conf/README.md"
 LIMIT = 160
 """Characters of a description, as they are seen: a command of LaTeX is one. No formula is cut."""
 
-ORDER = ("task", "protocol", "encoding", "extension", "method", "logger")
+ORDER = ("task", "protocol", "experiment", "encoding", "extension", "method", "logger")
 ELSEWHERE = "of other encodings than RoPE, by the handle they need"
 ARXIV = r"\d{4}\.\d{5}"
 
@@ -344,7 +343,8 @@ def page() -> str:
     ]
     for group in ORDER:
         lines += ["", f"## {group}", ""]
-        lines += [f"`{group}=NAME` chooses {GROUPS[group]}. The default is `{default[group]}`."]
+        usual = f"`{default[group]}`" if default[group] else "none"
+        lines += [f"`{group}=NAME` chooses {GROUPS[group]}. The default is {usual}."]
         for heading, options in grouped(group).items():
             lines += ["", f"### {heading[0].upper()}{heading[1:]}"] if heading else []
             lines += ["", *_rows_of(options, heading)]
@@ -366,27 +366,9 @@ def _rows_of(options: list[Option], heading: str) -> Iterator[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.catalogue.names", description="All that can be chosen, on a page."
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if regenerating changes the page"
-    )
-    chosen = parser.parse_args(arguments)
-    path = Path(str(files("posbench.conf"))) / Path(PAGE).name
-    try:
-        text = page()
-        if chosen.check and not (path.exists() and path.read_bytes() == text.encode()):
-            raise PosbenchError(
-                f"regenerating changes {PAGE}: run `python -m posbench.catalogue.names`"
-            )
-        if not chosen.check:
-            path.write_bytes(text.encode())
-    except (PosbenchError, OSError) as error:
-        print(f"posbench: {error}", file=sys.stderr)
-        return 1
-    print(f"{PAGE}: up to date." if chosen.check else f"Written: {PAGE}")
-    return 0
+    path = Path(str(files("posbench.conf"))) / "README.md"
+    says = "All that can be chosen, on a page."
+    return command(path, page, "posbench.catalogue.names", says, arguments)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ GROUPS = {
     "extension": "what is done to the trained model",
     "task": "what is asked, with a length",
     "protocol": "all that must be equal for two rows to be comparable",
+    "experiment": "a protocol, a task and its settings at once, as in a paper",
     "logger": "where the curves of a training go",
 }
 

@@ -44,10 +44,11 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
     }
     if missing := [name for name, choice in group.items() if choice is None]:
         raise ConfigError(f"{missing[0]} is missing: choose one with {missing[0]}=NAME, see --help")
-    named = _compose(
-        f"task={group['task']}", f"protocol={group['protocol']}", f"method={group['method']}"
-    )
-    parts, canonical = _parts(cfg), _parts(named)
+    experiment = choices.get("experiment")
+    if experiment is not None:
+        _refuse_others(experiment, group)
+    task = [f"protocol={group['protocol']}", f"task={group['task']}"]
+    parts, canonical = _parts(cfg), _parts(_compose(*task, f"method={group['method']}"))
 
     label, words = group["method"], [f"method={group['method']}"]
     pair = {name: group[name] for name in ("encoding", "extension")}
@@ -62,6 +63,10 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
             words = [f"method={found}"] if found else _overrides(pair | hosts)
         canonical["method"] = _parts(plain)["method"]
 
+    chosen, composed = [*task, *words], canonical
+    if experiment is not None:  # the names stay those of protocol and task
+        chosen = [f"experiment={experiment}", *words]
+        composed = _parts(_compose(*chosen))
     method = _name(label, parts["method"], canonical["method"])
     return Identity(
         _name(group["protocol"], parts["protocol"], canonical["protocol"]),
@@ -75,8 +80,19 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
                 change for change in method.changed if change.startswith("encoding.")
             ),
         ),
-        _command(words, group, parts, canonical, cfg.seed),
+        _command(chosen, parts, composed, cfg.seed),
     )
+
+
+def _refuse_others(experiment: str, group: Mapping[str, str]) -> None:
+    """ConfigError if another task or protocol was chosen than the experiment's own."""
+    own = _choices(f"experiment={experiment}")
+    for name in ("protocol", "task"):
+        if group[name] != own[name]:
+            raise ConfigError(
+                f"experiment={experiment} chooses {name}={own[name]}, with settings for it: leave "
+                f"out {name}={group[name]}, or the experiment"
+            )
 
 
 def _overrides(chosen: Mapping[str, str]) -> list[str]:
@@ -88,9 +104,7 @@ def _hosts(pair: dict[str, str], choices: Mapping[str, Any]) -> dict[str, str]:
     inside = {key: choice for key, choice in choices.items() if key.startswith((HOST, PART))}
     if not inside:  # nothing to compare: composing costs a tenth of a second
         return {}
-    usual = hydra.compose(
-        "config", _overrides(pair), return_hydra_config=True
-    ).hydra.runtime.choices
+    usual = _choices(*_overrides(pair))
     return {key: choice for key, choice in inside.items() if usual.get(key) != choice}
 
 
@@ -143,6 +157,13 @@ def _compose(*overrides: str) -> DictConfig:
     return hydra.compose(config_name="config", overrides=list(overrides))
 
 
+def _choices(*overrides: str) -> Mapping[str, Any]:
+    """The option of every group."""
+    found = hydra.compose("config", list(overrides), return_hydra_config=True)
+    choices: Mapping[str, Any] = found.hydra.runtime.choices
+    return choices
+
+
 def _parts(cfg: DictConfig) -> dict[str, dict[str, Any]]:
     """The content behind each name, with interpolations unresolved.
 
@@ -183,16 +204,15 @@ def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _command(
-    method: list[str],
-    group: dict[str, str],
+    chosen: list[str],
     parts: dict[str, dict[str, Any]],
-    canonical: dict[str, dict[str, Any]],
+    composed: dict[str, dict[str, Any]],
     seed: int,
 ) -> str:
-    """The command that repeats the run."""
-    words = [f"protocol={group['protocol']}", f"task={group['task']}", *method]
+    """The command that repeats the run: choices, and what differs from what they compose."""
+    words = list(chosen)
     for part in parts:
-        words += [_quoted(change) for change in _changes(parts[part], canonical[part])]
+        words += [_quoted(change) for change in _changes(parts[part], composed[part])]
     return " ".join(["python -m posbench", *words, f"seed={seed}"])
 
 

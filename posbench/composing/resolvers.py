@@ -13,7 +13,9 @@ from posbench.composing.choices import choices
 def register() -> None:
     OmegaConf.register_new_resolver("positions", _positions, replace=True)
     OmegaConf.register_new_resolver("base_for_turns", _base_for_turns, replace=True)
+    OmegaConf.register_new_resolver("turns", _turns, replace=True)
     OmegaConf.register_new_resolver("steepness", _steepness, replace=True)
+    OmegaConf.register_new_resolver("rate", _rate, replace=True)
     OmegaConf.register_new_resolver("choices", choices, replace=True)
 
 
@@ -33,9 +35,28 @@ def _base_for_turns(share: float, *, _root_: Any) -> float:
     return round((_root_.train_positions / (2 * math.pi)) ** (1 / share), 2)
 
 
+def _turns(share: float, *, _root_: Any) -> float:
+    r"""The turns that a pair makes in training which stands at this share of the way from one that
+    turns once to the fastest.
+
+    `${turns:0.535}` gives $r^{0.535}$, where the fastest pair makes $r = L / 2\pi$ turns: 32 for
+    L = 4,096.
+    """
+    return round((_root_.train_positions / (2 * math.pi)) ** share, 2)
+
+
 def _steepness(bias: float, *, _root_: Any) -> float:
     r"""The steepness e of ALiBi whose gentlest slope gives this bias at the training length.
 
     `${steepness:2}` gives the e with $2^{-e} L = 2$, for L positions seen in training.
     """
     return round(math.log2(_root_.train_positions / bias), 4)
+
+
+def _rate(over_training: float, *, _root_: Any) -> float:
+    """The rate a position that comes to this over the training, but at most 1.
+
+    `${rate:204.8}` is 0.1 for 2,048 positions. Positions are whole: faster than 1 a position, a
+    rate would tell apart what is not there.
+    """
+    return round(min(1.0, over_training / _root_.train_positions), 6)

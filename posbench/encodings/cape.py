@@ -19,10 +19,10 @@ class CAPE(Sampled):
 
     $\Delta$ = shift and $\lambda$ = scaling are one for a sequence, $\epsilon$ = jitter one for a
     token, which up to `max_jitter` 0.5 keeps the order. The published settings for text are 5, 0.5
-    and 1.03; the shift scales with the training length here, about the same share of a sentence.
-    Positions may be negative. At evaluation nothing is random and positions beyond L + $\Delta_m$
-    are as new as to the host: the method makes absolute encodings robust, it does not show them
-    long sequences. The host must accept positions that are not whole numbers.
+    and 1.03; the shift scales with the training length here, to 5 of 40 positions. Positions may be
+    negative. At evaluation nothing is random and positions beyond L + $\Delta_m$ are as new as to
+    the host: the method makes absolute encodings robust, it does not show them long sequences. The
+    host must accept positions that are not whole numbers.
     """
 
     def __init__(

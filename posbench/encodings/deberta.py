@@ -26,8 +26,8 @@ class DeBERTa(PositionEncoding):
     halves of P with the former and into the same half with the latter. The absolute positions that
     the paper adds before the last softmax serve masked words and are left out.
 
-    Beyond the training length all distances from k - 1 on share a row. The published `clip` k of
-    512 leaves rows untrained in a shorter model.
+    Distances from k - 1 on share a row. `clip` k is the training length, as published with 512: the
+    row that stands for all distances beyond is trained by the longest one alone.
     """
 
     shared = ("table",)

@@ -22,8 +22,10 @@ class FIRE(PositionEncoding):
 
     All layers share one f, c and t: the paper's FIRE-S. Its FIRE has them in every layer, but where
     only answers at the end are scored, no query of a last layer is below T and its own t would
-    never be trained. The published `threshold` $T_0$ of 512 exceeds shorter trainings: inputs would
-    stay below 1 and f would extrapolate at test. The default is a quarter of the trained positions.
+    never be trained. The published `threshold` $T_0$ of 512 is a quarter of the 2,048 positions of
+    its training; in one of fewer than 512 inputs would stay below 1, and f would extrapolate at
+    test. c starts at 0.1 there, $c\,L \approx 205$; in a short training it starts at 1, since
+    positions are whole.
     """
 
     shared = ("mlp", "c", "multiplier")

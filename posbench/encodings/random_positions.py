@@ -17,9 +17,10 @@ class RandomPositions(Sampled):
     One subset is drawn for a batch, in training and at evaluation. Every position that the longest
     test can use has been trained, and so has every distance below N: no test is beyond training,
     only denser. The price is that training shows few pairs of neighbouring positions. N must cover
-    the longest test and is known before training; the published N is 2048, the default is just what
-    the tests need. Ids of a task are mapped, $p_{id}$, so that those which are equal stay equal.
-    All layers see the same draw (the authors' code draws relative encodings anew in every layer).
+    the longest test and is known before training; the published N is 2048 for 40 in training and
+    500 in the test, the default is just what the tests need. Ids of a task are mapped, $p_{id}$, so
+    that those which are equal stay equal. All layers see the same draw (the authors' code draws
+    relative encodings anew in every layer).
     """
 
     def __init__(self, host: PositionEncoding, largest: int) -> None:

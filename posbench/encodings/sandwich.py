@@ -19,7 +19,8 @@ class Sandwich(PositionEncoding):
     from the sum, so that the bias is 0 at distance 0; softmax does not see what is equal for all
     keys of a query, and it is left out here. W is the paper's 128 whatever the width of the model.
     On average the sum falls with the logarithm of the distance, with ripples; beyond the training
-    length it goes on falling, with the default base to some 15,000 tokens, and then returns.
+    length it goes on falling, with the published base of 10,000 to some 15,000 tokens, and then
+    returns. That is 29 times its training length of 512, and the base scales so that it is here.
     """
 
     handles = PositionEncoding.handles | {"distance", "positions"}

@@ -20,7 +20,7 @@ class ScaleInvariant(Wrapper):
     + d/\tau_0)$: all keys from d to c d get the same total whatever d, and beyond the training
     length none of it is crowded out. A grows with distance, so that among many far keys single ones
     can stand out. No parameters; `tau` $\tau_0$ is the distance up to which keys count as near, 10
-    tokens as published. A later key counts as distance 0.
+    tokens of 4,096 as published. A later key counts as distance 0.
 
     The paper wraps p-RoPE, that is RoPE without its slowest frequencies; here any host, RoPE unless
     another is chosen. A bias of the host is added after A, untouched.

@@ -21,8 +21,9 @@ class T5(PositionEncoding):
     table serves all layers. E starts at $N(0, 1/D)$, as in T5. T5 itself leaves out the scale
     $1/\sqrt{d_h}$; here scores are scaled for every encoding alike and the bias is added after the
     scale. Beyond the training length all new distances fall into the last bucket. The published
-    `max_distance` of 128 leaves buckets untrained in a shorter model, so the default is the number
-    of trained positions.
+    `max_distance` of 128 is a quarter of the training length of 512, and 16 distances have a bucket
+    of their own; a quarter of a few dozen positions is fewer than that. So the default is all
+    trained positions, with half as many buckets, at most 32.
     """
 
     shared = ("table",)

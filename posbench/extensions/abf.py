@@ -8,23 +8,20 @@ from posbench.frequencies import Frequencies
 
 
 class ABF(Unscaled):
-    r"""$\lambda_m = (b'/b)^{m/K}$, that is $\theta'_m = b'^{-m/K}$: adjusted base frequency (arXiv
-    2309.16039).
+    r"""$\lambda_m = g^{m/K}$, that is $\theta'_m = b'^{-m/K}$ with the base $b' = g\,b$: adjusted
+    base frequency (arXiv 2309.16039).
 
-    NTK is this with $b' = b\,s^{d/(d-2)}$; here b' is `base`, the same at every length. Published
-    as 500,000 after 10,000, with long training afterwards, which is not done here: a b' meant for s
-    times the training length is about $b\,s$. A grid that is itself a part of another, as that of
-    p-RoPE, has a smaller b of its own, and the same b' stretches it more.
+    NTK is this with $g = s^{d/(d-2)}$; here g is `growth`, the same at every length. Published as
+    500,000 after 10,000 for eight times the length, with long training afterwards, which is not
+    done here: without it, the base for s times the training length is about $b\,s$. As a factor
+    the setting means the same whatever base was trained with.
     """
 
-    def __init__(self, base: float = 500_000.0) -> None:
+    def __init__(self, growth: float = 50.0) -> None:
         super().__init__()
-        if not base > 1:
-            raise ConfigError(f"base must exceed 1: the first frequency is the fastest; got {base}")
-        self.base = base
+        if not growth > 0:
+            raise ConfigError(f"growth is a factor on the base and must exceed 0, got {growth}")
+        self.growth = growth
 
     def unscaled(self, frequencies: Frequencies, train_positions: int) -> tuple[float, ...]:
-        return tuple(
-            (self.base / frequencies.base) ** (m / frequencies.count)
-            for m in range(frequencies.count)
-        )
+        return tuple(self.growth ** (m / frequencies.count) for m in range(frequencies.count))

@@ -16,9 +16,10 @@ class ClippedRoPE(Unscaled):
 
     The first of the n stays, the last is switched off, and the fall between is smooth, since a
     sharp edge rings over distance. n is `share` of all pairs, at least two. The authors' code has n
-    = 20 of 64 at thousands of positions, where more than half of all pairs complete a turn; at a
-    few dozen positions fewer do, and the share must grow. Published with further training, here
-    without: the training length is changed as well.
+    = 20 of 64 at thousands of positions, where more than half of all pairs complete a turn. With
+    the base of 10,000 at a few dozen positions fewer do, and more pairs than those clipped reach
+    angles never seen; a base as short as the training has none of this. Published with further
+    training, here without: the training length is changed as well.
     """
 
     def __init__(self, share: float = 0.3125) -> None:

@@ -14,9 +14,9 @@ class LMInfinite(RegionExtension):
     The mask counts keys: `first` n keys of the sequence by index, and of the others those at
     offsets below `window` w. The cap goes by positions. w left out (null) is L, as published, and
     nothing changes at the training length; the first keys are then at most one position further
-    than in training. Published n = 10 to 100. Keys in between are not seen at all: what is there
-    cannot be retrieved but through the layers. The optional logarithm of the number of keys as
-    temperature is left out.
+    than in training. Published n = 10 to 100 at 2,048 and 4,096. Keys in between are not seen at
+    all: what is there cannot be retrieved but through the layers. The optional logarithm of the
+    number of keys as temperature is left out.
     """
 
     def __init__(self, first: int, window: int | None = None) -> None:

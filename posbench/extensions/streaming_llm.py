@@ -18,9 +18,10 @@ class StreamingLLM(RegionExtension):
     Counted positions are places in a cache of S + w keys, the query's own included. With positions
     that are not counted from 0 the same: those between the last sink and the first recent key are
     taken out of the query's, so that both are neighbours. Published S = 4, `sinks`, with w up to
-    the training length. w, `window`, left out (null) is L - S: the cache holds L keys, nothing
-    changes at the training length, and beyond it no distance is new. Keys in between are not seen
-    at all: what is there cannot be retrieved but through the layers.
+    the training length of 2,048 or 4,096, and one where every training begins with the same token,
+    as here. w, `window`, left out (null) is L - S: the cache holds L keys, nothing changes at the
+    training length, and beyond it no distance is new. Keys in between are not seen at all: what is
+    there cannot be retrieved but through the layers.
     """
 
     def __init__(self, sinks: int, window: int | None = None) -> None:

@@ -21,7 +21,7 @@ class YaRN(FrequencyExtension):
     a factor of 3. Where L is so short that even the fastest pair turns less than `beta_slow` times,
     that pair alone is kept (transformers' ramp turns round there). The published `beta_fast` of 32
     was tuned at L = 2048 to 4096: below L = 201 not one pair turns that often, so it must shrink
-    with L.
+    with L. The default is the power of the turns of the fastest pair that gives 32 at 4,096.
     """
 
     def __init__(

@@ -16,9 +16,12 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
+from posbench.boards import definition
+from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.excerpt import excerpts
+from posbench.leaderboard.ranking import board_sections
 from posbench.leaderboard.remarks import remarks
 from posbench.leaderboard.sections import DETAILS, Section, Table, sections
 from posbench.leaderboard.summaries import TaskBoard, boards, per_run
@@ -182,8 +185,15 @@ def _aligned(table: Table) -> list[str]:
     ]
 
 
+def board_of(folder: Path, name: str | None, own: Sequence[Path] = ()) -> Board:
+    """The board that a folder is judged by: the one named, the one it is called after, or main."""
+    if name is None:
+        name = folder.name if folder.name in definition.names(own) else "main"
+    return definition.load(name, own)
+
+
 def generate(
-    folder: Path, found: list[Record], audits: Sequence[Audit] = ()
+    folder: Path, found: list[Record], audits: Sequence[Audit] = (), board: Board | None = None
 ) -> tuple[dict[str, str], list[Section], list[str]]:
     """The content of every file by name, and the sections and notes that the terminal shows.
 
@@ -198,7 +208,8 @@ def generate(
     table = tables.table(found)
     notes = [*about(folder), *remarks(found, table, audits)]
     summaries = boards(table)
-    shown = sections(
+    board = board or board_of(folder, None)
+    shown = board_sections(board, table) + sections(
         summaries,
         tables.views(found),
         discriminations(table),
@@ -247,12 +258,25 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         metavar="README",
         help="also write the rows that a comment in this file asks for, and their picture",
     )
+    parser.add_argument(
+        "--board", help="default: the board that the folder is called after, or main"
+    )
+    parser.add_argument(
+        "--config-dir",
+        type=Path,
+        action="append",
+        default=[],
+        help="a folder with boards of one's own",
+    )
     chosen = parser.parse_args(arguments)
     try:
+        board = board_of(chosen.folder, chosen.board, chosen.config_dir)
         found, audits, unreadable = files.readable(chosen.folder)
         for sentence in unreadable:
             print(f"posbench: left out: {sentence}", file=sys.stderr)
-        pages, shown, notes = generate(chosen.folder, found, audits)
+        if chosen.folder.name == board.name:
+            _of_definition(chosen.folder, board, found)
+        pages, shown, notes = generate(chosen.folder, found, audits, board)
         written = {chosen.folder / name: content for name, content in pages.items()}
         if chosen.excerpt is not None:
             written |= excerpts(chosen.excerpt, chosen.folder, tables.table(found))
@@ -271,6 +295,18 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
     emit(f"Written, with more columns: {', '.join(map(str, written))}")
     emit(f"Open the page in a browser: {chosen.folder / 'leaderboard.html'}")
     return 1 if unreadable else 0
+
+
+def _of_definition(folder: Path, board: Board, found: Sequence[Record]) -> None:
+    """Refuse records that were made for another definition: it is fixed before the runs."""
+    others = [record for record in found if record.definition not in board.hashes]
+    if others:
+        of = others[0].definition[:8] or "none"
+        raise PosbenchError(
+            f"{len(others)} of {len(found)} records in {folder} were made for another definition "
+            f"({of}, not {board.hash[:8]}): board {board.name} takes no runs that it did not ask "
+            "for; repeat them, or keep them in another folder"
+        )
 
 
 def _check(folder: Path, contents: dict[Path, str]) -> None:

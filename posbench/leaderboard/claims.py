@@ -1,43 +1,33 @@
-"""What papers say, compared with records: reads `claims.yaml` and records, writes `claims.md`.
+"""What papers say, as a file states it before the runs: reads and refuses `claims.yaml`.
 
-`python -m posbench.claims FOLDER` reads FOLDER/claims.yaml, a list of claims written down before
-the runs. Each says that one extension does better than another, or than a number, and the
-verdict comes from the paired differences over seeds. The same records give the same bytes.
-Nothing here imports torch.
+A claim says that one row scores higher than another, or than a number. `verdicts` says whether it
+does. Nothing here imports torch.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import math
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml  # type: ignore[import-untyped]
 
 from posbench.errors import PosbenchError
-from posbench.leaderboard.summaries import Estimate, number
-from posbench.records import files
-from posbench.records.record import labelled
 
-VERDICTS = {
-    "holds": "the whole 95 % interval lies above the margin",
-    "contradicted": "the whole interval lies below the margin",
-    "open": "the interval contains the margin",
-    "not measured": "fewer than two seeds have both sides",
-}
+REACH, TRAINING_LENGTH = "reach", "training length"
+ABOUT = (REACH, TRAINING_LENGTH)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """`of` beats `over` by more than `by`, in mean score at the multiples `at`.
+    """`of` scores higher than `over`, by more than `by`, in the mean over the multiples `at`.
 
     A side is an extension with settings as its row is labelled, "pi" or "pi (extension.scale=2)",
     on each of the `encodings`; "rope_short_base/direct" names the encoding itself; `over` may also
-    be a number. TypeError if a field has the wrong type.
+    be a number. Scores and `by` are shares, corrected for chance.
     """
 
     claim: str
@@ -48,176 +38,93 @@ class Claim:
     by: float = 0.0
     over_at: list[float] | None = None  # the same multiples if left out
     encodings: list[str] = field(default_factory=lambda: ["rope"])
+    tasks: list[str] | None = None  # if left out, every task with its own settings
+    paper: str | None = None  # whose claims are corrected together; if left out, see `family`
+    about: str | None = None  # if left out, reach where a multiple is beyond 1x
+    post_hoc: bool = False  # written after its records were seen
     remark: str = ""  # written after the runs: what explains the verdict
 
-    def __post_init__(self) -> None:
-        def numbers(value: object) -> bool:
-            return (
-                isinstance(value, list)
-                and value != []
-                and all(type(each) in (int, float) for each in value)
-            )
+    @property
+    def family(self) -> str:
+        """The paper: `paper`, or the first source up to a semicolon, as its arXiv id if it has."""
+        if self.paper:
+            return self.paper
+        first = self.source.partition(";")[0].strip()
+        found = re.search(r"arXiv \d{4}\.\d{4,5}", first)
+        return found[0] if found else first
 
-        for name, value, expected, fits in (
-            ("of", self.of, "an extension", isinstance(self.of, str)),
-            ("over", self.over, "an extension or a number", type(self.over) in (str, int, float)),
-            ("by", self.by, "a number", type(self.by) in (int, float)),
-            ("at", self.at, "a list of multiples", numbers(self.at)),
-            (
-                "over_at",
-                self.over_at,
-                "a list of multiples",
-                self.over_at is None or numbers(self.over_at),
-            ),
-            ("encodings", self.encodings, "a list of encodings", isinstance(self.encodings, list)),
-        ):
-            if not fits:
-                raise TypeError(f"{name} must be {expected}, got {value!r}")
-
-    def difference(self, runs: pd.DataFrame, encoding: str) -> Estimate:
-        """The difference between the two sides, over the seeds that have both.
-
-        `runs` are the runs of one task.
-        """
-        left = _accuracy(runs, encoding, self.of, self.at)
-        if isinstance(self.over, str):
-            right = _accuracy(runs, encoding, self.over, self.over_at or self.at)
-            return Estimate.over((left - right).dropna())
-        return Estimate.over((left - self.over).dropna())
-
-    def verdict(self, difference: Estimate) -> str:
-        if not difference.half_width >= 0:  # also if it is NaN
-            return "not measured"
-        if difference.mean - difference.half_width > self.by:
-            return "holds"
-        return "contradicted" if difference.mean + difference.half_width < self.by else "open"
+    @property
+    def about_reach(self) -> bool:
+        """Whether it speaks of lengths beyond training, so that its sides have to master 1x."""
+        if self.about:
+            return self.about == REACH
+        return max([*self.at, *(self.over_at or [])]) > 1
 
 
-def _accuracy(runs: pd.DataFrame, encoding: str, side: str, multiples: list[float]) -> pd.Series:
-    """Each seed's mean over the multiples, [seed]; NaN if one of them is missing."""
-    own, _, extension = side.rpartition("/")
-    mine = runs[(runs["encoding"] == (own or encoding)) & (runs["side"] == extension)]
-    table = mine.pivot(index="seed", columns="multiple", values="score").reindex(columns=multiples)
-    return table.mean(axis=1, skipna=False)
+def _text(value: object) -> bool:
+    return isinstance(value, str) and value.strip() != ""
 
 
-def table(folder: Path) -> pd.DataFrame:
-    """One row per run and test length: protocol, task, encoding, side, seed, multiple, score.
+def _number(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
 
-    PosbenchError if the folder has no records.
-    """
-    rows: list[dict[str, Any]] = []
-    for record in files.records(folder):
-        run = {
-            "protocol": record.protocol.label,
-            "task": record.task.label,
-            "task_changed": bool(record.task.changed),
-            "encoding": record.method.base,
-            "side": labelled(record.method.extension, record.method.changed),
-            "seed": record.seed,
-        }
-        rows += [run | {"multiple": row.multiple, "score": row.score} for row in record.rows]
-    if not rows:
-        raise PosbenchError(f"no records in {folder}: run what its claims are about first")
-    frame = pd.DataFrame(rows)
-    return frame.drop_duplicates(
-        ["protocol", "task", "encoding", "side", "seed", "multiple"], keep="last"
-    )
+
+def _list_of(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and value != [] and all(map(fits, value))
+
+
+_multiples = _list_of(lambda value: _number(value) and value > 0)  # type: ignore[operator]
+
+EXPECTED: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "claim": ("a sentence", _text),
+    "source": ("where it is published", _text),
+    "of": ("an extension with settings", _text),
+    "over": ("an extension with settings, or a number", lambda v: _text(v) or _number(v)),
+    "at": ("a list of multiples above 0", _multiples),
+    "by": ("a number", _number),
+    "over_at": ("a list of multiples above 0", _multiples),
+    "encodings": ("a list of names of encodings", _list_of(_text)),
+    "tasks": ("a list of tasks", _list_of(_text)),
+    "paper": ("the name of a paper", _text),
+    "about": (" or ".join(ABOUT), lambda value: value in ABOUT),
+    "post_hoc": ("true or false", lambda value: isinstance(value, bool)),
+    "remark": ("a text", lambda value: isinstance(value, str)),
+}
+"""What each field of an entry must be, in words and as a test."""
 
 
 def read(path: Path) -> list[Claim]:
+    """The claims of a file; PosbenchError names the entry, the field, its value and what fits."""
     try:
-        return [Claim(**entry) for entry in yaml.safe_load(path.read_text(encoding="utf-8"))]
-    except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
+        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
-        raise PosbenchError(
-            f"{path} is not a list of claims ({reason}): see `Claim` in "
-            "posbench/leaderboard/claims.py"
-        ) from None
-
-
-def markdown(claims: list[Claim], frame: pd.DataFrame) -> str:
-    lines = [
-        "# Claims",
-        "",
-        "Written down before the runs, in `claims.yaml`; remarks came afterwards. A difference is",
-    ]
-    lines += [
-        "that of mean scores, paired over seeds, with its 95 % interval (Student's t).",
-        "",
-    ]
-    lines += [f"- **{verdict}**: {meaning}." for verdict, meaning in VERDICTS.items()]
-    for protocol, runs in frame.groupby("protocol"):
-        lines += ["", f"## Protocol {protocol}", "", _counts(claims, runs)]
-        for claim in claims:
-            lines += ["", f"### {claim.claim}", "", *_stated(claim), "", *_found(claim, runs)]
-            lines += ["", claim.remark.strip()] if claim.remark else []
-    lines += [
-        "",
-        "Generated by `python -m posbench.claims` from the records beside it; do not edit.",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _stated(claim: Claim) -> list[str]:
-    over = f"`{claim.over}`" if isinstance(claim.over, str) else number(claim.over)
-    if claim.over_at:
-        over += f" at {_lengths(claim.over_at)}"
-    margin = f" by more than {number(claim.by)}" if claim.by else ""
-    return [f"`{claim.of}` at {_lengths(claim.at)} above {over}{margin}. Source: {claim.source}."]
-
-
-def _lengths(multiples: list[float]) -> str:
-    return ", ".join(f"{multiple:g}x" for multiple in multiples)
-
-
-def _found(claim: Claim, runs: pd.DataFrame) -> list[str]:
-    lines = ["| task | encoding | difference | verdict |", "| --- | --- | ---: | --- |"]
-    for task, encoding, difference in _differences(claim, runs):
-        lines.append(f"| {task} | {encoding} | {difference} | {claim.verdict(difference)} |")
-    return lines
-
-
-def _differences(claim: Claim, runs: pd.DataFrame) -> Iterator[tuple[str, str, Estimate]]:
-    """The difference on every task and encoding.
-
-    A task whose settings were changed, as its name then says, counts only if it has both sides.
-    """
-    for task, part in runs.groupby("task"):
-        for encoding in claim.encodings:
-            difference = claim.difference(part, encoding)
-            if not part["task_changed"].any() or not pd.isna(difference.mean):
-                yield str(task), encoding, difference
-
-
-def _counts(claims: list[Claim], runs: pd.DataFrame) -> str:
-    verdicts = [
-        claim.verdict(found) for claim in claims for _, _, found in _differences(claim, runs)
-    ]
-    return ", ".join(f"{verdict}: {verdicts.count(verdict)}" for verdict in VERDICTS) + "."
-
-
-def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.claims", description="What papers say, against records."
-    )
-    parser.add_argument("folder", type=Path, help="with claims.yaml and records")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if regenerating changes the file"
-    )
-    chosen = parser.parse_args(arguments)
-    path = chosen.folder / "claims.md"
-    try:
-        text = markdown(read(chosen.folder / "claims.yaml"), table(chosen.folder))
-        if chosen.check and not (path.exists() and path.read_bytes() == text.encode()):
+        raise PosbenchError(f"{path} cannot be read: {reason}") from None
+    if not isinstance(entries, list) or not entries:
+        raise PosbenchError(f"{path} must be a list of claims, got {entries!r}")
+    claims = [_claim(entry, f"{path}, entry {index}") for index, entry in enumerate(entries, 1)]
+    said: dict[str, int] = {}
+    for index, claim in enumerate(claims, 1):
+        if (first := said.setdefault(claim.claim, index)) != index:
             raise PosbenchError(
-                f"regenerating changes {path}: run `python -m posbench.claims {chosen.folder}`"
+                f"{path}, entry {index}: claim must be another than that of entry {first}, got "
+                f"{claim.claim!r}"
             )
-        if not chosen.check:
-            path.write_bytes(text.encode())
-    except (PosbenchError, OSError) as error:
-        print(f"posbench: {error}", file=sys.stderr)
-        return 1
-    emit(f"{path}: up to date." if chosen.check else f"Written: {path}")
-    return 0
+    return claims
+
+
+def _claim(entry: Any, where: str) -> Claim:
+    if not isinstance(entry, dict):
+        raise PosbenchError(f"{where} must be a claim with its fields, got {entry!r}")
+    for name, value in entry.items():
+        if name not in EXPECTED:
+            known = ", ".join(EXPECTED)
+            raise PosbenchError(f"{where}: {name} must be one of {known}, got {name}: {value!r}")
+        expected, fits = EXPECTED[name]
+        if not fits(value):
+            raise PosbenchError(f"{where}: {name} must be {expected}, got {value!r}")
+    for each in fields(Claim):
+        needed = each.default is MISSING and each.default_factory is MISSING
+        if needed and each.name not in entry:
+            raise PosbenchError(f"{where}: {each.name} must be {EXPECTED[each.name][0]}, got none")
+    return Claim(**entry)

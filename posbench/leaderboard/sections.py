@@ -54,6 +54,15 @@ class Detail:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A picture of a section."""
+
+    title: str
+    note: str
+    drawing: str  # SVG
+
+
+@dataclass(frozen=True)
 class Section:
     """What is shown of one task of a protocol, or of a comparison over tasks or protocols."""
 
@@ -64,6 +73,7 @@ class Section:
     measure: str = ""  # what the curves show
     depths: str = ""  # SVG
     details: Sequence[Detail] = ()
+    pictures: Sequence[Picture] = ()
 
     @property
     def anchor(self) -> str:

@@ -187,6 +187,7 @@ class Record(Part):
     config: dict[str, Any]  # the resolved settings
     evaluated: Evaluated
     command: str  # repeats the run
+    definition: str = ""  # the hash of the board that it was made for
     carried_over: CarriedOver | None = None
     diverged: str | None = None  # why there is no model
 

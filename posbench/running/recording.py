@@ -67,6 +67,7 @@ def build(
             evaluation_cpu_seconds=seconds.evaluation,
         ),
         command=identity.command,
+        definition=config.definition,
     )
 
 

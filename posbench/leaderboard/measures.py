@@ -1,0 +1,223 @@
+"""What one run is worth: its score above guessing, its area and its reach.
+
+Lengths are multiples of positions: the positions of a test over those of the longest sequence of
+training. All axes of lengths are logarithmic, because lengths are compared by their ratio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+LONGEST = 8.0
+"""The multiple that areas end at; what is measured beyond it counts for the reach alone."""
+HALF = 0.5
+"""The corrected score that a run must hold to reach a length."""
+NEAR = 0.05
+"""By how much, as a share, a length may miss the multiple it stands for: lengths come in whole
+units of a task, so that the nearest to 8x may be 7.93x or 8.06x."""
+
+Numbers = Sequence[float] | npt.NDArray[np.float64]
+
+
+def corrected(scores: Numbers | float, chances: Numbers | float) -> npt.NDArray[np.float64]:
+    """Correct scores for chance: (s - c) / (1 - c), which is 0 for guessing and 1 for no error.
+
+    The value is signed: a run that does worse than guessing is below 0. `chances`, the scores of
+    guessing, have the shape of `scores` or are one number. Raises `ValueError` if guessing is
+    always right, for nothing can be learnt from such a score. Source: Cohen 1960, "A coefficient
+    of agreement for nominal scales" (the form of kappa).
+    """
+    score, chance = np.asarray(scores, float), np.asarray(chances, float)
+    if np.any(chance >= 1):
+        raise ValueError("a chance of 1 leaves no score above guessing: give chances below 1")
+    return (score - chance) / (1 - chance)
+
+
+def area(multiples: Numbers, scores: Numbers, chances: Numbers | float = 0.0) -> float:
+    """Average the corrected score over the logarithm of the length, from 1x to 8x.
+
+        area = (1 / ln 8) * integral from 0 to ln 8 of max(0, corrected score) d ln m
+
+    The integral is a trapezoid over the lengths that were measured, so the area is between 0 and
+    1 and does not depend on how densely lengths were chosen. If the length that stands for 8x is
+    a little shorter, its score is held constant up to exactly 8; if it is a little longer, the
+    score at 8 is interpolated. Rungs beyond it are left out, so that a run that climbed further
+    has the same area. NaN if 1x or 8x was not measured, or if a score between them is NaN.
+
+    Args:
+        multiples: true multiples of the positions of training, in any order, [length]
+        scores: between 0 and 1, [length]
+        chances: the scores of guessing, [length] or one number
+    """
+    multiple, score = _measured(multiples, scores, chances)
+    if not len(multiple) or not np.isclose(multiple[0], 1.0):
+        return np.nan
+    misses = np.abs(np.log(multiple / LONGEST))
+    last = int(np.argmin(misses))
+    if misses[last] > np.log1p(NEAR):
+        return np.nan
+    axis, height = np.log(multiple[: last + 1]), np.maximum(score[: last + 1], 0.0)  # keeps NaN
+    end = np.log(LONGEST)
+    held = np.interp(end, axis, height)  # beyond its last point, `interp` holds the value
+    inside = axis < end
+    return float(np.trapezoid(np.append(height[inside], held), np.append(axis[inside], end)) / end)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a run holds half of what can be held, as far as it is known.
+
+    `low` and `high` enclose the multiple. They are equal where the crossing was seen; `low` is 0
+    if the run did not hold even 1x, and `high` is infinite if it held all that was measured.
+    """
+
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float:
+        """The multiple; of a censored reach the bound that is known, NaN if none is."""
+        if np.isinf(self.high):
+            return self.low if self.low > 0 else np.nan
+        return self.high if self.low == 0 else float(np.sqrt(self.low * self.high))
+
+    @property
+    def censored(self) -> str:
+        """Say where the multiple lies if it is not known: "below", "above", "between", or ""."""
+        if self.low == self.high or np.isnan(self.low):
+            return ""
+        if self.low > 0:
+            return "above" if np.isinf(self.high) else "between"
+        return "below" if np.isfinite(self.high) else "anywhere"
+
+    def __str__(self) -> str:
+        if np.isnan(self.value):
+            return "\N{EN DASH}"
+        said = {
+            "": f"{self.low:.3g}",
+            "below": f"< {self.high:.3g}",
+            "above": f"> {self.low:.3g}",
+            "between": f"{self.low:.3g} to {self.high:.3g}",
+        }
+        return said[self.censored]
+
+
+def reach(
+    multiples: Numbers,
+    scores: Numbers,
+    chances: Numbers | float = 0.0,
+    threshold: float = HALF,
+) -> Reach:
+    """Find the first crossing of the threshold by the corrected score, in multiples of training.
+
+        ln m* = ln m_i + (s_i - t) / (s_i - s_(i+1)) * (ln m_(i+1) - ln m_i)
+
+    Here i is the last length before the first one below the threshold t. All lengths from 1x on
+    count, the ladder's rungs of 16x, 32x and 64x included. A run below the threshold at 1x is
+    censored below ("< 1"); one that never falls below is censored above its last length ("> 64",
+    or "> 8" where the ladder ended because the method is not defined beyond). NaN if 1x is
+    missing, or if a score is NaN before the crossing.
+
+    Args:
+        multiples: true multiples of the positions of training, in any order, [length]
+        scores: between 0 and 1, [length]
+        chances: the scores of guessing, [length] or one number
+        threshold: of the corrected score
+    """
+    multiple, score = _measured(multiples, scores, chances)
+    if not len(multiple) or not np.isclose(multiple[0], 1.0):
+        return Reach(np.nan, np.nan)
+    below = np.flatnonzero(~(score >= threshold))  # a NaN stops the search as well
+    if not len(below):
+        return Reach(float(multiple[-1]), np.inf)
+    first = int(below[0])
+    if np.isnan(score[first]):
+        return Reach(np.nan, np.nan)
+    if first == 0:
+        return Reach(0.0, 1.0)
+    # From the later length to the earlier, because `interp` wants an ascending axis.
+    ends = slice(first, first - 2 if first > 1 else None, -1)
+    found = float(np.exp(np.interp(threshold, score[ends], np.log(multiple[ends]))))
+    return Reach(found, found)
+
+
+def median_reach(reaches: Sequence[Reach]) -> tuple[Reach, float]:
+    """The median over seeds, and the share of seeds whose reach is censored.
+
+    The median of the lower bounds and that of the upper bounds enclose the median of the true
+    multiples, whatever the censored ones are. They agree wherever it falls on a reach that is
+    known, and it is censored otherwise. Of an even number the two in the middle are averaged on
+    the logarithmic axis, on which reaches are compared. NaN without seeds, or if one is NaN.
+    """
+    low, high = (np.array([getattr(each, end) for each in reaches]) for end in ("low", "high"))
+    if not len(low) or np.isnan(low).any():
+        return Reach(np.nan, np.nan), np.nan
+    share = float(np.mean([each.censored != "" for each in reaches]))
+    return Reach(_log_median(low), _log_median(high)), share
+
+
+def of_runs(table: pd.DataFrame) -> pd.DataFrame:
+    """Reduce the long table of `posbench.results.load` to one line a run, with its measures.
+
+    The lengths are `true_multiple` if the table has it, and the nominal `multiple` otherwise. A
+    run that lacks one of the lengths up to 8x that others of its task have gets no area, for an
+    area over other lengths would not be comparable.
+
+    Returns columns `protocol`, `task`, `row` (label of the method), `class`, `seed`, `training`
+    (hash: runs that share it share weights), `in_distribution` (corrected score at 1x),
+    `learned` (it reached the gate of its task at some step), `area` (share of 1), and `reach` (a
+    `Reach`, in multiples).
+    """
+    lengths = "true_multiple" if "true_multiple" in table else "multiple"
+    task = ["protocol", "protocol_hash", "task", "task_hash", "task_version"]
+    run = ["method", "method_hash", "seed"]
+    counted = table[table["multiple"] >= 1]
+    once = counted.drop_duplicates([*task, *run, "test_length"], keep="last")
+    rows = []
+    for _, tested in once.groupby(task, sort=True):
+        expected = set(tested.loc[tested["multiple"] <= LONGEST, "test_length"])
+        for _, part in tested.groupby(run, sort=True):
+            first, known = part.iloc[0], part[[lengths, "score", "chance"]].to_numpy(float).T
+            whole = expected <= set(part["test_length"])
+            base = part.loc[part["multiple"] == 1, ["score", "chance"]].to_numpy(float)
+            rows.append(
+                {
+                    "protocol": first["protocol"],
+                    "task": first["task"],
+                    "row": first["method"],
+                    "class": first["method_class"],
+                    "seed": first["seed"],
+                    "training": first["training_hash"],
+                    "in_distribution": float(corrected(*base[0])) if len(base) else np.nan,
+                    "learned": bool(first["solved"] or not np.isnan(first["solved_step"])),
+                    "area": area(*known) if whole else np.nan,
+                    "reach": reach(*known),
+                }
+            )
+    columns = ["protocol", "task", "row", "class", "seed", "training"]
+    return pd.DataFrame(rows, columns=[*columns, "in_distribution", "learned", "area", "reach"])
+
+
+def _measured(
+    multiples: Numbers, scores: Numbers, chances: Numbers | float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The lengths from 1x on, in ascending order, and their corrected scores."""
+    multiple = np.asarray(multiples, float)
+    score = np.broadcast_to(corrected(scores, chances), multiple.shape)
+    order = np.argsort(multiple, kind="stable")
+    order = order[multiple[order] >= 1 - 1e-6]
+    return multiple[order], score[order]
+
+
+def _log_median(values: npt.NDArray[np.float64]) -> float:
+    """The median with the geometric mean of the two in the middle; 0 and infinity are kept."""
+    ordered, middle = np.sort(values), len(values) // 2
+    one, other = float(ordered[(len(values) - 1) // 2]), float(ordered[middle])
+    if one == other:
+        return one
+    return 0.0 if one == 0 else float(np.sqrt(one) * np.sqrt(other))

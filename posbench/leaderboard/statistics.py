@@ -1,0 +1,367 @@
+"""The numbers of a board over tasks and seeds, and how sure they are.
+
+    task = mean over seeds,  group = mean of its tasks,  overall = mean of the groups
+
+Every function takes a table of runs: one line a training and what was measured on it, with columns
+
+    row       label of the method
+    task      name of the task
+    group     name of the capability that the task stands for
+    seed      of the training
+    area      share of 1, see `posbench.leaderboard.measures.area`
+    training  (may be left out) hash of all that the weights depend on: runs that share it share
+              weights, and so the luck of a seed
+    host      (may be left out; used if there is no `training`) name of what was trained
+
+A row without an area for some task has no overall number; it is left out of draws and ranks.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from posbench.errors import PosbenchError
+from posbench.streams import stream_seed
+
+DRAWS, CONFIDENCE = 10_000, 0.95
+EQUIVALENT = 0.02
+"""The equivalence margin: a smaller difference of areas is none."""
+COLUMNS = ("row", "task", "group", "seed", "area")
+
+Array = npt.NDArray[np.float64]
+
+
+def checked(runs: pd.DataFrame) -> pd.DataFrame:
+    """The table in a fixed order, once it is known to be one of runs.
+
+    Sums in another order would differ in their last bits. Raises `PosbenchError` if a column is
+    missing, if there is no run or one is there twice, or if a task is in several groups.
+    """
+    if missing := [name for name in COLUMNS if name not in runs]:
+        raise PosbenchError(f"a table of runs needs columns {', '.join(missing)}")
+    if runs.empty:
+        raise PosbenchError("there is no run in the table: run something first")
+    several = runs.groupby("task")["group"].nunique(dropna=False)
+    if (several != 1).any():
+        raise PosbenchError(f"task {several.idxmax()!r} must be in one group, of one name")
+    twice = runs.duplicated(["row", "task", "seed"])
+    if twice.any():
+        row, task, seed = runs.loc[twice, ["row", "task", "seed"]].iloc[0]
+        raise PosbenchError(f"{row} has seed {seed} of {task} twice: keep one of the two runs")
+    return runs.sort_values(["row", "task", "seed"], kind="stable")
+
+
+def groups_of(runs: pd.DataFrame) -> dict[str, list[str]]:
+    """Group -> its tasks, both in the order of their names."""
+    return {
+        str(group): sorted(part.unique())
+        for group, part in checked(runs).groupby("group", sort=True)["task"]
+    }
+
+
+def task_means(runs: pd.DataFrame) -> pd.DataFrame:
+    """Mean area over seeds, [row, task]; NaN without a run, or if one of the runs has no area."""
+    areas = checked(runs).groupby(["row", "task"], sort=True)["area"]
+    return areas.agg(lambda seeds: seeds.mean(skipna=False)).unstack("task")
+
+
+def group_means(runs: pd.DataFrame) -> pd.DataFrame:
+    """Mean over the tasks of each group, [row, group]; NaN if the row lacks one of them."""
+    means = task_means(runs)
+    return pd.DataFrame(
+        {group: means[tasks].mean(axis=1, skipna=False) for group, tasks in groups_of(runs).items()}
+    )
+
+
+def overall(runs: pd.DataFrame) -> pd.Series:
+    """Mean over groups, by row; NaN if the row lacks a task."""
+    return group_means(runs).mean(axis=1, skipna=False)
+
+
+# -- resampling ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Board numbers as they might have come out: resampled, with the estimates they vary around."""
+
+    rows: list[str]  # those that have all tasks, in the order of their names
+    groups: list[str]
+    estimates: Array  # [group, row]
+    values: Array  # [draw, group, row]
+
+    @functools.cached_property
+    def overall(self) -> Array:
+        """[draw, row]. Rounded, so that rows that are the same in exact arithmetic tie."""
+        return np.round(self.values.mean(1), 9)
+
+    def intervals(self, confidence: float = CONFIDENCE) -> pd.DataFrame:
+        """Percentile intervals of the overall number and of each group.
+
+        Returns columns (name, "low" or "high") by row; the name is "overall" or that of a group.
+        Bounds are kept within 0 and 1, as areas are.
+        """
+        tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+        found = {"overall": np.quantile(self.overall, tails, axis=0)}
+        for index, group in enumerate(self.groups):
+            found[group] = np.quantile(self.values[:, index], tails, axis=0)
+        columns = {
+            (name, side): bound
+            for name, bounds in found.items()
+            for side, bound in zip(("low", "high"), np.clip(bounds, 0.0, 1.0), strict=True)
+        }
+        return pd.DataFrame(columns, index=pd.Index(self.rows, name="row"))
+
+    def ranks(self, margin: float = EQUIVALENT) -> pd.Series:
+        """The rank of each estimate: 1 + the number of rows above it by the margin at least."""
+        estimates = np.round(self.estimates.mean(0), 9)[None]
+        return pd.Series(_ranks(estimates, margin)[0], index=self._index, name="rank")
+
+    def rank_intervals(
+        self, confidence: float = CONFIDENCE, margin: float = EQUIVALENT
+    ) -> pd.DataFrame:
+        """The smallest ranks that bound the share `confidence` of the draws, by row.
+
+        Bounds are ranks that were drawn (`inverted_cdf`), in columns `low` and `high`.
+        """
+        tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+        low, high = np.quantile(_ranks(self.overall, margin), tails, axis=0, method="inverted_cdf")
+        return pd.DataFrame({"low": low, "high": high}, index=self._index).astype(int)
+
+    def p_best(self) -> pd.Series:
+        """The share of draws in which a row has the largest number; rows that tie share a draw."""
+        best = self.overall == self.overall.max(1, keepdims=True)
+        return pd.Series((best / best.sum(1, keepdims=True)).mean(0), index=self._index)
+
+    def order(self, a: str, b: str, margin: float = EQUIVALENT) -> Order:
+        """How often row `a` comes out above row `b`, equivalent to it, and below it."""
+        one, other = (self.overall[:, self._place(name)] for name in (a, b))
+        difference = np.round(one - other, 9)
+        above, below = _above(difference, margin), _above(-difference, margin)
+        shares = [float(each.mean()) for each in (above, ~above & ~below, below)]
+        return Order(*shares)
+
+    def difference(self, a: str, b: str, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """The percentile interval of the overall number of `a` less that of `b`."""
+        drawn = self.overall[:, self._place(a)] - self.overall[:, self._place(b)]
+        low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+        return float(low), float(high)
+
+    @property
+    def _index(self) -> pd.Index:
+        return pd.Index(self.rows, name="row")
+
+    def _place(self, row: str) -> int:
+        if row not in self.rows:
+            raise PosbenchError(f"there is no row {row!r} that has all tasks")
+        return self.rows.index(row)
+
+
+@dataclass(frozen=True)
+class Order:
+    """Shares of draws; they add up to 1."""
+
+    above: float  # by the equivalence margin at least
+    equivalent: float
+    below: float
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The runs of one task whose rows draw the same seeds."""
+
+    key: str  # what names its stream of random numbers
+    places: list[int]  # of its rows
+    areas: Array  # [seed, row]
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The runs of all rows that have all tasks, and how to draw their seeds."""
+
+    rows: list[str]
+    groups: dict[str, list[str]]
+    means: pd.DataFrame  # [row, task]
+    blocks: dict[str, list[_Block]]  # by task
+    draws: int
+    seed: int
+
+    @classmethod
+    def of(cls, runs: pd.DataFrame, draws: int, seed: int) -> _Sample:
+        runs = checked(runs)
+        groups, means = groups_of(runs), task_means(runs).dropna()
+        if means.empty:
+            raise PosbenchError("no row has an area on every task: give the runs of fewer tasks")
+        rows = list(means.index)
+        complete = runs[runs["row"].isin(rows)]
+        blocks = {str(task): _blocks(part, rows) for task, part in complete.groupby("task")}
+        return cls(rows, groups, means, blocks, draws, seed)
+
+    def estimate(self, tasks: list[str]) -> Array:
+        """The mean of the tasks, [row]."""
+        return self.means[tasks].to_numpy().mean(1)
+
+    def seed_means(self, tasks: list[str], place: int = 0) -> Array:
+        """Means over resampled seeds, [draw, task, row]; another `place` gives other draws."""
+        found = np.empty((self.draws, len(tasks), len(self.rows)))
+        for index, task in enumerate(tasks):
+            for block in self.blocks[task]:
+                count = len(block.areas)
+                names = (self.seed, "seeds", place, task, block.key)
+                chosen = _choices(self.draws, count, *names)
+                # How often each seed was drawn: one product serves all rows of the block.
+                times = np.stack([(chosen == which).sum(1) for which in range(count)], axis=1)
+                found[:, index, block.places] = times @ block.areas / count
+        return found
+
+    def drawn(self, values: list[Array]) -> Draws:
+        estimates = np.stack([self.estimate(tasks) for tasks in self.groups.values()])
+        return Draws(self.rows, list(self.groups), estimates, np.stack(values, axis=1))
+
+
+def _blocks(runs: pd.DataFrame, rows: list[str]) -> list[_Block]:
+    """Group the rows of one task by what was trained for their seeds."""
+    host = next((name for name in ("training", "host") if name in runs), "row")
+    found: dict[str, tuple[list[int], list[Array]]] = {}
+    for row, part in runs.groupby("row", sort=True):
+        ordered = part.sort_values("seed")
+        key = repr([f"{seed} {name}" for seed, name in ordered[["seed", host]].to_numpy()])
+        places, areas = found.setdefault(key, ([], []))
+        places.append(rows.index(str(row)))
+        areas.append(ordered["area"].to_numpy(float))
+    return [_Block(key, places, np.stack(areas, axis=1)) for key, (places, areas) in found.items()]
+
+
+def _choices(draws: int, count: int, *stream: str | int) -> npt.NDArray[np.uint16]:
+    """Which of `count` things is drawn, [draw, count]."""
+    generator = np.random.default_rng(stream_seed(*stream))
+    return generator.integers(count, size=(draws, count), dtype=np.uint16)
+
+
+def given_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
+    """Resample seeds with replacement within each row and task, the tasks being what they are.
+
+    The interval says what other seeds would have given on these very tasks, and nothing about
+    other tasks. Rows whose runs of a task share all their weights (the same seeds of the same
+    trainings, as the extensions of one host) draw the same seeds, so that their differences keep
+    the pairing. A row that shares only some of them draws for itself, which is conservative. Each
+    task and training has a stream of random numbers of its own; other rows of the table, and
+    their order, change nothing. Of k seeds a resample has (k - 1) / k of the variance that an
+    unbiased estimate would have, and a single seed has none.
+
+    Source: the stratified bootstrap of Agarwal et al. 2021, arXiv 2108.13264.
+    """
+    sample = _Sample.of(runs, draws, seed)
+    return sample.drawn([sample.seed_means(tasks).mean(1) for tasks in sample.groups.values()])
+
+
+def over_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
+    """Resample tasks with replacement within each group, and seeds within each task drawn.
+
+    The interval says what other tasks of the same groups would have given, the groups being what
+    they are. All rows see the same tasks. Of n tasks a resample has (n - 1) / n of the variance
+    that an unbiased estimate would have, which is half of it for the two tasks of a group; so
+    deviations from the estimate are widened by sqrt(n / (n - 1)), which is sqrt 2 for two. Nothing
+    can be resampled in a group of a single task, which adds its seeds alone. Seeds are part of
+    what measured tasks differ by, and are drawn once more within them: the interval is
+    conservative, by at most the variance of the seeds.
+
+    Source: the nested bootstrap of Davison and Hinkley 1997, "Bootstrap methods and their
+    application", section 3.8, which discusses both effects.
+    """
+    sample = _Sample.of(runs, draws, seed)
+    values = []
+    for group, tasks in sample.groups.items():
+        count, estimate = len(tasks), sample.estimate(tasks)
+        chosen = _choices(draws, count, seed, "tasks", group)
+        # A task that is drawn twice is drawn with other seeds: each place has draws of its own.
+        each = [
+            sample.seed_means(tasks, place)[np.arange(draws), chosen[:, place]]
+            for place in range(count)
+        ]
+        widened = (count / (count - 1)) ** 0.5 if count > 1 else 1.0
+        values.append(estimate + widened * (np.mean(each, axis=0) - estimate))
+    return sample.drawn(values)
+
+
+# -- ranks -----------------------------------------------------------------------------------------
+
+
+def tiers(estimates: pd.Series, intervals: pd.DataFrame) -> pd.Series:
+    """Put rows into tiers by their rank intervals, best first.
+
+    Tier 1 holds every row whose interval meets that of the best row, tier 2 every row left whose
+    interval meets that of the best row left, and so on. The best row is the one with the largest
+    estimate. Intervals are those among all rows and are not drawn again among those left, so
+    rows of one tier need not meet each other: each is only not told apart from its first.
+
+    Args:
+        estimates: overall numbers, by row
+        intervals: columns `low` and `high` by row, see `Draws.rank_intervals`
+    """
+    left = estimates.dropna().sort_index().sort_values(ascending=False, kind="stable")
+    found: dict[str, int] = {}
+    while len(left):
+        best, each = intervals.loc[left.index[0]], intervals.loc[left.index]
+        meets = (each["low"] <= best["high"]) & (each["high"] >= best["low"])
+        found |= dict.fromkeys(left.index[meets], 1 + max(found.values(), default=0))
+        left = left[~meets]
+    return pd.Series(found, dtype=int).reindex(estimates.index).astype("Int64")
+
+
+def _above(difference: Array, margin: float) -> npt.NDArray[np.bool_]:
+    return (difference >= margin) & (difference > 0)
+
+
+def _ranks(values: Array, margin: float) -> npt.NDArray[np.int64]:
+    """1 + the number of rows above by the margin at least; `values` and result are [draw, row]."""
+    each = [
+        1 + _above(np.round(values - values[:, [row]], 9), margin).sum(1)
+        for row in range(values.shape[1])
+    ]
+    return np.stack(each, axis=1)
+
+
+# -- runs as they are ------------------------------------------------------------------------------
+
+
+def profiles(runs: pd.DataFrame, thresholds: npt.ArrayLike) -> pd.DataFrame:
+    """The share of runs with an area above each threshold: a performance profile, by row.
+
+        F(tau) = mean over tasks of (share of seeds with area > tau)
+
+    Tasks weigh the same whatever their number of seeds. A profile that lies above another
+    everywhere is of a better row by any mean, median or quantile. Returns [threshold, row].
+
+    Source: Agarwal et al. 2021, arXiv 2108.13264, section 4.2.
+    """
+    taus = np.asarray(thresholds, float)
+    found = {}
+    for row, part in checked(runs).dropna(subset="area").groupby("row", sort=True):
+        shares = [
+            (seeds.to_numpy()[:, None] > taus).mean(0) for _, seeds in part.groupby("task")["area"]
+        ]
+        found[row] = np.mean(shares, axis=0)
+    return pd.DataFrame(found, index=pd.Index(taus, name="threshold"))
+
+
+def p_improvement(runs: pd.DataFrame, a: str, b: str) -> float:
+    """The chance that a run of `a` is above a run of `b` on the same task, a tie counting half.
+
+        P(a > b) = mean over tasks of U / (n m),  U of Mann and Whitney
+
+    The mean is over the tasks that both have; NaN if there are none. It says how often, not by
+    how much. Source: Agarwal et al. 2021, arXiv 2108.13264, section 4.3.
+    """
+    each = []
+    for _, part in checked(runs).dropna(subset="area").groupby("task"):
+        one, other = (part.loc[part["row"] == row, "area"].to_numpy(float) for row in (a, b))
+        if len(one) and len(other):
+            difference = one[:, None] - other
+            each.append(((difference > 0) + 0.5 * (difference == 0)).mean())
+    return float(np.mean(each)) if each else np.nan

@@ -1,0 +1,195 @@
+"""One rule for all defaults: what a published setting means at its own training length, it means at
+ours. conf/defaults.yaml says what that is, and why where it is not so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from conftest import CONF, names
+
+from posbench.catalogue import defaults as page
+from posbench.catalogue.defaults import BOARD_POSITIONS, Default, calculated, defaults, settings
+
+FILES = [f"{group}/{name}" for group in ("encoding", "extension") for name in names(group)]
+DEFAULTS = [(each, file) for each in defaults() for file in each.of]
+HELD = [(each, file) for each, file in DEFAULTS if each.exception is None]
+EXCEPTIONS = [(each, file) for each, file in DEFAULTS if each.exception is not None]
+TUNED = [file for file in FILES if page.knobs(file)]
+LENGTHS = (BOARD_POSITIONS, 160, 512, 2048)
+
+
+def called(cases: list[tuple[Default, str]]) -> list[str]:
+    return [f"{file}.{each.setting}" for each, file in cases]
+
+
+def one(file: str, setting: str) -> Default:
+    (found,) = [each for each, of in DEFAULTS if of == file and each.setting == setting]
+    return found
+
+
+# -- nothing is forgotten --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_numeric_setting_has_an_entry_or_is_of_another_kind(file: str) -> None:
+    scaled = [each.setting for each, of in DEFAULTS if of == file]
+    assert len(set(scaled)) == len(scaled), "two entries for one setting"
+    for setting in page.written_settings(file):
+        assert (setting in scaled) != page.is_other(file, setting), setting
+    assert set(scaled) <= page.written_settings(file).keys(), "an entry without a setting"
+
+
+def test_the_settings_of_a_file_are_found_where_they_stand() -> None:
+    assert page.written_settings("encoding/rope_window_nope") == {
+        "window": "${positions:0.25}", "base": 10000,
+    }  # fmt: skip
+    assert page.written_settings("extension/self_extend").keys() == {"window", "group"}
+    assert page.written_settings("extension/rerope_tuned").keys() == {"budget", "multiple"}
+    assert page.knobs("extension/dca_tuned").keys() == {"largest", "window"}
+    assert page.written_settings("extension/pose").keys() == {"steps", "multiple", "learning_rate"}
+
+
+def test_every_kind_that_is_listed_occurs() -> None:
+    for entry in page.table()["others"]:
+        for setting in entry["settings"]:
+            where = entry.get("of", FILES)
+            assert any(setting in page.written_settings(file) for file in where), setting
+
+
+def test_what_is_fixed_in_classes_belongs_to_files() -> None:
+    assert {entry["of"] for entry in page.table()["fixed"]} <= set(FILES)
+
+
+# -- the rule --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("positions", LENGTHS)
+@pytest.mark.parametrize(("each", "file"), HELD, ids=called(HELD))
+def test_a_default_means_what_was_published(each: Default, file: str, positions: int) -> None:
+    meant = each.published_meanings()
+    assert meant, "say at what training length, or why ours is what it is"
+    assert each.holds(file, positions), (each.here(file, positions), meant)
+
+
+@pytest.mark.parametrize(("each", "file"), EXCEPTIONS, ids=called(EXCEPTIONS))
+def test_an_exception_is_one(each: Default, file: str) -> None:
+    if each.published_meanings():
+        assert not each.holds(file, BOARD_POSITIONS), "it keeps the rule: no exception is needed"
+
+
+@pytest.mark.parametrize(
+    ("file", "setting", "wrong"),
+    [
+        ("encoding/alibi", "steepness", 8),
+        ("encoding/alibi", "steepness", "${steepness:3}"),
+        ("encoding/fire", "threshold", "${positions:0.5}"),
+        ("encoding/fire", "init_c", 0.1),
+        ("encoding/deberta", "clip", "${positions:0.25}"),
+        ("encoding/sandwich", "base", 10000),
+        ("encoding/scale_invariant", "tau", 10),
+        ("encoding/rope_short_base", "base", "${base_for_turns:0.65}"),
+        ("encoding/sliding_window", "window", "${positions:0.75}"),
+        ("extension/yarn", "beta_fast", 2),
+        ("extension/giraffe_truncated", "turns", 2),
+        ("extension/streaming_llm", "sinks", 4),
+        ("extension/self_extend", "window", "${positions:0.0625}"),
+    ],
+)
+def test_a_wrong_default_is_found(
+    file: str, setting: str, wrong: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = one(file, setting)
+    assert each.holds(file, BOARD_POSITIONS)
+    changed = {**page.written_settings(file), setting: wrong}
+    monkeypatch.setattr(page, "written_settings", lambda of: changed)
+    assert not each.holds(file, BOARD_POSITIONS)
+
+
+def test_an_exception_without_its_reason_is_found() -> None:
+    bare = dataclasses.replace(one("encoding/t5", "max_distance"), exception=None)
+    assert not bare.holds("encoding/t5", BOARD_POSITIONS)
+
+
+def test_rounding_is_forgiven_and_no_more() -> None:
+    """A quarter of 42 is 10 or 11; a share of a position is one position, and never two."""
+    window = one("encoding/xpos", "scale_base")
+    assert all(window.holds("encoding/xpos", positions) for positions in range(20, 60))
+    tiny = one("extension/string", "window")
+    assert tiny.here("extension/string", BOARD_POSITIONS) == 1
+
+
+# -- what the settings come to ---------------------------------------------------------------------
+
+
+def test_defaults_at_the_length_of_the_board() -> None:
+    def here(file: str, setting: str) -> object:
+        return settings(file, BOARD_POSITIONS)[setting]
+
+    assert here("encoding/alibi", "steepness") == pytest.approx(math.log2(20), abs=1e-4)
+    assert (here("encoding/t5", "num_buckets"), here("encoding/t5", "max_distance")) == (20, 40)
+    assert here("encoding/t5_quarter", "num_buckets") == 8
+    assert here("encoding/t5_quarter", "max_distance") == 10
+    assert here("encoding/random_positions_published", "largest") == 2048
+    assert here("extension/yarn", "beta_fast") == 2.69
+    assert here("encoding/fire", "init_c") == 1
+
+
+def test_published_values_come_back_at_the_published_lengths() -> None:
+    for file, setting, positions, published in (
+        ("encoding/alibi", "steepness", 512, 8),
+        ("encoding/t5_quarter", "max_distance", 512, 128),
+        ("encoding/t5_quarter", "num_buckets", 512, 32),
+        ("encoding/t5", "num_buckets", 512, 32),
+        ("encoding/fire", "init_c", 2048, 0.1),
+        ("encoding/sandwich", "base", 512, 10000),
+        ("encoding/scale_invariant", "tau", 4096, 10),
+        ("extension/streaming_llm", "sinks", 4096, 4),
+        ("extension/yarn", "beta_fast", 4096, 32),
+        ("extension/string", "window", 128000, 128),
+    ):
+        assert settings(file, positions)[setting] == pytest.approx(published, rel=1e-3), file
+
+
+@pytest.mark.parametrize("file", TUNED)
+def test_a_search_scales_as_its_default_does(file: str) -> None:
+    """Its values lie around the default at every length."""
+    made = file.removesuffix("_tuned")
+    for positions in LENGTHS:
+        tried = page.resolved(page.knobs(file), positions)
+        for setting, values in tried.items():
+            default = settings(made, positions)[setting]
+            assert min(values) <= default <= max(values), (setting, positions)
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def test_the_committed_page_is_what_the_command_writes() -> None:
+    committed = (CONF / "DEFAULTS.md").read_text(encoding="utf-8")
+    assert page.page() == committed, "run `python -m posbench.catalogue.defaults`"
+
+
+def test_every_entry_is_on_the_page_with_its_exception() -> None:
+    sections = dict(zip(("encoding", "extension"), page.page().split("\n## ")[1:3], strict=True))
+    for each, file in DEFAULTS:
+        group, _, name = file.partition("/")
+        (row,) = [
+            line
+            for line in sections[group].splitlines()
+            if line.startswith(f"| `{each.setting}` of ") and f"`{name}`" in line.split(" | ")[0]
+        ]
+        assert each.means in row and row.endswith(f"| {each.exception or ''} |")
+
+
+def test_every_row_has_the_cells_of_its_table() -> None:
+    for block in page.page().split("\n\n"):
+        assert len({line.count("|") for line in block.splitlines() if line[0] == "|"}) <= 1, block
+
+
+def test_expressions_know_arithmetic_and_nothing_else() -> None:
+    assert calculated("log(value) / L", value=math.e, L=2) == 0.5
+    with pytest.raises(NameError):
+        calculated("open('x')")

@@ -1,0 +1,106 @@
+"""What users ask of a data frame: the standings, and one row against another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from making import record, save
+from runs import random_runs, runs
+
+from posbench import results
+from posbench.errors import PosbenchError
+from posbench.leaderboard import statistics
+
+TASKS = ("copy", "passkey")
+AREAS = {"rope": 0.9, "nope": 0.2}
+
+
+def saved(folder: Path, **more: str) -> Path:
+    """Records of two methods on two tasks with three seeds."""
+    for method, level in AREAS.items():
+        for task in TASKS:
+            for seed in range(3):
+                scores = {1: 1.0, 2: level, 4: level, 8: level - 0.05 * seed}
+                save(folder, record(method, scores, seed=seed, task=task, **more))
+    return folder
+
+
+def test_records_are_ranked_from_the_long_table(tmp_path: Path) -> None:
+    table = results.summarise(results.load(saved(tmp_path)), board={"copy": "x", "passkey": "x"})
+    assert table.index.tolist() == [("zero-shot", "rope"), ("zero-shot", "nope")]
+    rope = table.loc[("zero-shot", "rope")]
+    expected = np.mean([(1.9 / 2 + 0.9 + (1.8 - 0.05 * seed) / 2) / 3 for seed in range(3)])
+    assert rope["overall"] == pytest.approx(expected, abs=1e-3) == rope["x"]
+    assert (rope["rank"], rope["seeds_tier"], rope["p_best"], rope["num_seeds"]) == (1, 1, 1, 3)
+    assert rope["seeds_low"] < rope["overall"] < rope["seeds_high"]
+    assert rope["learned"] == 1 and rope["overall_learned"] == rope["overall"]
+    only = results.summarise(results.load(tmp_path), board={"copy": "x"})
+    assert (only["num_tasks"] == 1).all()
+
+
+def test_rows_are_ranked_within_their_class_and_best_first() -> None:
+    table = random_runs()
+    table["class"] = table["row"].map(lambda row: "tuned" if row == "r3" else "zero-shot")
+    found = results.summarise(table, draws=200)
+    assert found.index.get_level_values("row").tolist() == ["r2", "r1", "r0", "r3"]
+    assert found["rank"].tolist() == [1, 2, 3, 1]
+    assert found["overall"].to_numpy() == pytest.approx(
+        statistics.overall(table)[["r2", "r1", "r0", "r3"]].to_numpy()
+    )
+    low, high = found["seeds_low"], found["seeds_high"]
+    assert (found["tasks_low"] <= low).all() and (found["tasks_high"] >= high).all()
+
+
+def test_what_is_not_known_is_nan() -> None:
+    single = {"p": {"a": [0.5], "b": [0.4]}, "q": {"a": [0.9]}}
+    found = results.summarise(runs(single), draws=50).droplevel("class")
+    assert found.loc["p", ["seeds_low", "seeds_high"]].isna().all(), "one seed says nothing of it"
+    assert found.loc["p", ["tasks_low", "tasks_high"]].notna().all()
+    assert found.index.tolist() == ["p", "q"] and np.isnan(found.loc["q", "overall"])
+    unlearned = runs(single).assign(learned=[True, False, True])
+    found = results.summarise(unlearned, draws=50).droplevel("class")
+    assert np.isnan(found.loc["p", "overall_learned"]) and found.loc["p", "learned"] == 0.5
+
+
+def test_protocols_are_not_mixed_and_columns_are_asked_for() -> None:
+    table = random_runs()
+    with pytest.raises(PosbenchError, match="protocols cpu, gpu"):
+        results.summarise(table.assign(protocol=["cpu", "gpu"] * (len(table) // 2)))
+    with pytest.raises(PosbenchError, match="columns seed"):
+        results.summarise(table.drop(columns="seed"))
+
+
+def test_two_rows_are_compared_on_each_task_and_overall() -> None:
+    table = random_runs()
+    found = results.compare(table, "r3", "r0", draws=500)
+    tasks = [f"t{task}" for task in range(6)]
+    assert found.index.tolist() == [*tasks, "overall", "over tasks"]
+    means = statistics.overall(table)
+    assert found.loc["overall", "difference"] == pytest.approx(means["r3"] - means["r0"])
+    assert (found[["p_above", "p_equivalent", "p_below"]].sum(axis=1) - 1).abs().max() < 1e-9
+    assert found.loc["overall", "p_value"] < 0.01 < found.loc["t0", "p_holm"]
+    assert set(found["test"].dropna()) == {"permutation"}
+    turned = results.compare(table, "r0", "r3", draws=500)
+    assert turned.loc["overall", "p_below"] == found.loc["overall", "p_above"]
+
+
+def test_signs_are_flipped_only_where_all_weights_are_shared() -> None:
+    table = random_runs(rows=2)
+    trained = table["task"] + table["seed"].astype(str)
+    assert results.compare(table.assign(training=trained), "r0", "r1", draws=50)["test"][
+        "overall"
+    ] == ("sign flip")
+    apart = trained.where(trained.index > 0, "another")
+    said = results.compare(table.assign(training=apart), "r0", "r1", draws=50)["test"]
+    assert said["overall"] == "permutation" == said["t0"] and said["t1"] == "sign flip"
+
+
+def test_a_row_is_compared_where_both_have_runs() -> None:
+    table = runs({"p": {"a": [0.5, 0.6], "b": [0.4]}, "q": {"a": [0.9, 0.8]}, "r": {"c": [1.0]}})
+    assert results.compare(table, "p", "q", draws=50).index.tolist() == ["a"]
+    with pytest.raises(PosbenchError, match="no task in common"):
+        results.compare(table, "p", "r")
+    with pytest.raises(PosbenchError, match="no row 'z'"):
+        results.compare(table, "p", "z")
