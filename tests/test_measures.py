@@ -173,7 +173,9 @@ class Endless(torch.nn.Module):
 
 @pytest.mark.parametrize("decoding", ["teacher_forced", "greedy"])
 def test_who_never_ends_solves_nothing(decoding: str) -> None:
-    made = small(f"evaluation.decoding={decoding}", "evaluation.multiples=[1]")
+    made = small(
+        f"evaluation.decoding={decoding}", "evaluation.multiples=[1]", "evaluation.ladder=[]"
+    )
 
     def row(token: int) -> Row:
         [found], _ = made.evaluation.evaluate(Endless(made, token), None)  # type: ignore[arg-type]
