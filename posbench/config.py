@@ -145,9 +145,12 @@ class TrainingConfig:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """The shortest and longest task length n in training."""
+        """The shortest and longest task length n in training.
+
+        Sequences with nothing in them are drawn only where `min_length` is 0.
+        """
         low, high = (round(n * self.length_scale) for n in (self.min_length, self.max_length))
-        return low, max(high, 1)
+        return max(low, min(self.min_length, 1)), max(high, 1)
 
     @property
     def candidates(self) -> list[TrainingConfig]:

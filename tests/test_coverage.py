@@ -20,7 +20,7 @@ def ids(n: int) -> torch.Tensor:
 
 def share(base: EncodingStack, extended: EncodingStack, trained: int, tested: int) -> float | None:
     return share_untrained(
-        used_entries(base, ids(trained), 2, 8, training=True), extended, ids(tested), 2, 8
+        used_entries(base, ids(trained), 2, 4, 8, training=True), extended, ids(tested), 2, 4, 8
     )
 
 
@@ -28,7 +28,7 @@ def test_rows_beyond_training_are_untrained() -> None:
     stack = EncodingStack([Learned(8, 40)])
     assert share(stack, stack, 10, 10) == 0
     assert share(stack, stack, 10, 40) == pytest.approx(30 / 40)
-    (mask,) = used_entries(stack, ids(10), 2, 8, training=True)
+    (mask,) = used_entries(stack, ids(10), 2, 4, 8, training=True)
     assert mask[:10].all() and not mask[10:].any()
 
 

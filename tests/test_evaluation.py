@@ -10,8 +10,9 @@ import torch
 from conftest import names, setup
 
 from posbench.catalogue.conformance import Subject
-from posbench.evaluation import RELATIVE_EDGES, Answers, binned
+from posbench.evaluation import RELATIVE_EDGES, Tested, binned
 from posbench.scoring import inputs, logits
+from posbench.task import Answers, Batch
 
 
 def answers(*right: str) -> Answers:
@@ -21,6 +22,16 @@ def answers(*right: str) -> Answers:
     marks = np.array([list(text) for text in right])
     ends, lower = np.char.isupper(marks), np.char.lower(marks)
     return Answers(marks != ".", lower == "r", np.zeros(marks.shape, np.float32), ends)
+
+
+def answered_so(batch: Batch, right: np.ndarray, losses: np.ndarray) -> Tested:
+    """What was right of the tokens that a batch asks for, [tokens], and their losses."""
+    asked = batch.answer[:, 1:]
+    whole = np.zeros(asked.shape, bool), np.zeros(asked.shape, np.float32)
+    for array, values in zip(whole, (right, losses), strict=True):
+        array[asked] = values
+    said = Answers(asked, *whole, np.zeros(asked.shape, bool))
+    return Tested(batch, said, said)
 
 
 def test_a_sequence_is_right_if_all_that_was_asked_is() -> None:
@@ -81,7 +92,13 @@ def test_views_say_where_the_source_of_each_token_stands() -> None:
     asked = batch.answer[:, 1:]
     right = (np.arange(asked.shape[1]) % 2 == 0)[None].repeat(400, 0)[asked]
     losses = np.arange(right.size, dtype=float)
-    views = {view.by: view for view in tests._views(6, batch, right, losses)}
+    # In two batches, as where a test is of several lengths.
+    half = right.size // 2
+    halves = [
+        answered_so(batch.part(slice(200)), right[:half], losses[:half]),
+        answered_so(batch.part(slice(200, 400)), right[half:], losses[half:]),
+    ]
+    views = {view.by: view for view in tests._views(6, halves)}
     assert set(views) == {"distance", "depth"}
     rows, places = np.nonzero(asked)
     sources = batch.source[:, 1:][asked]
@@ -117,7 +134,7 @@ def test_a_task_without_sources_is_looked_at_by_position() -> None:
     batch = run.task.batch(16, 10, 0, "test", 16)
     asked = batch.answer[:, 1:]
     losses = np.tile(np.arange(asked.shape[1], dtype=float), (10, 1))[asked]
-    [view] = run.evaluation._views(16, batch, np.ones(losses.size), losses)
+    [view] = run.evaluation._views(16, [answered_so(batch, np.ones(losses.size), losses)])
     # 12 positions of training: BOS, SEP and ten symbols. The first symbol is predicted at the
     # second position.
     assert (view.by, view.above) == ("position", [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5])

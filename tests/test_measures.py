@@ -10,18 +10,18 @@ import torch
 from conftest import setup
 
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.evaluation import Answers
 from posbench.extension import Extension
 from posbench.records.row import Row
 from posbench.running.setup import Setup
 from posbench.scoring import inputs
 from posbench.streams import stream_seed
-from posbench.task import EOS
+from posbench.task import EOS, Answers
 from posbench.training import Training
 
 
 def small(*words: str) -> Setup:
     sizes = ("task=copy", "evaluation.num_samples=50", "model.width=16", "model.num_heads=2")
+    sizes += ("model.head_width=8",)
     return setup(*sizes, "training.validation_samples=50", *words)
 
 
@@ -38,18 +38,26 @@ def rows_of(tokens: np.ndarray | torch.Tensor) -> set[tuple[int, ...]]:
 
 def test_no_sequence_of_a_test_is_one_of_validation_or_training() -> None:
     made = small()
-    tests = {n: rows_of(made.evaluation.batch(n).tokens[:, :-1]) for n in made.lengths}
-    assert all(len(rows) == 50 for rows in tests.values())
+    tests = {
+        n: rows_of(batch.tokens[:, :-1])
+        for n in made.lengths.multiples
+        for batch in made.evaluation.batches(n)
+    }
+    assert len(tests) == 8 and all(len(rows) == 50 for rows in tests.values())
     trainer = training(made)
-    seen = [trainer.validation_batch(), *(trainer.batch(step) for step in range(100))]
+    [(_, held_out)] = trainer.validation()
+    seen = [held_out, *(trainer.batch(step) for step in range(100))]
     for rows in tests.values():
         assert not any(rows & rows_of(batch.tokens) for batch in seen)
 
 
 def test_every_seed_is_tested_on_sequences_of_its_own() -> None:
-    one, other = (small(f"seed={seed}").evaluation.batch(16).tokens for seed in (0, 1))
-    assert not rows_of(one) & rows_of(other)
-    assert np.array_equal(one, small("seed=0", "method=alibi").evaluation.batch(16).tokens)
+    [[one], [other], [again]] = (
+        small(*words).evaluation.batches(16)
+        for words in (("seed=0",), ("seed=1",), ("seed=0", "method=alibi"))
+    )
+    assert not rows_of(one.tokens) & rows_of(other.tokens)
+    assert np.array_equal(one.tokens, again.tokens)
 
 
 # -- positions -------------------------------------------------------------------------------------
@@ -60,13 +68,12 @@ DRAWN = ("method=random_positions", "encoding.largest=400")
 def test_positions_of_a_test_are_drawn_from_a_stream_of_their_own() -> None:
     made, n = small(*DRAWN), 16
     tests, encodings = made.evaluation, made.model().encodings
-    batch = tests.batch(n)
-    pos = tests.inputs(batch, made.model(), n).pos
-    assert torch.equal(pos, inputs(batch, encodings, stream_seed(0, "test", "positions", n)).pos)
+    [batch] = tests.batches(n)
+    pos, total = tests.inputs(batch, made.model()).pos, made.task.total_length(n)
     for step in range(200):
         for purpose in ("train", "validation", "test"):
             drawn = inputs(batch, encodings, stream_seed(0, purpose, "positions", step))
-            assert torch.equal(drawn.pos, pos) == ((purpose, step) == ("test", n))
+            assert torch.equal(drawn.pos, pos) == ((purpose, step) == ("test", total))
 
 
 def test_every_step_and_every_seed_trains_at_positions_of_its_own() -> None:
@@ -103,8 +110,8 @@ class Told(Extension):
         (("method=rope",), 0),
         (("method=learned", "training.random_offset=7"), 7),
         (("method=shape", "encoding.max_shift=9"), 9),
-        # Position 9, the last of ten, goes as far as 2 (9 + 9 + 1/2) = 37, the last of 38.
-        (("method=cape", "encoding.max_shift=9.0", "encoding.max_scaling=2.0"), 28),
+        # Position 21, the last of 22, goes as far as 2 (21 + 9 + 1/2) = 61, the last of 62.
+        (("method=cape", "encoding.max_shift=9.0", "encoding.max_scaling=2.0"), 40),
     ],
 )
 def test_an_extension_is_told_the_largest_position_of_training_and_of_each_test(
@@ -114,7 +121,11 @@ def test_an_extension_is_told_the_largest_position_of_training_and_of_each_test(
     made, told = small(*words, "evaluation.multiples=[1,2]"), Told()
     made.evaluation.evaluate(made.model(), told)
     n, alone = made.train_length, made.task.num_positions
-    assert told.spans == [(alone(n) + more, alone(n)), (alone(n) + more, alone(2 * n))]
+    # Of each length it is told twice: for the answers, and for the parameters that they use.
+    longer = 2 * n + 1  # of 2 n' + 2 positions, twice those of n
+    assert alone(longer) == 2 * alone(n)
+    assert set(told.spans) == {(alone(n) + more, alone(n)), (alone(n) + more, alone(longer))}
+    assert len(told.spans) == 4
 
 
 # -- right and wrong -------------------------------------------------------------------------------
@@ -137,7 +148,7 @@ def test_a_sequence_whose_only_error_is_its_end_is_wrong() -> None:
 class Endless(torch.nn.Module):
     """Stands for a model: it copies without a mistake, and says `token` where its copy ends."""
 
-    num_heads, width = 2, 16
+    num_heads, head_width, width = 2, 8, 16
 
     def __init__(self, made: Setup, token: int) -> None:
         super().__init__()
@@ -162,7 +173,9 @@ class Endless(torch.nn.Module):
 
 @pytest.mark.parametrize("decoding", ["teacher_forced", "greedy"])
 def test_who_never_ends_solves_nothing(decoding: str) -> None:
-    made = small(f"evaluation.decoding={decoding}", "evaluation.multiples=[1]")
+    made = small(
+        f"evaluation.decoding={decoding}", "evaluation.multiples=[1]", "evaluation.ladder=[]"
+    )
 
     def row(token: int) -> Row:
         [found], _ = made.evaluation.evaluate(Endless(made, token), None)  # type: ignore[arg-type]

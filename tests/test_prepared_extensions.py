@@ -64,6 +64,7 @@ from posbench.extensions.resonance import Resonance
 from posbench.extensions.tuned import Tuned
 from posbench.extensions.yarn import YaRN
 from posbench.running.setup import Setup
+from posbench.tasks.copy import Copy
 
 oracle = pytest.mark.oracle
 L = 4  # positions seen in training
@@ -258,22 +259,20 @@ def test_further_training_is_measured_by_the_training_before_it() -> None:
         learning_rate=4e-3,
         batch_size=7,
     )
-    found = FineTuning(0.1, 3.0, 0.5).settings(training)
-    assert (found.lengths, found.total_steps, found.learning_rate) == ((4, 48), 30, 2e-3)
+    # n = 16 of the copy task has 34 positions, three times as many are those of n = 50.
+    found = FineTuning(0.1, 3.0, 0.5).settings(training, Copy())
+    assert (found.lengths, found.total_steps, found.learning_rate) == ((4, 50), 30, 2e-3)
     assert found.warmup_steps == 3, "a tenth of the steps"
     unchanged = (
-        "length_scale",
         "steps_scale",
         "batch_size",
-        "min_length",
         "decay_fraction",
         "validation_samples",
     )
     assert all(getattr(found, name) == getattr(training, name) for name in unchanged)
-    assert FineTuning(1e-6, 0.01, 1.0).settings(training).total_steps == 1
-    assert FineTuning(1e-6, 0.01, 1.0).settings(training).lengths == (4, 4), (
-        "not below the shortest"
-    )
+    least = FineTuning(1e-6, 0.01, 1.0).settings(training, Copy())
+    assert least.total_steps == 1
+    assert least.lengths == (4, 4), "not below the shortest"
 
 
 POLICIES: list[tuple[Extension, str]] = [

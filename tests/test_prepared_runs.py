@@ -111,7 +111,7 @@ def test_fine_tuning_is_the_training_of_what_the_extension_makes_of_the_model(
         model = model.with_encodings(
             inner.extend(model.encodings, run.train_positions, run.train_positions)
         )
-    settings = FineTuning(0.1, multiple, 1.0).settings(run.config.training)
+    settings = FineTuning(0.1, multiple, 1.0).settings(run.config.training, run.task)
     training = Training(model.train(), run.task, settings, stream_seed(0, "fine-tuning"))
     fit(training, tmp_path / "last.ckpt", "cpu", 100, [], [], lambda point: None)
     expected, other_weights = state(found.model), state(shared.model)
@@ -129,18 +129,19 @@ def test_gaps_are_there_while_it_is_fine_tuned_and_nowhere_else(
     assert all(int(first.batch(step).pos.max()) < n for step in range(20))
     widest = max(int(second.batch(step).pos.max()) for step in range(20))
     assert 2 * run.train_positions < widest < 4 * run.train_positions
-    assert int(second.validation_batch().pos.max()) == run.train_positions - 1
+    [(_, held_out)] = second.validation()
+    assert int(held_out.pos.max()) == run.train_positions - 1
     tests = run.evaluation
-    batch = tests.batch(16)
-    tested = tests.extend(found.model, run.extension, 16)
+    [batch] = tests.batches(16)
+    tested = tests.extend(found.model, run.extension, batch)
     for model in (found.model, tested):
-        assert int(tests.inputs(batch, model, 16).pos.max()) == run.task.num_positions(16) - 1
+        assert int(tests.inputs(batch, model).pos.max()) == run.task.num_positions(16) - 1
 
 
 @pytest.mark.parametrize(
     ("method", "kind", "policy", "lengths"),
     [
-        ("rope_pi_fine_tuned", "fine-tuned", "fixed", [3, 16]),
+        ("rope_pi_fine_tuned", "fine-tuned", "fixed", [3, 25]),  # of 34 positions, twice those of n = 8
         ("rope_pose", "trained beyond", "fixed", [3, 8]),
     ],
 )
@@ -206,7 +207,7 @@ def test_other_settings_of_the_fine_tuning_are_another_fine_tuning(
         (each.settings.total_steps, each.settings.learning_rate, each.settings.lengths[1])
         for each in fits
     ]
-    assert found == [(20, 3e-3, 8), (2, 3e-3, 16), (2, 1.5e-3, 16), (2, 3e-3, 24)]
+    assert found == [(20, 3e-3, 8), (2, 3e-3, 25), (2, 1.5e-3, 25), (2, 3e-3, 42)]
 
 
 class Interrupted(Exception):
@@ -285,7 +286,7 @@ def test_a_fine_tuning_stopped_by_kill_minus_nine_has_the_record_of_an_undisturb
 def test_a_table_too_short_for_what_comes_after_training_is_refused_before_it(
     tmp_path: Path, fits: list[Training], extension: str
 ) -> None:
-    words = (f"extension={extension}", "evaluation.multiples=[1,1.5]")
+    words = (f"extension={extension}", "evaluation.multiples=[1,1.5]", "evaluation.longest=1.5")
     with pytest.raises(ConfigError, match="positions") as caught:
         made(tmp_path, "encoding=learned", *words)
     assert "\n" not in str(caught.value) and fits == []
@@ -306,14 +307,16 @@ def test_a_search_keeps_what_loses_least_on_a_length_of_its_own(
 ) -> None:
     run, shared, found = made(tmp_path, f"method={method}", "extension.budget=6")
     search = found.search
-    assert search is not None and search.length == 24 and search.length not in run.lengths
+    # n = 8 has 17 positions; 2.5 times as many are between those of n = 33 and of n = 34.
+    assert search is not None and search.length == 33
+    assert search.length not in run.lengths.multiples
     assert search.num_samples == 16 and len(search.trials) == 6
     losses = [trial.loss for trial in search.trials]
     assert losses[0] == min(losses) and search.chosen == search.trials[0].settings
     assert sum(trial.settings == {} for trial in search.trials) == 1
     make = YaRN if method == "rope_yarn_tuned" else LongRoPEExponents
-    model, positions = shared.model, run.task.num_positions(24)
-    data = inputs(run.task.batch(24, 16, 0, "validation", 24), model.encodings, 0)
+    model, positions = shared.model, run.task.num_positions(33)
+    data = inputs(run.task.batch(33, 16, 0, "validation", 33), model.encodings, 0)
     for trial in search.trials:  # by the loss of training, which shares no code with tests
         settings = trial.settings or ({"beta_fast": 2.0, "beta_slow": 1.0} if make is YaRN else {})
         extended = model.with_encodings(
@@ -387,10 +390,10 @@ def test_a_validation_length_that_is_a_test_length_is_refused_before_training(
 ) -> None:
     for method in ("rope_yarn_tuned", "rope_longrope_search"):
         with pytest.raises(
-            ConfigError, match=r"extension\.multiple=2 .* n = 16, which is a test length"
+            ConfigError, match=r"extension\.multiple=2 .* n = 25, which is a test length"
         ) as caught:
             ran(tmp_path, f"method={method}", "extension.multiple=2")
-        assert "1, 1.25, 1.5, 2, 4" in str(caught.value) and "\n" not in str(caught.value)
+        assert "1, 1.25, 1.5, 2, 3, 4, 6, 8" in str(caught.value) and "\n" not in str(caught.value)
     assert fits == [] and checkpoints(tmp_path) == {}
 
 

@@ -102,8 +102,9 @@ class Searching(Preparation):
 
     def _length(self, setup: Setup) -> int:
         """The length on which settings are chosen, refused where the result is tested on it."""
-        n = nearest(setup.task, setup.train_length, self.searched.multiple)
-        if n in setup.lengths.multiples:
+        trained = setup.train_length
+        n = nearest(setup.task, trained, self.searched.multiple)
+        if any(n in setup.task.tested(each, trained) for each in setup.lengths.multiples):
             tested = ", ".join(f"{each:g}" for each in setup.lengths.multiples.values())
             raise ConfigError(
                 f"extension.multiple={self.searched.multiple:g} chooses settings at n = {n}, which "
@@ -221,7 +222,7 @@ class TrainingAtEachLength(Preparation):
             if multiple == 1:
                 models.append((there, trained))
                 continue
-            console.say(f"Training at {multiple:g}x, with n up to {n}.")
+            console.say(f"Training at {multiple:g}x, with n up to {there.train_length}.")
             try:
                 models.append((there, train(there, checkpoints, console, [])))
             except Diverged as error:
@@ -238,8 +239,9 @@ class TrainingAtEachLength(Preparation):
 
 
 def _training_of(setup: Setup, trained: Trained) -> CeilingTraining:
+    [n] = setup.lengths.multiples
     return CeilingTraining(
-        test_length=setup.train_length,
+        test_length=n,
         hash=trained.hash,
         learning_rate=trained.settings.learning_rate,
         steps=trained.log.curve.step[-1],
