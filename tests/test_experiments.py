@@ -350,8 +350,9 @@ def test_an_experiment_for_a_cpu_runs_and_is_repeated_by_its_command(
     assert found.command.startswith(f"python -m posbench experiment={name} method={method} ")
     assert [row.test_length for row in found.rows] == SMALL[name]
     files.publish([found], [], tmp_path / "all")
-    assert results.main(["verify", str(tmp_path / "all"), "--in", str(tmp_path / "again")]) == 0
-    assert "1 of 1 exact." in capsys.readouterr().out
+    status = results.main(["verify", str(tmp_path / "all"), "--in", str(tmp_path / "again")])
+    out, err = capsys.readouterr()
+    assert status == 0 and "1 of 1 exact." in out, err
 
 
 def test_the_command_line_runs_one(tmp_path: Path) -> None:
@@ -440,7 +441,7 @@ def test_another_task_or_protocol_is_refused(word: str, answered: Answered) -> N
         f"posbench: experiment=zoology2024_mqar_64 chooses {own}, with settings for it: leave out "
         f"{word}, or the experiment\n"
     )
-    with pytest.raises(ConfigError, match="chooses"):
+    with composing(), pytest.raises(ConfigError, match="chooses"):
         called("experiment=zoology2024_mqar_64", word)
 
 

@@ -105,7 +105,7 @@ def test_every_setting_of_training_changes_the_training(
 
 @pytest.mark.parametrize("name", EVALUATION_CHANGES)
 def test_every_setting_of_evaluation_changes_the_record(name: str) -> None:
-    """Its rows, those of the ladder among them, and what extensions are told of the longest test."""
+    """Its rows, the ladder among them, and what extensions are told of the longest test."""
 
     def found(*words: str) -> object:
         run = setup(*SMALL, *words)

@@ -170,7 +170,7 @@ def of_runs(table: pd.DataFrame) -> pd.DataFrame:
 
     Returns columns `protocol`, `task`, `row` (label of the method), `class`, `seed`, `training`
     (hash: runs that share it share weights), `in_distribution` (corrected score at 1x),
-    `learned` (it reached the gate of its task at some step), `area` (share of 1), and `reach` (a
+    `learned` (the test at 1x reached the gate of its task), `area` (share of 1), and `reach` (a
     `Reach`, in multiples).
     """
     lengths = "true_multiple" if "true_multiple" in table else "multiple"
@@ -194,7 +194,7 @@ def of_runs(table: pd.DataFrame) -> pd.DataFrame:
                     "seed": first["seed"],
                     "training": first["training_hash"],
                     "in_distribution": float(corrected(*base[0])) if len(base) else np.nan,
-                    "learned": bool(first["solved"] or not np.isnan(first["solved_step"])),
+                    "learned": bool(first["solved"]),
                     "area": area(*known) if whole else np.nan,
                     "reach": reach(*known),
                 }

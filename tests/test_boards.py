@@ -1,0 +1,231 @@
+"""Boards as data: what they ask to be run, what they refuse, and how their rows are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import CONF, names, setup
+from making import changed, record, save
+
+from posbench.boards import definition, naming
+from posbench.boards.definition import Board
+from posbench.boards.plan import cost, jobs
+from posbench.errors import PosbenchError
+from posbench.leaderboard import board as leaderboard
+from posbench.leaderboard import ranking
+from posbench.records import tables
+from posbench.records.record import Record
+
+MULTIPLES = (1, 2, 4, 8)
+SMALL = """
+protocol: cpu
+multiples: [1, 2, 4, 8]
+groups:
+  copy: {asks: step through, tasks: [copy, reverse]}
+  retrieve: {asks: find, tasks: [passkey, key_value_retrieval]}
+judged: {draws: 200}
+parts:
+  all: {methods: [rope, nope, rope_pi], seeds: [10, 11]}
+"""
+
+
+def small(text: str = SMALL) -> Board:
+    return definition.read(text, "small")
+
+
+def of(board: Board, **levels: float) -> list[Record]:
+    """Records of the methods on all tasks of the board, at one level of score at all lengths."""
+    found = []
+    for method, level in levels.items():
+        for task, seed in ((task, seed) for task in board.all_tasks for seed in (10, 11)):
+            scores = {multiple: level if multiple > 1 else 1.0 for multiple in MULTIPLES}
+            encoding, _, extension = method.partition("_")
+            made = record(
+                method, scores, seed, task=task, encoding=encoding, extension=extension or "direct"
+            )
+            found.append(changed(made, {"definition": board.hash}))
+    return found
+
+
+# -- definitions -----------------------------------------------------------------------------------
+
+
+def test_every_board_of_the_repository_names_what_there_is() -> None:
+    for name in definition.names():
+        board = definition.load(name)
+        assert set(board.all_tasks) <= set(names("task"))
+        for part in board.parts.values():
+            assert set(part.methods) <= set(names("method"))
+            assert set(part.encodings) <= set(names("encoding"))
+            assert set(part.extensions) <= set(names("extension"))
+            assert {part.protocol or board.protocol} <= set(names("protocol"))
+
+
+def test_the_main_board_has_what_its_protocol_has() -> None:
+    """The lengths stand in both; the board is what a reader sees, the protocol what is run."""
+    main = definition.load("main")
+    protocol = yaml.safe_load((CONF / "protocol/cpu.yaml").read_text("utf-8"))["evaluation"]
+    assert list(main.multiples) == protocol["multiples"]
+    assert main.judged.longest == protocol["longest"] == max(main.multiples)
+    assert [len(group.tasks) for group in main.groups.values()] == [2] * 6
+    for task in main.all_tasks:
+        run = setup("protocol=cpu", f"task={task}", "method=nope")
+        expected = {"key_value_retrieval": 62, "in_context_language": 50}.get(task, 40)
+        assert run.train_positions == expected, task
+        gate = 0.90 if task == "in_context_language" else main.judged.gate
+        assert run.task.gate == gate
+
+
+def test_the_main_board_has_every_encoding_and_every_extension_of_rope() -> None:
+    main = definition.load("main")
+    pairs = [pair for part in main.parts.values() for pair in naming.pairs(part)]
+    published = {"t5_published", "t5_quarter", "random_positions_published"}
+    assert {encoding for encoding, _, _ in pairs} | published >= set(names("encoding"))
+    missing = set(names("extension")) - {extension for _, extension, _ in pairs}
+    assert not missing, missing
+
+
+def test_the_hash_is_of_what_is_run_and_judged_and_not_of_words() -> None:
+    board = small()
+    assert small(SMALL + "about: other words\n").hash == board.hash
+    assert small(SMALL + "changes: [{date: d, of: abc, why: w}]\n").hashes == {board.hash, "abc"}
+    for old, new in (
+        ("[10, 11]", "[10, 12]"),
+        ("draws: 200", "draws: 300"),
+        ("[copy, reverse]", "[copy, sort]"),
+        ("rope_pi", "rope_ntk"),
+        ("multiples: [1, 2, 4, 8]", "multiples: [1, 2, 8]"),
+    ):
+        assert old in SMALL and small(SMALL.replace(old, new)).hash != board.hash, new
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("methods: [rope, nope, rope_pi], ", "", "names no methods and no encodings"),
+        ("seeds: [10, 11]", "seeds: []", "parts.all.seeds"),
+        ("passkey, key", "copy, key", "has the task copy twice"),
+        ("asks: find, ", "", "groups.retrieve.asks"),
+        ("draws: 200", "draws: many", "judged.draws"),
+        ("protocol: cpu", "protocol: cpu\nsides: 3", "sides"),
+        ("groups:", "tasks: [copy]\ngroups:", "either groups of tasks or a list of tasks"),
+        ("groups:", "groups: [", "is not YAML"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_its_place(old: str, new: str, said: str) -> None:
+    assert old in SMALL
+    with pytest.raises(PosbenchError, match=r"^board small") as raised:
+        small(SMALL.replace(old, new))
+    assert said in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_a_board_of_ones_own_stands_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board/mine.yaml").write_text(SMALL)
+    assert definition.load("mine", [tmp_path]).hash == small().hash
+    with pytest.raises(PosbenchError, match=r"board=mine is unknown.*did you mean main"):
+        definition.load("mine")
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+def test_seeds_come_outermost_and_rows_of_one_training_follow_each_other() -> None:
+    found = jobs(small())
+    assert len(found) == 2 * 4 * 3
+    assert [job.seed for job in found] == [10] * 12 + [11] * 12
+    assert [job.task for job in found[:6]] == ["copy"] * 3 + ["reverse"] * 3
+    assert found[0].words == ["protocol=cpu", "task=copy", "method=nope", "seed=10"]
+    encodings = [job.encoding for job in found[:3]]
+    assert encodings == ["nope", "rope", "rope"], "the extension has the training of its encoding"
+
+
+def test_a_row_in_two_parts_is_run_once() -> None:
+    twice = SMALL + "  again: {methods: [rope], seeds: [10]}\n"
+    assert len(jobs(small(twice))) == len(jobs(small()))
+
+
+def test_a_plan_can_be_of_a_part_and_under_another_protocol() -> None:
+    found = jobs(small(), protocol="smoke", seeds=[11], tasks=["passkey"])
+    assert {(job.protocol, job.seed, job.task) for job in found} == {("smoke", 11, "passkey")}
+    assert len(found) == 3
+
+
+def test_costs_count_a_training_once_and_follow_the_records() -> None:
+    board = small()
+    known = of(board, rope=0.5)  # 60 s for 100 steps, and 1 s of tests
+    found = cost(jobs(board), known, dict.fromkeys(board.all_tasks, 1000))
+    # Two encodings (of nope nothing is known: the mean of the task) on four tasks with two seeds.
+    assert found.training == pytest.approx(2 * 4 * 2 * 600 / 3600)
+    assert found.evaluation == pytest.approx(24 * 1 / 3600) and found.unknown == 0
+    assert cost(jobs(board), [], {}).unknown == 24
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+def test_rows_stand_in_their_order_with_group_means_and_reach() -> None:
+    board = small()
+    table = tables.table(of(board, rope=0.4, nope=0.9, rope_pi=0.0))
+    first, section, *_ = ranking.board_sections(board, table)
+    assert first.title == "Board small" and [row.name for row in first.table.rows] == [
+        "copy",
+        "retrieve",
+    ]
+    assert [row.name for row in section.table.rows] == ["nope", "rope", "rope_pi"]
+    cells = dict(zip(section.table.headings[1:], section.table.rows[0].cells, strict=True))
+    # From 1 at 1x to .9 at 2x, then level: (.95 + 2 x .9) / 3, chance being .001.
+    assert cells["overall"] == cells["copy"] == ".92"
+    assert cells["reach"] == "> 8" and cells["censored"] == "100 %"
+    assert cells["tier"] == "1" and cells["seeds"] == "2" and cells["tasks"] == "4"
+    assert any("First in all, and without each group in turn: nope" in n for n in section.notes)
+
+
+def test_no_winner_is_named_where_groups_disagree() -> None:
+    board = small()
+    found = [
+        *[each for each in of(board, rope=0.9, nope=0.1) if each.task.name in ("copy", "reverse")],
+        *[each for each in of(board, rope=0.2, nope=0.8) if each.task.name[0] in "pk"],
+    ]
+    _, section, *_ = ranking.board_sections(board, tables.table(found))
+    assert any(note.startswith("First of each group: copy: rope") for note in section.notes)
+    assert any("No overall winner is named" in note for note in section.notes)
+
+
+def test_a_row_that_lacks_a_task_has_no_place() -> None:
+    board = small()
+    found = [each for each in of(board, rope=0.4, nope=0.9) if each.task.name != "copy"]
+    found += [each for each in of(board, rope=0.4) if each.task.name == "copy"]
+    _, section, *_ = ranking.board_sections(board, tables.table(found))
+    last = section.table.rows[-1]
+    assert last.name == "nope" and last.cells[:3] == ["\N{EN DASH}"] * 3
+
+
+def test_changed_settings_and_other_seeds_are_not_of_the_board() -> None:
+    board = small()
+    other = changed(record("rope (encoding.base=7)", seed=10, encoding="rope"), {})
+    strange = record("rope", {1: 1.0, 2: 0.0, 4: 0.0, 8: 0.0}, seed=3, extension="direct")
+    whole = tables.table(of(board, rope=0.4))
+    mixed = tables.table([*of(board, rope=0.4), other, strange])
+    [part], [same] = ranking.parts(board, whole), ranking.parts(board, mixed)
+    assert part.runs.equals(same.runs)
+
+
+def test_a_folder_called_after_a_board_refuses_records_of_another_definition(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board/small.yaml").write_text(SMALL)
+    board, folder = small(), tmp_path / "small"
+    found = of(board, rope=0.4, nope=0.9)
+    save(folder, *found)
+    words = [str(folder), "--config-dir", str(tmp_path)]
+    assert leaderboard.main(words, emit=lambda _: None) == 0
+    assert "Board small" in (folder / "leaderboard.md").read_text("utf-8")
+    assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 0
+    save(folder, changed(found[0], {"definition": "0" * 64}))
+    assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 1
+    said = capsys.readouterr().err
+    assert "1 of 16 records" in said and "another definition" in said

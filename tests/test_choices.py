@@ -1,0 +1,132 @@
+"""What is decided before the board: by the rules, from trainings alone, or not at all."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable
+
+import pytest
+from making import changed, record
+
+from posbench.boards import definition
+from posbench.boards.definition import Board
+from posbench.errors import PosbenchError
+from posbench.leaderboard import choices
+from posbench.records.record import Record
+
+WITHIN = {1: 1.0, 1.25: 0.9, 1.5: 0.8, 2: 0.7, 3: 0.6, 4: 0.5, 6: 0.4, 8: 0.3}
+
+
+def of_panel(panel: Board, values: Callable[[str, str, str], dict[str, object]]) -> list[Record]:
+    """A record of every run of a panel; `values` says by part, task and encoding what differs."""
+    found = []
+    for name, part in panel.parts.items():
+        setting = f" ({part.settings[0]})" if part.settings else ""
+        for task, encoding, seed in itertools.product(panel.all_tasks, part.encodings, part.seeds):
+            made = record(
+                encoding,
+                WITHIN,
+                seed,
+                protocol=f"{panel.protocol}{setting}",
+                task=task,
+                extension="direct",
+            )
+            found.append(changed(made, values(name, task, encoding)))
+    return found
+
+
+def test_the_panels_of_heads_and_steps_have_no_test_beyond_training() -> None:
+    """Their protocol measures 1x alone, and their rules do not even look at that."""
+    from conftest import setup
+
+    run = setup("protocol=pilot", "task=copy", "method=rope")
+    assert list(run.lengths.multiples.values()) == [1.0] and not run.config.evaluation.ladder
+    assert run.config.training.total_steps == choices.STEPS[-1]
+    for name in ("heads", "steps"):
+        assert definition.load(name).protocol == "pilot"
+        assert ".rows" not in inspect.getsource(choices.PANELS[name])
+
+
+@pytest.mark.parametrize("name", ["heads", "steps"])
+def test_they_come_out_the_same_whatever_the_tests_say(name: str) -> None:
+    panel, choose = definition.load(name), choices.PANELS[name]
+
+    def values(part: str, task: str, encoding: str) -> dict[str, object]:
+        return {"training.cpu_seconds": float(len(part + task + encoding)), "solved_step": 450}
+
+    found = of_panel(panel, values)
+    worse = [
+        changed(each, {f"rows.{index}.score": 0.0 for index in range(len(each.rows))})
+        for each in found
+    ]
+    assert choose(found, panel).markdown == choose(worse, panel).markdown
+
+
+def test_the_heads_with_fewer_seconds_in_all_are_chosen() -> None:
+    panel = definition.load("heads")
+
+    def values(two: float, four: float) -> Callable[..., dict[str, object]]:
+        return lambda part, task, encoding: {
+            "training.cpu_seconds": two if part == "two heads" else four
+        }
+
+    assert choices.heads(of_panel(panel, values(10, 9)), panel).decision.startswith("four heads")
+    found = choices.heads(of_panel(panel, values(10, 11)), panel)
+    assert found.decision.startswith("two heads") and "two heads: 400 s" in found.decision
+    assert len(found.table) == 5 * 4
+
+
+@pytest.mark.parametrize(
+    ("median", "steps"), [(100, 1000), (500, 1000), (501, 2000), (1000, 2000), (1050, 4000)]
+)
+def test_steps_are_twice_the_median_rounded_up(median: float, steps: int) -> None:
+    assert choices.chosen_steps(median) == steps
+
+
+def test_a_training_that_does_not_get_there_counts_as_the_most_steps() -> None:
+    panel = definition.load("steps")
+
+    def values(part: str, task: str, encoding: str) -> dict[str, object]:
+        # Two of four encodings solve copy: the median lies between 300 and 4,000.
+        if task == "copy" and encoding in ("nope", "alibi"):
+            return {"solved_step": None}
+        return {"solved_step": 300}
+
+    table = choices.steps(of_panel(panel, values), panel).table.set_index("task")
+    assert table.loc["copy", "nope"] == 4000 and table.loc["copy", "median"] == 2150
+    assert table.loc["copy", "steps"] == 4000 and set(table["steps"].drop("copy")) == {1000}
+
+
+def test_one_rate_is_fair_if_the_order_at_the_best_rates_is_the_same() -> None:
+    panel = definition.load("rates")
+    rates = {"rate 1.5e-3": 1.5e-3, "rate 3e-3": 3e-3, "rate 6e-3": 6e-3, "rate 1.2e-2": 1.2e-2}
+    encodings = panel.parts["rate 3e-3"].encodings
+
+    def values(reversed_at: str) -> Callable[..., dict[str, object]]:
+        def each(part: str, task: str, encoding: str) -> dict[str, object]:
+            place = encodings.index(encoding)
+            level = (len(encodings) - place if part == reversed_at else place) / 10
+            curve = {"step": [9], "loss": [1.0], "score": [1.0]}
+            loss = 0.1 if part == "rate 6e-3" else 0.5
+            return {
+                "training.learning_rate": rates[part],
+                "training.curve": curve | {"validation_loss": [loss]},
+                **{f"rows.{index}.score": level for index in range(8)},
+            }
+
+        return each
+
+    same = choices.rates(of_panel(panel, values("none")), panel)
+    assert same.decision == "Rank correlation 1.00: every row is trained at 0.003"
+    assert set(same.table["copy"]) == {"0.006"}, "the best by loss, whatever the area"
+    other = choices.rates(of_panel(panel, values("rate 6e-3")), panel)
+    assert "-1.00: every row is trained at the better of 0.003 and 0.006" in other.decision
+
+
+def test_a_panel_that_is_not_complete_decides_nothing() -> None:
+    panel = definition.load("heads")
+    found = of_panel(panel, lambda *_: {})
+    with pytest.raises(PosbenchError, match=r"panel heads lacks \w+ on \w+, seed \d+"):
+        choices.heads(found[1:], panel)
+    assert "Not decided yet: panel heads lacks" in choices.markdown(found[1:])
