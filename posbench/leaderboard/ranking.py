@@ -48,7 +48,8 @@ def parts(board: Board, table: pd.DataFrame) -> list[Part]:
         protocol = rows.protocol or board.protocol
         of_part = known[known["protocol"] == protocol]
         keys = zip(of_part["encoding"], of_part["extension"], of_part["changed"], strict=True)
-        mine = of_part[[key in asked for key in keys]]
+        there = [key in asked for key in keys]
+        mine = of_part[np.array(there, bool)]  # an empty list would choose columns
         mine = mine[mine["seed"].isin(rows.seeds)]
         if mine.empty:
             continue
