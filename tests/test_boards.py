@@ -213,6 +213,11 @@ def test_changed_settings_and_other_seeds_are_not_of_the_board() -> None:
     assert part.runs.equals(same.runs)
 
 
+def test_records_that_are_not_of_the_board_make_no_section_of_it() -> None:
+    found = tables.table([record("rope", protocol="smoke")])
+    assert ranking.board_sections(small(), found) == []
+
+
 def test_a_folder_called_after_a_board_refuses_records_of_another_definition(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

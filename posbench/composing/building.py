@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 import typing
 from typing import Any
 
@@ -41,7 +42,8 @@ def _check_types(node: dict[str, Any], group: str) -> None:
             _check_types(value, f"{group}.{key}")
             continue
         expected: Any = hints.get(key)
-        kinds = set(typing.get_args(expected) or {expected})
+        either = typing.get_origin(expected) in (typing.Union, types.UnionType)
+        kinds = set(typing.get_args(expected)) if either else {expected}
         if kinds <= KINDS.keys():
             if type(value) not in kinds | ({int} if float in kinds else set()):
                 raise ConfigError(f"{group}.{key} must be {in_words(expected)}, got {shown(value)}")

@@ -48,8 +48,8 @@ def parts(board: Board, table: pd.DataFrame) -> list[Part]:
         protocol = rows.protocol or board.protocol
         of_part = known[known["protocol"] == protocol]
         keys = zip(of_part["encoding"], of_part["extension"], of_part["changed"], strict=True)
-        there = [key in asked for key in keys]
-        mine = of_part[np.array(there, bool)]  # an empty list would choose columns
+        # An empty list would choose columns.
+        mine = of_part[np.array([key in asked for key in keys], dtype=bool)]
         mine = mine[mine["seed"].isin(rows.seeds)]
         if mine.empty:
             continue
