@@ -4,6 +4,8 @@ ceiling is trained for.
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from conftest import names, setup
 from small_runs import made
@@ -11,6 +13,7 @@ from small_runs import made
 from posbench.config import EvaluationConfig
 from posbench.errors import ConfigError
 from posbench.evaluation import Lengths, nearest, true_multiple
+from posbench.running.setup import Setup
 from posbench.task import Task
 
 TASKS = names("task")
@@ -84,17 +87,21 @@ def test_a_length_that_is_met_exactly_needs_no_longer_one() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_encodings_are_told_of_the_same_test_whatever_is_measured(task: str) -> None:
-    words = ("protocol=cpu", f"task={task}", "encoding=learned")
+    first = setup("protocol=cpu", f"task={task}", "encoding=learned")
+
+    def with_tests(**settings: object) -> Setup:
+        """Composed once: that costs more than all else here."""
+        cfg = copy.deepcopy(first.composed)
+        cfg.evaluation.update(settings)
+        return Setup(cfg, first.task)
+
     runs = [
-        setup(*words, *more)
-        for more in (
-            (),
-            ("evaluation.multiples=[1]",),
-            ("evaluation.multiples=[0.5,1,2,8]",),
-            ("evaluation.ladder=[]",),
-            ("evaluation.ladder=[16,32,64,128]",),
-            ("evaluation.num_samples=7", "evaluation.ladder_samples=3"),
-        )
+        first,
+        with_tests(multiples=[1.0]),
+        with_tests(multiples=[0.5, 1.0, 2.0, 8.0]),
+        with_tests(ladder=[]),
+        with_tests(ladder=[16.0, 32.0, 64.0, 128.0]),
+        with_tests(num_samples=7, ladder_samples=3),
     ]
     there = positions(runs[0].task, 20 * runs[0].train_positions)
     wanted = 8 * runs[0].train_positions
@@ -103,7 +110,7 @@ def test_encodings_are_told_of_the_same_test_whatever_is_measured(task: str) -> 
         told = 2 * round(1.12 * ((told - 2) // 2)) + 2
     assert {run.test_positions for run in runs} == {told}
     assert {run.nodes["encoding"]["num_rows"] for run in runs} == {told}
-    assert setup(*words, "evaluation.multiples=[1]", "evaluation.longest=4").test_positions < told
+    assert with_tests(multiples=[1.0], longest=4.0).test_positions < told
 
 
 def test_trainings_are_shared_whatever_is_measured() -> None:
