@@ -182,10 +182,11 @@ def test_every_method_learns_from_a_step_and_is_measured_as_it_answers(name: str
     assert loss(model, batch) < before, "a small step along the gradient lowers the loss"
 
     rows, _ = run.evaluation.evaluate(model, run.extension)
-    assert [row.multiple for row in rows] == sorted(run.lengths.values())
+    assert [row.multiple for row in rows] == sorted(run.lengths.multiples.values())
     row = rows[-1]  # the longest test, once more, in one pass over whole sequences
-    extended = run.evaluation.extend(model, run.extension, row.test_length)
-    data = run.evaluation.inputs(run.evaluation.batch(row.test_length), model, row.test_length)
+    [tested] = run.evaluation.batches(row.test_length)
+    extended = run.evaluation.extend(model, run.extension, tested)
+    data = run.evaluation.inputs(tested, model)
     with torch.no_grad():
         logits = extended(data.tokens, data.pos, data.segments)[data.where]
     right = logits.argmax(-1) == data.labels

@@ -151,3 +151,51 @@ def test_the_first_place_asked_for_is_that_of_any_sequence() -> None:
     assert len(set(firsts)) > 1 and data.first == min(firsts)
     whole = model(data.tokens, data.pos)[data.where]
     torch.testing.assert_close(logits(model, data), whole, rtol=1e-4, atol=1e-4)
+
+
+def test_whatever_is_decoded_scores_and_losses_of_tokens_are_of_teacher_forcing() -> None:
+    """The score of language follows from losses, which decoding does not have."""
+    words = ("task=language", "evaluation.multiples=[1,2]", "evaluation.ladder=[]")
+    forced, greedy = (
+        setup(*words, f"evaluation.decoding={decoding}")
+        for decoding in ("teacher_forced", "greedy")
+    )
+    one, other = (run.evaluation.evaluate(run.model(), None)[0] for run in (forced, greedy))
+    kept = ("score", "proficiency", "loss", "token_accuracy_teacher_forced")
+    for row, decoded, n in zip(one, other, forced.lengths.multiples, strict=True):
+        assert [getattr(row, name) for name in kept] == [getattr(decoded, name) for name in kept]
+        [batch] = forced.evaluation.batches(n)
+        model = forced.model().eval()
+        data = forced.evaluation.inputs(batch, model)
+        loss = torch.nn.functional.cross_entropy(logits(model, data), data.labels).item()
+        guess = np.log(forced.task.num_symbols)
+        explained = (guess - loss) / (guess - forced.task.least_loss(n))
+        assert decoded.score == pytest.approx(max(explained, -1), rel=1e-4)
+
+
+def test_a_row_of_several_lengths_is_of_all_their_sequences() -> None:
+    """By hand: every count with every symbol, each in a pass of its own."""
+    run = setup("task=repeat_token", "evaluation.multiples=[1,2]", "evaluation.ladder=[]")
+    model = run.model().eval()
+    rows, _ = run.evaluation.evaluate(model, None)
+    for row in rows:
+        sequences = [
+            batch.part(slice(index, index + 1))
+            for batch in run.evaluation.batches(row.test_length)
+            for index in range(len(batch.tokens))
+        ]
+        right, losses = [], []
+        for each in sequences:
+            data = inputs(each, model.encodings, 0)
+            with torch.no_grad():
+                said = logits(model, data)
+            right += [(said.argmax(-1) == data.labels).tolist()]
+            losses += torch.nn.functional.cross_entropy(
+                said, data.labels, reduction="none"
+            ).tolist()
+        assert row.num_samples == len(sequences) and row.num_tokens == len(losses)
+        assert row.sequence_accuracy == np.mean([all(each) for each in right]) == row.score
+        assert row.token_accuracy_teacher_forced == pytest.approx(
+            np.mean([said for each in right for said in each])
+        )
+        assert row.loss == pytest.approx(np.mean(losses), rel=1e-5)

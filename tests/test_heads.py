@@ -196,7 +196,7 @@ def test_rope_and_nope_layers_are_those_of_smollm3() -> None:
     smollm3 = pytest.importorskip("transformers.models.smollm3.modeling_smollm3")
     from transformers import SmolLM3Config
 
-    run = setup("encoding=rope_nope", "model.num_layers=4")
+    run = setup("encoding=rope_nope", "model.num_layers=4", "model.head_width=16")
     encodings = run.model().encodings
     heads, width, n = run.config.model.num_heads, run.config.model.width, 12
     config = SmolLM3Config(
@@ -227,7 +227,8 @@ def test_window_and_full_layers_are_those_of_cohere2() -> None:
     from transformers import Cohere2Config
     from transformers.masking_utils import sliding_window_causal_mask_function
 
-    run = setup("encoding=rope_window_nope", "+encoding.layers.0.host.layout=interleaved")
+    words = ("encoding=rope_window_nope", "+encoding.layers.0.host.layout=interleaved")
+    run = setup(*words, "model.head_width=16")
     encodings = run.model().encodings
     heads, width, n = run.config.model.num_heads, run.config.model.width, 20
     window = round(0.25 * run.train_positions)
@@ -257,7 +258,7 @@ def test_window_and_full_layers_are_those_of_cohere2() -> None:
     "name", marked("identity: its layers are RoPE and NoPE", rope_nope=(), rope_window_nope=())
 )
 def test_hybrids_repeat_their_layers_over_the_depth(name: str) -> None:
-    run = setup(f"encoding={name}", "model.num_layers=3", "model.width=16")
+    run = setup(f"encoding={name}", "model.num_layers=3", f"model.head_width={WIDTH}")
     a = call(POSITIONS["with gaps"], 2)
     expected = [RoPE(WIDTH), NoPE(), RoPE(WIDTH)]
     for layer, plain in zip(run.model().encodings, expected, strict=True):

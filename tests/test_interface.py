@@ -308,7 +308,7 @@ def test_replicas_run_under_vmap_with_tied_parameters() -> None:
     def make(seed: int) -> Transformer:
         torch.manual_seed(seed)
         stack = EncodingStack([TransformerXL(H, W, D) for _ in range(2)])
-        return Transformer(20, D, 2, H, stack, seed=seed).double()
+        return Transformer(20, D, 2, H, W, stack, seed=seed).double()
 
     models = [make(seed) for seed in range(3)]
     parameters, buffers = stack_module_state(models)  # type: ignore[arg-type]

@@ -80,6 +80,12 @@ KINDS = {
     "shares that are no counts": record("rope", {1: 0.95, 2: 1 / math.pi}),
     "uneven shares, and none": UNEVEN,
     "a score of its own": changed(record(), {"rows.1.score": 0.123456789}),
+    "a proficiency of its own": changed(record(), {"rows.1.proficiency": 0.123456789}),
+    "a score and a proficiency": changed(
+        record(), {"rows.1.score": 0.75, "rows.1.proficiency": 0.5}
+    ),
+    "a score worse than guessing": changed(record(), {"rows.1.score": -0.25}),
+    "a length that no n has": changed(record(), {"rows.1.true_multiple": 43 / 22}),
     "views": changed(record(), {"views": VIEWS}),
     "diverged": DIVERGED,
     "a search": changed(record(), {"search": SEARCH}),
@@ -120,7 +126,7 @@ def digits(place: str) -> int | None:
         return None
     if name in ("loss", "validation_loss"):
         return 4
-    return 6 if name in ("score", "correct_prefix", "untrained") else None
+    return 6 if name in ("score", "proficiency", "correct_prefix", "untrained") else None
 
 
 # -- round trip ------------------------------------------------------------------------------------

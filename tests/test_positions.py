@@ -400,7 +400,7 @@ def test_wrappers_take_their_host_from_the_command_line(name: str, host: str) ->
     run = setup(f"encoding={name}", f"encoding@encoding.host={host}")
     layer = next(iter(run.model().encodings))
     assert type(layer.host).__name__.lower() == host
-    width = run.config.model.width // run.config.model.num_heads
+    width = run.config.model.head_width
     assert torch.isfinite(
         attend(layer.double().encode(call(range(9), run.config.model.num_heads, width)))
     ).all()

@@ -592,7 +592,7 @@ def test_pairs_up_to_seven_tenths_of_the_way_turn_in_training_and_no_other(lengt
 @oracle("rope_short_base", "double loop")
 @everywhere
 def test_a_short_base_is_rope_with_that_base(positions: list[float]) -> None:
-    run, encoding = short_base("model.width=16")
+    run, encoding = short_base("model.head_width=8")
     base = (run.train_positions / (2 * math.pi)) ** (10 / 7)
     a = call(positions)
     q, k, i_pos, j_pos = (each.tolist() for each in (a.q, a.k, a.q_pos, a.k_pos))

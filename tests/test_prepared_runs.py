@@ -141,7 +141,12 @@ def test_gaps_are_there_while_it_is_fine_tuned_and_nowhere_else(
 @pytest.mark.parametrize(
     ("method", "kind", "policy", "lengths"),
     [
-        ("rope_pi_fine_tuned", "fine-tuned", "fixed", [3, 25]),  # of 34 positions, twice those of n = 8
+        (
+            "rope_pi_fine_tuned",
+            "fine-tuned",
+            "fixed",
+            [3, 25],
+        ),  # of 34 positions, twice those of n = 8
         ("rope_pose", "trained beyond", "fixed", [3, 8]),
     ],
 )

@@ -31,12 +31,16 @@ def with_value(place: str, value: Any) -> bytes:
 def without(*parts: str) -> bytes:
     content = record().as_json()
     for part in parts:
-        del content[part]
+        *path, last = [int(word) if word.isdigit() else word for word in part.split(".")]
+        inside: Any = content
+        for word in path:
+            inside = inside[word]
+        del inside[last]
     return json.dumps(content).encode()
 
 
 BAD: dict[str, tuple[bytes, str, str]] = {
-    "cut off": (b'{"schema_version": 3, "proto', "not a readable record", REPEAT),
+    "cut off": (b'{"schema_version": 4, "proto', "not a readable record", REPEAT),
     "empty": (b"", "not a readable record", REPEAT),
     "not text": (b"\xff\xfe\x00", "not a readable record", REPEAT),
     "a list": (b"[1, 2]", "record schema None", REPEAT),
@@ -45,14 +49,15 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "schema 2": (b'{"schema": 2, "rows": []}', "record schema 2", REPEAT),
     "schema 99": (b'{"schema": 99}', "record schema 99", UPGRADE),
     "schema 99, as it is called now": (b'{"schema_version": 99}', "record schema 99", UPGRADE),
-    "nothing but a schema": (b'{"schema_version": 3}', "protocol", REPEAT),
+    "schema 3": (b'{"schema_version": 3}', "record schema 3", REPEAT),
+    "nothing but a schema": (b'{"schema_version": 4}', "protocol", REPEAT),
     "no task": (without("task"), "task: field required", REPEAT),
     "no training": (without("training", "rows"), "training: field required", REPEAT),
     "an unknown part": (with_value("timings", {}), "timings", REPEAT),
     "no rows": (with_value("rows", []), "rows", REPEAT),
     "a score of 'high'": (with_value("rows.1.score", "high"), "rows.1.score", REPEAT),
     "a score of 7": (with_value("rows.1.score", 7), "rows.1.score", REPEAT),
-    "a score below 0": (with_value("rows.1.score", -0.5), "rows.1.score", REPEAT),
+    "a score below -1": (with_value("rows.1.score", -1.5), "rows.1.score", REPEAT),
     "no score": (with_value("rows.1.score", None), "rows.1.score", REPEAT),
     "an accuracy of 2": (
         with_value("rows.0.sequence_accuracy", 2),
@@ -65,7 +70,10 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "a method that is a text": (with_value("method", "rope"), "method", REPEAT),
     "a method without a hash": (with_value("method", {"name": "rope"}), "method.hash", REPEAT),
     "no settings": (with_value("config", {}), "config", REPEAT),
-    "settings without the gate": (with_value("config.evaluation", {}), "evaluation.solved", REPEAT),
+    "settings without tests": (without("config.evaluation"), "evaluation", REPEAT),
+    "no gate": (without("gate"), "gate: field required", REPEAT),
+    "no multiple of positions": (without("rows.0.true_multiple"), "rows.0.true_multiple", REPEAT),
+    "no proficiency": (without("rows.0.proficiency"), "rows.0.proficiency", REPEAT),
     "an extension that is a text": (with_value("config.extension", "ntk"), "extension", REPEAT),
 }
 
@@ -153,9 +161,25 @@ def test_solved_is_what_the_test_at_the_training_length_says(
     assert record("rope", accuracies).solved is solved
 
 
-def test_the_gate_is_that_of_the_settings() -> None:
+def test_the_gate_is_that_of_the_task() -> None:
     found = record("rope", {1: 0.9, 2: 0.0})
-    assert changed(found, {"config.evaluation.solved": 0.9}).solved and not found.solved
+    assert changed(found, {"gate": 0.9}).solved and not found.solved
+
+
+def test_what_is_held_against_the_gate_is_the_proficiency() -> None:
+    found = record("rope", {1: 0.9, 2: 1.0})
+    assert changed(found, {"rows.0.proficiency": 0.95}).solved
+    assert not changed(found, {"rows.0.score": 0.95}).solved
+    assert not changed(found, {"rows.1.proficiency": 1.0}).solved
+
+
+@pytest.mark.parametrize(
+    ("score", "chance", "corrected"),
+    [(1.0, 0.25, 1.0), (0.25, 0.25, 0.0), (0.625, 0.25, 0.5), (0.0, 0.25, -1 / 3), (0.5, 0, 0.5)],
+)
+def test_a_score_is_corrected_for_chance(score: float, chance: float, corrected: float) -> None:
+    [row, *_] = changed(record(), {"rows.0.score": score, "rows.0.chance": chance}).rows
+    assert row.corrected == pytest.approx(corrected)
 
 
 def test_an_extension_that_changes_nothing_is_plain_wherever_its_class_stands() -> None:

@@ -85,11 +85,11 @@ def test_a_crash_while_writing_leaves_the_old_record_intact(
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-def test_a_loss_that_is_no_number_is_none_and_the_score_that_follows_from_it_is_0(
+def test_a_loss_that_is_no_number_is_none_and_the_score_that_follows_from_it_the_least(
     number: float,
 ) -> None:
     [row, _] = changed(record(), {"rows.0.loss": number, "rows.0.score": number}).rows
-    assert (row.loss, row.score) == (None, 0.0)
+    assert (row.loss, row.score) == (None, -1.0)
 
 
 def test_a_number_that_json_does_not_know_is_refused(tmp_path: Path) -> None:

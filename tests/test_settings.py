@@ -119,3 +119,13 @@ def test_every_setting_of_evaluation_changes_the_record(name: str) -> None:
     words = ("evaluation.ladder=[5]",) if name == "ladder_samples" else ()
     value = EVALUATION_CHANGES[name]
     assert found(*words, f"evaluation.{name}={value}") != found(*words)
+
+
+@pytest.mark.parametrize(
+    ("least", "scale", "lengths"), [(1, 0.25, (1, 5)), (0, 0.25, (0, 5)), (8, 0.5, (4, 10))]
+)
+def test_half_the_shortest_sequence_still_has_something_in_it(
+    least: int, scale: float, lengths: tuple[int, int]
+) -> None:
+    settings = TrainingConfig(min_length=least, max_length=20, length_scale=scale)
+    assert settings.lengths == lengths

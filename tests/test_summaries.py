@@ -58,6 +58,22 @@ def test_further_lengths_are_shown_in_brackets_and_not_averaged() -> None:
     assert (shown["4x"], shown["(8x)"], shown["mean"]) == (".40", ".00", ".60")
 
 
+def test_a_length_beyond_the_mean_is_shown_where_every_seed_got_there() -> None:
+    """Seeds that climbed a ladder higher are no fair sample of all."""
+    one = {1: 1.0, 2: 0.8, 16: 1.0, 32: 0.9}
+    other = {1: 1.0, 2: 0.4, 16: 0.6}
+    made = [record("rope", each, seed, further=[16, 32]) for seed, each in enumerate((one, other))]
+    [[board]] = boards(*made)
+    [rope] = board.summaries
+    table = sectioning.tabulated(sectioning._task_columns(board.lengths), board.summaries)
+    shown = dict(zip(table.headings[1:], table.rows[0].cells, strict=True))
+    assert shown["(16x)"].startswith(".80") and shown["(32x)"] == "—"
+    assert np.isnan([rope.cells[32].lowest, rope.cells[32].highest]).all()
+    assert (rope.cells[16].lowest, rope.cells[16].highest) == (0.6, 1.0)
+    assert rope.mean.mean == pytest.approx(0.6)
+    assert rope.effective_50 == 16, "not 32, where one seed alone is"
+
+
 def test_unsolved_seeds_stay_in_the_mean_and_the_solved_ones_stand_beside_it() -> None:
     rope = summarised(*seeds("rope", [{1: 1.0, 2: 0.8}, {1: 0.94, 2: 0.2}]))["rope"]
     assert rope.mean.mean == pytest.approx(0.5)

@@ -28,7 +28,9 @@ from posbench.records import files, tables
 from posbench.records.row import Row, View
 from posbench.running import checkpoints as keeping
 from posbench.scoring import inputs
-from posbench.task import BOS, Batch
+from posbench.task import BOS, FIRST_SYMBOL, Batch
+from posbench.tasks.copy import Copy
+from posbench.tasks.repeat_token import repeated
 from posbench.training import DECAYS, Batches, Training, fit
 
 # -- what a training is given ----------------------------------------------------------------------
@@ -83,7 +85,7 @@ def test_indices_go_on_through_a_packed_row_and_training_knows_that_many_positio
     assert run.train_positions == 100
     data = Training(run.model(), run.task, run.config.training, 0).batch(0)
     assert data.tokens.shape == (64, 100) and data.pos[0].tolist() == list(range(100))
-    assert setup("protocol=cpu", "task=copy").train_positions == 18
+    assert setup("protocol=cpu", "task=copy").train_positions == 40
 
 
 def test_an_answer_in_a_packed_row_may_not_be_predicted_from_what_comes_later() -> None:
@@ -116,18 +118,17 @@ def test_offsets_are_drawn_in_training_alone_and_the_largest_counts_as_trained()
     training = Training(run.model(), run.task, run.config.training, 0)
     seen = torch.cat([training.batch(step).pos[:, 0] for step in range(5)])
     assert seen.min() < 5 and 25 < seen.max() <= 30 and len(seen.unique()) == 31
-    assert (training.validation_batch().pos[:, 0] == 0).all()
-    assert (
-        run.evaluation.inputs(run.evaluation.batch(16), training.model, 16).pos[:, 0] == 0
-    ).all()
-    assert (run.train_positions, run.evaluation.train_positions) == (18, 18 + 30)
+    [(_, held_out)], [batch] = training.validation(), run.evaluation.batches(16)
+    assert (held_out.pos[:, 0] == 0).all()
+    assert (run.evaluation.inputs(batch, training.model).pos[:, 0] == 0).all()
+    assert (run.train_positions, run.evaluation.train_positions) == (40, 40 + 30)
 
 
 def test_an_offset_trains_a_relative_encoding_on_no_further_distance() -> None:
     """So its extensions are not told so: a scale is of the distances that were seen."""
     words = ("protocol=cpu", "task=copy", "training.random_offset=30")
     rope, both = setup(*words, "method=rope"), setup(*words, "encoding=cape")
-    assert (rope.shift, rope.evaluation.train_positions, both.shift) == (0, 18, 30)
+    assert (rope.shift, rope.evaluation.train_positions, both.shift) == (0, 40, 30)
 
 
 def test_an_offset_of_ids_that_the_task_supplies_is_refused() -> None:
@@ -138,10 +139,10 @@ def test_an_offset_of_ids_that_the_task_supplies_is_refused() -> None:
 def test_a_context_that_holds_no_sequence_is_refused() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"packing=17 does not hold one sequence of n=8, which has 18 tokens: raise",
+        match=r"packing=39 does not hold one sequence of n=19, which has 40 tokens: raise",
     ):
-        setup("protocol=cpu", "task=copy", "training.packing=17")
-    assert setup("protocol=cpu", "task=copy", "training.packing=18").train_positions == 18
+        setup("protocol=cpu", "task=copy", "training.packing=39")
+    assert setup("protocol=cpu", "task=copy", "training.packing=40").train_positions == 40
 
 
 def test_fine_tuning_is_held_against_the_context_that_it_fills() -> None:
@@ -155,7 +156,7 @@ def test_fine_tuning_is_held_against_the_context_that_it_fills() -> None:
     with pytest.raises(
         ConfigError, match=r"the encoding has 70 positions, but training, .* need 120: raise"
     ):
-        short = ("evaluation.multiples=[1]", "evaluation.further=[]")
+        short = ("evaluation.multiples=[1]", "evaluation.longest=1")
         trained(setup(*words, "encoding.num_rows=70", *short))
 
 
@@ -184,11 +185,11 @@ def test_rows_of_a_table_that_an_offset_reaches_count_as_trained() -> None:
         rows, _ = run.evaluation.evaluate(run.model(), None)
         return next(row.untrained for row in rows if row.multiple == 4)
 
-    # 66 positions are tested, 18 are seen in a training sequence: index 17 at most, and 17 + 30
+    # 160 positions are tested, 40 are seen in a training sequence: index 39 at most, and 39 + 30
     # with an offset
-    assert untrained() == pytest.approx(48 / 66)
-    assert untrained("training.random_offset=30") == pytest.approx(18 / 66)
-    assert untrained("training.packing=60") == pytest.approx(6 / 66)
+    assert untrained() == pytest.approx(120 / 160)
+    assert untrained("training.random_offset=30") == pytest.approx(90 / 160)
+    assert untrained("training.packing=60") == pytest.approx(100 / 160)
 
 
 def test_the_loss_may_be_that_of_every_token() -> None:
@@ -197,7 +198,8 @@ def test_the_loss_may_be_that_of_every_token() -> None:
     data = training.batch(0)
     assert data.where.all() and data.first == 0 and len(data.labels) == data.tokens.numel()
     assert torch.equal(data.labels.view(data.tokens.shape)[:, :-1], data.tokens[:, 1:])
-    assert not training.validation_batch().where.all(), "validation asks for the answer alone"
+    [(_, held_out)] = training.validation()
+    assert not held_out.where.all(), "validation asks for the answer alone"
 
 
 @pytest.mark.parametrize("begun", [0, 5, 16])
@@ -425,6 +427,56 @@ def test_a_loss_that_overflows_beyond_training_loses_no_record(
     monkeypatch.setattr(Evaluation, "evaluate", overflowing)
     record = ran(tmp_path / "b", "method=rope")
     assert record.rows[:-1] == plain.rows[:-1]
-    assert record.rows[-1] == plain.rows[-1].model_copy(update={"loss": None, "score": 0.0})
+    assert record.rows[-1] == plain.rows[-1].model_copy(update={"loss": None, "score": -1.0})
     assert record.views[-1].loss == [None, *plain.views[-1].loss[1:]]
     assert tables.table([record])["loss"].isna().sum() == 1
+
+
+# -- what is held out, and the gate ----------------------------------------------------------------
+
+
+def test_a_point_of_the_curve_is_of_every_length_that_is_held_out(tmp_path: Path) -> None:
+    """By hand, with the weights at the end: each sequence in a pass of its own."""
+    words = ("task=repeat_token", "training.max_length=36", "training.steps=3")
+    run = setup(*words, "model.width=16", "model.num_heads=1")
+    training = Training(run.model(), run.task, run.config.training, 0)
+    curve = fit(training, tmp_path / "last.ckpt", "cpu", 100, [], [], lambda point: None)
+    n, model = run.train_length, training.model.eval()
+    held_out = training.validation()
+    counts = [batch.tokens.shape[1] // 2 - 1 for batch, _ in held_out]
+    assert n == 18 and counts == [16, 17, 18]
+    right, losses = [], []
+    for count in counts:
+        for symbol in range(16):
+            batch = repeated(np.array([FIRST_SYMBOL + symbol]), count)
+            data = inputs(batch, model.encodings, 0)
+            with torch.no_grad():
+                said = model(data.tokens, data.pos)[data.where]
+            right.append(bool((said.argmax(-1) == data.labels).all()))
+            losses += torch.nn.functional.cross_entropy(
+                said, data.labels, reduction="none"
+            ).tolist()
+    assert curve.points[-1]["validation_loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    assert curve.points[-1]["score"] == np.mean(right)
+
+
+@pytest.mark.parametrize(("proficiency", "solved"), [(0.9, True), (0.89, False)])
+def test_a_task_is_learned_at_its_own_gate_by_its_own_proficiency(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proficiency: float, solved: bool
+) -> None:
+    monkeypatch.setattr(Copy, "gate", 0.9)
+    monkeypatch.setattr(Copy, "proficiency", lambda self, batch, answers: proficiency)
+    found = ran(tmp_path, "method=rope", "task=copy")
+    assert found.gate == 0.9 and found.solved is solved
+    assert found.solved_step == (10 if solved else None)
+    assert found.training.curve.score == [proficiency] * 2
+    assert [row.proficiency for row in found.rows] == [proficiency] * len(found.rows)
+    assert {row.score for row in found.rows} == {0.0}
+
+
+def test_a_training_stops_by_proficiency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Copy, "proficiency", lambda self, batch, answers: 0.6)
+    run = setup("task=copy", "training.stop_at=0.5", "model.width=16", "model.num_heads=1")
+    training = Training(run.model(), run.task, run.config.training, 0)
+    curve = fit(training, tmp_path / "last.ckpt", "cpu", 100, [], [], lambda point: None)
+    assert [point["step"] for point in curve.points] == [10]

@@ -48,7 +48,7 @@ EXTENSIONS = [
     "clipped_rope",
     "log_n",
 ]
-LENGTHS = ("evaluation.multiples=[1,2,4,8]", "evaluation.further=[]", "evaluation.num_samples=512")
+LENGTHS = ("evaluation.multiples=[1,2,4,8]", "evaluation.ladder=[]", "evaluation.num_samples=512")
 
 
 def measure(*overrides: str) -> tuple[float, dict[str, float]]:

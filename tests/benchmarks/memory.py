@@ -94,11 +94,13 @@ def main() -> None:
                 "protocol=cpu",
                 "model.width=64",
                 "model.num_heads=4",
+                "model.head_width=16",
+                "evaluation.ladder=[]",
                 "trainer.accelerator=auto",
             )
             subject = Subject(f"encoding={name}")
-            shortest = subject.made("protocol=cpu").train_length
-            run = subject.made(*words, f"evaluation.further=[{chosen.tokens / shortest}]")
+            trained = subject.made("protocol=cpu").train_positions
+            run = subject.made(*words, f"evaluation.longest={chosen.tokens / trained + 1}")
             peak, seconds, path = forked(run, chosen.tokens)
             rows.append(f"| {name} | {path} | {peak:,.0f} | {seconds:.1f} |")
             print(rows[-1], flush=True)
