@@ -37,7 +37,12 @@ from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.extension import Extension, ExtensionWrapper
 
 HEADS, WIDTH, DRAWS = 4, 32, 16
-SIZES = ("protocol=cpu", f"model.num_heads={HEADS}", f"model.width={HEADS * WIDTH}")
+SIZES = (
+    "protocol=cpu",
+    f"model.num_heads={HEADS}",
+    f"model.head_width={WIDTH}",
+    f"model.width={HEADS * WIDTH}",
+)
 MAP = 48  # tokens in the maps
 STRETCH = 4  # pictures show an extension at this multiple of the training length
 BASES = (100, 1_000, 10_000, 100_000)
