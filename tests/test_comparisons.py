@@ -63,7 +63,7 @@ def test_a_task_is_fit_if_solved_in_time_and_telling_encodings_apart(
     accuracies: dict[float, float], seconds: float, solved: bool, fit: bool
 ) -> None:
     rows = [record("rope", {1: 1.0, 2: 1.0, 4: 1.0}), record("nope", accuracies)]
-    rows[1] = changed(rows[1], {"rows.0.score": 1.0 if solved else 0.9})
+    rows[1] = changed(rows[1], {"rows.0.proficiency": 1.0 if solved else 0.9})
     rows = [plain(changed(row, {"training.cpu_seconds": seconds})) for row in rows]
     task = discriminated(*rows)
     assert task is not None and task.fit is fit
@@ -142,7 +142,7 @@ def test_protocols_are_compared_over_the_seeds_of_both_and_with_what_seeds_diffe
 
 def test_a_training_that_did_not_learn_makes_no_spread() -> None:
     scores = {"a": 0.9, "b": 0.7, "c": 0.0}
-    unsolved = {"rows.0.score": 0.9}
+    unsolved = {"rows.0.proficiency": 0.9}
     rows = [plain(record(name, {1: 1.0, 2: s, 4: s})) for name, s in scores.items()]
     rows[2] = changed(rows[2], unsolved)
     task = discriminated(*rows)
