@@ -71,7 +71,8 @@ def offered(text: str, group: str) -> set[str]:
     ("mistake", "named", "legal"),
     [
         ("method=ropee", "method=ropee", "did you mean rope?"),
-        ("protocol=cpuu", "protocol=cpuu", ", ".join(names("protocol"))),
+        ("protocol=cpuu", "protocol=cpuu", "did you mean cpu?"),
+        ("logger=csvv", "logger=csvv", ", ".join(names("logger"))),
         ("task.vocab_size=0", "task.vocab_size", "key_length, num_symbols, num_filler"),
         ("sede=1", "sede", "--cfg job"),
         ("seed=abc", "'abc'", "an integer"),
