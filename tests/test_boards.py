@@ -213,9 +213,34 @@ def test_changed_settings_and_other_seeds_are_not_of_the_board() -> None:
     assert part.runs.equals(same.runs)
 
 
+def test_what_has_one_label_and_unlike_contents_is_not_mixed() -> None:
+    board = small()
+    found = of(board, rope=0.4, nope=0.9)
+    old = changed(found[0], {"task_version": 0, "task.hash": "0" * 64})
+    before = changed(found[0], {"method.hash": "1" * 64})
+    [plain], [part] = (
+        ranking.parts(board, tables.table(each)) for each in (found, [*found, old, before])
+    )
+    assert set(part.runs["task"]) == set(plain.runs["task"])
+    assert len(part.runs) == len(plain.runs) + 1
+    assert {row.partition(" [")[0] for row in part.runs["row"]} == {"rope", "nope"}
+    assert part.runs.duplicated(["row", "task", "seed"]).sum() == 0
+
+
 def test_records_that_are_not_of_the_board_make_no_section_of_it() -> None:
-    found = tables.table([record("rope", protocol="smoke")])
+    found = tables.table([record("rope", seed=3, protocol="smoke")])
     assert ranking.board_sections(small(), found) == []
+
+
+def test_a_dry_run_is_shown_under_its_own_protocol() -> None:
+    board = small()
+    found = [changed(each, {"protocol.name": "smoke"}) for each in of(board, rope=0.4, nope=0.9)]
+    assert len(ranking.parts(board, tables.table(found))) == 1
+    mixed = [*found, *of(board, rope=0.2)]
+    [part] = ranking.parts(board, tables.table(mixed))
+    assert set(part.runs["row"]) == {"rope"}, (
+        "beside runs of the board's protocol they are left out"
+    )
 
 
 def test_a_folder_called_after_a_board_refuses_records_of_another_definition(

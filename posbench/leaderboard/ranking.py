@@ -17,7 +17,7 @@ from posbench.leaderboard import rank_tests, sensitivity, standings, statistics
 from posbench.leaderboard.comparison_figures import critical_difference, performance_profiles
 from posbench.leaderboard.measures import median_reach, of_runs
 from posbench.leaderboard.sections import Detail, Picture, Row, Section, Table, anchor
-from posbench.leaderboard.summaries import NOTHING, number, without_repeats
+from posbench.leaderboard.summaries import NOTHING, named, number, without_repeats
 
 LEADERS = 6
 """Rows whose place without each task is shown."""
@@ -40,13 +40,15 @@ class Part:
 
 def parts(board: Board, table: pd.DataFrame) -> list[Part]:
     """Each part of the board that has a run, in the board's order."""
-    known = without_repeats(table)
+    known = named(without_repeats(table))
     known = known[~known["task_changed"] & known["task"].isin(board.all_tasks)]
+    known = _of_one_kind(known, "task", ["task_version", "task_hash"])
+    known = _of_one_kind(known, "protocol", ["protocol_hash"])
+    known = known.assign(method=known["method_name"])  # which tells apart what has one label
     found = []
     for title, rows in board.parts.items():
         asked = set(pairs(rows))
-        protocol = rows.protocol or board.protocol
-        of_part = known[known["protocol"] == protocol]
+        of_part = known[known["protocol"] == _under(known, rows.protocol or board.protocol)]
         keys = zip(of_part["encoding"], of_part["extension"], of_part["changed"], strict=True)
         # An empty list would choose columns.
         mine = of_part[np.array([key in asked for key in keys], dtype=bool)]
@@ -58,6 +60,30 @@ def parts(board: Board, table: pd.DataFrame) -> list[Part]:
         once = mine.drop_duplicates(["method", "task", "seed"])
         found.append(Part(title, rows, runs, once.groupby("method")["train_cpu_seconds"].mean()))
     return found
+
+
+def _under(known: pd.DataFrame, protocol: str) -> str:
+    """The protocol of a part; in a dry run of the board, the only one there is."""
+    there = set(known["protocol"])
+    return there.pop() if len(there) == 1 else protocol
+
+
+def _of_one_kind(table: pd.DataFrame, label: str, columns: list[str]) -> pd.DataFrame:
+    """Of runs with one label and unlike contents, those with the content that most of them have.
+
+    The remarks above the board say that there are several.
+    """
+    if table.empty:
+        return table
+    counts = table.groupby([label, *columns])["seed"].count().sort_values(kind="stable")
+    chosen = set(
+        counts.reset_index()
+        .groupby(label)
+        .tail(1)[[label, *columns]]
+        .itertuples(index=False, name=None)
+    )
+    keys = table[[label, *columns]].itertuples(index=False, name=None)
+    return table[np.array([key in chosen for key in keys], dtype=bool)]
 
 
 def board_sections(board: Board, table: pd.DataFrame) -> list[Section]:
