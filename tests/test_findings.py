@@ -38,7 +38,9 @@ def test_alibi_reads_on_where_training_ended(heads: int, tmp_path: Path) -> None
 @pytest.mark.slow
 def test_the_printed_slopes_of_alibi_are_those_of_a_longer_training(tmp_path: Path) -> None:
     """Of the printed slopes two heads have 1/16 and 1/256, a bias of .16 over 40 positions where
-    the paper has 2. (Of four heads one has 1/4, which is enough for a text.)
+    the paper has 2.
+
+    Of four heads one has 1/4, which is enough for a text.
     """
     words = ("method=alibi_published", "model.num_heads=2")
     assert rise_of_the_loss(tmp_path, *words) > 1.3
