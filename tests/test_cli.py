@@ -81,7 +81,7 @@ def offered(text: str, group: str) -> set[str]:
         ("model.num_heads=0", "model.num_heads", "at least 1"),
         ("model.head_width=0", "model.head_width", "at least 1"),
         ("evaluation.longest=4", "evaluation.longest=4", "raise it to 8"),
-        ("evaluation.ladder=[8]", "evaluation.ladder=[8]", "above evaluation.longest=8"),
+        ("evaluation.ladder=[8]", "evaluation.ladder=[8.0]", "above evaluation.longest=8"),
         ("task.num_symbols=0", "task.num_symbols", "at least 2"),
         ("training.learning_rate=-1", "-1", "must be positive"),
         ("trainer.accelerator=tpu", "trainer.accelerator=tpu", "auto, cpu, gpu"),
