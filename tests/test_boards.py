@@ -190,7 +190,23 @@ def test_no_winner_is_named_where_groups_disagree() -> None:
     ]
     _, section, *_ = ranking.board_sections(board, tables.table(found))
     assert any(note.startswith("First of each group: copy: rope") for note in section.notes)
-    assert any("No overall winner is named" in note for note in section.notes)
+    said = [note for note in section.notes if note.startswith("No overall winner is named: ")]
+    assert said == ["No overall winner is named: nope and rope differ by less than .02."] or (
+        "is not first without" in said[0]
+    )
+
+
+def test_a_winner_must_lead_by_more_than_the_margin_and_without_each_group() -> None:
+    board = small()
+
+    def answer(**levels: float) -> str:
+        _, section, *_ = ranking.board_sections(board, tables.table(of(board, **levels)))
+        return section.notes[-1]
+
+    assert "nope and rope differ by less than .02" in answer(rope=0.5, nope=0.51)
+    assert answer(rope=0.5, nope=0.6).endswith("turn: nope.")
+    many = {"rope": 0.5, "nope": 0.5, "rope_pi": 0.5}
+    assert answer(**many).startswith("No overall winner is named: ")
 
 
 def test_a_row_that_lacks_a_task_has_no_place() -> None:

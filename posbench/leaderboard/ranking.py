@@ -21,6 +21,8 @@ from posbench.leaderboard.summaries import NOTHING, named, number, without_repea
 
 LEADERS = 6
 """Rows whose place without each task is shown."""
+FEW = 3
+"""The most names in a sentence."""
 DRAWN = 40
 """The most rows that a picture can show."""
 
@@ -147,7 +149,7 @@ def _ranked(board: Board, part: Part) -> list[Section]:
     }
     rows = [Row(str(row), [show(row) for show in columns.values()]) for row in summary.index]
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
-    notes += _answer(part, complete)
+    notes += _answer(part, complete, judged.equivalent)
     return [
         Section(
             part.title,
@@ -197,7 +199,7 @@ def _span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
     return f"{number(low, decimals)} to {number(high, decimals)}"
 
 
-def _answer(part: Part, complete: Sequence[str]) -> Iterator[str]:
+def _answer(part: Part, complete: Sequence[str], margin: float) -> Iterator[str]:
     """Who wins each group, and whether anyone wins all in all."""
     if len(complete) < 2:
         return
@@ -206,23 +208,33 @@ def _answer(part: Part, complete: Sequence[str]) -> Iterator[str]:
         return
     groups = statistics.group_means(runs).round(9)
     winners = ", ".join(
-        f"{group}: {' and '.join(_first(groups[group]))} ({number(groups[group].max())})"
+        f"{group}: {_named(_first(groups[group]))} ({number(groups[group].max())})"
         for group in groups
     )
     yield f"First of each group: {winners}."
+    overall = statistics.overall(runs).round(9).sort_values(ascending=False)
+    if overall.iloc[0] - overall.iloc[1] < margin:
+        close = [str(row) for row in overall.index[overall > overall.iloc[0] - margin]]
+        yield (f"No overall winner is named: {_named(close)} differ by less than {number(margin)}.")
+        return
     without = sensitivity.leave_one_out(runs, "group")
-    always = [row for row in without.index if (without.loc[row] == 1).all()]
-    if always and _first(statistics.overall(runs).round(9)) == always:
-        yield f"First in all, and without each group in turn: {' and '.join(always)}."
+    best = str(overall.index[0])
+    if (without.loc[best] == 1).all():
+        yield f"First in all, and without each group in turn: {best}."
     else:
         yield (
-            "No overall winner is named: which row is first in all depends on which groups are "
-            "counted."
+            f"No overall winner is named: {best} has the largest mean, and is not first without "
+            f"{_named([str(group) for group in without if without.loc[best, group] != 1])}."
         )
 
 
 def _first(values: pd.Series) -> list[str]:
     return [str(row) for row in values.index[values == values.max()]]
+
+
+def _named(names: Sequence[str]) -> str:
+    """A few names, or how many there are."""
+    return " and ".join(names) if len(names) <= FEW else f"{len(names)} of them"
 
 
 def _sensitivity(part: Part, complete: Sequence[str]) -> Iterator[Detail]:
