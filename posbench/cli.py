@@ -15,18 +15,14 @@ from pathlib import Path
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from posbench.composing import folders, mistakes
-from posbench.composing.compose import register
-from posbench.errors import IllegalExtension, PosbenchError, Terminated
+from posbench.composing.compose import Composition, register
+from posbench.config import checked
+from posbench.errors import PosbenchError, Terminated
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
-
-
-class Said(PosbenchError):
-    """A mistake in one run of a sweep, of which the user has been told when it happened."""
 
 
 @hydra.main(version_base="1.3", config_path="pkg://posbench.conf", config_name="config")
@@ -38,12 +34,13 @@ def application(cfg: DictConfig) -> None:
         # An encoding of one's own may stand beside its YAML, in the folder given with --config-dir.
         if source.provider == "command-line" and source.path not in sys.path:
             sys.path.insert(0, source.path)
+    composed = Composition.of(cfg, settings.runtime.choices)
     try:
-        _run(cfg, dict(settings.runtime.choices))
+        if composed.content.get("board") is not None:
+            name = settings.runtime.choices["board"]
+            raise PosbenchError(f"board={name} names many runs: add -m to make them")
+        _run(composed)
     except PosbenchError as error:
-        if settings.mode == RunMode.MULTIRUN:
-            _say(f"{' '.join(settings.overrides.task)}: {error}")
-            raise Said(str(error)) from error  # Hydra notes it and goes on with the next run
         _say(str(error))
         sys.exit(1)
     except Terminated as stopped:
@@ -54,27 +51,26 @@ def application(cfg: DictConfig) -> None:
         sys.exit(128 + stopped.args[0])
 
 
-def _run(cfg: DictConfig, choices: dict[str, str]) -> None:
-    from posbench.composing.building import build
-    from posbench.composing.identity import identify
-    from posbench.config import checked
+def _run(composed: Composition) -> None:
+    """One run, or the job of a sweep."""
+    from posbench.running.asked import Asked, remark
+    from posbench.sweeping.working import work
 
+    if job := composed.content["job"]["runs"]:
+        work(job, composed.content["job"]["sweep"])
+        return
     # In the order of their cost: what is wrong with the settings is said before torch is imported.
-    checked(cfg)
-    identity = identify(cfg, choices)
-    task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
+    config = checked(composed.cfg())
+    asked = Asked.of(composed)
+    record = asked.record()
+    if record is not None and (record.diverged or not config.audit):
+        print(remark(record, asked.path))
+        return
 
-    from posbench.composing.legality import legal_encodings
-    from posbench.running.run import run
+    from posbench.running.console import Console
+    from posbench.running.run import make
 
-    try:
-        run(cfg, identity, task)
-    except IllegalExtension as error:
-        legal = ", ".join(legal_encodings(cfg.extension)) or "no encoding"
-        raise IllegalExtension(
-            f"extension {identity.method.extension} cannot extend encoding "
-            f"{identity.method.encoding}: {error}; it can extend {legal}"
-        ) from None
+    make(asked, Console())
 
 
 def main() -> None:
@@ -89,10 +85,6 @@ def main() -> None:
             folders.check(folder)
         mistakes.check(given.overrides, own)
         application()
-    except Said:
-        if verbose:
-            raise
-        sys.exit(1)
     except mistakes.EXPECTED as error:
         if verbose:
             raise

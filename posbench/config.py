@@ -220,7 +220,15 @@ class TrainerConfig:
             )
 
 
-FREE = ("task", "encoding", "extension", "logger")
+@dataclass
+class JobConfig:
+    """What one job of a sweep has to do; filled in by the sweep."""
+
+    sweep: str = ""
+    runs: list[list[str]] = field(default_factory=list)
+
+
+FREE = ("task", "encoding", "extension", "logger", "board")
 FILLED_IN = ("train_positions", "test_positions")
 
 
@@ -230,6 +238,7 @@ class Config:
     encoding: dict[str, Any] = field(default_factory=dict)
     extension: dict[str, Any] = field(default_factory=dict)
     logger: dict[str, Any] = field(default_factory=dict)
+    board: dict[str, Any] | None = None  # what a sweep makes runs of
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -238,6 +247,8 @@ class Config:
     force: bool = False
     audit: int = 0
     results_dir: str = "results/local"
+    plan_only: bool = False
+    job: JobConfig = field(default_factory=JobConfig)
     definition: str = ""  # the hash of the board that the run is for
     train_positions: int = 0  # filled in from the task: number of positions in training
     test_positions: int = 0  # filled in from the task: number of positions in the longest test

@@ -17,7 +17,7 @@ import json
 import platform
 import subprocess
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,16 +58,17 @@ def targets(node: Any) -> set[str]:
 
 def training_hash(task: dict[str, Any], encoding: dict[str, Any]) -> str:
     """The hash of the source that trained weights depend on."""
-    return source_hash("posbench.training", *_located(task), *_located(encoding))
+    return hash_of("posbench.training", targets(task) | targets(encoding))
 
 
 def evaluation_hash(extension: dict[str, Any]) -> str:
     """The hash of the source that turns trained weights into accuracies."""
-    return source_hash("posbench.evaluation", *_located(extension))
+    return hash_of("posbench.evaluation", targets(extension))
 
 
-def _located(node: Any) -> list[str]:
-    return [located(target) or target for target in targets(node)]
+def hash_of(root: str, classes: Iterable[str]) -> str:
+    """The hash of a module with classes that it is given, each wherever it stands today."""
+    return source_hash(root, *(located(target) or target for target in classes))
 
 
 def located(target: str) -> str | None:

@@ -11,7 +11,6 @@ from making import changed, record, save
 
 from posbench.boards import definition, naming
 from posbench.boards.definition import Board
-from posbench.boards.plan import cost, jobs
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board as leaderboard
 from posbench.leaderboard import ranking
@@ -126,40 +125,6 @@ def test_a_board_of_ones_own_stands_in_a_folder(tmp_path: Path) -> None:
     assert definition.load("mine", [tmp_path]).hash == small().hash
     with pytest.raises(PosbenchError, match=r"board=mine is unknown.*did you mean main"):
         definition.load("mine")
-
-
-# -- plans -----------------------------------------------------------------------------------------
-
-
-def test_seeds_come_outermost_and_rows_of_one_training_follow_each_other() -> None:
-    found = jobs(small())
-    assert len(found) == 2 * 4 * 3
-    assert [job.seed for job in found] == [10] * 12 + [11] * 12
-    assert [job.task for job in found[:6]] == ["copy"] * 3 + ["reverse"] * 3
-    assert found[0].words == ["protocol=cpu", "task=copy", "method=nope", "seed=10"]
-    encodings = [job.encoding for job in found[:3]]
-    assert encodings == ["nope", "rope", "rope"], "the extension has the training of its encoding"
-
-
-def test_a_row_in_two_parts_is_run_once() -> None:
-    twice = SMALL + "  again: {methods: [rope], seeds: [10]}\n"
-    assert len(jobs(small(twice))) == len(jobs(small()))
-
-
-def test_a_plan_can_be_of_a_part_and_under_another_protocol() -> None:
-    found = jobs(small(), protocol="smoke", seeds=[11], tasks=["passkey"])
-    assert {(job.protocol, job.seed, job.task) for job in found} == {("smoke", 11, "passkey")}
-    assert len(found) == 3
-
-
-def test_costs_count_a_training_once_and_follow_the_records() -> None:
-    board = small()
-    known = of(board, rope=0.5)  # 60 s for 100 steps, and 1 s of tests
-    found = cost(jobs(board), known, dict.fromkeys(board.all_tasks, 1000))
-    # Two encodings (of nope nothing is known: the mean of the task) on four tasks with two seeds.
-    assert found.training == pytest.approx(2 * 4 * 2 * 600 / 3600)
-    assert found.evaluation == pytest.approx(24 * 1 / 3600) and found.unknown == 0
-    assert cost(jobs(board), [], {}).unknown == 24
 
 
 # -- pages -----------------------------------------------------------------------------------------

@@ -6,17 +6,13 @@ from __future__ import annotations
 
 import hydra
 import pytest
-from omegaconf import open_dict
 
+from posbench.composing.compose import compose
 from posbench.composing.identity import Identity, identify
 
 
 def identity(*overrides: str) -> Identity:
-    cfg = hydra.compose("config", list(overrides), return_hydra_config=True)
-    choices = dict(cfg.hydra.runtime.choices)
-    with open_dict(cfg):
-        del cfg["hydra"]
-    return identify(cfg, choices)
+    return identify(compose(*overrides))
 
 
 @pytest.mark.parametrize(

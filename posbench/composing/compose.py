@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import hydra
 from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
+from hydra_plugins.posbench_sweeper import PosbenchSweeper
+from omegaconf import DictConfig, OmegaConf
 
 from posbench.composing import folders, methods, resolvers
+
+SWEEPER = f"{PosbenchSweeper.__module__}.{PosbenchSweeper.__name__}"
+OF_METHODS = ("method", "encoding", "extension")
+"""Groups whose choices, and the settings below them, make a method; all others make its test."""
 
 
 @functools.cache
@@ -23,6 +32,9 @@ def register() -> None:
     """What Hydra must know before it composes, beside the files of conf/."""
     resolvers.register()
     methods.register()
+    # By hand: Hydra's search does not see packages of an editable installation.
+    Plugins.instance().register(PosbenchSweeper)
+    ConfigStore.instance().store("posbench", {"_target_": SWEEPER}, group="hydra/sweeper")
 
 
 class _Folders(SearchPathPlugin):
@@ -50,3 +62,121 @@ def composing(*own: Path) -> Iterator[None]:
     finally:
         sys.path[:] = before
         _Folders.chosen = ()
+
+
+# -- compositions of many runs ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What words of the command line compose, interpolations unresolved. It is shared: copy it."""
+
+    content: dict[str, Any]
+    choices: Mapping[str, Any]  # the option of every group
+
+    @classmethod
+    def of(cls, cfg: DictConfig, choices: Mapping[str, Any]) -> Self:
+        """What Hydra has composed."""
+        plain: Any = OmegaConf.to_container(cfg, resolve=False)
+        return cls(plain, choices)
+
+    def but(self, **settings: Any) -> Self:
+        """The same with other settings that no name depends on."""
+        return replace(self, content=self.content | settings)
+
+    def cfg(self) -> DictConfig:
+        """A configuration of one's own."""
+        return OmegaConf.create(copy.deepcopy(self.content))
+
+
+@dataclass
+class _Composed:
+    """The compositions that one Hydra has made."""
+
+    by: Any = None
+    whole: dict[tuple[str, ...], Composition] = field(default_factory=dict)
+
+
+_composed = _Composed()
+
+
+def compose(*words: str) -> Composition:
+    """What Hydra makes of the words; each method, and each task with its protocol, only once.
+
+    Composing takes a tenth of a second, and a sweep has thousands of runs of a few hundred methods
+    and tasks. So the words of the method and all others are composed apart, and the result takes
+    each section from where it was changed. Where both change one, Hydra composes the whole. Needs
+    an initialised Hydra, whose folders may not change.
+    """
+    seeds = [word for word in words if word.startswith("seed=") and word[5:].isdigit()]
+    rest = [word for word in words if word not in seeds]
+    found = _of_parts(rest)
+    if not seeds:
+        return found
+    return found.but(seed=int(seeds[-1][5:]))
+
+
+def _of_parts(words: list[str]) -> Composition:
+    of_method = tuple(word for word in words if _is_of_method(word))
+    others = tuple(word for word in words if not _is_of_method(word))
+    method, test, usual = _method(of_method), _whole(others), _whole(())
+    merged = {}
+    for section in method.content.keys() | test.content.keys():
+        here, there = method.content.get(section), test.content.get(section)
+        neither = usual.content.get(section)
+        if here != neither and there != neither:
+            return _whole(tuple(words))
+        merged[section] = here if here != neither else there
+    chosen = {key: value for key, value in method.choices.items() if _is_of_method(key)}
+    kept = {key: value for key, value in test.choices.items() if not _is_of_method(key)}
+    return Composition(merged, kept | chosen)
+
+
+def _method(words: tuple[str, ...]) -> Composition:
+    """The words of a method, composed; names alone are looked up, which takes a tenth of the time.
+
+    Looked up are options that stand alone, without a defaults list of their own.
+    """
+    named = dict(word.partition("=")[::2] for word in words)
+    row = methods.methods().get(named.get("method", "rope"))
+    if words in _cache() or row is None or not named.keys() <= set(OF_METHODS):
+        return _whole(words)
+    chosen = dict(zip(("encoding", "extension"), row, strict=True)) | named
+    found = {group: _alone(group, chosen[group]) for group in ("encoding", "extension")}
+    if None in found.values():
+        return _whole(words)
+    usual = _whole(())
+    _cache()[words] = Composition(usual.content | found, {**usual.choices, **chosen})
+    return _cache()[words]
+
+
+def _alone(group: str, option: str) -> dict[str, Any] | None:
+    """The content of an option that has no defaults list; None of any other."""
+    repository = GlobalHydra.instance().config_loader().repository  # type: ignore[attr-defined]
+    found = repository.load_config(f"{group}/{option}")
+    if found is None or not all(default.is_self() for default in found.defaults_list):
+        return None
+    plain: Any = OmegaConf.to_container(found.config, resolve=False)
+    return plain
+
+
+def _is_of_method(word: str) -> bool:
+    key = word.lstrip("+~").partition("=")[0]
+    return key.replace("@", ".").partition(".")[0] in OF_METHODS
+
+
+def _whole(words: tuple[str, ...]) -> Composition:
+    if words not in _cache():
+        cfg = hydra.compose("config", list(words), return_hydra_config=True)
+        choices = {str(key): value for key, value in cfg.hydra.runtime.choices.items()}
+        found = Composition.of(cfg, choices)
+        del found.content["hydra"]
+        _cache()[words] = found
+    return _cache()[words]
+
+
+def _cache() -> dict[tuple[str, ...], Composition]:
+    now = GlobalHydra.instance().hydra
+    if _composed.by is not now:
+        _composed.by, _composed.whole = now, {}
+    return _composed.whole

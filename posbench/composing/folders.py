@@ -18,6 +18,7 @@ GROUPS = {
     "task": "what is asked, with a length",
     "protocol": "all that must be equal for two rows to be comparable",
     "experiment": "a protocol, a task and its settings at once, as in a paper",
+    "board": "tasks, rows and seeds that a sweep (-m) runs through",
     "logger": "where the curves of a training go",
 }
 

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import hydra
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig, OmegaConf
 
+from posbench.composing.compose import Composition, compose
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash, without_places
 from posbench.records.record import MethodName, Name
@@ -34,11 +33,12 @@ class Identity:
         return f"{self.method.label} on {self.task.label}, {self.protocol.label}, seed {seed}"
 
 
-def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
+def identify(composed: Composition) -> Identity:
     """Name a run by comparing its composed configuration with what its names stand for.
 
     ConfigError if a group has no choice. This needs an initialised Hydra.
     """
+    choices = composed.choices
     group: dict[str, Any] = {
         name: choices.get(name) for name in ("protocol", "task", "method", "encoding", "extension")
     }
@@ -48,13 +48,13 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
     if experiment is not None:
         _refuse_others(experiment, group)
     task = [f"protocol={group['protocol']}", f"task={group['task']}"]
-    parts, canonical = _parts(cfg), _parts(_compose(*task, f"method={group['method']}"))
+    parts, canonical = _parts(composed), _parts(compose(*task, f"method={group['method']}"))
 
     label, words = group["method"], [f"method={group['method']}"]
     pair = {name: group[name] for name in ("encoding", "extension")}
     hosts = _hosts(pair, choices)
     if parts["method"] != canonical["method"]:
-        plain = _compose(*_overrides(pair | hosts))
+        plain = compose(*_overrides(pair | hosts))
         # The pair differs from the one in the method's YAML.
         if _parts(plain)["method"] != canonical["method"]:
             found = _method_of(pair | hosts)
@@ -63,10 +63,10 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
             words = [f"method={found}"] if found else _overrides(pair | hosts)
         canonical["method"] = _parts(plain)["method"]
 
-    chosen, composed = [*task, *words], canonical
+    chosen, written = [*task, *words], canonical
     if experiment is not None:  # the names stay those of protocol and task
         chosen = [f"experiment={experiment}", *words]
-        composed = _parts(_compose(*chosen))
+        written = _parts(compose(*chosen))
     method = _name(label, parts["method"], canonical["method"])
     return Identity(
         _name(group["protocol"], parts["protocol"], canonical["protocol"]),
@@ -80,13 +80,13 @@ def identify(cfg: DictConfig, choices: Mapping[str, Any]) -> Identity:
                 change for change in method.changed if change.startswith("encoding.")
             ),
         ),
-        _command(chosen, parts, composed, cfg.seed),
+        _command(chosen, parts, written, composed.content["seed"]),
     )
 
 
 def _refuse_others(experiment: str, group: Mapping[str, str]) -> None:
     """ConfigError if another task or protocol was chosen than the experiment's own."""
-    own = _choices(f"experiment={experiment}")
+    own = compose(f"experiment={experiment}").choices
     for name in ("protocol", "task"):
         if group[name] != own[name]:
             raise ConfigError(
@@ -104,7 +104,7 @@ def _hosts(pair: dict[str, str], choices: Mapping[str, Any]) -> dict[str, str]:
     inside = {key: choice for key, choice in choices.items() if key.startswith((HOST, PART))}
     if not inside:  # nothing to compare: composing costs a tenth of a second
         return {}
-    usual = _choices(*_overrides(pair))
+    usual = compose(*_overrides(pair)).choices
     return {key: choice for key, choice in inside.items() if usual.get(key) != choice}
 
 
@@ -148,29 +148,19 @@ def _key(default: Any) -> str:
     return default.group.strip("/") + (f"@{default.package}" if default.package else "")
 
 
-def _joined(encoding: str, extension: str, cfg: DictConfig) -> str:
+def _joined(encoding: str, extension: str, composed: Composition) -> str:
     """A name for a pair without a YAML; it leaves out the default method's extension."""
-    return encoding if cfg.extension == _compose().extension else f"{encoding}+{extension}"
+    usual = compose().content["extension"]
+    return encoding if composed.content["extension"] == usual else f"{encoding}+{extension}"
 
 
-def _compose(*overrides: str) -> DictConfig:
-    return hydra.compose(config_name="config", overrides=list(overrides))
-
-
-def _choices(*overrides: str) -> Mapping[str, Any]:
-    """The option of every group."""
-    found = hydra.compose("config", list(overrides), return_hydra_config=True)
-    choices: Mapping[str, Any] = found.hydra.runtime.choices
-    return choices
-
-
-def _parts(cfg: DictConfig) -> dict[str, dict[str, Any]]:
+def _parts(composed: Composition) -> dict[str, dict[str, Any]]:
     """The content behind each name, with interpolations unresolved.
 
     So `num_heads: ${model.num_heads}` is one method at every model size, and a default that scales
     with the training length is one method on every task.
     """
-    plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=False)  # type: ignore[assignment]
+    plain = composed.content
     training = plain["training"]
     return {
         "protocol": {

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import lightning as L
 from rich.console import Console as Terminal
@@ -20,8 +20,10 @@ from posbench.records.row import Row
 
 
 class Console:
-    def __init__(self) -> None:
-        self.terminal = Terminal(soft_wrap=True, highlight=False)
+    """Writes to the terminal, or to a file."""
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self.terminal = Terminal(file=file, soft_wrap=True, highlight=False)
 
     def say(self, sentence: str) -> None:
         self.terminal.print(sentence, markup=False)

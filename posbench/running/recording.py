@@ -1,4 +1,4 @@
-"""Records: building one from a run, and telling whether one that is there says what a run would."""
+"""Records: building one from a run."""
 
 from __future__ import annotations
 
@@ -104,17 +104,3 @@ def _method_class(setup: Setup, stack: EncodingStack) -> str:
     if setup.extension.retrained or stack.method_class == "zero-shot":
         return setup.extension.method_class
     return stack.method_class
-
-
-def matches(record: Record, setup: Setup, identity: Identity) -> bool:
-    """Whether running again would give this record: the same settings, seed, code and versions."""
-    parts = ("protocol", "task", "method")
-    return (
-        all(getattr(record, part).hash == getattr(identity, part).hash for part in parts)
-        and record.seed == setup.config.seed
-        and record.task_version == setup.task.version
-        and record.training.source_hash == setup.source_hash
-        and record.evaluated.source_hash == setup.evaluation_hash
-        and provenance.same_versions(record.training.versions, provenance.versions())
-        and provenance.same_versions(record.evaluated.versions, provenance.versions())
-    )

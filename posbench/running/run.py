@@ -10,53 +10,61 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import OmegaConf
 
 from posbench import provenance
-from posbench.composing.building import build as instantiate
+from posbench.composing.building import build as build_from
 from posbench.composing.identity import Identity
+from posbench.composing.legality import legal_encodings
 from posbench.config import checked
-from posbench.errors import ConfigError, Diverged
+from posbench.errors import ConfigError, Diverged, IllegalExtension
 from posbench.records import files
 from posbench.records.record import Audit, Record
 from posbench.records.row import Row
+from posbench.running.asked import Asked, remark
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
 from posbench.running.devices import device, device_name
 from posbench.running.preparing import Preparation, Prepared, preparation
-from posbench.running.recording import Seconds, build, build_diverged, matches
+from posbench.running.recording import Seconds, build, build_diverged
 from posbench.running.setup import Setup
 from posbench.running.trained import Trained, train, without_weights
-from posbench.task import Task
 
 LOGGED = ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")
 """Columns of a row that dashboards show."""
 
 
-def run(cfg: DictConfig, identity: Identity, task: Task) -> None:
-    """The run that a configuration describes, unless its record is complete already."""
+def make(asked: Asked, console: Console) -> None:
+    """Make a run, or only its audit where its record is complete already."""
     quiet()
+    composed, identity = asked.composed, asked.identity
+    cfg = composed.cfg()
     config = checked(cfg)
     torch.set_num_threads(config.trainer.threads)
-    console = Console()
     hardware = device_name(config.trainer.accelerator)
-    setup = Setup(cfg, task)
-    names = (identity.protocol.slug, identity.task.slug, identity.method.slug)
-    path = files.record_path(config.results_dir, *names, config.seed)
-    complete = _complete(path, setup, identity)
+    node: Any = OmegaConf.to_container(cfg.task, resolve=True)
+    setup = Setup(cfg, build_from(node, "task"))
+    complete = asked.record()
     if complete is not None:
-        said = f"Diverged: {complete.diverged}" if complete.diverged else "Complete already"
-        console.say(f"{said}: {path} (force=true repeats the run).")
+        console.say(remark(complete, asked.path))
         if complete.diverged or not config.audit:
             return
     way = preparation(setup.extension)
-    setup.model(way.longest(setup))  # refuses what cannot be built before anything is written
+    try:
+        setup.model(way.longest(setup))  # refuses what cannot be built before anything is written
+    except IllegalExtension as error:
+        legal = ", ".join(legal_encodings(cfg.extension)) or "no encoding"
+        raise IllegalExtension(
+            f"extension {identity.method.extension} cannot extend encoding "
+            f"{identity.method.encoding}: {error}; it can extend {legal}"
+        ) from None
     _make_writable(Path(config.results_dir))
-    console.announce(identity, config.seed, hardware, path)
+    console.announce(identity, config.seed, hardware, asked.path)
     checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
     loggers = _loggers(setup, identity)
     try:
-        Run(setup, identity, way, checkpoints, console, path).make(loggers, complete is not None)
+        run = Run(setup, identity, way, checkpoints, console, asked.path)
+        run.make(loggers, complete is not None)
     finally:
         for logger in loggers:
             getattr(logger, "close", lambda: None)()
@@ -177,14 +185,6 @@ class Run:
         return base
 
 
-def _complete(path: Path, setup: Setup, identity: Identity) -> Record | None:
-    """The record of this very run, if it is there and nothing that it depends on has changed."""
-    if setup.config.force or not path.exists():
-        return None
-    record = files.read(path)
-    return record if matches(record, setup, identity) else None
-
-
 def _make_writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ def _loggers(setup: Setup, identity: Identity) -> list[Any]:
     folder.mkdir(parents=True, exist_ok=True)
     node.setdefault("save_dir", str(folder))  # loggers differ in what else they call it
     node.setdefault("name", identity.title(config.seed))
-    logger = instantiate(node, "logger")
+    logger = build_from(node, "logger")
     names = {part: getattr(identity, part).label for part in ("protocol", "task", "method")}
     logger.log_hyperparams({"run": names | {"seed": config.seed}} | setup.settings)
     return [logger]

@@ -10,24 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 from hydra.errors import HydraException
-from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from posbench import provenance
-from posbench.composing.building import build
-from posbench.composing.compose import composing
-from posbench.composing.identity import identify
+from posbench.composing.compose import compose, composing
 from posbench.composing.mistakes import sentence
 from posbench.errors import Diverged, PosbenchError
 from posbench.records import files
 from posbench.records.packing import comparable
 from posbench.records.record import Audit, CarriedOver, Record
+from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.devices import device_name
-from posbench.running.run import run
+from posbench.running.run import make
 
 COMMAND = "python -m posbench "
 
@@ -174,18 +171,11 @@ def _repeat(record: Record, scratch: Path, console: Console) -> str:
 def _made_again(record: Record, scratch: Path) -> Record:
     """The record that its command makes today, in a folder of its own."""
     words = shlex.split(record.command.removeprefix(COMMAND))
-    cfg = hydra.compose("config", words, return_hydra_config=True)
-    choices = dict(cfg.hydra.runtime.choices)
-    with open_dict(cfg):
-        del cfg["hydra"]
-        cfg.results_dir, cfg.logger = str(scratch), {}
-    identity = identify(cfg, choices)
-    task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
-    names = (identity.protocol.slug, identity.task.slug, identity.method.slug)
-    path = files.record_path(scratch, *names, record.seed)
+    composed = compose(*words)
+    asked = Asked.of(composed.but(results_dir=str(scratch), logger={}))
     with contextlib.suppress(Diverged):  # recorded, and compared as it is
-        run(cfg, identity, task)
-    return files.read(path)
+        make(asked, Console())
+    return files.read(asked.path)
 
 
 def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:

@@ -1,0 +1,127 @@
+"""A run that is asked for: its name, where its record belongs, and whether that is there already.
+
+Nothing here imports torch, so that what is complete is recognised at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import hydra
+from omegaconf import OmegaConf
+
+from posbench import provenance
+from posbench.composing.building import build
+from posbench.composing.compose import Composition
+from posbench.composing.identity import Identity, identify
+from posbench.records import files
+from posbench.records.record import Record
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """All that decides what a run finds: a record with the same says what the run would say."""
+
+    protocol: str  # hashes of settings
+    task: str
+    method: str
+    seed: int
+    task_version: int
+    training: str  # hashes of code
+    evaluation: str
+    versions: tuple[str | None, ...]  # of what computes, in training and in tests
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """That of a record."""
+        return cls(
+            record.protocol.hash,
+            record.task.hash,
+            record.method.hash,
+            record.seed,
+            record.task_version,
+            record.training.source_hash,
+            record.evaluated.source_hash,
+            (*_computing(record.training.versions), *_computing(record.evaluated.versions)),
+        )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A run, before anybody knows whether it has to be made."""
+
+    composed: Composition
+    identity: Identity
+    path: Path  # of its record
+    fingerprint: Fingerprint
+
+    @classmethod
+    def of(cls, composed: Composition) -> Self:
+        """The run that a configuration describes; ConfigError if it names what there is not."""
+        content, identity = composed.content, identify(composed)
+        names = (identity.protocol.slug, identity.task.slug, identity.method.slug)
+        computing = _computing(_versions())
+        fingerprint = Fingerprint(
+            identity.protocol.hash,
+            identity.task.hash,
+            identity.method.hash,
+            content["seed"],
+            _task_version(content["task"].get("_target_"), composed),
+            _source("posbench.training", content["task"], content["encoding"]),
+            _source("posbench.evaluation", content["extension"]),
+            computing + computing,
+        )
+        path = files.record_path(content["results_dir"], *names, content["seed"])
+        return cls(composed, identity, path, fingerprint)
+
+    @property
+    def seed(self) -> int:
+        seed: int = self.composed.content["seed"]
+        return seed
+
+    @property
+    def title(self) -> str:
+        return self.identity.title(self.seed)
+
+    def record(self) -> Record | None:
+        """Its record, if it is there and nothing that it depends on has changed."""
+        if self.composed.content["force"] or not self.path.exists():
+            return None
+        record = files.read(self.path)
+        return record if Fingerprint.of(record) == self.fingerprint else None
+
+
+def remark(record: Record, path: Path) -> str:
+    """What is said of a run whose record is there."""
+    said = f"Diverged: {record.diverged}" if record.diverged else "Complete already"
+    return f"{said}: {path} (force=true repeats the run)."
+
+
+def _task_version(target: str | None, composed: Composition) -> int:
+    try:
+        return int(hydra.utils.get_class(str(target)).version)  # type: ignore[attr-defined]
+    except Exception:  # building it says what is wrong
+        task: Any = OmegaConf.to_container(composed.cfg().task, resolve=True)
+        return int(build(task, "task").version)
+
+
+def _source(root: str, *nodes: Mapping[str, Any]) -> str:
+    return _source_of(root, frozenset[str]().union(*map(provenance.targets, nodes)))
+
+
+@functools.cache  # a sweep asks for the same few hundred with thousands of runs
+def _source_of(root: str, targets: frozenset[str]) -> str:
+    return provenance.hash_of(root, targets)
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    return provenance.versions()
+
+
+def _computing(versions: Mapping[str, str]) -> tuple[str | None, ...]:
+    return tuple(provenance.minor(versions.get(name)) for name in provenance.COMPARED)

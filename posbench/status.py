@@ -1,0 +1,100 @@
+"""`python -m posbench.status WORDS`: how far a sweep is, from any terminal.
+
+    python -m posbench.status board=main
+    python -m posbench.status 'method=glob(rope*)' task=passkey,copy 'seed=range(3)'
+
+The words are those of `python -m posbench -m`; what they mean is planned again and held against the
+records and the journal of the results folder. Nothing is run and nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hydra.core.global_hydra import GlobalHydra
+
+from posbench.composing import mistakes
+from posbench.composing.compose import compose, composing
+from posbench.sweeping.cost import Costs
+from posbench.sweeping.journal import Event, Worker, workers
+from posbench.sweeping.plan import Plan, Run, plan, with_records
+from posbench.sweeping.requests import request
+from posbench.sweeping.watching import duration
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.status", description="How far a sweep is."
+    )
+    parser.add_argument("words", nargs="*", help="as after python -m posbench -m")
+    parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
+    chosen = parser.parse_args(arguments)
+    try:
+        with composing(*chosen.config_dir):
+            mistakes.check(chosen.words, chosen.config_dir)
+            loader = GlobalHydra.instance().config_loader()
+            planned = plan(request(chosen.words, loader, chosen.config_dir))
+            folders = [word.partition("=")[2] for word in chosen.words if _is_folder(word)]
+            results_dir = Path(folders[-1] if folders else compose().content["results_dir"])
+            for line in lines(planned, results_dir):
+                print(line)
+    except mistakes.EXPECTED as error:
+        said = mistakes.sentence(error, chosen.words, chosen.config_dir)
+        print(f"posbench: {said}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _is_folder(word: str) -> bool:
+    return word.startswith("results_dir=")
+
+
+def lines(planned: Plan, results_dir: Path) -> Iterator[str]:
+    """What is complete, under way, failed and missing, and how long the rest will take."""
+    yield from planned.heading()
+    found = workers(results_dir)
+    asked = {str(run.asked.path.relative_to(results_dir)): run for run in planned.runs}
+    running = {
+        event.run: (event, worker)
+        for worker in found
+        if (event := worker.unfinished) is not None and event.run in asked and worker.alive
+    }
+    failed = {name: event for name, event in _failed(found) if name in asked.keys() - running}
+    yield f"  {len(running):7,}  running"
+    for event, worker in running.values():
+        since = duration(max(time.time() - event.at, 0.0))
+        yield f"           {event.title}, for {since}, by {worker.path.stem.rpartition('-')[0]}"
+    yield f"  {len(failed):7,}  failed"
+    for event in failed.values():
+        yield f"           {event.title}: {event.sentence}\n             {event.command}"
+    missing = [run for name, run in asked.items() if name not in running and name not in failed]
+    yield f"  {len(missing):7,}  missing"
+    left = [run for name, run in asked.items() if name not in failed]
+    if left:
+        yield _time_left(left, results_dir, len(running))
+
+
+def _failed(found: Sequence[Worker]) -> Iterator[tuple[str, Event]]:
+    """The runs whose last end was a failure, each with that."""
+    last: dict[str, Event] = {}
+    for event in sorted((each for worker in found for each in worker.events), key=lambda e: e.at):
+        if event.kind != "begun":
+            last[event.run] = event
+    return ((name, event) for name, event in last.items() if event.kind == "failed")
+
+
+def _time_left(left: Sequence[Run], results_dir: Path, running: int) -> str:
+    costs = Costs.of([results_dir, *with_records(Path("results"))])
+    cost = costs.of_runs([(run.asked, run.training) for run in left])
+    said = f"The rest: {cost}"
+    if running and cost.unknown < len(left):
+        said += f" With {running} at a time, {duration(cost.total / running)} are left."
+    return said
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""What runs will cost, by what earlier records took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pandas as pd
+
+from posbench.records import files
+from posbench.records.record import Record
+from posbench.running.asked import Asked
+from posbench.sweeping.watching import duration
+
+COLUMNS = ("task", "encoding", "step", "test")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """CPU seconds of runs, each with its share in a training counted where it comes first."""
+
+    runs: tuple[float, ...]  # NaN where no record tells
+    training: float
+
+    @property
+    def total(self) -> float:
+        return float(np.nansum(self.runs))
+
+    @property
+    def unknown(self) -> int:
+        return int(np.isnan(self.runs).sum())
+
+    def __str__(self) -> str:
+        if self.unknown == len(self.runs):
+            return "No record tells what this costs."
+        without = f"; without {self.unknown:,} runs of which no record tells" * bool(self.unknown)
+        return (
+            f"About {duration(self.total)} of CPU time: {duration(self.training)} of training, "
+            f"{duration(self.total - self.training)} of tests{without}."
+        )
+
+
+@dataclass(frozen=True)
+class Costs:
+    """CPU seconds of a training step and of a test, by what records tell."""
+
+    steps: pd.Series  # of a step, by task and encoding
+    tests: pd.Series  # of a run's tests, by task
+
+    @classmethod
+    def of(cls, folders: Iterable[Path]) -> Self:
+        """By the records of results folders; those that cannot be read tell nothing."""
+        known = [
+            record
+            for folder in dict.fromkeys(folders)
+            if folder.is_dir()
+            for record in files.readable(folder)[0]
+        ]
+        return cls.by(known)
+
+    @classmethod
+    def by(cls, records: Iterable[Record]) -> Self:
+        told = pd.DataFrame(
+            [
+                (
+                    record.task.name,
+                    record.method.base,
+                    record.training.cpu_seconds / record.training.steps,
+                    record.evaluated.evaluation_cpu_seconds,
+                )
+                for record in records
+                if record.training.steps and not record.diverged
+            ],
+            columns=list(COLUMNS),
+        )
+        return cls(
+            told.groupby(["task", "encoding"])["step"].median(),
+            told.groupby("task")["test"].median(),
+        )
+
+    def of_runs(self, runs: Sequence[tuple[Asked, str]]) -> Cost:
+        """That of runs, each with a name for its training.
+
+        Where an encoding has no record on a task, its usual ratio to the mean of a task stands in,
+        and where it has none at all, the mean of the task.
+        """
+        of_task = self.steps.groupby("task").mean()
+        usual = of_task.reindex(self.steps.index.get_level_values("task")).to_numpy()
+        of_encoding = (self.steps / usual).groupby("encoding").mean()
+        any_test = float(self.tests.median()) if len(self.tests) else np.nan
+        found: list[float] = []
+        training = 0.0
+        seen: set[str] = set()
+        for asked, name in runs:
+            task, encoding = asked.identity.task.name, asked.identity.method.base
+            step = self.steps.get((task, encoding))
+            if step is None:
+                step = of_task.get(task, np.nan) * of_encoding.get(encoding, 1.0)
+            settings = asked.composed.content["training"]
+            steps = max(round(settings["steps"] * settings["steps_scale"]), 1)
+            trained = 0.0 if name in seen else float(step) * steps
+            seen.add(name)
+            training += 0.0 if np.isnan(trained) else trained
+            found.append(trained + float(self.tests.get(task, any_test)))
+        return Cost(tuple(found), training)

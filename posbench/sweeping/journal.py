@@ -1,0 +1,113 @@
+"""The journal of a results folder: what its workers say of the runs they make.
+
+Each worker process appends lines to a file of its own and holds that file's lock for as long as it
+lives, so that anybody can tell a run that is being made from one whose worker has died. Records
+alone say what is complete; the journal says what is going on and what has failed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import filelock
+
+FOLDER = Path("sweeps", "journal")  # in a results folder
+Kind = Literal["begun", "done", "found", "failed"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A line of the journal."""
+
+    kind: Kind  # "found" where the record was there already
+    sweep: str  # that asked for the run
+    run: str  # the path of its record below the results folder
+    title: str
+    at: float  # seconds since 1970, by the clock of the worker
+    seconds: float = 0.0  # for which the run took
+    command: str = ""  # that repeats it
+    sentence: str = ""  # why it failed
+
+
+class Writer:
+    """The file of this process in a journal."""
+
+    def __init__(self, results_dir: str | Path) -> None:
+        folder = Path(results_dir) / FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
+        self.lock = filelock.FileLock(folder / f"{name}.lock")
+        self.lock.acquire()  # let go when the process ends, however it ends
+        self.path = folder / f"{name}.jsonl"
+
+    @classmethod
+    @functools.cache
+    def of(cls, results_dir: Path) -> Self:
+        """That of this process and a results folder."""
+        return cls(results_dir)
+
+    def write(self, event: Event) -> None:
+        """Append a line; whoever reads meanwhile sees all of it or nothing."""
+        line = json.dumps(asdict(event)) + "\n"
+        with open(self.path, "ab", buffering=0) as file:
+            file.write(line.encode())
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What one process has written."""
+
+    path: Path
+    size: int  # in bytes, of what was read
+    events: tuple[Event, ...]
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process that writes the file still holds its lock."""
+        lock = filelock.FileLock(self.path.with_suffix(".lock"))
+        try:
+            with lock.acquire(timeout=0):
+                return False
+        except filelock.Timeout:
+            return True
+
+    @property
+    def unfinished(self) -> Event | None:
+        """The beginning of the run that it is making, or was making when it died."""
+        last = self.events[-1] if self.events else None
+        return last if last is not None and last.kind == "begun" else None
+
+
+def workers(results_dir: str | Path, seen: Mapping[Path, int] | None = None) -> list[Worker]:
+    """Everyone who has written in the journal of a results folder, since files had these sizes."""
+    found = []
+    for path in sorted((Path(results_dir) / FOLDER).glob("*.jsonl")):
+        if seen is None or path.stat().st_size > seen.get(path, 0):
+            content = path.read_bytes()
+            found.append(Worker(path, len(content), tuple(_events(content.decode()))))
+    return found
+
+
+def _events(text: str) -> Iterator[Event]:
+    for line in text.splitlines():
+        try:
+            yield Event(**json.loads(line))
+        except (ValueError, TypeError):  # the line that a worker died in, or of another version
+            continue
+
+
+def tidy(results_dir: str | Path) -> None:
+    """Remove the files of dead workers all of whose runs have records: they tell nothing more."""
+    for worker in workers(results_dir):
+        recorded = all((Path(results_dir) / event.run).exists() for event in worker.events)
+        if recorded and not worker.alive:
+            worker.path.unlink(missing_ok=True)
+            worker.path.with_suffix(".lock").unlink(missing_ok=True)

@@ -1,0 +1,60 @@
+"""Which runs of a sweep cannot be, and why: said in the plan, not found out one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from posbench.composing.building import build
+from posbench.composing.compose import Composition
+from posbench.composing.legality import TEST_POSITIONS, TRAIN_POSITIONS
+from posbench.errors import IllegalExtension, PosbenchError
+from posbench.provenance import content_hash
+
+
+class Legality:
+    """Answers for each method and each task once. It builds encodings, so it imports torch."""
+
+    def __init__(self) -> None:
+        self.methods: dict[str, tuple[str, str]] = {}
+        self.tasks: dict[str, frozenset[str]] = {}
+
+    def refusal(self, composed: Composition) -> str:
+        """Why the method cannot be tested on the task, in words that name no other; "" if it can.
+
+        PosbenchError if one of them cannot be built.
+        """
+        content = composed.content
+        sections = ("encoding", "extension", "model")
+        key = content_hash([content[name] for name in sections])
+        if key not in self.methods:
+            self.methods[key] = self._of_method(composed)
+        asked, illegal = self.methods[key]
+        if illegal:
+            return illegal
+        task = content_hash(content["task"])
+        if task not in self.tasks:
+            node: Any = OmegaConf.to_container(composed.cfg().task, resolve=True)
+            self.tasks[task] = frozenset(build(node, "task").ids) | {"index"}
+        return "" if asked in self.tasks[task] else f"it asks the task for {asked!r} position ids"
+
+    def _of_method(self, composed: Composition) -> tuple[str, str]:
+        """The position ids that it asks for, and why the extension refuses the encoding."""
+        from posbench.encoding import EncodingStack
+
+        cfg = composed.cfg()
+        cfg.train_positions, cfg.test_positions = TRAIN_POSITIONS, TEST_POSITIONS
+        plain: Any = OmegaConf.to_container(cfg, resolve=True)
+        layers = [
+            build(layer, "encoding")
+            for layer in plain["encoding"].get("layers", [plain["encoding"]])
+        ]
+        stack = EncodingStack(layers, len(layers))
+        try:
+            build(plain["extension"], "extension").extend(stack, TRAIN_POSITIONS, TEST_POSITIONS)
+        except IllegalExtension as error:
+            return stack.ids, f"the extension cannot extend it: {error}"
+        except PosbenchError:
+            raise
+        return stack.ids, ""

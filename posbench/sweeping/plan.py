@@ -1,0 +1,140 @@
+"""What a sweep has to do: what is complete, what cannot be, and the jobs that are left."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from posbench.composing.compose import compose
+from posbench.composing.mistakes import sentence
+from posbench.config import checked
+from posbench.errors import PosbenchError
+from posbench.provenance import content_hash
+from posbench.running.asked import Asked
+from posbench.sweeping.cost import Cost, Costs
+from posbench.sweeping.legality import Legality
+from posbench.sweeping.requests import Request, Words
+
+ROWS_A_JOB = 10
+"""Tests in one job where their training is complete, so that several workers share them."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is to be made."""
+
+    words: Words
+    asked: Asked
+
+    @property
+    def training(self) -> str:
+        """The same for runs that share trained weights."""
+        content = self.asked.composed.content
+        parts = ("task", "encoding", "model", "training", "seed")
+        return content_hash([content[name] for name in parts])
+
+
+@dataclass(frozen=True)
+class Job:
+    """Runs that one worker makes one after the other: a training, and what is measured on it."""
+
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    request: Request
+    jobs: tuple[Job, ...]
+    complete: tuple[Run, ...]
+    refused: dict[str, dict[str, list[str]]]  # reason -> method -> tasks
+    wrong: dict[Words, str]  # runs that cannot be composed or built, each with its sentence
+
+    @property
+    def runs(self) -> list[Run]:
+        """Those that are to be made."""
+        return [run for job in self.jobs for run in job.runs]
+
+    def heading(self) -> Iterator[str]:
+        """What is asked for, and what needs nothing more."""
+        runs, board = self.runs, self.request.board
+        trainings = len({run.training for run in [*runs, *self.complete]})
+        refused = sum(len(tasks) for rows in self.refused.values() for tasks in rows.values())
+        named = f"Board {board.name}, definition {board.hash[:8]}: " if board else "Sweep: "
+        yield f"{named}{_count(len(self.request.runs), 'run')} on {_count(trainings, 'training')}."
+        if board and self.request.parts:
+            for part, count in Counter(self.request.parts.values()).items():
+                yield f"  {count:7,}  {part}"
+        yield f"  {len(self.complete):7,}  complete"
+        yield f"  {refused:7,}  not applicable"
+        for reason, rows in self.refused.items():
+            for row, tasks in rows.items():
+                yield f"           {row}, not on {', '.join(tasks)}: {reason}"
+        if self.wrong:
+            yield f"  {len(self.wrong):7,}  cannot be run"
+        for words, said in self.wrong.items():
+            yield f"           {' '.join(words)}: {said}"
+
+    def lines(self, costs: Iterable[Path]) -> Iterator[str]:
+        """The same with what there is to do, and what it costs by the records of these folders."""
+        yield from self.heading()
+        yield f"  {len(self.runs):7,}  to run, in {_count(len(self.jobs), 'job')}"
+        if self.runs:
+            yield str(self.cost(costs))
+
+    def cost(self, folders: Iterable[Path]) -> Cost:
+        """The CPU time that the runs will take, by records."""
+        return Costs.of(folders).of_runs([(run.asked, run.training) for run in self.runs])
+
+
+def plan(request: Request) -> Plan:
+    """Look at every run that is asked for: nothing is made, and torch is needed only where
+    something is left to be made.
+    """
+    legality = Legality()
+    complete: list[Run] = []
+    left: list[Run] = []
+    refused: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    wrong: dict[Words, str] = {}
+    for words in request.runs:
+        try:
+            run = Run(words, Asked.of(compose(*words)))
+            if run.asked.record() is not None and not run.asked.composed.content["audit"]:
+                complete.append(run)
+                continue
+            checked(run.asked.composed.cfg())
+            reason = legality.refusal(run.asked.composed)
+        except (PosbenchError, HydraException, OmegaConfBaseException) as error:
+            wrong[words] = sentence(error, words)
+            continue
+        identity = run.asked.identity
+        if not reason:
+            left.append(run)
+        elif identity.task.label not in (tasks := refused[reason][identity.method.label]):
+            tasks.append(identity.task.label)
+    trained = {run.training for run in complete}
+    return Plan(request, tuple(_jobs(left, trained)), tuple(complete), refused, wrong)
+
+
+def _jobs(runs: Iterable[Run], trained: set[str]) -> Iterator[Job]:
+    """One for each training; where that is complete its tests are shared out."""
+    together: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        together[run.training].append(run)
+    for training, several in together.items():
+        size = ROWS_A_JOB if training in trained else len(several)
+        for first in range(0, len(several), size):
+            yield Job(tuple(several[first : first + size]))
+
+
+def with_records(folder: Path) -> list[Path]:
+    """The results folders in a folder: their records tell costs."""
+    return sorted(each.parent for each in folder.glob("*/records"))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,38 @@
+"""The sweeper that Hydra calls with -m: any launcher then runs the jobs of a plan.
+
+Hydra takes plugins from packages below hydra_plugins alone, so pyproject.toml installs this folder
+as hydra_plugins.posbench_sweeper. Every Hydra application on the machine imports it: what it needs
+is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+
+class PosbenchSweeper(Sweeper):
+    """Plans all runs that the command line asks for, and has a launcher make what is missing."""
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        self.master, self.loader = config, hydra_context.config_loader
+        self.made_by = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """Make the runs; PosbenchError if some of them failed."""
+        from posbench.sweeping.requests import request
+        from posbench.sweeping.sweep import Sweep
+
+        sources = self.master.hydra.runtime.config_sources
+        own = [Path(each.path) for each in sources if each.provider == "command-line"]
+        asked = request(arguments, self.loader, own)
+        Sweep(asked, self.master.results_dir, self.made_by).make(self.master.plan_only)

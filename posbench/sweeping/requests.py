@@ -1,0 +1,121 @@
+"""From a command line to the words of every run that it asks for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+
+from posbench.boards import definition
+from posbench.boards.definition import Board
+from posbench.composing.methods import methods
+from posbench.errors import ConfigError, PosbenchError
+
+Words = tuple[str, ...]
+
+OF_ROWS = ("method", "encoding", "extension")
+CHOSEN = ("board", "protocol", "task", "seed", *OF_ROWS)
+"""What a board names itself. On the command line these choose among what it has, but `protocol`,
+which stands in for its own."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Runs in the order in which they are to be made."""
+
+    runs: list[Words]
+    board: Board | None = None
+    parts: Mapping[Words, str] | None = None  # of the board, by run
+
+
+def request(
+    arguments: Sequence[str], loader: ConfigLoader, folders: Sequence[Path] = ()
+) -> Request:
+    """The runs of a board, or one for each combination of the values that the words list.
+
+    PosbenchError if there is none.
+    """
+    parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(arguments))
+    listed = {override.get_key_element(): _values(override) for override in parsed}
+    names = listed.get("board", [])
+    if len(names) > 1:
+        raise PosbenchError(
+            f"board={','.join(names)} names several boards: sweep one after the other"
+        )
+    if names:
+        return _of_board(definition.load(names[0], folders), listed)
+    runs = [
+        tuple(f"{key}={value}" for key, value in zip(listed, values, strict=True))
+        for values in itertools.product(*listed.values())
+    ]
+    if not runs:
+        empty = next(key for key, values in listed.items() if not values)
+        raise ConfigError(f"{empty} lists no value, so there is nothing to run: give it one")
+    return Request(runs)
+
+
+def _values(override: Override) -> list[str]:
+    if override.is_sweep_override():
+        return [str(value) for value in override.sweep_string_iterator()]
+    return [str(override.get_value_element_as_str())]
+
+
+def _of_board(board: Board, listed: Mapping[str, list[str]]) -> Request:
+    """The runs of a board: seeds outermost, so that it is balanced whenever one looks, then tasks.
+
+    Rows that share a training follow each other.
+    """
+    protocols = listed.get("protocol", [""])
+    if len(protocols) > 1:
+        raise PosbenchError(f"protocol={','.join(protocols)}: a board is run under one protocol")
+    further = {key: values for key, values in listed.items() if key not in CHOSEN}
+    changes = [
+        tuple(f"{key}={value}" for key, value in zip(further, values, strict=True))
+        for values in itertools.product(*further.values())
+    ]
+    parts: dict[Words, str] = {}
+    order = {task: index for index, task in enumerate(board.all_tasks)}
+    found: list[tuple[tuple[int, int, str, Words], Words]] = []
+    for part, rows in board.parts.items():
+        protocol = protocols[0] or rows.protocol or board.protocol
+        for task, row, seed in itertools.product(
+            rows.tasks or board.all_tasks, rows.words, rows.seeds
+        ):
+            if not _asked({"task": task, "seed": str(seed)} | _of_row(row), listed):
+                continue
+            for change in changes:
+                chosen = (f"protocol={protocol}", f"task={task}", *row, f"seed={seed}")
+                words = (*chosen, *change, f"definition={board.hash}")
+                if words not in parts:
+                    parts[words] = part
+                    found.append(((seed, order[task], protocol, row), words))
+    if not found:
+        raise PosbenchError(_nothing(board, listed))
+    return Request([words for _, words in sorted(found)], board, parts)
+
+
+def _asked(named: Mapping[str, str], listed: Mapping[str, list[str]]) -> bool:
+    return all(named.get(key) in listed[key] for key in CHOSEN[2:] if key in listed)
+
+
+def _of_row(row: Words) -> dict[str, str]:
+    """The method, encoding and extension of a row, as far as its words say them."""
+    named = dict(word.partition("=")[::2] for word in row)
+    chosen = methods().get(named.get("method", ""))
+    if chosen is not None:
+        named = {"encoding": chosen[0], "extension": chosen[1]} | named
+    return named
+
+
+def _nothing(board: Board, listed: Mapping[str, list[str]]) -> str:
+    chosen = " ".join(f"{key}={','.join(listed[key])}" for key in CHOSEN[2:] if key in listed)
+    seeds = sorted({seed for rows in board.parts.values() for seed in rows.seeds})
+    return (
+        f"board {board.name} has nothing for {chosen}: its tasks are "
+        f"{', '.join(board.all_tasks)}, its seeds {', '.join(map(str, seeds))}"
+    )

@@ -1,0 +1,87 @@
+"""A job of a sweep, in whichever process a launcher starts it."""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from posbench.composing.compose import compose
+from posbench.composing.mistakes import sentence
+from posbench.errors import PosbenchError
+from posbench.running.asked import Asked
+from posbench.sweeping.journal import Event, Kind, Writer
+
+
+def work(job: Sequence[Sequence[str]], sweep: str) -> None:
+    """Make the runs of a job, each of which is given by its words; one that fails stops no other.
+
+    What a run says of itself goes into a file beside what its loggers write; the journal says what
+    became of it.
+    """
+    for words in job:
+        asked = Asked.of(compose(*words))
+        said = Said(asked, sweep)
+        if asked.record() is not None and not asked.composed.content["audit"]:
+            said.write("found")
+            continue
+        said.write("begun")
+        log = log_path(asked)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "a", encoding="utf-8") as file:
+            try:
+                _make(asked, file)
+            except (PosbenchError, HydraException, OmegaConfBaseException) as error:
+                said.write("failed", sentence(error))
+            except Exception as error:  # a mistake of ours, or the machine's: the next may work
+                traceback.print_exc(file=file)
+                said.write("failed", f"{type(error).__name__}: {error} (more in {log})")
+            else:
+                said.write("done")
+
+
+class Said:
+    """What this process says of one run in the journal."""
+
+    def __init__(self, asked: Asked, sweep: str) -> None:
+        self.asked, self.sweep, self.start = asked, sweep, time.monotonic()
+        self.results_dir = Path(asked.composed.content["results_dir"])
+
+    def write(self, kind: Kind, sentence: str = "") -> None:
+        asked = self.asked
+        run = str(asked.path.relative_to(self.results_dir))
+        took, command = time.monotonic() - self.start, asked.identity.command
+        event = Event(kind, self.sweep, run, asked.title, time.time(), took, command, sentence)
+        Writer.of(self.results_dir).write(event)
+
+
+def _make(asked: Asked, file: IO[str]) -> None:
+    from posbench.running.console import Console
+    from posbench.running.run import make
+
+    make(asked, Console(file))
+
+
+def log_path(asked: Asked) -> Path:
+    """Where a sweep keeps what a run says of itself."""
+    results_dir = Path(asked.composed.content["results_dir"])
+    below = asked.path.relative_to(results_dir / "records").with_suffix("")
+    return results_dir / "logs" / below / "said.txt"
+
+
+def quoted(job: Sequence[Sequence[str]]) -> str:
+    """A job as the value of a setting, which Hydra reads as a list of lists of texts."""
+    runs = (",".join(map(_text, words)) for words in job)
+    return f"[{','.join(f'[{run}]' for run in runs)}]"
+
+
+def _text(word: str) -> str:
+    """In quotes. Hydra takes a backslash for itself unless quotes follow."""
+    escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + found[2].replace("'", "\\'"), word)
+    return f"'{escaped}'"
