@@ -25,7 +25,7 @@ from posbench.records.packing import comparable
 from posbench.records.record import Record
 
 Answered = Callable[..., tuple[int | None, str, str]]
-GROUPS = ("method", "encoding", "extension", "task", "protocol", "experiment")
+GROUPS = ("method", "encoding", "extension", "task", "protocol", "experiment", "board")
 
 
 def command(
@@ -220,13 +220,13 @@ def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path)
     assert (answer.returncode, answer.stderr) == (0, "")
     for group in GROUPS:
         assert set(names(group)) == offered(answer.stdout, group)
-    for command_of_its_own in ("leaderboard", "catalogue", "check", "claims", "results", "sweep"):
+    for command_of_its_own in ("leaderboard", "catalogue", "check", "claims", "results", "status"):
         assert f"\npython -m posbench.{command_of_its_own} " in answer.stdout
     chosen, _, commands = answer.stdout.partition("== Examples")
     assert max(map(len, chosen.splitlines())) < 110 and "$" not in answer.stdout, commands
     assert {
         path.name for path in CONF.iterdir() if path.is_dir() and list(path.glob("*.yaml"))
-    } <= {*GROUPS, "logger", "board"}  # a board is run by a command of its own
+    } <= {*GROUPS, "logger"}
 
 
 def test_printing_the_settings_does_not_import_torch(tmp_path: Path) -> None:

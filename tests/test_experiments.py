@@ -16,16 +16,18 @@ import hydra
 import pytest
 import torch
 from conftest import CONF, names
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from processes import succeeded
 
 from posbench import results
 from posbench.composing.building import build
-from posbench.composing.compose import composing
+from posbench.composing.compose import compose, composing
 from posbench.composing.identity import Identity, identify
 from posbench.errors import ConfigError
 from posbench.records import files
-from posbench.running.run import run
+from posbench.running.asked import Asked
+from posbench.running.console import Console
+from posbench.running.run import make
 from posbench.running.setup import Setup
 
 Answered = Callable[..., tuple[int | None, str, str]]
@@ -183,11 +185,8 @@ SMALL = {  # the tested n
 
 def called(*words: str) -> tuple[Setup, Identity]:
     """What `python -m posbench WORDS` sets up, and what it calls it."""
-    cfg = hydra.compose("config", list(words), return_hydra_config=True)
-    choices = dict(cfg.hydra.runtime.choices)
-    with open_dict(cfg):
-        del cfg["hydra"]
-    identity = identify(cfg, choices)
+    composed = compose(*words)
+    cfg, identity = composed.cfg(), identify(composed)
     return Setup(cfg, build(OmegaConf.to_container(cfg.task, resolve=True), "task")), identity  # type: ignore[arg-type]
 
 
@@ -338,14 +337,8 @@ def test_an_experiment_for_a_cpu_runs_and_is_repeated_by_its_command(
     name: str, method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with composing():
-        words = [f"experiment={name}", f"method={method}", *QUICK]
-        cfg = hydra.compose("config", words, return_hydra_config=True)
-        choices = dict(cfg.hydra.runtime.choices)
-        with open_dict(cfg):
-            del cfg["hydra"]
-            cfg.results_dir, cfg.logger = str(tmp_path / "own"), {}
-        task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
-        run(cfg, identify(cfg, choices), task)
+        composed = compose(f"experiment={name}", f"method={method}", *QUICK)
+        make(Asked.of(composed.but(results_dir=str(tmp_path / "own"), logger={})), Console())
     (found,) = files.records(tmp_path / "own")
     assert found.command.startswith(f"python -m posbench experiment={name} method={method} ")
     assert [row.test_length for row in found.rows] == SMALL[name]

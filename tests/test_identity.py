@@ -4,7 +4,6 @@ extension.
 
 from __future__ import annotations
 
-import hydra
 import pytest
 
 from posbench.composing.compose import compose

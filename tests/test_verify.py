@@ -11,20 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hydra
 import pytest
 from making import changed, record
-from omegaconf import OmegaConf, open_dict
 
 from posbench import provenance, results
-from posbench.composing.building import build
-from posbench.composing.compose import composing
-from posbench.composing.identity import identify
+from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board
 from posbench.records import files
 from posbench.records.record import Record
-from posbench.running.run import run
+from posbench.running.asked import Asked
+from posbench.running.console import Console
+from posbench.running.run import make
 from posbench.running.verify import Today, differences, verify
 
 SMALL = ("protocol=smoke", "task=copy_small", "training.steps=4", "training.validate_every=2")
@@ -35,13 +33,8 @@ OLD = "0123456789abcdef"
 def made(folder: Path, *words: str) -> None:
     """The run of `python -m posbench WORDS`, in this process."""
     with composing():
-        cfg = hydra.compose("config", [*SMALL, *words], return_hydra_config=True)
-        choices = dict(cfg.hydra.runtime.choices)
-        with open_dict(cfg):
-            del cfg["hydra"]
-            cfg.results_dir, cfg.logger = str(folder), {}
-        identity = identify(cfg, choices)
-        run(cfg, identity, build(OmegaConf.to_container(cfg.task, resolve=True), "task"))
+        composed = compose(*SMALL, *words).but(results_dir=str(folder), logger={})
+        make(Asked.of(composed), Console())
 
 
 @pytest.fixture(scope="module")

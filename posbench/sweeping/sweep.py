@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +30,10 @@ class Failed(PosbenchError):
     """Some runs of a sweep failed, of which its summary has told."""
 
 
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
 class Sweep:
     """Runs that one command asked for.
 
@@ -39,8 +42,14 @@ class Sweep:
     failure after a launch is launched again, until nothing is left or nothing moves.
     """
 
-    def __init__(self, request: Request, results_dir: str, launcher: Launcher) -> None:
-        self.request, self.launcher = request, launcher
+    def __init__(
+        self,
+        request: Request,
+        results_dir: str,
+        launcher: Launcher,
+        say: Callable[[str], None] = _print,
+    ) -> None:
+        self.request, self.launcher, self.say = request, launcher, say
         self.results_dir = Path(results_dir)
         self.name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         self.launched = 0
@@ -53,7 +62,7 @@ class Sweep:
         planned = plan(self.request)
         folders = [self.results_dir, *with_records(Path("results"))]
         for line in planned.lines(folders):
-            _say(line)
+            self.say(line)
         if plan_only:
             return
         start = time.monotonic()
@@ -61,7 +70,7 @@ class Sweep:
         runs = {self._key(run): run for run in planned.runs}
         cost = planned.cost(folders).runs
         weights = dict(zip(runs, _weights(planned.runs, cost), strict=True))
-        with Watch(self.results_dir, self.name, weights, _say) as watch:
+        with Watch(self.results_dir, self.name, weights, self.say) as watch:
             self._launch_until_done(planned.jobs, watch)
         self._summarise(planned, watch.ended, time.monotonic() - start)
 
@@ -88,7 +97,9 @@ class Sweep:
             jobs = _without(jobs, set(watch.ended), self._key)
             if jobs:
                 count = sum(len(job.runs) for job in jobs)
-                _say(f"{count:,} runs are left of workers that have died; launching them again.")
+                self.say(
+                    f"{count:,} runs are left of workers that have died; launching them again."
+                )
 
     def _launch(self, jobs: Sequence[Job]) -> str:
         """Have the launcher run the jobs; what it says if it fails."""
@@ -140,18 +151,18 @@ class Sweep:
         made = sum(event.kind == "done" for event in ended.values())
         skipped = len(planned.complete) + sum(event.kind == "found" for event in ended.values())
         wrong = len(planned.wrong)
-        _say(
+        self.say(
             f"{made:,} done in {duration(seconds)}, {skipped:,} were complete, {refused:,} not "
             f"applicable, {len(failures) + wrong:,} failed."
         )
         for words, sentence in planned.wrong.items():
-            _say(f"  {sentence}\n    python -m posbench {' '.join(words)}")
+            self.say(f"  {sentence}\n    python -m posbench {' '.join(words)}")
         for event in failures:
-            _say(f"  {event.title}: {event.sentence}\n    {event.command}")
+            self.say(f"  {event.title}: {event.sentence}\n    {event.command}")
         if made or skipped:
-            words = ["python -m posbench.leaderboard"]
-            words += [str(self.results_dir)] * (self.results_dir != files.LOCAL)
-            _say(f"Leaderboard: {' '.join(words)}")
+            command = ["python -m posbench.leaderboard"]
+            command += [str(self.results_dir)] * (self.results_dir != files.LOCAL)
+            self.say(f"Leaderboard: {' '.join(command)}")
         if failures or wrong:
             raise Failed(f"{len(failures) + wrong:,} of {len(self.request.runs):,} runs failed")
 
@@ -176,7 +187,3 @@ def _weights(runs: Sequence[Run], cost: Sequence[float]) -> list[float]:
         found.append(SHARE_OF_TEST if run.training in seen else 1.0)
         seen.add(run.training)
     return found
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stdout, flush=True)

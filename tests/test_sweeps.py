@@ -1,0 +1,413 @@
+"""Sweeps: what words ask for, the plan, what is seen of it, and what a dying worker costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from making import changed, record
+from processes import finished, started
+
+from posbench import status
+from posbench.composing.compose import compose, composing
+from posbench.errors import PosbenchError
+from posbench.records import files
+from posbench.sweeping import journal
+from posbench.sweeping.cost import Costs
+from posbench.sweeping.journal import Event, Writer
+from posbench.sweeping.plan import plan
+from posbench.sweeping.requests import Request, request
+from posbench.sweeping.sweep import Failed, Sweep
+from posbench.sweeping.watching import Watch, duration
+from posbench.sweeping.working import quoted, work
+
+BOARD = """
+protocol: smoke
+tasks: [copy, passkey]
+parts:
+  trained: {methods: [rope, nope, abacus], seeds: [10, 11]}
+  stretched: {encodings: [rope], extensions: [pi, ntk], seeds: [10]}
+"""
+QUICK = ("protocol=smoke", "training.steps=2", "training.validate_every=2", "evaluation.ladder=[]")
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a board of one's own, and Hydra upon it."""
+    (tmp_path / "mine/board").mkdir(parents=True)
+    (tmp_path / "mine/board/small.yaml").write_text(BOARD)
+    with composing(tmp_path / "mine"):
+        yield tmp_path / "mine"
+
+
+def asked(*words: str, folders: Sequence[Path] = ()) -> Request:
+    return request(words, GlobalHydra.instance().config_loader(), folders)
+
+
+# -- what words ask for ----------------------------------------------------------------------------
+
+
+def test_words_ask_for_each_combination_of_their_values(mine: Path) -> None:
+    found = asked("method=rope,alibi", "task=copy", "seed=range(2)", "training.steps=7").runs
+    assert found == [
+        (f"method={method}", "task=copy", f"seed={seed}", "training.steps=7")
+        for method in ("rope", "alibi")
+        for seed in (0, 1)
+    ]
+    rows = asked("method=glob(alibi*)").runs
+    assert ("method=alibi",) in rows and ("method=alibi_learned",) in rows
+    assert asked().runs == [()], "no words ask for the usual run"
+
+
+def test_a_board_asks_for_seeds_outermost_and_rows_of_one_training_in_turn(mine: Path) -> None:
+    found = asked("board=small", folders=[mine])
+    assert len(found.runs) == 2 * 3 * 2 + 2 * 2
+    assert [word for words in found.runs for word in words if "seed=" in word] == [
+        *["seed=10"] * 10,
+        *["seed=11"] * 6,
+    ]
+    first = [(words[1], *words[2:-2]) for words in found.runs[:5]]
+    assert first == [
+        ("task=copy", "encoding=rope", "extension=ntk"),
+        ("task=copy", "encoding=rope", "extension=pi"),
+        ("task=copy", "method=abacus"),
+        ("task=copy", "method=nope"),
+        ("task=copy", "method=rope"),
+    ]
+    assert found.board and all(f"definition={found.board.hash}" in words for words in found.runs)
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (("seed=11",), 6),
+        (("seed=range(11,13)", "task=copy"), 3),
+        (("method=rope",), 4),
+        (("encoding=rope",), 8),
+        (("extension=pi,ntk", "task=passkey"), 2),
+        (("training.steps=5,6", "seed=11"), 12),
+    ],
+)
+def test_the_command_line_chooses_among_what_a_board_has(
+    words: tuple[str, ...], count: int, mine: Path
+) -> None:
+    assert len(asked("board=small", *words, folders=[mine]).runs) == count
+
+
+def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
+    runs = asked("board=small", "protocol=cpu", folders=[mine]).runs
+    assert {words[0] for words in runs} == {"protocol=cpu"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("board=small", "seed=7"), "board small has nothing for seed=7: its tasks are copy, pass"),
+        (("board=small", "task=sort"), "nothing for task=sort"),
+        (("board=small,main",), "board=small,main names several boards"),
+        (("board=nothing",), "board=nothing is unknown"),
+        (("board=small", "protocol=cpu,gpu"), "a board is run under one protocol"),
+        (("method=rope", "seed=range(3,3)"), "seed lists no value, so there is nothing to run"),
+    ],
+)
+def test_what_asks_for_nothing_is_refused(words: tuple[str, ...], said: str, mine: Path) -> None:
+    with pytest.raises(PosbenchError, match=re.escape(said)):
+        asked(*words, folders=[mine])
+
+
+def test_a_board_without_m_is_one_sentence(tmp_path: Path) -> None:
+    answer = finished(tmp_path, "board=main")
+    assert answer.status == 1
+    assert answer.err == "posbench: board=main names many runs: add -m to make them\n"
+
+
+# -- compositions in parts -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("method=rope_ntk", "task=copy", "protocol=gpu", "seed=3"),
+        ("encoding=rope_short_base", "extension=yarn_tuned", "training.steps=9", "task=sort"),
+        ("method=ssmax", "encoding@encoding.host=alibi", "seed=1"),
+        ("method=rope", "encoding.base=500", "task.num_symbols=12"),
+        ("experiment=kazemnejad2023_copy_cpu", "method=t5"),
+        ("extension=both", "extension@extension.second=sliding_window"),
+    ],
+)
+def test_parts_composed_apart_make_what_hydra_makes_of_the_whole(
+    words: tuple[str, ...], mine: Path
+) -> None:
+    import hydra
+    from omegaconf import OmegaConf
+
+    whole = hydra.compose("config", list(words), return_hydra_config=True)
+    choices = dict(whole.hydra.runtime.choices)
+    content = OmegaConf.to_container(whole)
+    del content["hydra"]
+    found = compose(*words)
+    assert (found.content, dict(found.choices)) == (content, choices)
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+def test_a_plan_tells_what_can_be_made_from_what_cannot(mine: Path, tmp_path: Path) -> None:
+    words = ("board=small", f"results_dir={tmp_path}")
+    found = plan(asked(*words, folders=[mine]))
+    assert len(found.runs) == 14 and not found.complete and not found.wrong
+    assert found.refused == {"it asks the task for 'within' position ids": {"abacus": ["passkey"]}}
+    jobs = [[run.words[2:-3] for run in job.runs] for job in found.jobs]
+    rope = [("encoding=rope", "extension=ntk"), ("encoding=rope", "extension=pi"), ("method=rope",)]
+    assert jobs[0] == rope, "one job has a training, and all that is measured on it"
+    assert len(jobs) == 2 * 2 * 2 + 2
+
+
+def test_what_is_complete_is_not_run_and_its_training_may_be_shared_out(
+    mine: Path, tmp_path: Path
+) -> None:
+    words = ("method=rope", "task=copy", *QUICK, f"results_dir={tmp_path}")
+    work([words], "before")
+    stretched = "method=rope,rope_pi,rope_ntk"
+    found = plan(asked(stretched, *words[1:]))
+    assert [run.words[0] for run in found.complete] == ["method=rope"]
+    assert [run.words[0] for run in found.runs] == ["method=rope_pi", "method=rope_ntk"]
+    assert len(plan(asked(stretched, *words[1:], "force=true")).runs) == 3
+
+
+def test_runs_that_cannot_be_composed_do_not_hide_the_others(mine: Path) -> None:
+    found = plan(asked("method=rope", "seed=0,x"))
+    assert len(found.runs) == 1 and list(found.wrong.values()) == [
+        "seed must be an integer, got 'x'"
+    ]
+
+
+def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
+    known = [
+        changed(record("rope", {1: 1.0, 2: 0.5}, seed, task=task), {})
+        for task in ("copy", "passkey")
+        for seed in (0, 1)
+    ]  # 60 s for 100 steps, and 1 s of tests
+    words = ("method=rope,nope,rope_pi", "task=copy,passkey", "training.steps=1000")
+    runs = [(run.asked, run.training) for run in plan(asked(*words)).runs]
+    found = Costs.by(known).of_runs(runs)
+    # Two encodings (of nope nothing is known: the mean of the task) on two tasks.
+    assert found.training == pytest.approx(2 * 2 * 600)
+    assert found.total == pytest.approx(2 * 2 * 600 + 6 * 1) and found.unknown == 0
+    assert "40 min of training" in str(found)
+    nothing = Costs.by([]).of_runs(runs)
+    assert nothing.unknown == 6 and str(nothing) == "No record tells what this costs."
+
+
+# -- the journal -----------------------------------------------------------------------------------
+
+
+def event(run: str, kind: journal.Kind = "done", sweep: str = "now", seconds: float = 1) -> Event:
+    return Event(kind, sweep, run, run, time.time(), seconds, f"python {run}", "because")
+
+
+def test_a_worker_is_alive_for_as_long_as_it_holds_its_lock(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(event("a", "begun"))
+    (worker,) = journal.workers(tmp_path)
+    assert worker.alive and worker.unfinished == worker.events[0]
+    writer.lock.release()
+    assert not worker.alive
+    writer.write(event("a", "done"))
+    (worker,) = journal.workers(tmp_path)
+    assert worker.unfinished is None
+
+
+def test_a_line_that_a_worker_died_in_spoils_no_other(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(event("a"))
+    with open(writer.path, "a") as file:
+        file.write('{"kind": "do')
+    assert [each.run for each in journal.workers(tmp_path)[0].events] == ["a"]
+
+
+def test_files_of_dead_workers_go_once_their_runs_have_records(tmp_path: Path) -> None:
+    for name in ("made", "lost"):
+        writer = Writer(tmp_path)
+        writer.write(event(name))
+        writer.lock.release()
+    (tmp_path / "made").touch()
+    journal.tidy(tmp_path)
+    assert [worker.events[0].run for worker in journal.workers(tmp_path)] == ["lost"]
+
+
+def test_each_end_of_a_run_is_a_line_with_time_left_and_failures(tmp_path: Path) -> None:
+    said: list[str] = []
+    watch = Watch(tmp_path, "now", {"a": 1.0, "b": 1.0, "c": 2.0}, said.append)
+    watch.started -= 100
+    writer = Writer(tmp_path)
+    for each in (event("a", seconds=3), event("b", "failed"), event("z", sweep="another")):
+        writer.write(each)
+        watch.look()
+    assert said[0] == "[1 of 3, 5 min left] a (3 s)"
+    assert said[1] == "[2 of 3, 1 failed, 100 s left] b: because"
+    assert len(said) == 2
+    writer.write(event("c", "found"))
+    watch.look()
+    assert said[2] == "[3 of 3, 1 failed] c: was complete"
+
+
+def test_times_are_said_as_people_say_them() -> None:
+    said = [duration(seconds) for seconds in (8, 150, 9000, 300_000)]
+    assert said == ["8 s", "2 min", "2.5 h", "3.5 days"]
+
+
+# -- launchers that misbehave ----------------------------------------------------------------------
+
+
+class Launcher:
+    """Runs jobs in this process, each of them as `begin` has it."""
+
+    def __init__(self, *begun: str) -> None:
+        self.begun, self.launches = list(begun), []
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list:
+        self.launches.append([initial_job_idx, len(job_overrides)])
+        for words in job_overrides:
+            cfg = compose(*words)
+            runs, name = cfg.content["job"]["runs"], cfg.content["job"]["sweep"]
+            how = self.begun.pop(0) if self.begun else "work"
+            if how == "die":  # as a process does that is killed: the lock is gone, no end is said
+                writer = Writer(Path(cfg.content["results_dir"]))
+                path = files.record_path(cfg.content["results_dir"], "smoke", "copy", "rope", 0)
+                writer.write(
+                    event(str(path.relative_to(cfg.content["results_dir"])), "begun", name)
+                )
+                writer.lock.release()
+                raise RuntimeError("a worker has died")
+            if how == "refuse":
+                raise RuntimeError("no queue of that name")
+            work(runs, name)
+        return []
+
+
+def swept(folder: Path, launcher: Launcher, *words: str) -> list[str]:
+    """The sweep's own lines; the runs are small."""
+    said: list[str] = []
+    runs = asked("protocol=smoke", *words, f"results_dir={folder}")
+    sweep = Sweep(runs, str(folder), launcher, said.append)  # type: ignore[arg-type]
+    try:
+        sweep.make(plan_only=False)
+    except Failed as error:
+        said.append(str(error))
+    return said
+
+
+def test_what_a_dead_worker_has_left_is_launched_again(mine: Path, tmp_path: Path) -> None:
+    launcher = Launcher("die")
+    said = swept(tmp_path, launcher, "task=copy", "method=rope,alibi")
+    assert launcher.launches == [[0, 2], [2, 2]]
+    assert len(files.records(tmp_path)) == 2
+    assert "2 runs are left of workers that have died; launching them again." in said
+    assert any(line.startswith("2 done in") and "0 failed" in line for line in said)
+
+
+def test_a_run_that_two_workers_died_over_has_failed(mine: Path, tmp_path: Path) -> None:
+    launcher = Launcher("die", "die")
+    said = swept(tmp_path, launcher, "task=copy", "method=rope,alibi")
+    assert [each.method.slug for each in files.records(tmp_path)] == ["alibi"]
+    assert any("rope on copy, smoke, seed 0: its worker died 2 times" in line for line in said)
+    assert said[-1] == "1 of 2 runs failed"
+    again = swept(tmp_path, Launcher(), "task=copy", "method=rope,alibi")
+    assert any(line.startswith("1 done in") and "1 were complete" in line for line in again)
+
+
+def test_a_launcher_that_begins_nothing_is_quoted(mine: Path, tmp_path: Path) -> None:
+    said = swept(tmp_path, Launcher("refuse"), "task=copy", "method=rope")
+    assert any("no worker has begun it: RuntimeError: no queue of that name" in s for s in said)
+
+
+def test_a_failure_stops_no_other_run_and_is_told_with_its_command(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from posbench.running import run
+
+    def made(asked: SimpleNamespace, console: object) -> None:
+        if asked.identity.method.label == "rope_pi":
+            raise ZeroDivisionError("by nothing")
+        original(asked, console)
+
+    original = run.make
+    monkeypatch.setattr(run, "make", made)
+    said = swept(tmp_path, Launcher(), "task=copy", "method=rope,rope_pi,rope_ntk")
+    assert len(files.records(tmp_path)) == 2
+    told = "\n".join(said)
+    assert "rope_pi on copy, smoke, seed 0: ZeroDivisionError: by nothing (more in" in told
+    assert "\n    python -m posbench protocol=smoke task=copy method=rope_pi seed=0" in told
+    log = tmp_path / "logs/smoke/copy/rope_pi/seed=0/said.txt"
+    assert "Traceback" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    "word", ["plain=1", "a='b c'", "path=C:\\new\\", "quote='it\\'s'", "list=[a,[b]]", "x=${y}"]
+)
+def test_any_word_reaches_a_job_as_it_is(word: str, mine: Path) -> None:
+    text = quoted([(word, "seed=1"), ("task=copy",)])
+    assert compose(f"job.runs={text}").content["job"]["runs"] == [[word, "seed=1"], ["task=copy"]]
+
+
+# -- from the command line -------------------------------------------------------------------------
+
+
+def test_a_sweep_is_planned_seen_and_summed_up(tmp_path: Path) -> None:
+    words = ("protocol=smoke", "method=rope,rope_pi,abacus", "task=copy,passkey")
+    planned = finished(tmp_path, "-m", *words, "plan_only=true")
+    assert planned.status == 0 and not (tmp_path / "results/local/records").exists()
+    assert "6 runs on 3 trainings" in planned.out and "5  to run, in 3 jobs" in planned.out
+    made = finished(tmp_path, "-m", *words)
+    assert (made.status, made.err) == (0, "")
+    assert re.search(r"^\[5 of 5\] ", made.out, re.M)
+    assert re.search(
+        r"^5 done in .*, 0 were complete, 1 not applicable, 0 failed\.$", made.out, re.M
+    )
+    again = finished(tmp_path, "-m", *words)
+    assert re.search(r"^0 done in .*, 5 were complete, 1 not app", again.out, re.M)
+
+
+def test_ctrl_c_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    words = ("protocol=smoke", "method=rope,alibi", "training.steps=100000")
+    command = started(tmp_path, "-m", *words)
+    going_on = tmp_path / "results/local/checkpoints"
+    command.until(lambda: bool(list(going_on.glob("*/last.ckpt")))).signalled(signal.SIGINT)
+    assert command.status == 128 + signal.SIGINT and "the same command goes on" in command.err
+    (worker,) = journal.workers(tmp_path / "results/local")
+    assert worker.unfinished is not None and not worker.alive
+
+
+def test_status_tells_what_is_complete_running_failed_and_missing(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("task=copy", "method=rope,alibi,t5,nope", *QUICK, f"results_dir={tmp_path}")
+    work([("task=copy", "method=rope", *QUICK, f"results_dir={tmp_path}")], "now")
+    writer = Writer(tmp_path)
+    (path,) = tmp_path.glob("records/*/*/rope/seed=0.json")
+    folder = path.parents[1].relative_to(tmp_path)
+    for method, kind in (("t5", "failed"), ("alibi", "begun")):
+        writer.write(event(f"{folder}/{method}/seed=0.json", kind))  # type: ignore[arg-type]
+    assert status.main([*words, "--config-dir", str(mine)]) == 0
+    out = capsys.readouterr().out
+    for said in ("1  complete", "1  running", "1  failed", "1  missing"):
+        assert said in out, out
+    assert "because" in out and f"by {os.uname().nodename}" in out
+    assert status.main(["method=nothing"]) == 1
+    assert "method=nothing is unknown" in capsys.readouterr().err
+
+
+def test_the_journal_is_lines_of_json(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(event("a"))
+    (line,) = writer.path.read_text().splitlines()
+    assert json.loads(line)["run"] == "a"
