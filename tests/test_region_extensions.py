@@ -33,6 +33,7 @@ from posbench.encodings.rope import RoPE
 from posbench.extensions.clamp import Clamp
 from posbench.extensions.dca import DCA
 from posbench.extensions.interpolate_distance import InterpolateDistance
+from posbench.extensions.jet_long import JetLong
 from posbench.extensions.leaky_rerope import LeakyReRoPE
 from posbench.extensions.lm_infinite import LMInfinite
 from posbench.extensions.mesa import Mesa
@@ -102,6 +103,7 @@ COVERING = {
     "clamp": Clamp(N - 1),
     "leaky_rerope": LeakyReRoPE(N, 3.0),
     "self_extend": SelfExtend(N, 3),
+    "jet_long": JetLong(N - 1, 3),
     "mesa": Mesa(N, 3),
     "dca": DCA(N + 2, 2),
     "string": STRING(N, 2),
@@ -125,6 +127,7 @@ def test_one_position_less_does_not(name: str) -> None:
         "clamp": Clamp(N - 2),
         "leaky_rerope": LeakyReRoPE(N - 2, 3.0),
         "self_extend": SelfExtend(N - 2, 3),
+        "jet_long": JetLong(N - 2, 3),
         "mesa": Mesa(N - 1, 3),
         "string": STRING(N - 1, 2),
         "lm_infinite": LMInfinite(1, N - 2),
@@ -220,6 +223,33 @@ def test_self_extend_has_the_matrix_of_the_paper() -> None:
     assert told(SelfExtend(4), range(10), (7, 10))[0].tril().equal(actual.tril())
 
 
+@pytest.mark.oracle("jet_long", "identity: the phases of the authors' code")
+@pytest.mark.parametrize("length", [9, 16, 17, 33])
+def test_far_keys_of_jet_long_have_the_angles_that_its_code_corrects_to(length: int) -> None:
+    """The code turns queries and keys by their positions first, and by floor(p / G) - p again,
+    G = ceil(L' / w); nearer than w_0 + 1 tokens the first alone counts.
+    """
+    w, w_0, theta = 8, 2, 0.3
+    group = max(1, math.ceil(length / w))
+
+    def phase(p: int) -> float:
+        return p * theta + (math.floor(p / group) - p) * theta
+
+    actual, _ = told(JetLong(w_0), range(length), (w, length))
+    for i, j in causal(length):
+        far = i - w_0 > j  # the keys before its boundary
+        expected = phase(i) - phase(j) if far else (i - j) * theta
+        assert theta * float(actual[i, j]) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.oracle("jet_long", "identity: self_extend without its offset")
+def test_jet_long_is_self_extend_without_its_offset() -> None:
+    jet, _ = told(JetLong(3, 2), range(N))
+    extended, _ = told(SelfExtend(4, 2), range(N))
+    far = torch.tensor([[i - j > 3 for j in range(N)] for i in range(N)])
+    same(jet, extended - far * (4 - 4 // 2), 1e-12)
+
+
 @pytest.mark.oracle("dca", "published numbers")
 def test_dca_has_the_matrix_of_the_paper() -> None:
     """Figure 2: twelve tokens in chunks of 6, pretrained on 10; and a third chunk, whose queries
@@ -249,9 +279,9 @@ LENGTHS = [
 
 
 @pytest.mark.parametrize(("length", "longer", "window"), LENGTHS)
-@pytest.mark.parametrize("kind", [SelfExtend, Mesa])
+@pytest.mark.parametrize("kind", [SelfExtend, JetLong, Mesa])
 def test_left_out_factors_are_the_smallest_without_new_distances(
-    kind: type[SelfExtend] | type[Mesa], length: int, longer: int, window: int
+    kind: type[SelfExtend] | type[JetLong] | type[Mesa], length: int, longer: int, window: int
 ) -> None:
     """Groups and steps from 1 on, tried."""
     actual, _ = told(kind(window), range(longer), (length, longer))
@@ -267,7 +297,7 @@ def test_left_out_factors_are_the_smallest_without_new_distances(
 @pytest.mark.parametrize("name", CASES)
 def test_no_distance_is_new(name: str) -> None:
     actual, seen = told(CASES[name][0], range(N))
-    largest = {"string": N - 1 - 5 + 2, "lm_infinite": TRAINED, "rerope": 4, "dca": 6}.get(
+    largest = {"string": N - 1 - 5 + 2, "lm_infinite": TRAINED, "rerope": 4, "dca": 6, "jet_long": 6}.get(
         name, TRAINED - 1
     )
     bound = (
@@ -297,11 +327,11 @@ def test_distances_that_are_whole_are_told_as_whole_numbers(trained: int, tested
 
 
 def test_fixed_factors_are_factors_at_any_length() -> None:
-    for extension in (LeakyReRoPE(4, 2.0), SelfExtend(4, 2), Mesa(4, 2), InterpolateDistance(2.0)):
+    for extension in (LeakyReRoPE(4, 2.0), SelfExtend(4, 2), JetLong(4, 2), Mesa(4, 2), InterpolateDistance(2.0)):
         assert not extension.is_identity
         short, long = (told(extension, range(N), (TRAINED, n))[0] for n in (TRAINED, 4 * TRAINED))
         assert torch.equal(short.tril(), long.tril())
-    for none in (LeakyReRoPE(4, 1.0), SelfExtend(4, 1), Mesa(4, 1), InterpolateDistance(1.0)):
+    for none in (LeakyReRoPE(4, 1.0), SelfExtend(4, 1), JetLong(4, 1), Mesa(4, 1), InterpolateDistance(1.0)):
         assert none.is_identity and torch.equal(
             told(none, range(N))[0], told(ReRoPE(N), range(N))[0]
         )
@@ -310,7 +340,7 @@ def test_fixed_factors_are_factors_at_any_length() -> None:
 
 
 def test_a_test_shorter_than_training_changes_nothing_where_factors_are_left_out() -> None:
-    for name in ("leaky_rerope", "self_extend", "mesa", "interpolate_distance", "clamp"):
+    for name in ("leaky_rerope", "self_extend", "jet_long", "mesa", "interpolate_distance", "clamp"):
         actual, _ = told(CASES[name][0], range(5), (TRAINED, 5))
         same(actual.tril(), told(ReRoPE(N), range(5))[0].tril(), 1e-12)
 
