@@ -30,6 +30,7 @@ from loops import HEADS, WIDTH, call, same
 from posbench.attention import Attention, dense
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.rope import RoPE
+from posbench.errors import ConfigError
 from posbench.extensions.clamp import Clamp
 from posbench.extensions.dca import DCA
 from posbench.extensions.interpolate_distance import InterpolateDistance
@@ -259,6 +260,36 @@ def test_dca_has_the_matrix_of_the_paper() -> None:
     assert actual[11, :12].tolist() == [9, 8, 7, 6, 5, 4, 5, 4, 3, 2, 1, 0]
     assert actual[7, :8].tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
     assert actual[12, :13].tolist() == [9, 8, 7, 6, 5, 4, 6, 5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.oracle("dca", "identity: the tables of the authors' code")
+@pytest.mark.parametrize(("largest", "window"), [(12, 4), (7, 5), (6, 4), (9, 1)])
+def test_caps_of_the_code_are_those_of_its_tables(largest: int, window: int) -> None:
+    """The code keeps a table of angles for queries of the next chunk, 0..s-1 moved by s and cut at
+    c, and takes its last row for all keys before that chunk.
+    """
+    size, n = largest - window, 40
+    moved = [min(place + size, largest) for place in range(size)]
+    actual, _ = told(DCA(largest, window, "code"), range(n), (largest, n))
+    papers, _ = told(DCA(largest, window), range(n), (largest, n))
+    for begin in range(0, n, size):
+        for i in range(begin, min(begin + size, n)):
+            for j in range(i + 1):
+                if j >= begin:
+                    expected = i - j
+                elif j >= begin - size:
+                    expected = moved[i % size] - j % size
+                else:
+                    expected = moved[size - 1] - j % size
+                assert actual[i, j] == expected, (i, j)
+                if j >= begin - size:
+                    assert papers[i, j] == min(expected, largest - 1 - (j % size) * (j < begin))
+    assert actual.tril().max() == max(size - 1, moved[-1])
+
+
+def test_unknown_caps_are_refused() -> None:
+    with pytest.raises(ConfigError, match="caps must be one of paper, code, got 'codes'"):
+        DCA(10, 4, "codes")
 
 
 @pytest.mark.parametrize(("largest", "window"), [(7, 2), (10, 4), (9, 1)])
