@@ -35,6 +35,7 @@ from posbench.extensions.clamp import Clamp
 from posbench.extensions.dca import DCA
 from posbench.extensions.interpolate_distance import InterpolateDistance
 from posbench.extensions.jet_long import JetLong
+from posbench.extensions.lampe import LaMPE
 from posbench.extensions.leaky_rerope import LeakyReRoPE
 from posbench.extensions.lm_infinite import LMInfinite
 from posbench.extensions.mesa import Mesa
@@ -251,6 +252,62 @@ def test_jet_long_is_self_extend_without_its_offset() -> None:
     same(jet, extended - far * (4 - 4 // 2), 1e-12)
 
 
+@pytest.mark.oracle("lampe", "published numbers")
+@pytest.mark.parametrize(
+    ("settings", "trained", "fitted"),
+    [
+        ((0.757, 0.8596, -2.4666), 8192, (0.00010493097327094324, -2.466638011138158, 6204.409)),
+        ((0.6077, 0.35525, -0.648), 4096, (8.673006440952035e-05, -0.648012322406978, 2489.1055)),
+        ((0.6283, 5.9051, -2.7886), 131072, (4.505261149632588e-05, -2.788576860718702, 82358.52)),
+    ],
+)
+def test_groups_of_lampe_are_those_that_the_authors_fit(
+    settings: tuple[float, float, float], trained: int, fitted: tuple[float, float, float]
+) -> None:
+    rate, offset, most = fitted
+    for length in (trained, 2 * trained, 5 * trained, 16 * trained):
+        expected = int(most / (1 + math.exp(-(rate * length + offset))))
+        assert LaMPE(3, 2, *settings).groups(trained, length) == pytest.approx(expected, rel=2e-3)
+        if trained == 8192:
+            assert LaMPE(3, 2).groups(trained, length) == pytest.approx(expected, rel=1e-2)
+
+
+@pytest.mark.oracle("lampe", "identity: the positions of the authors' code")
+@pytest.mark.parametrize(("trained", "tested", "near", "far"), [(24, 60, 5, 3), (24, 24, 4, 6)])
+def test_lampe_tells_the_differences_of_the_positions_of_its_code(
+    trained: int, tested: int, near: int, far: int
+) -> None:
+    """Three pairs of positions, as the code moves them: all of the window, queries beyond it to
+    groups moved by bias 1, and the last queries by bias 2.
+    """
+    extension = LaMPE(near, far, 1.0, 0.5, -0.5)
+    count = extension.groups(trained, tested)
+    ids = [math.floor(p * count / (tested - 1) + 1e-12) for p in range(tested)]
+    resize = far
+    while resize + 1 < tested and ids[resize + 1] == ids[resize]:
+        resize += 1
+    bias_1 = near - (ids[near] + 1)
+    bias_2 = (tested - 1 - resize) - ids[tested - 1 - resize] - bias_1
+    actual, _ = told(extension, range(tested), (trained, tested))
+    used = set()
+    for i, j in causal(tested):
+        window = i - j <= near
+        tail = i >= tested - resize and j <= i - (tested - resize)
+        used.add("near" if window else "far" if tail else "middle")
+        expected = i - j if window else i - bias_2 - j if tail else ids[i] + bias_1 - ids[j]
+        assert actual[i, j] == expected, (i, j)
+    assert used == {"near", "middle", "far"}
+    assert actual.tril().max() == tested - 1 - bias_2
+
+
+def test_lampe_leaves_short_sequences_and_those_with_a_group_a_token() -> None:
+    for extension, test in ((LaMPE(4, 2), 7), (LaMPE(2, 2, 1.0, 1.0, 50.0), TRAINED)):
+        actual, _ = told(extension, range(test), (TRAINED, test))
+        assert torch.equal(actual.tril(), told(ReRoPE(N), range(test))[0].tril())
+    with pytest.raises(ConfigError, match="capacity is the most groups"):
+        LaMPE(3, 2, 0.0)
+
+
 @pytest.mark.oracle("dca", "published numbers")
 def test_dca_has_the_matrix_of_the_paper() -> None:
     """Figure 2: twelve tokens in chunks of 6, pretrained on 10; and a third chunk, whose queries
@@ -328,9 +385,14 @@ def test_left_out_factors_are_the_smallest_without_new_distances(
 @pytest.mark.parametrize("name", CASES)
 def test_no_distance_is_new(name: str) -> None:
     actual, seen = told(CASES[name][0], range(N))
-    largest = {"string": N - 1 - 5 + 2, "lm_infinite": TRAINED, "rerope": 4, "dca": 6, "jet_long": 6}.get(
-        name, TRAINED - 1
-    )
+    largest = {
+        "string": N - 1 - 5 + 2,
+        "lm_infinite": TRAINED,
+        "rerope": 4,
+        "dca": 6,
+        "jet_long": 6,
+        "lampe": 9,
+    }.get(name, TRAINED - 1)
     bound = (
         pytest.approx(largest)
         if name != "interpolate_distance"
@@ -358,11 +420,23 @@ def test_distances_that_are_whole_are_told_as_whole_numbers(trained: int, tested
 
 
 def test_fixed_factors_are_factors_at_any_length() -> None:
-    for extension in (LeakyReRoPE(4, 2.0), SelfExtend(4, 2), JetLong(4, 2), Mesa(4, 2), InterpolateDistance(2.0)):
+    for extension in (
+        LeakyReRoPE(4, 2.0),
+        SelfExtend(4, 2),
+        JetLong(4, 2),
+        Mesa(4, 2),
+        InterpolateDistance(2.0),
+    ):
         assert not extension.is_identity
         short, long = (told(extension, range(N), (TRAINED, n))[0] for n in (TRAINED, 4 * TRAINED))
         assert torch.equal(short.tril(), long.tril())
-    for none in (LeakyReRoPE(4, 1.0), SelfExtend(4, 1), JetLong(4, 1), Mesa(4, 1), InterpolateDistance(1.0)):
+    for none in (
+        LeakyReRoPE(4, 1.0),
+        SelfExtend(4, 1),
+        JetLong(4, 1),
+        Mesa(4, 1),
+        InterpolateDistance(1.0),
+    ):
         assert none.is_identity and torch.equal(
             told(none, range(N))[0], told(ReRoPE(N), range(N))[0]
         )
@@ -371,7 +445,14 @@ def test_fixed_factors_are_factors_at_any_length() -> None:
 
 
 def test_a_test_shorter_than_training_changes_nothing_where_factors_are_left_out() -> None:
-    for name in ("leaky_rerope", "self_extend", "jet_long", "mesa", "interpolate_distance", "clamp"):
+    for name in (
+        "leaky_rerope",
+        "self_extend",
+        "jet_long",
+        "mesa",
+        "interpolate_distance",
+        "clamp",
+    ):
         actual, _ = told(CASES[name][0], range(5), (TRAINED, 5))
         same(actual.tril(), told(ReRoPE(N), range(5))[0].tril(), 1e-12)
 

@@ -178,7 +178,9 @@ def test_yarn_scales_logits_by_the_square_of_its_attention_factor(s: float) -> N
 
 
 @pytest.mark.oracle("yarn", "double loop")
-@pytest.mark.parametrize(("mscale", "all_dim"), [(0.707, 0.707), (1.0, 0.0), (0.0, 0.0), (0.4, 2.0)])
+@pytest.mark.parametrize(
+    ("mscale", "all_dim"), [(0.707, 0.707), (1.0, 0.0), (0.0, 0.0), (0.4, 2.0)]
+)
 def test_a_split_temperature_is_one_of_all_scores_and_one_of_those_that_turn(
     mscale: float, all_dim: float
 ) -> None:

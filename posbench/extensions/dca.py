@@ -12,7 +12,6 @@ from posbench.errors import ConfigError
 from posbench.extensions.distances import chunks_back, counted
 from posbench.extensions.regions import Region, RegionExtension, from_the_first
 
-
 CAPS: dict[str, Callable[[int, int], tuple[int, int]]] = {
     "paper": lambda c, s: (c - 1, c - 1),
     "code": lambda c, s: (c, min(2 * s - 1, c)),

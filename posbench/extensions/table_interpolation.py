@@ -12,7 +12,6 @@ from posbench.errors import ConfigError
 from posbench.extension import Scaled
 from posbench.extensions.combined_rows import Combined, Rows
 
-
 ALIGN: dict[str, Callable[[int, int], tuple[int, int, int]]] = {
     "corners": lambda old, new: (old - 1, 0, new - 1),
     "ratio": lambda old, new: (old, 0, new),
