@@ -18,15 +18,15 @@ from posbench.frequencies import Frequencies
 
 
 class LongRoPE2Factors(LongRoPE):
-    r"""$\lambda_m = s\,r_m$ for $m \ge c$, $(s\,r_c)^{m/c}$ for the faster pairs, and 1 where s is 1
-    (LongRoPE2, arXiv 2502.20082, section 3.2).
+    r"""$\lambda_m = s\,r_m$ for $m \ge c$, $(s\,r_c)^{m/c}$ for the faster pairs, and 1 where s is
+    1 (LongRoPE2, arXiv 2502.20082, section 3.2).
 
-    `critical` c is the pair from which on angles were not all seen in training, `ratios` r are those
-    of its factor and of the slower ones to s, from 1 on and never falling. The pairs before c have
-    NTK's factors at the base that leads up to $\lambda_c$. Left out (null), c is the first pair that
-    does not complete a turn, and r are ones: `LongRoPE` without a list. Cosine and sine have no
-    factor here, as in the paper's pseudocode. Up to the training length the original frequencies
-    are used, so that lists with r > 1 change at once beyond it.
+    `critical` c is the pair from which on angles were not all seen in training, `ratios` r are
+    those of its factor and of the slower ones to s, from 1 on and never falling. The pairs before c
+    have NTK's factors at the base that leads up to $\lambda_c$. Left out (null), c is the first
+    pair that does not complete a turn, and r are ones: `LongRoPE` without a list. Cosine and sine
+    have no factor here, as in the paper's pseudocode. Up to the training length the original
+    frequencies are used, so that lists with r > 1 change at once beyond it.
     """
 
     def __init__(
