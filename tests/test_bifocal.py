@@ -88,9 +88,9 @@ def test_phases_are_those_that_the_code_corrects_to() -> None:
         alone = Attention(*(t[..., pair] for t in (a.q, a.k, a.v)), a.x, a.q_pos, a.k_pos, a.scale)
         moved = torch.arange(TESTED).double()
         q_phase = (
-            a.q_pos[0] * theta + (moved - WINDOW).clamp(min=0) * delta
+            a.q_pos[0].double() * theta + (moved - WINDOW).clamp(min=0) * delta
         ) / host.frequencies.theta()
-        k_phase = (a.k_pos[0] * theta + moved * delta) / host.frequencies.theta()
+        k_phase = (a.k_pos[0].double() * theta + moved * delta) / host.frequencies.theta()
         far = host.encode(alone.at(q_phase[None], k_phase[None])).logits(slice(0, TESTED))
         near = RoPE(2, BASE).variant(frequencies=host.frequencies.stretched((1 / theta,)))
         near = near.encode(alone).logits(slice(0, TESTED))
@@ -131,7 +131,8 @@ def test_at_every_distance_a_host_is_itself_at_the_mean_frequency_so_far(
     for d in range(1, int(distance.max()) + 1):
         way = [d if d <= WINDOW else WINDOW + (d - WINDOW) / each for each in stretch]
         mean = frequencies.stretched(tuple(d / each for each in way))
-        expected = scores(host.variant(frequencies=mean), a.heated(torch.full((1, 1, 1, 1), TAU)))
+        heated = a.heated(torch.full((1, 1, 1, 1), TAU, dtype=torch.float64))
+        expected = scores(host.variant(frequencies=mean), heated)
         same(torch.where(distance == d, actual, 0), torch.where(distance == d, expected, 0), 1e-8)
 
 
@@ -149,12 +150,12 @@ def test_nothing_changes_at_the_training_length_and_weights_are_shared(
     assert extension.is_identity and not JetLongFreq(WINDOW, scale=2.0).is_identity
 
 
-def test_the_largest_angle_of_interpolated_pairs_is_one_of_training() -> None:
+def test_the_largest_angle_of_interpolated_pairs_is_that_of_the_training_length() -> None:
+    """Distance L' would come to L; that of the last token to the first is one shorter."""
     for test in (9, 20, 400):
         scale = JetLongFreq(WINDOW).scale_at(TRAINED, test)
         furthest = WINDOW + (test - 1 - WINDOW) / scale
-        assert TRAINED - 2 < furthest <= TRAINED - 1 or test == 9
-        assert furthest <= TRAINED - 1 + 1e-12
+        assert furthest == pytest.approx(TRAINED - 1 / scale, abs=1e-12)
     assert JetLongFreq(WINDOW, scale=3.0).scale_at(TRAINED, 400) == 3.0
 
 

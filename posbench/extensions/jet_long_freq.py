@@ -25,7 +25,7 @@ class JetLongFreq(Scaled):
 
     Up to `window` $w_0$ nothing is interpolated. Beyond it the way from the edge of the window to
     the key is, so that angles go on where those of the window end, in every pair, and the largest
-    distance of the test comes to L - 1 or less in those that are interpolated by all of s. Left out
+    distance of the test comes to L - 1/s in those that are interpolated by all of s. Left out
     (null), `scale` s is as above for each test length, and nothing changes at the training length.
     Published with $w_0$ = 2,048 of 32,768, and 32 and 1 turns.
 

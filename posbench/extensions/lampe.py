@@ -30,7 +30,9 @@ class LaMPE(RegionExtension):
     code tells keys at h and at L' - t twice, in both of the parts that meet there; here h is the
     window's and L' - t the far part's. It takes L' from the prompt and goes on with that M while it
     writes, and multiplies cosine and sine by $0.1\ln 2 + 1$; here L' is prompt and answer, and the
-    temperature is left out, as for `STRING`. Of the paper itself only the abstract was at hand.
+    temperature is left out, as for `STRING`. For Llama 2 and 3 the code has M = 1,536 below 8,192
+    positions, and here the sigmoid is for every length. Of the paper itself only the abstract was
+    at hand.
     """
 
     is_identity = False
