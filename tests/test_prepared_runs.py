@@ -25,7 +25,7 @@ from torch import Tensor
 
 from posbench.errors import ConfigError
 from posbench.evaluation import Answers, Evaluation
-from posbench.extension import Extension, FineTuning
+from posbench.extension import Extension, FineTuning, FrequencyExtension
 from posbench.extensions.both import Both
 from posbench.extensions.longrope2_search import LongRoPE2Factors
 from posbench.extensions.longrope_search import LongRoPEExponents
