@@ -13,6 +13,7 @@ from torch import Tensor
 from posbench.batches import packed
 from posbench.config import EvaluationConfig, TrainingConfig
 from posbench.coverage import share_untrained, used_entries
+from posbench.encoding import EncodingStack
 from posbench.errors import ConfigError
 from posbench.extension import Extension
 from posbench.records.row import Row, View
@@ -117,8 +118,15 @@ class Evaluation:
         """
         if extension is None:
             return model
-        spans = self.spans(model, batch.tokens.shape[1] - 1)
-        return model.with_encodings(extension.extend(model.encodings, *spans))
+        return model.with_encodings(self.encodings(model, extension, batch.tokens.shape[1] - 1))
+
+    def encodings(
+        self, model: Transformer, extension: Extension | None, positions: int
+    ) -> EncodingStack:
+        """The encodings as they are in a test of so many positions."""
+        if extension is None:
+            return model.encodings
+        return extension.extend(model.encodings, *self.spans(model, positions))
 
     def spans(self, model: Transformer, positions: int) -> tuple[int, int]:
         """The positions of training and of a test of so many, as the encodings give them."""
@@ -188,7 +196,9 @@ class Evaluation:
         ConfigError where the task, the encoding or the extension has nothing of that length.
         """
         positions = self.task.longest(n, self.lengths.trained)
-        most, needed = model.encodings.max_positions, self.spans(model, positions)[1]
+        # An extension of a learned table makes more rows, and has to be told how many.
+        most = self.encodings(model, extension, positions).max_positions
+        needed = self.spans(model, positions)[1]
         if most is not None and most < needed:
             raise ConfigError(f"the encoding has {most} positions, and n = {n} needs {needed}")
         found = []

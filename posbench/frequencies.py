@@ -55,9 +55,12 @@ class Frequencies:
         Angles are computed in float64 and cast afterwards: at position 100,000 a float32 angle is
         already off by 0.004 radians, a bfloat16 one by hundreds.
         """
-        theta = self.theta(pos.device)
-        angles = pos.to(theta.dtype)[..., None] * theta
+        angles = self.angles(pos, self.theta(pos.device))
         return (self.magnitude * angles.cos()).to(dtype), (self.magnitude * angles.sin()).to(dtype)
+
+    def angles(self, pos: Tensor, rate: Tensor) -> Tensor:
+        """What `pos` comes to at a `rate` a position for every frequency, [*pos.shape, count]."""
+        return pos.to(rate.dtype)[..., None] * rate
 
     def stretched(self, stretch: tuple[float, ...], magnitude: float = 1.0) -> Frequencies:
         """Divide theta_m by stretch_m, on top of whatever has been done before."""

@@ -28,6 +28,8 @@ from posbench.encodings.xpos import XPos
 from posbench.extensions.clamp import Clamp
 from posbench.extensions.dca import DCA
 from posbench.extensions.interpolate_distance import InterpolateDistance
+from posbench.extensions.jet_long import JetLong
+from posbench.extensions.lampe import LaMPE
 from posbench.extensions.leaky_rerope import LeakyReRoPE
 from posbench.extensions.lm_infinite import LMInfinite
 from posbench.extensions.mesa import Mesa
@@ -77,6 +79,32 @@ def self_extend(p: Sequence[float], i: int, j: int, group: int = 4, window: int 
     return (p[i] - p[0]) // group - (p[j] - p[0]) // group + window - window // group
 
 
+def jet_long(p: Sequence[float], i: int, j: int, group: int = 3, window: int = 4) -> float:
+    """Places of groups that are counted as tokens come, the first of each at a multiple."""
+    if p[i] - p[j] <= window:
+        return p[i] - p[j]
+    return math.floor((p[i] - p[0]) / group) - math.floor((p[j] - p[0]) / group)
+
+
+def lampe(p: Sequence[float], i: int, j: int, near: int = 3, far: int = 2, count: int = 4) -> float:
+    """Places 0..19 dealt out to groups 0..4 one by one; 4 = 8 / (1 + e^(2 - 20 / 8)), rounded
+    down.
+    """
+
+    def group(x: float) -> int:
+        return math.floor(x * count / (TESTED - 1) + 1e-12)
+
+    q, k = p[i] - p[0], p[j] - p[0]
+    kept = max(x for x in range(TESTED) if group(x) == group(far))
+    shift = near - (group(near) + 1)
+    if q - k <= near:
+        return q - k
+    if q - k < TESTED - kept:
+        return group(q) - group(k) + shift
+    edge = TESTED - 1 - kept  # the last distance of the middle, from the last token
+    return q - k - edge + group(edge) + shift
+
+
 def mesa(p: Sequence[float], i: int, j: int, step: int = 3, chunk: int = 3) -> float:
     q, k = p[i] - p[0], p[j] - p[0]
     begin = chunk * (q // chunk)
@@ -122,6 +150,8 @@ CASES: dict[str, tuple[RegionExtension, Distance, Callable[[int, int], bool]]] =
     "clamp": (Clamp(), clamp, everything),
     "leaky_rerope": (LeakyReRoPE(4), leaky, everything),
     "self_extend": (SelfExtend(3), self_extend, everything),
+    "jet_long": (JetLong(4), jet_long, everything),
+    "lampe": (LaMPE(3, 2, 1.0, 1.0, -2.0), lampe, everything),
     "mesa": (Mesa(3), mesa, everything),
     "dca": (DCA(7, 2), dca, everything),
     "string": (STRING(5, 2), string, everything),

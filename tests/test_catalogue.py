@@ -106,7 +106,10 @@ def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
 
 SILENT = {"Direct", "Both"}
 """A page has no words for what changes nothing, nor for a list: its parts are described instead."""
-MADE = {"longrope_search": ["LongRoPESearch", "LongRoPEExponents"]}
+MADE = {
+    "longrope_search": ["LongRoPESearch", "LongRoPEExponents"],
+    "longrope2_search": ["LongRoPE2Search", "LongRoPE2Factors"],
+}
 """Where a class makes what is inside it, the YAML does not name it."""
 
 

@@ -137,6 +137,45 @@ def test_the_ladder_ends_where_the_task_or_the_encoding_does(
     assert made.train_positions == 22 and rows[-1].multiple == last
 
 
+@pytest.mark.parametrize(
+    ("method", "last"),
+    [
+        ("learned_table_interpolation", 32),
+        ("learned_table_interpolation_ratio", 32),
+        ("learned_table_tiling", 32),
+        ("learned_table_hierarchical", 16),  # 22 rows make 484 positions
+    ],
+)
+def test_the_ladder_goes_as_far_as_an_extended_table(
+    monkeypatch: pytest.MonkeyPatch, method: str, last: float
+) -> None:
+    """The table itself has a row for each position of the longest test, and would end at 2."""
+    made = setup(*SMALL, "evaluation.ladder=[4,8,16,32]", "task=copy", f"method={method}")
+    answering(monkeypatch, ALL | {32: 32}, made)
+    rows, _ = made.evaluation.evaluate(made.model(), made.extension)
+    assert made.train_positions == 22 and rows[-1].multiple == last
+
+
+class Cut(Extension):
+    """Leaves the positions below a limit."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def apply(
+        self, encoding: PositionEncoding, train_positions: int, test_positions: int
+    ) -> PositionEncoding:
+        return encoding.variant(max_positions=self.most)
+
+
+@pytest.mark.parametrize(("most", "last"), [(87, 2), (88, 4), (351, 8), (352, 16)])
+def test_the_ladder_ends_where_the_extended_encoding_does(
+    monkeypatch: pytest.MonkeyPatch, most: int, last: float
+) -> None:
+    rows = climbed(monkeypatch, ALL, "task=copy", "method=rope", extension=Cut(most))
+    assert rows[-1].multiple == last
+
+
 @pytest.mark.parametrize(("most", "last"), [(87, 2), (88, 4), (351, 8), (352, 16)])
 def test_the_ladder_ends_where_the_extension_does(
     monkeypatch: pytest.MonkeyPatch, most: int, last: float

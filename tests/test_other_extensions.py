@@ -31,7 +31,7 @@ from posbench.encodings.shape import SHAPE
 from posbench.encodings.sliding_window import SlidingWindow as WindowEncoding
 from posbench.encodings.ssmax import SSMax
 from posbench.encodings.xpos import XPos
-from posbench.errors import IllegalExtension
+from posbench.errors import ConfigError, IllegalExtension
 from posbench.extension import Extension
 from posbench.extensions.block_causal import BlockCausal
 from posbench.extensions.both import Both
@@ -212,6 +212,14 @@ def interpolated(rows: list[list[float]], p: int, test: int) -> list[float]:
     return [(1 - f) * x + f * y for x, y in zip(rows[low], rows[high], strict=True)]
 
 
+def blended(rows: list[list[float]], u: float) -> list[float]:
+    """Between the rows next to u, and the nearest of the L rows where there is none on one side."""
+    weights = [max(0.0, 1 - abs(min(max(u, 0.0), L - 1.0) - row)) for row in range(L)]
+    return [
+        sum(w * row[c] for w, row in zip(weights, rows, strict=False)) for c in range(len(rows[0]))
+    ]
+
+
 def hierarchical(rows: list[list[float]], p: int, a: float) -> list[float]:
     """As J. Su writes it, with u in place of rows; positions from 1."""
     i, j = p // L + 1, p % L + 1
@@ -226,6 +234,14 @@ def hierarchical(rows: list[list[float]], p: int, a: float) -> list[float]:
 
 TABLES: dict[str, tuple[Extension, Callable[[list[list[float]], int, int], list[float]]]] = {
     "table_interpolation": (TableInterpolation(), interpolated),
+    "table_interpolation_ratio": (
+        TableInterpolation(align="ratio"),
+        lambda rows, p, test: blended(rows, p * L / test),
+    ),
+    "table_interpolation_half_pixels": (
+        TableInterpolation(align="half_pixels"),
+        lambda rows, p, test: blended(rows, (p + 0.5) * L / test - 0.5),
+    ),
     "table_tiling": (TableTiling(), lambda rows, p, test: rows[p % L]),
     "table_hierarchical": (TableHierarchical(), lambda rows, p, test: hierarchical(rows, p, 0.4)),
 }
@@ -262,7 +278,7 @@ def test_rows_are_those_of_the_formula(
 
 
 @pytest.mark.parametrize("cls", [Learned, Multiplicative])
-@pytest.mark.parametrize("extension", [TableInterpolation(), TableTiling(), TableHierarchical()])
+@pytest.mark.parametrize("extension", [case for case, _ in TABLES.values()], ids=list(TABLES))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_trained_rows_are_unchanged_at_the_training_length_bit_for_bit(
     extension: Extension, cls: type[Learned], dtype: torch.dtype
@@ -290,6 +306,37 @@ def test_interpolation_is_a_linear_resampling_with_aligned_corners(
     encoding = TableInterpolation(scale).apply(learned(), trained, test)
     same(encoding.embed(torch.zeros(1, longest, MODEL).double(), pos), resampled)
     assert TableInterpolation(scale).is_identity == (scale in (None, 1.0))
+
+
+@oracle("table_interpolation_half_pixels", "library: torch interpolate without aligned corners")
+@pytest.mark.parametrize(
+    ("scale", "test"), [(None, 9), (None, 23), (2.0, 99), (2.6, 99), (1.0, 99)]
+)
+def test_half_pixels_are_the_usual_linear_resampling(scale: float | None, test: int) -> None:
+    trained = 10
+    longest = max(test, trained) if scale is None else round(scale * trained)
+    resampled = F.interpolate(
+        table()[None, :trained].mT, size=longest, mode="linear", align_corners=False
+    ).mT
+    pos = torch.arange(longest)[None]
+    encoding = TableInterpolation(scale, "half_pixels").apply(learned(), trained, test)
+    same(encoding.embed(torch.zeros(1, longest, MODEL).double(), pos), resampled)
+
+
+@oracle("table_interpolation_ratio", "identity: every s-th position is a row, at whole ratios")
+def test_by_ratio_rows_are_s_apart_and_the_last_ones_alike() -> None:
+    extension = TableInterpolation(align="ratio")
+    out = extended(extension, learned(), 3 * L).embed(
+        torch.zeros(1, 3 * L, MODEL).double(), torch.arange(3 * L)[None]
+    )[0]
+    assert torch.equal(out[::3], table()[:L])
+    same(out[1:-3:3], (2 * table()[: L - 1] + table()[1:L]) / 3)
+    assert torch.equal(out[-2:], out[-3:-2].expand(2, -1))
+
+
+def test_an_unknown_alignment_is_refused() -> None:
+    with pytest.raises(ConfigError, match="align must be one of corners, ratio, half_pixels"):
+        TableInterpolation(align="pixels")
 
 
 def test_interpolation_keeps_the_ends() -> None:
@@ -328,7 +375,7 @@ def test_hierarchical_rows_are_sums_of_their_digits_and_all_different() -> None:
 
 
 @pytest.mark.parametrize("test", [L, 9])
-@pytest.mark.parametrize("extension", [TableInterpolation(), TableTiling(), TableHierarchical()])
+@pytest.mark.parametrize("extension", [case for case, _ in TABLES.values()], ids=list(TABLES))
 def test_positions_that_have_no_row_raise_and_fractions_do(extension: Extension, test: int) -> None:
     encoding = extended(extension, learned(rows=9), test)
     limit, x = encoding.max_positions, torch.zeros(1, 1, MODEL).double()
@@ -343,7 +390,7 @@ def test_positions_that_have_no_row_raise_and_fractions_do(extension: Extension,
         encoding.embed(x, torch.tensor([[0.25]]))
 
 
-@pytest.mark.parametrize("extension", [TableInterpolation(), TableTiling(), TableHierarchical()])
+@pytest.mark.parametrize("extension", [case for case, _ in TABLES.values()], ids=list(TABLES))
 def test_tables_inside_wrappers_are_extended(extension: Extension) -> None:
     x, pos = torch.zeros(1, 9, MODEL).double(), torch.arange(9)[None]
     plain = extended(extension, learned(), 9).embed(x, pos)
@@ -498,7 +545,7 @@ def test_the_smallest_settings_are_not_refused() -> None:
     TableInterpolation().apply(learned(), 2, 5)
 
 
-@pytest.mark.parametrize("extension", [TableInterpolation(), TableTiling(), TableHierarchical()])
+@pytest.mark.parametrize("extension", [case for case, _ in TABLES.values()], ids=list(TABLES))
 def test_tables_are_extended_where_there_is_one(extension: Extension) -> None:
     with pytest.raises(IllegalExtension, match="needs rows"):
         extension.extend(EncodingStack([RoPE(WIDTH)]), L, N)

@@ -222,6 +222,47 @@ def test_yarn_defaults_are_theirs() -> None:
     )
 
 
+MSCALES = [(0.707, 0.707), (1.0, 1.0), (1.0, 0.25), (0.3, 2.0)]
+
+
+@pytest.mark.oracle("yarn", "library: transformers yarn")
+@pytest.mark.parametrize("factor", [1.0, 5.5, 40.0])
+@pytest.mark.parametrize(("mscale", "all_dim"), MSCALES)
+def test_a_split_temperature_is_that_of_deepseek(
+    mscale: float, all_dim: float, factor: float
+) -> None:
+    """Of cosine and sine as of any model, and of all scores as of DeepSeek's own."""
+    from transformers.models.deepseek_v3.modeling_deepseek_v3 import yarn_apply_mscale
+
+    more = {"mscale": mscale, "mscale_all_dim": all_dim}
+    extension = YaRN(scale=factor, **more)
+    other = theirs_extended("yarn", 64, 10000.0, 2048, factor, **more)
+    agree(ours_extended(extension, 64, 10000.0, 2048, 2048), other)
+    pos = torch.arange(5)[None]
+    a = Attention(*torch.randn(3, 1, 2, 5, 64).double(), torch.zeros(1, 5, 128), pos, pos, 0.125)
+    plan = extension.apply(RoPE(64), 2048, 2048).encode(a)
+    assert isinstance(plan, Attention)
+    tau = 1.0 if plan.temperature is None else plan.temperature.item()
+    scaling = yarn_apply_mscale({"rope_type": "yarn", "factor": factor, **more}, 0.125)
+    assert tau * plan.scale == pytest.approx(scaling, rel=1e-12)
+
+
+@pytest.mark.oracle("yarn", "library: transformers yarn")
+@pytest.mark.parametrize("factor", [1.0, 5.5, 32.0])
+@pytest.mark.parametrize(("fast", "slow"), [(32.0, 1.0), (2.0, 1.0), (8.0, 0.5), (8.0, 1e-6)])
+@pytest.mark.parametrize("train", [42, 128, 2048, 4096])
+def test_a_ramp_that_is_not_truncated_is_theirs(
+    train: int, fast: float, slow: float, factor: float
+) -> None:
+    for d, base in SIZES:
+        ours = ours_extended(YaRN(fast, slow, factor, truncate=False), d, base, train, train)
+        more = {"beta_fast": fast, "beta_slow": slow, "truncate": False}
+        other = theirs_extended("yarn", d, base, train, factor, **more)
+        # Their ramp is in float32, and loses digits where it comes near its end.
+        torch.testing.assert_close(ours[0].float(), other[0], rtol=3e-5, atol=0)
+        assert ours[1] == other[1]
+
+
 @pytest.mark.oracle("rope", "library: transformers Llama")
 @pytest.mark.parametrize("kind", ROTARY_TYPES)
 def test_a_llama_attention_layer_gives_the_same_output(kind: str) -> None:

@@ -56,6 +56,7 @@ from posbench.extensions.finetuned import FineTuned
 from posbench.extensions.leaky_rerope import LeakyReRoPE
 from posbench.extensions.log_n import LogN
 from posbench.extensions.longrope import LongRoPE
+from posbench.extensions.longrope2_search import LongRoPE2Factors, LongRoPE2Search
 from posbench.extensions.longrope_search import LongRoPEExponents, LongRoPESearch
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
@@ -538,6 +539,130 @@ def test_one_list_of_exponents_cannot_serve_layers_that_differ() -> None:
     assert len(settings["exponents"]) == 8
     with pytest.raises(ConfigError, match="layers of 4 and 8 frequencies"):
         next(search.candidates(EncodingStack([RoPE(8), RoPE(16)], 2), L, rng))
+
+
+# -- LongRoPE2 -------------------------------------------------------------------------------------
+
+
+@oracle("longrope2_search", "double loop")
+@pytest.mark.parametrize("s", [1.0, 2.0, 3.5, 8.0])
+@pytest.mark.parametrize(("critical", "ratios"), [(2, (1.1, 1.7)), (0, (1, 1, 1.3, 2)), (4, ())])
+def test_pairs_before_the_critical_one_are_at_the_base_that_leads_up_to_it(
+    critical: int, ratios: tuple[float, ...], s: float
+) -> None:
+    """By bases, as the paper has it: theta_c = 1 / (lambda_c b^(c/K)) = b'^(-c/K)."""
+    train, base = 40, 10000.0
+    found = LongRoPE2Factors(critical, ratios).apply(RoPE(WIDTH), train, round(s * train))
+    expected = []
+    for m in range(4):
+        if m >= critical:
+            theta = base ** (-m / 4) / (s * ratios[m - critical])
+        else:
+            slow = s * ratios[0] if ratios else s
+            raised = (slow * base ** (critical / 4)) ** (4 / critical)
+            theta = raised ** (-m / 4)
+        expected.append(base ** (-m / 4) if s == 1 else theta)
+    assert found.frequencies.theta().tolist() == pytest.approx(expected, rel=1e-12)
+    assert found.frequencies.magnitude == 1.0
+    fixed = LongRoPE2Factors(critical, ratios, s).apply(RoPE(WIDTH), train, 5 * train)
+    assert fixed.frequencies == found.frequencies
+
+
+@oracle("longrope2_search", "identity: the list of longrope without settings")
+def test_without_settings_longrope2_has_the_list_that_longrope_starts_from() -> None:
+    for test in (10, 40, 41, 160):
+        ours, theirs = (
+            each.apply(RoPE(WIDTH), 40, test).frequencies
+            for each in (LongRoPE2Factors(), LongRoPE())
+        )
+        assert ours.theta().tolist() == theirs.theta().tolist() and ours.magnitude == 1
+    explicit = LongRoPE2Factors(1, (1.0, 1.0, 1.0)).apply(RoPE(WIDTH), 40, 160).frequencies
+    assert explicit.theta().tolist() == pytest.approx(
+        LongRoPE2Factors().apply(RoPE(WIDTH), 40, 160).frequencies.theta().tolist(), rel=1e-12
+    )  # pair 0 turns 6 times in 40 positions, pair 1 not once
+
+
+@oracle("longrope2_search", "published numbers")
+@pytest.mark.parametrize(
+    ("width", "base", "train", "ten", "one"),
+    [(96, 10000.0, 2048, 19, 31), (128, 500_000.0, 8192, 24, 35)],
+)
+def test_critical_pairs_are_those_of_the_paper(
+    width: int, base: float, train: int, ten: int, one: int
+) -> None:
+    """Phi-3 mini has 31 in theory, LLaMA 3 has 35."""
+    assert LongRoPE2Search.bounds(EncodingStack([RoPE(width, base)]), train) == (
+        width // 2, ten, one,
+    )  # fmt: skip
+    assert ten == math.ceil(width / 2 * math.log(train / (20 * math.pi), base))
+    assert one == math.ceil(width / 2 * math.log(train / (2 * math.pi), base))
+
+
+@oracle("longrope2_search", "distribution")
+def test_the_first_generation_has_every_critical_pair_and_one_ratio_each() -> None:
+    search, stack = LongRoPE2Search(), EncodingStack([RoPE(64, 100.0)])
+    count, first, last = search.bounds(stack, 500) or (0, 0, 0)
+    assert (first, last) == (15, 31)
+    candidates = search.candidates(stack, 500, np.random.default_rng(0))
+    drawn = [next(candidates)[0] for _ in range(200 * (last + 1 - first))]
+    assert Counter(each["critical"] for each in drawn) == dict.fromkeys(range(first, last + 1), 200)
+    ratios = [each["ratios"][0] for each in drawn]
+    assert all(set(each["ratios"]) == {each["ratios"][0]} for each in drawn)
+    assert all(len(each["ratios"]) == count - each["critical"] for each in drawn)
+    assert 1 <= min(ratios) < 1.01 and 1.99 < max(ratios) < 2
+    assert statistics.mean(ratios) == pytest.approx(1.5, abs=0.02)
+
+
+@oracle("longrope2_search", "distribution")
+def test_mutants_lie_between_their_neighbours_and_about_a_third_changes() -> None:
+    search, rng = LongRoPE2Search(), np.random.default_rng(0)
+    parent = {"critical": 3, "ratios": [1.0, 1.2, 1.2, 1.6, 1.9]}
+    changed, lows, highs = Counter[int](), [2.0] * 5, [1.0] * 5
+    for _ in range(4000):
+        settings, extension = search.mutated(parent, rng)
+        ratios = settings["ratios"]
+        assert settings["critical"] == extension.critical == 3 and extension.ratios == tuple(ratios)
+        assert [1.0, *ratios, 2.0] == sorted([1.0, *ratios, 2.0]) and ratios != parent["ratios"]
+        for place, (new, old) in enumerate(zip(ratios, parent["ratios"], strict=True)):
+            changed[place] += new != old
+            lows[place], highs[place] = min(lows[place], new), max(highs[place], new)
+    assert parent["ratios"] == [1.0, 1.2, 1.2, 1.6, 1.9]
+    share = 0.3 + 0.7**5 / 5  # chosen, or the one that is chosen where none is
+    assert all(changed[place] / 4000 == pytest.approx(share, abs=0.03) for place in (0, 3, 4))
+    assert highs[4] == pytest.approx(2, abs=0.01) and lows[0] == 1.0
+
+
+def test_half_of_the_budget_is_drawn_and_the_rest_comes_from_the_best() -> None:
+    """Where the loss falls with the ratios, mutants of the best end lower than what was drawn."""
+    asked: list[LongRoPE2Factors] = []
+
+    def loss(each: Any) -> float:
+        asked.append(each)
+        return -sum(each.ratios or (1.0,) * 3) - 5 * (each.critical == 1)
+
+    stack, rng = EncodingStack([RoPE(WIDTH)]), np.random.default_rng(0)
+    found = LongRoPE2Search(24).trials(stack, 40, rng, loss)
+    assert len(found) == len(asked) == 24 and asked[0].ratios is None
+    drawn, mutants = asked[1:13], asked[13:]
+    assert all(len({*(each.ratios or ())}) <= 1 for each in drawn)
+    assert any(len({*(each.ratios or ())}) > 1 for each in mutants)
+    assert [each.loss for each in found] == sorted(each.loss for each in found)
+    assert found[0].extension in mutants
+    again = LongRoPE2Search(24).trials(stack, 40, np.random.default_rng(0), loss)
+    assert [each.settings for each in again] == [each.settings for each in found]
+    for budget in (1, 2, 5):
+        assert len(LongRoPE2Search(budget).trials(stack, 40, rng, loss)) == budget
+    assert len(LongRoPE2Search(5).trials(EncodingStack([NoPE()]), 40, rng, lambda each: 1.0)) == 1
+
+
+def test_ratios_that_fall_or_begin_below_one_are_refused() -> None:
+    for ratios in ((1.2, 1.1), (0.9, 1.0)):
+        with pytest.raises(ConfigError, match="at least 1 and not fall"):
+            LongRoPE2Factors(2, ratios)
+    with pytest.raises(ConfigError, match="give both or none"):
+        LongRoPE2Factors(2)
+    with pytest.raises(ConfigError, match="give 4, got 3"):
+        LongRoPE2Factors(2, (1.0,)).apply(RoPE(WIDTH), L, 9)
 
 
 # -- RoPE with another base ------------------------------------------------------------------------

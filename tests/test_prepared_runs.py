@@ -25,8 +25,9 @@ from torch import Tensor
 
 from posbench.errors import ConfigError
 from posbench.evaluation import Answers, Evaluation
-from posbench.extension import Extension, FineTuning
+from posbench.extension import Extension, FineTuning, FrequencyExtension
 from posbench.extensions.both import Both
+from posbench.extensions.longrope2_search import LongRoPE2Factors
 from posbench.extensions.longrope_search import LongRoPEExponents
 from posbench.extensions.pi import PI
 from posbench.extensions.pose import SkipWise
@@ -301,14 +302,18 @@ def test_a_table_too_short_for_what_comes_after_training_is_refused_before_it(
 
 
 @pytest.mark.parametrize(
-    "method",
+    ("method", "make"),
     [
-        pytest.param(f"rope_{name}", marks=oracle(name, "identity: by the loss of training"))
-        for name in ("yarn_tuned", "longrope_search")
+        pytest.param(f"rope_{name}", make, marks=oracle(name, "identity: by the loss of training"))
+        for name, make in {
+            "yarn_tuned": YaRN,
+            "longrope_search": LongRoPEExponents,
+            "longrope2_search": LongRoPE2Factors,
+        }.items()
     ],
 )
 def test_a_search_keeps_what_loses_least_on_a_length_of_its_own(
-    tmp_path: Path, method: str
+    tmp_path: Path, method: str, make: type[FrequencyExtension]
 ) -> None:
     run, shared, found = made(tmp_path, f"method={method}", "extension.budget=6")
     search = found.search
@@ -319,7 +324,6 @@ def test_a_search_keeps_what_loses_least_on_a_length_of_its_own(
     losses = [trial.loss for trial in search.trials]
     assert losses[0] == min(losses) and search.chosen == search.trials[0].settings
     assert sum(trial.settings == {} for trial in search.trials) == 1
-    make = YaRN if method == "rope_yarn_tuned" else LongRoPEExponents
     model, positions = shared.model, run.task.num_positions(33)
     data = inputs(run.task.batch(33, 16, 0, "validation", 33), model.encodings, 0)
     for trial in search.trials:  # by the loss of training, which shares no code with tests

@@ -30,9 +30,12 @@ from loops import HEADS, WIDTH, call, same
 from posbench.attention import Attention, dense
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.rope import RoPE
+from posbench.errors import ConfigError
 from posbench.extensions.clamp import Clamp
 from posbench.extensions.dca import DCA
 from posbench.extensions.interpolate_distance import InterpolateDistance
+from posbench.extensions.jet_long import JetLong
+from posbench.extensions.lampe import LaMPE
 from posbench.extensions.leaky_rerope import LeakyReRoPE
 from posbench.extensions.lm_infinite import LMInfinite
 from posbench.extensions.mesa import Mesa
@@ -102,6 +105,7 @@ COVERING = {
     "clamp": Clamp(N - 1),
     "leaky_rerope": LeakyReRoPE(N, 3.0),
     "self_extend": SelfExtend(N, 3),
+    "jet_long": JetLong(N - 1, 3),
     "mesa": Mesa(N, 3),
     "dca": DCA(N + 2, 2),
     "string": STRING(N, 2),
@@ -125,6 +129,7 @@ def test_one_position_less_does_not(name: str) -> None:
         "clamp": Clamp(N - 2),
         "leaky_rerope": LeakyReRoPE(N - 2, 3.0),
         "self_extend": SelfExtend(N - 2, 3),
+        "jet_long": JetLong(N - 2, 3),
         "mesa": Mesa(N - 1, 3),
         "string": STRING(N - 1, 2),
         "lm_infinite": LMInfinite(1, N - 2),
@@ -220,6 +225,89 @@ def test_self_extend_has_the_matrix_of_the_paper() -> None:
     assert told(SelfExtend(4), range(10), (7, 10))[0].tril().equal(actual.tril())
 
 
+@pytest.mark.oracle("jet_long", "identity: the phases of the authors' code")
+@pytest.mark.parametrize("length", [9, 16, 17, 33])
+def test_far_keys_of_jet_long_have_the_angles_that_its_code_corrects_to(length: int) -> None:
+    """The code turns queries and keys by their positions first, and by floor(p / G) - p again,
+    G = ceil(L' / w); nearer than w_0 + 1 tokens the first alone counts.
+    """
+    w, w_0, theta = 8, 2, 0.3
+    group = max(1, math.ceil(length / w))
+
+    def phase(p: int) -> float:
+        return p * theta + (math.floor(p / group) - p) * theta
+
+    actual, _ = told(JetLong(w_0), range(length), (w, length))
+    for i, j in causal(length):
+        far = i - w_0 > j  # the keys before its boundary
+        expected = phase(i) - phase(j) if far else (i - j) * theta
+        assert theta * float(actual[i, j]) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.oracle("jet_long", "identity: self_extend without its offset")
+def test_jet_long_is_self_extend_without_its_offset() -> None:
+    jet, _ = told(JetLong(3, 2), range(N))
+    extended, _ = told(SelfExtend(4, 2), range(N))
+    far = torch.tensor([[i - j > 3 for j in range(N)] for i in range(N)])
+    same(jet, extended - far * (4 - 4 // 2), 1e-12)
+
+
+@pytest.mark.oracle("lampe", "published numbers")
+@pytest.mark.parametrize(
+    ("settings", "trained", "fitted"),
+    [
+        ((0.757, 0.8596, -2.4666), 8192, (0.00010493097327094324, -2.466638011138158, 6204.409)),
+        ((0.6077, 0.35525, -0.648), 4096, (8.673006440952035e-05, -0.648012322406978, 2489.1055)),
+        ((0.6283, 5.9051, -2.7886), 131072, (4.505261149632588e-05, -2.788576860718702, 82358.52)),
+    ],
+)
+def test_groups_of_lampe_are_those_that_the_authors_fit(
+    settings: tuple[float, float, float], trained: int, fitted: tuple[float, float, float]
+) -> None:
+    rate, offset, most = fitted
+    for length in (trained, 2 * trained, 5 * trained, 16 * trained):
+        expected = int(most / (1 + math.exp(-(rate * length + offset))))
+        assert LaMPE(3, 2, *settings).groups(trained, length) == pytest.approx(expected, rel=2e-3)
+        if trained == 8192:
+            assert LaMPE(3, 2).groups(trained, length) == pytest.approx(expected, rel=1e-2)
+
+
+@pytest.mark.oracle("lampe", "identity: the positions of the authors' code")
+@pytest.mark.parametrize(("trained", "tested", "near", "far"), [(24, 60, 5, 3), (24, 24, 4, 6)])
+def test_lampe_tells_the_differences_of_the_positions_of_its_code(
+    trained: int, tested: int, near: int, far: int
+) -> None:
+    """Three pairs of positions, as the code moves them: all of the window, queries beyond it to
+    groups moved by bias 1, and the last queries by bias 2.
+    """
+    extension = LaMPE(near, far, 1.0, 0.5, -0.5)
+    count = extension.groups(trained, tested)
+    ids = [math.floor(p * count / (tested - 1) + 1e-12) for p in range(tested)]
+    resize = far
+    while resize + 1 < tested and ids[resize + 1] == ids[resize]:
+        resize += 1
+    bias_1 = near - (ids[near] + 1)
+    bias_2 = (tested - 1 - resize) - ids[tested - 1 - resize] - bias_1
+    actual, _ = told(extension, range(tested), (trained, tested))
+    used = set()
+    for i, j in causal(tested):
+        window = i - j <= near
+        tail = i >= tested - resize and j <= i - (tested - resize)
+        used.add("near" if window else "far" if tail else "middle")
+        expected = i - j if window else i - bias_2 - j if tail else ids[i] + bias_1 - ids[j]
+        assert actual[i, j] == expected, (i, j)
+    assert used == {"near", "middle", "far"}
+    assert actual.tril().max() == tested - 1 - bias_2
+
+
+def test_lampe_leaves_short_sequences_and_those_with_a_group_a_token() -> None:
+    for extension, test in ((LaMPE(4, 2), 7), (LaMPE(2, 2, 1.0, 1.0, 50.0), TRAINED)):
+        actual, _ = told(extension, range(test), (TRAINED, test))
+        assert torch.equal(actual.tril(), told(ReRoPE(N), range(test))[0].tril())
+    with pytest.raises(ConfigError, match="capacity is the most groups"):
+        LaMPE(3, 2, 0.0)
+
+
 @pytest.mark.oracle("dca", "published numbers")
 def test_dca_has_the_matrix_of_the_paper() -> None:
     """Figure 2: twelve tokens in chunks of 6, pretrained on 10; and a third chunk, whose queries
@@ -229,6 +317,36 @@ def test_dca_has_the_matrix_of_the_paper() -> None:
     assert actual[11, :12].tolist() == [9, 8, 7, 6, 5, 4, 5, 4, 3, 2, 1, 0]
     assert actual[7, :8].tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
     assert actual[12, :13].tolist() == [9, 8, 7, 6, 5, 4, 6, 5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.oracle("dca", "identity: the tables of the authors' code")
+@pytest.mark.parametrize(("largest", "window"), [(12, 4), (7, 5), (6, 4), (9, 1)])
+def test_caps_of_the_code_are_those_of_its_tables(largest: int, window: int) -> None:
+    """The code keeps a table of angles for queries of the next chunk, 0..s-1 moved by s and cut at
+    c, and takes its last row for all keys before that chunk.
+    """
+    size, n = largest - window, 40
+    moved = [min(place + size, largest) for place in range(size)]
+    actual, _ = told(DCA(largest, window, "code"), range(n), (largest, n))
+    papers, _ = told(DCA(largest, window), range(n), (largest, n))
+    for begin in range(0, n, size):
+        for i in range(begin, min(begin + size, n)):
+            for j in range(i + 1):
+                if j >= begin:
+                    expected = i - j
+                elif j >= begin - size:
+                    expected = moved[i % size] - j % size
+                else:
+                    expected = moved[size - 1] - j % size
+                assert actual[i, j] == expected, (i, j)
+                if j >= begin - size:
+                    assert papers[i, j] == min(expected, largest - 1 - (j % size) * (j < begin))
+    assert actual.tril().max() == max(size - 1, moved[-1])
+
+
+def test_unknown_caps_are_refused() -> None:
+    with pytest.raises(ConfigError, match="caps must be one of paper, code, got 'codes'"):
+        DCA(10, 4, "codes")
 
 
 @pytest.mark.parametrize(("largest", "window"), [(7, 2), (10, 4), (9, 1)])
@@ -249,9 +367,9 @@ LENGTHS = [
 
 
 @pytest.mark.parametrize(("length", "longer", "window"), LENGTHS)
-@pytest.mark.parametrize("kind", [SelfExtend, Mesa])
+@pytest.mark.parametrize("kind", [SelfExtend, JetLong, Mesa])
 def test_left_out_factors_are_the_smallest_without_new_distances(
-    kind: type[SelfExtend] | type[Mesa], length: int, longer: int, window: int
+    kind: type[SelfExtend] | type[JetLong] | type[Mesa], length: int, longer: int, window: int
 ) -> None:
     """Groups and steps from 1 on, tried."""
     actual, _ = told(kind(window), range(longer), (length, longer))
@@ -267,9 +385,14 @@ def test_left_out_factors_are_the_smallest_without_new_distances(
 @pytest.mark.parametrize("name", CASES)
 def test_no_distance_is_new(name: str) -> None:
     actual, seen = told(CASES[name][0], range(N))
-    largest = {"string": N - 1 - 5 + 2, "lm_infinite": TRAINED, "rerope": 4, "dca": 6}.get(
-        name, TRAINED - 1
-    )
+    largest = {
+        "string": N - 1 - 5 + 2,
+        "lm_infinite": TRAINED,
+        "rerope": 4,
+        "dca": 6,
+        "jet_long": 6,
+        "lampe": 9,
+    }.get(name, TRAINED - 1)
     bound = (
         pytest.approx(largest)
         if name != "interpolate_distance"
@@ -297,11 +420,23 @@ def test_distances_that_are_whole_are_told_as_whole_numbers(trained: int, tested
 
 
 def test_fixed_factors_are_factors_at_any_length() -> None:
-    for extension in (LeakyReRoPE(4, 2.0), SelfExtend(4, 2), Mesa(4, 2), InterpolateDistance(2.0)):
+    for extension in (
+        LeakyReRoPE(4, 2.0),
+        SelfExtend(4, 2),
+        JetLong(4, 2),
+        Mesa(4, 2),
+        InterpolateDistance(2.0),
+    ):
         assert not extension.is_identity
         short, long = (told(extension, range(N), (TRAINED, n))[0] for n in (TRAINED, 4 * TRAINED))
         assert torch.equal(short.tril(), long.tril())
-    for none in (LeakyReRoPE(4, 1.0), SelfExtend(4, 1), Mesa(4, 1), InterpolateDistance(1.0)):
+    for none in (
+        LeakyReRoPE(4, 1.0),
+        SelfExtend(4, 1),
+        JetLong(4, 1),
+        Mesa(4, 1),
+        InterpolateDistance(1.0),
+    ):
         assert none.is_identity and torch.equal(
             told(none, range(N))[0], told(ReRoPE(N), range(N))[0]
         )
@@ -310,7 +445,14 @@ def test_fixed_factors_are_factors_at_any_length() -> None:
 
 
 def test_a_test_shorter_than_training_changes_nothing_where_factors_are_left_out() -> None:
-    for name in ("leaky_rerope", "self_extend", "mesa", "interpolate_distance", "clamp"):
+    for name in (
+        "leaky_rerope",
+        "self_extend",
+        "jet_long",
+        "mesa",
+        "interpolate_distance",
+        "clamp",
+    ):
         actual, _ = told(CASES[name][0], range(5), (TRAINED, 5))
         same(actual.tril(), told(ReRoPE(N), range(5))[0].tril(), 1e-12)
 

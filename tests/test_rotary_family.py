@@ -246,6 +246,20 @@ def test_xpos_keeps_its_precision_wherever_the_positions_begin(start: int) -> No
     same(rounded.double(), exact, 1e-5)
 
 
+@pytest.mark.parametrize("positions", [range(600), [(i // 50) * 700 + i for i in range(300)]])
+def test_xpos_keeps_its_precision_where_powers_leave_the_range(positions: list[int]) -> None:
+    """In float32, over hundreds of scale bases: scores in parts, and the reference in float64,
+    where all powers fit.
+    """
+    a, encoding = call(positions), XPos(WIDTH, 2.0 if len(positions) == 600 else 20.0)
+    small = replace(a, q=a.q.float(), k=a.k.float(), v=a.v.float(), x=a.x.float())
+    parts = encoding.encode(small)
+    assert parts.path == "dense" and encoding.encode(a).path == "fused"
+    same(attend(parts).double(), attend(encoding.encode(a)), 1e-5)
+    for block in (1, 77, 300):
+        same(attend(parts, block).double(), attend(encoding.encode(a)), 1e-5)
+
+
 # -- PoPE ------------------------------------------------------------------------------------------
 
 

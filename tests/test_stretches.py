@@ -17,6 +17,7 @@ from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.learned import Learned
 from posbench.encodings.nope import NoPE
+from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.sinusoidal import Sinusoidal
 from posbench.encodings.t5 import T5
@@ -174,6 +175,52 @@ def test_yarn_scales_logits_by_the_square_of_its_attention_factor(s: float) -> N
     new = YaRN(2.0, 1.0, s).apply(RoPE(WIDTH), 42, 42)
     assert new.frequencies.magnitude == pytest.approx(factor, rel=1e-12)
     same(scores(new, a), by_pairs(a, turned(a, theta, "half", factor**2)))
+
+
+@pytest.mark.oracle("yarn", "double loop")
+@pytest.mark.parametrize(
+    ("mscale", "all_dim"), [(0.707, 0.707), (1.0, 0.0), (0.0, 0.0), (0.4, 2.0)]
+)
+def test_a_split_temperature_is_one_of_all_scores_and_one_of_those_that_turn(
+    mscale: float, all_dim: float
+) -> None:
+    """On a head of which a half turns: q k is the sum of both halves, turned and not."""
+    a, s = call(POSITIONS["with gaps"]), 4.0
+    stretch = yarn_stretch(WIDTH // 2, 100.0, 42, s, 2.0, 1.0)
+    theta = [t / r for t, r in zip(published(100.0, WIDTH // 2), stretch, strict=True)]
+    still, part = WIDTH // 2, range(WIDTH // 4)
+    q, k, i_pos, j_pos = (each.tolist() for each in (a.q, a.k, a.q_pos, a.k_pos))
+    total, everywhere = 0.1 * mscale * math.log(s) + 1, 0.1 * all_dim * math.log(s) + 1
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        x, y, turning = q[b][h][i], k[b][h][j], 0.0
+        for m in part:
+            angle = (i_pos[b][i] - j_pos[b][j]) * theta[m]
+            n = m + WIDTH // 4
+            turning += math.cos(angle) * (x[m] * y[m] + x[n] * y[n])
+            turning += math.sin(angle) * (x[m] * y[n] - x[n] * y[m])
+        content = sum(x[c] * y[c] for c in range(still, WIDTH))
+        return a.scale * (total**2 * turning + everywhere**2 * content)
+
+    extension = YaRN(2.0, 1.0, s, mscale, all_dim)
+    same(scores(extension.apply(PartialRoPE(WIDTH, 0.5, 100.0), 42, 42), a), by_pairs(a, score))
+
+
+@pytest.mark.oracle("yarn", "identity: mscale 1 for all dimensions where all turn")
+def test_a_split_temperature_is_whole_where_every_channel_turns() -> None:
+    a = call(POSITIONS["with gaps"])
+    split, whole = (YaRN(2.0, 1.0, 4.0, 1.0, nu).apply(RoPE(WIDTH), 42, 42) for nu in (1.0, 0.0))
+    assert split.frequencies.magnitude == 1.0
+    same(scores(split, a), scores(whole, a), 1e-12)
+
+
+def test_the_defaults_of_yarn_compute_what_they_did_before_it_had_more_settings() -> None:
+    a = call(POSITIONS["with gaps"])
+    plan = YaRN(2.0, 1.0, 5.5).apply(RoPE(WIDTH), 42, 42)
+    assert type(plan) is RoPE and plan.frequencies.magnitude == 0.1 * math.log(5.5) + 1
+    explicit = YaRN(2.0, 1.0, 5.5, 1, 0, True).apply(RoPE(WIDTH), 42, 42)
+    assert torch.equal(scores(plan, a), scores(explicit, a))
+    assert YaRN(2.0, 1.0, truncate=False).is_identity
 
 
 @pytest.mark.parametrize("extension", [PI(3.0), NTK(3.0)], ids=["pi", "ntk"])

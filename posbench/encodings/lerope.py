@@ -44,7 +44,7 @@ class LeRoPE(PositionEncoding):
         theta = theta * self.alpha.to(theta.dtype).exp()
 
         def turned(x: Tensor, pos: Tensor) -> Tensor:
-            angles = pos.to(theta.dtype)[..., None] * theta
+            angles = self.frequencies.angles(pos, theta)
             cos, sin = (self.frequencies.magnitude * part for part in (angles.cos(), angles.sin()))
             return rotate(*halves(x), cos.to(dtype), sin.to(dtype))
 

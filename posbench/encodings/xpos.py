@@ -27,8 +27,10 @@ class XPos(PositionEncoding):
     block-wise causal attention at test, which here is a window's business.
 
     The decay is split between query and key as $\zeta^{\pm(p - p_0)/B}$, with $p_0$ in the middle
-    of the positions for the sake of the exponents: in float32 sequences may span some 100 B
-    positions. For a later key the decay is growth. A frequency extension that divides $\theta_m$ by
+    of the positions for the sake of the exponents. Where they span more than some 130 B, one of the
+    two factors is more than float32 holds, although their product is not: then scores are formed
+    for some queries at a time, each time with $p_0$ in their middle. For a later key the decay is
+    growth, which ends there at what float32 holds. A frequency extension that divides $\theta_m$ by
     $\lambda_m$ divides the decay's exponent as well: pair m then sees the positions $p/\lambda_m$,
     and interpolated xPos is xPos at interpolated positions.
     """
@@ -64,11 +66,33 @@ class XPos(PositionEncoding):
         decay = torch.tensor(self.log_decay, dtype=exact, device=a.q.device)
         if self.frequencies.stretch is not None:
             decay = decay / torch.tensor(self.frequencies.stretch, dtype=exact, device=a.q.device)
-        middle = (a.k_pos.amin(1, keepdim=True) + a.k_pos.amax(1, keepdim=True)) / 2
+        largest = 0.9 * math.log(torch.finfo(dtype).max)
 
-        def turned(x: Tensor, pos: Tensor, sign: int) -> Tensor:
-            size = (sign * (pos - middle).to(exact)[..., None] * decay).exp()
+        def turned(x: Tensor, pos: Tensor, middle: Tensor, sign: int) -> Tensor:
+            exponents = sign * self.frequencies.angles(pos - middle, decay)
+            size = exponents.clamp(max=largest).exp()
             cos, sin = (size * table for table in self.frequencies.tables(pos, exact))
             return rotate(*halves(x), cos.to(dtype), sin.to(dtype))
 
-        return replace(a, q=turned(a.q, a.q_pos, 1), k=turned(a.k, a.k_pos, -1))
+        def fits(pos: Tensor, middle: Tensor) -> bool:
+            return bool((pos - middle).abs().max() * decay.abs().max() <= largest)
+
+        def content(rows: slice) -> Tensor:
+            """The scores of some queries, for as many at once as fit."""
+            pos, half = a.q_pos[:, rows], (rows.start + rows.stop) // 2
+            middle = center(pos)
+            if half > rows.start and not fits(pos, middle):
+                parts = (slice(rows.start, half), slice(half, rows.stop))
+                return torch.cat([content(part) for part in parts], -2)
+            q = turned(a.q[..., rows, :], pos, middle, 1)
+            return a.scale * (q @ turned(a.k, a.k_pos, middle, -1).mT)
+
+        middle = center(a.k_pos)
+        if not (fits(a.k_pos, middle) and fits(a.q_pos, middle)):
+            return replace(a, content=content)
+        return replace(a, q=turned(a.q, a.q_pos, middle, 1), k=turned(a.k, a.k_pos, middle, -1))
+
+
+def center(pos: Tensor) -> Tensor:
+    """Halfway between the first and the last position of each sequence."""
+    return (pos.amin(1, keepdim=True) + pos.amax(1, keepdim=True)) / 2

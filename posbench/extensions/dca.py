@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,13 @@ from posbench.attention import Attention
 from posbench.errors import ConfigError
 from posbench.extensions.distances import chunks_back, counted
 from posbench.extensions.regions import Region, RegionExtension, from_the_first
+
+CAPS: dict[str, Callable[[int, int], tuple[int, int]]] = {
+    "paper": lambda c, s: (c - 1, c - 1),
+    "code": lambda c, s: (c, min(2 * s - 1, c)),
+}
+"""(c, s) -> where queries stand at most for keys of the chunk before, and for those of earlier
+ones."""
 
 
 class DCA(RegionExtension):
@@ -18,21 +27,28 @@ class DCA(RegionExtension):
 
     Distances up to `window` w are exact, none reaches `largest` c, and no distance is new at any
     length while c does not exceed L. Keys of earlier chunks keep their order within a chunk, but
-    chunks are not told apart. The authors' code has c = 3 L/4 and w = L/8 (in another version
-    L/16), and c and $\min(2s - 1, c)$ where the paper has c - 1: this is the paper, at those
-    settings. So far keys are put together also at the training length, unless a chunk covers it.
-    Chunks are counted from the first token. The code's temperature, 1 up to L, is left out.
+    chunks are not told apart. So far keys are put together also at the training length, unless a
+    chunk covers it. Chunks are counted from the first token.
+
+    `caps` says where queries stand at most: "paper" as above; with "code" as in the authors' code,
+    at c for the chunk before and at $\min(2s - 1, c)$ for earlier ones, so that c itself is told
+    and distances may be exact up to w + 1. That code has c = 3 L/4 and w = L/8 (in another version
+    L/16), which are the defaults under either. Its temperature, 1 up to L, is left out.
     """
 
     is_identity = False
 
-    def __init__(self, largest: int, window: int) -> None:
+    def __init__(self, largest: int, window: int, caps: str = "paper") -> None:
         counted("window", window)
+        if caps not in CAPS:
+            raise ConfigError(f"caps must be one of {', '.join(CAPS)}, got {caps!r}")
         self.largest = largest
         self.window = window
+        self.caps = CAPS[caps]
 
     def regions(self, train_positions: int, test_positions: int) -> list[Region]:
-        size, largest = self.largest - self.window, self.largest - 1
+        size = self.largest - self.window
+        next_cap, later_cap = self.caps(self.largest, size)
         if size < 1:
             raise ConfigError(
                 f"chunks have largest - window positions: largest={self.largest} must exceed "
@@ -41,10 +57,10 @@ class DCA(RegionExtension):
 
         def next_chunk(a: Attention) -> tuple[Tensor, Tensor]:
             i, j = from_the_first(a)
-            return (i % size + size).clamp(max=largest), j % size
+            return (i % size + size).clamp(max=next_cap), j % size
 
         def later_chunk(a: Attention) -> tuple[Tensor, Tensor]:
-            return torch.full_like(a.q_pos, largest), from_the_first(a)[1] % size
+            return torch.full_like(a.q_pos, later_cap), from_the_first(a)[1] % size
 
         return [
             Region(),

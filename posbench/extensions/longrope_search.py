@@ -63,14 +63,21 @@ class LongRoPESearch(Searched):
     def candidates(
         self, stack: EncodingStack, train_positions: int, rng: np.random.Generator
     ) -> Iterator[tuple[dict[str, Any], LongRoPEExponents]]:
-        held: list[Any] = [layer for layer in stack if "frequencies" in layer.handles]
-        counts: set[int] = {layer.frequencies.count for layer in held}
-        if len(counts) > 1:
-            raise ConfigError(
-                f"one list cannot stretch layers of {' and '.join(map(str, sorted(counts)))} "
-                "frequencies"
-            )
-        while counts:
+        frequencies = common(stack)
+        while frequencies is not None:
             shape, highest = 2 ** rng.uniform(-2, 2), rng.uniform(0.8, 1.1)
-            exponents = (highest * np.sort(rng.uniform(size=min(counts))) ** shape).tolist()
+            drawn = np.sort(rng.uniform(size=frequencies.count))
+            exponents = (highest * drawn**shape).tolist()
             yield {"exponents": exponents}, LongRoPEExponents(exponents)
+
+
+def common(stack: EncodingStack) -> Frequencies | None:
+    """The frequencies that one list is to stretch: those of the first layer that has any."""
+    held: list[Any] = [layer for layer in stack if "frequencies" in layer.handles]
+    counts: set[int] = {layer.frequencies.count for layer in held}
+    if len(counts) > 1:
+        raise ConfigError(
+            f"one list cannot stretch layers of {' and '.join(map(str, sorted(counts)))} "
+            "frequencies"
+        )
+    return held[0].frequencies if held else None

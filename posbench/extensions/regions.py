@@ -41,6 +41,11 @@ def at_least(distance: float) -> Which:
     return lambda a, rows: a.distance(rows) >= distance
 
 
+def beyond(distance: float) -> Which:
+    """The keys further away than that, by position."""
+    return lambda a, rows: a.distance(rows) > distance
+
+
 @dataclass(frozen=True)
 class Region:
     """The keys that a query sees from `places`; without `keys`, all that no other region has."""

@@ -17,6 +17,11 @@ class YaRNTurns(YaRN):
     `beta_fast` of 32 must shrink with L, as in `YaRN`.
     """
 
+    def __init__(
+        self, beta_fast: float = 32.0, beta_slow: float = 1.0, scale: float | None = None
+    ) -> None:
+        super().__init__(beta_fast, beta_slow, scale)
+
     def stretch(
         self, frequencies: Frequencies, train_positions: int, scale: float
     ) -> tuple[float, ...]:

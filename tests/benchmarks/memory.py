@@ -1,11 +1,12 @@
-"""What evaluating one long sequence costs with each encoding: peak memory of the process, and CPU
-seconds.
+"""What evaluating one long sequence costs with each encoding, and with extensions that attend in
+parts: peak memory of the process, and CPU seconds.
 
     python tests/benchmarks/memory.py      16,384 tokens, 4 heads, width 64, 2 layers, batch 1
-    python tests/benchmarks/memory.py --tokens 4096 fire   some encodings, another length
+    python tests/benchmarks/memory.py --tokens 4096 fire rope_dca    some of them, another length
     python tests/benchmarks/memory.py --write              and write tests/benchmarks/MEMORY.md
+    python tests/benchmarks/memory.py --write xpos         only that row of it
 
-Each encoding is measured in a process of its own, forked before the model is built; on a GPU the
+Each is measured in a process of its own, forked before the model is built; on a GPU the
 peak is that of the memory torch allocated. Prints a table; asserts nothing.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
 import sys
 import time
@@ -29,6 +31,18 @@ from posbench.encoding import Draw
 from posbench.running.setup import Setup
 
 MIB = 2**20
+PAGE = Path(__file__).parent / "MEMORY.md"
+EXTENDED = (
+    "rope_jet_long",
+    "rope_jet_long_freq",
+    "rope_lampe",
+    "rope_self_extend",
+    "rope_dca",
+    "learned_table_interpolation",
+    "learned_table_interpolation_ratio",
+    "learned_table_interpolation_half_pixels",
+)
+"""Methods, each an encoding with an extension."""
 
 
 def measure(run: Setup, tokens: int) -> tuple[float, float, str]:
@@ -36,6 +50,8 @@ def measure(run: Setup, tokens: int) -> tuple[float, float, str]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     model = run.model().eval().to(device)
+    extended = run.extension.extend(model.encodings, run.train_positions, tokens)
+    model = model.with_encodings(extended)
     start = clock()
     with torch.inference_mode():
         generator = torch.Generator().manual_seed(0)
@@ -82,14 +98,14 @@ def forked(run: Setup, tokens: int) -> tuple[float, float, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("encodings", nargs="*", help="default: all")
+    parser.add_argument("names", nargs="*", help="encodings or methods; default: all encodings")
     parser.add_argument("--tokens", type=int, default=16_384)
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    rows = []
+    rows = {}
     with composing():
-        for name in chosen.encodings or names("encoding"):
+        for name in chosen.names or (*names("encoding"), *EXTENDED):
             words = (
                 "protocol=cpu",
                 "model.width=64",
@@ -98,12 +114,13 @@ def main() -> None:
                 "evaluation.ladder=[]",
                 "trainer.accelerator=auto",
             )
-            subject = Subject(f"encoding={name}")
+            group = "encoding" if name in names("encoding") else "method"
+            subject = Subject(f"{group}={name}")
             trained = subject.made("protocol=cpu").train_positions
             run = subject.made(*words, f"evaluation.longest={chosen.tokens / trained + 1}")
             peak, seconds, path = forked(run, chosen.tokens)
-            rows.append(f"| {name} | {path} | {peak:,.0f} | {seconds:.1f} |")
-            print(rows[-1], flush=True)
+            rows[name] = f"| {name} | {path} | {peak:,.0f} | {seconds:.1f} |"
+            print(rows[name], flush=True)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU, one thread"
     kind = (
         "allocated on the GPU"
@@ -116,13 +133,15 @@ One forward pass, 2 layers, 4 heads, width 64, batch 1, float32, on {device}; pe
 Written by `python tests/benchmarks/memory.py --write`. Seconds depend on the machine
 and on what else it does.
 
-| encoding | path | peak, MiB | seconds |
+| encoding or method | path | peak, MiB | seconds |
 | --- | --- | --- | --- |
 """
-    if chosen.write and not chosen.encodings:
-        (Path(__file__).parent / "MEMORY.md").write_text(
-            head + "\n".join(rows) + "\n", encoding="utf-8"
-        )
+    if chosen.write:
+        before = re.findall(r"^(\| (\w+) \|.*)$", PAGE.read_text("utf-8"), re.M)
+        kept = {name: row for row, name in before if name in names("encoding") or name in EXTENDED}
+        found = (kept if chosen.names else {}) | rows
+        order = sorted(found, key=lambda name: (name not in names("encoding"), name))
+        PAGE.write_text(head + "\n".join(found[name] for name in order) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
