@@ -1,5 +1,5 @@
 """RoPE by a part of the pairs, by the imaginary part and by sums over tokens: HoPE, RoPE-ID,
-RoPE++, accumulated rotations and CARoPE compute their published formulas, for all pairs.
+RoPE++, accumulated rotations, CARoPE and hyperbolic HoPE compute their published formulas.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from posbench.encodings.accumulated_rotations import AccumulatedRotations
 from posbench.encodings.carope import CARoPE
 from posbench.encodings.fope import FoPE
 from posbench.encodings.hope import HoPE
+from posbench.encodings.hyperbolic_hope import HyperbolicHoPE
 from posbench.encodings.p_rope import PRoPE
 from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
@@ -453,3 +454,77 @@ def test_sums_over_tokens_refuse_odd_widths_and_no_heads(
         make(HEADS, 7, MODEL)
     with pytest.raises(ConfigError, match="at least one, got 0"):
         make(0, WIDTH, MODEL)
+
+
+# -- hyperbolic HoPE -------------------------------------------------------------------------------
+
+
+def boosted(
+    a: Attention, decay: float, theta: list[float], stretch: list[float], factor: float = 1.0
+) -> Tensor:
+    """By hyperbolic cosine and sine, as published; a later key at distance 0."""
+    q, k, i_pos, j_pos = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        total, one, other = 0.0, q[b][h][i], k[b][h][j]
+        for m, (t, s) in enumerate(zip(theta, stretch, strict=True)):
+            d = max(i_pos[b][i] - j_pos[b][j], 0) / s
+            if d > 300:  # the cosine leaves the range, the product is 0
+                continue
+            even = one[m] * other[m] + one[m + PAIRS] * other[m + PAIRS]
+            odd = one[m] * other[m + PAIRS] + one[m + PAIRS] * other[m]
+            total += math.exp(-decay * d) * (even * math.cosh(d * t) + odd * math.sinh(d * t))
+        return factor * a.scale * total
+
+    return by_pairs(a, score)
+
+
+@oracle("hyperbolic_hope", "double loop")
+@everywhere
+@pytest.mark.parametrize("decay", [1.1, 1.7])
+def test_hyperbolic_hope_boosts_pairs_by_the_distance(decay: float, positions: list[float]) -> None:
+    for a in (call(positions), call(positions).at(call(positions).q_pos + 5, call().k_pos)):
+        expected = boosted(a, decay, grid(PAIRS, BASE), [1.0] * PAIRS)
+        same(scores(HyperbolicHoPE(WIDTH, decay, BASE), a), expected)
+
+
+@oracle("hyperbolic_hope", "double loop")
+def test_hyperbolic_hope_decays_as_slowly_as_it_is_boosted_under_an_extension() -> None:
+    stretch, a = [1.0, 2.0, 3.5, math.inf], call(POSITIONS["with gaps"])
+    ours = stretched(HyperbolicHoPE(WIDTH, 1.3, BASE), stretch, 1.3)
+    same(scores(ours, a), boosted(a, 1.3, grid(PAIRS, BASE), stretch, 1.3**2))
+
+
+@oracle("hyperbolic_hope", "identity: products of matrices of positions")
+def test_hyperbolic_hope_is_a_product_of_lorentz_matrices() -> None:
+    """Queries by B(i), keys by B(-j), as published, and the decay by the distance."""
+    a, theta = call(), torch.tensor(grid(PAIRS, BASE), dtype=torch.float64)
+
+    def by_position(x: Tensor, sign: int) -> Tensor:
+        phi = sign * a.q_pos[:, None, :, None] * theta
+        one, other = x.chunk(2, -1)
+        return torch.cat(
+            (one * phi.cosh() + other * phi.sinh(), one * phi.sinh() + other * phi.cosh()), -1
+        )
+
+    z = a.scale * by_position(a.q, 1) @ by_position(a.k, -1).mT
+    z = z * (-1.2 * a.distance(slice(0, N))[:, None]).exp()
+    lower = torch.ones(N, N).tril().bool()
+    same(scores(HyperbolicHoPE(WIDTH, 1.2, BASE), a)[..., lower], z[..., lower], 1e-9)
+
+
+def test_hyperbolic_scores_of_like_tokens_fall_and_keep_their_sign() -> None:
+    a = call(range(40))
+    for sign in (1, -1):
+        alike = replace(a, q=a.q[:, :, :1].expand_as(a.q), k=sign * a.q[:, :, :1].expand_as(a.k))
+        curve = sign * scores(HyperbolicHoPE(WIDTH, base=BASE), alike)[:, :, -1]
+        assert (curve > 0).all() and (curve.diff() > 0).all()  # the last key is the nearest
+    assert torch.isfinite(scores(HyperbolicHoPE(WIDTH), call(range(0, 700_000, 100_000)))).all()
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.2])
+def test_hyperbolic_hope_refuses_a_decay_that_growth_outweighs(decay: float) -> None:
+    with pytest.raises(ConfigError, match=f"decay must exceed 1, .* got {decay}"):
+        HyperbolicHoPE(WIDTH, decay)
+    with pytest.raises(ConfigError, match="head_width must be even, got 7"):
+        HyperbolicHoPE(7)
