@@ -247,11 +247,11 @@ def test_apes_bias_starts_as_alibis_at_the_training_length(length: int) -> None:
     a = call([0, length, *range(length + 1, length + 6)])
     encoding = APEBias(HEADS, length, 5.0).double()
     ours, alibi = bias_of(encoding, a), bias_of(ALiBi(HEADS, 5.0), a)
-    same(ours[:, :, 1, 0], alibi[:, :, 1, 0], 1e-5)
+    torch.testing.assert_close(ours[:, :, 1, 0], alibi[:, :, 1, 0], rtol=1e-6, atol=0)
     for name in ("linear", "log", "root"):
         others = {each: [0.0] * HEADS for each in RATES if each != name}
         alone = bias_of(given(APEBias(HEADS, length, 5.0), **others), a)
-        same(3 * alone[:, :, 1, 0], alibi[:, :, 1, 0], 1e-5)
+        torch.testing.assert_close(3 * alone[:, :, 1, 0], alibi[:, :, 1, 0], rtol=1e-6, atol=0)
 
 
 def test_rates_of_apes_bias_act_as_at_least_zero_and_can_come_back() -> None:

@@ -288,7 +288,10 @@ def test_accumulated_rotations_keep_the_length_of_values_under_a_factor() -> Non
 def test_accumulated_rotations_are_products_of_matrices_along_the_path() -> None:
     """As the paper has it, and JoFormer's code: each token has a matrix of rotations."""
     a, encoding = call(), accumulated()
-    steps, theta = encoding.steps(a.x).detach(), torch.tensor(grid(PAIRS, BASE), dtype=torch.float64)
+    steps, theta = (
+        encoding.steps(a.x).detach(),
+        torch.tensor(grid(PAIRS, BASE), dtype=torch.float64),
+    )
     angle = steps * theta  # [batch, heads, n, pairs]
     cos, sin = torch.diag_embed(angle.cos()), torch.diag_embed(angle.sin())
     matrix = torch.cat((torch.cat((cos, -sin), -1), torch.cat((sin, cos), -1)), -2)
@@ -314,7 +317,10 @@ def test_accumulated_rotations_are_products_of_matrices_along_the_path() -> None
 @everywhere
 def test_accumulated_rotations_with_steps_of_one_are_vo_rope(positions: list[float]) -> None:
     encoding = accumulated(**{"step.weight": torch.zeros(HEADS, MODEL), "step.bias": [1.0] * HEADS})
-    for a in (call(positions), call(positions).at(call(positions).q_pos + 5, call(positions).k_pos)):
+    for a in (
+        call(positions),
+        call(positions).at(call(positions).q_pos + 5, call(positions).k_pos),
+    ):
         same(scores(encoding, a), scores(VORoPE(WIDTH, BASE), a))
         same(attend(encoding.encode(a)), attend(VORoPE(WIDTH, BASE).encode(a)))
 
@@ -508,7 +514,7 @@ def test_hyperbolic_hope_is_a_product_of_lorentz_matrices() -> None:
         )
 
     z = a.scale * by_position(a.q, 1) @ by_position(a.k, -1).mT
-    z = z * (-1.2 * a.distance(slice(0, N))[:, None]).exp()
+    z = z * (-1.2 * a.distance(slice(0, N))[:, None].double()).exp()
     lower = torch.ones(N, N).tril().bool()
     same(scores(HyperbolicHoPE(WIDTH, 1.2, BASE), a)[..., lower], z[..., lower], 1e-9)
 

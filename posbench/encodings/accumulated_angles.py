@@ -38,7 +38,9 @@ class AccumulatedAngles(PositionEncoding):
 
     def encode(self, a: Attention) -> Attention:
         q_angles, k_angles = self.angles(a)
-        return replace(a, q=turned(a.q, self.tables(q_angles)), k=turned(a.k, self.tables(k_angles)))
+        return replace(
+            a, q=turned(a.q, self.tables(q_angles)), k=turned(a.k, self.tables(k_angles))
+        )
 
     def angles(self, a: Attention) -> tuple[Tensor, Tensor]:
         """theta Phi of queries and of keys, each [batch, heads, n, pairs]."""
