@@ -34,7 +34,7 @@ class AccumulatedAngles(PositionEncoding):
 
     @abstractmethod
     def steps(self, x: Tensor) -> Tensor:
-        """phi of the input of the layer, [batch, heads, n, pairs|1], in float32 or better."""
+        """The steps phi(x) of the input, [batch, heads, n, pairs|1], in float32 or better."""
 
     def encode(self, a: Attention) -> Attention:
         q_angles, k_angles = self.angles(a)
@@ -43,7 +43,7 @@ class AccumulatedAngles(PositionEncoding):
         )
 
     def angles(self, a: Attention) -> tuple[Tensor, Tensor]:
-        """theta Phi of queries and of keys, each [batch, heads, n, pairs]."""
+        """The sums, times theta, of queries and of keys, each [batch, heads, n, pairs]."""
         theta = self.frequencies.theta(a.q.device)
         steps = self.steps(a.x).to(theta.dtype)
 
@@ -61,7 +61,7 @@ class AccumulatedAngles(PositionEncoding):
 
 
 def turned(x: Tensor, tables: Tables) -> Tensor:
-    """x [batch, heads, n, width] turned by tables that have heads, where `rotate` adds one."""
+    """Turns x [batch, heads, n, width] by tables that have heads, where `rotate` adds one."""
     dtype = torch.promote_types(x.dtype, torch.float32)
     real, imaginary = (part[:, None] for part in halves(x))
     return rotate(real, imaginary, *(table.to(dtype) for table in tables)).squeeze(1)

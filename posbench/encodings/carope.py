@@ -36,7 +36,7 @@ class CARoPE(AccumulatedAngles):
         super().__init__()
         if num_heads < 1:
             raise ConfigError(
-                f"every head has a frequency of its own: there must be at least one, got {num_heads}"
+                f"each head has a frequency of its own: there must be at least one, got {num_heads}"
             )
         if head_width % 2:
             raise ConfigError(

@@ -16,22 +16,23 @@ from posbench.frequencies import Frequencies
 
 class HyperbolicHoPE(PositionEncoding):
     r"""$z_{ij} = c\,e^{-\theta' d} \sum_m \bigl((q_{i,m} k_{j,m} + q'_{i,m} k'_{j,m})
-    \cosh(d\,\theta_m) + (q_{i,m} k'_{j,m} + q'_{i,m} k_{j,m}) \sinh(d\,\theta_m)\bigr)$ with d = i -
-    j, $\theta_m = b^{-2m/d_h}$ and $\theta' > \theta_0 = 1$ (hyperbolic rotary positional encoding,
-    HoPE, arXiv 2509.05218).
+    \cosh(d\,\theta_m) + (q_{i,m} k'_{j,m} + q'_{i,m} k_{j,m}) \sinh(d\,\theta_m)\bigr)$ with
+    d = i - j, $\theta_m = b^{-2m/d_h}$ and $\theta' > \theta_0 = 1$ (hyperbolic rotary positional
+    encoding, HoPE, arXiv 2509.05218).
 
     $q_m, q'_m$ are channels m and m + d_h/2: RoPE with the circle's functions replaced by those of
     the hyperbola, and a decay that outweighs their growth. Along sum and difference of the two,
     $\frac{1}{\sqrt 2}(q_m \pm q'_m)$, it is no more than a decay at two rates, $e^{-(\theta' \mp
-    \theta_m) d}$, and so it is computed: no exponential of a large positive number occurs. Every
-    score falls with the distance and none changes its sign. What falls is the score, towards 0 and
-    not towards no weight: far keys end as equals, which they share with NoPE at scores of 0, and
-    beyond the training length there are more of them.
+    \theta_m) d}$, and so it is computed: no exponential of a large positive number occurs. Each of
+    these terms falls with the distance and keeps its sign, and so does the score of a query and a
+    key that are alike; a sum of terms of unlike signs may change its own. What falls is the score,
+    towards 0 and not towards no weight: far keys all weigh the same, as in NoPE where scores are 0,
+    and beyond the training length there are more of them.
 
     $\theta'$, here `decay`, must exceed 1; its published value could not be read, and at 1.1 the
-    slowest decay is $e^{-1}$ in 10 tokens. A later key counts as distance 0. A frequency extension
-    that divides $\theta_m$ divides $\theta'$ of that pair as well: pair m then sees the positions
-    $p/\lambda_m$, as in xPos.
+    slowest term falls to $e^{-1}$ in 10 tokens. A later key counts as distance 0. A frequency
+    extension that divides $\theta_m$ divides $\theta'$ of that pair as well: pair m then sees the
+    positions $p/\lambda_m$, as in xPos.
     """
 
     handles = PositionEncoding.handles | {"frequencies", "distance", "positions"}
@@ -40,7 +41,8 @@ class HyperbolicHoPE(PositionEncoding):
         super().__init__()
         if head_width % 2:
             raise ConfigError(
-                f"hyperbolic HoPE boosts channels in pairs: head_width must be even, got {head_width}"
+                "hyperbolic HoPE boosts channels in pairs: head_width must be even, got "
+                f"{head_width}"
             )
         if not decay > 1:
             raise ConfigError(

@@ -18,8 +18,8 @@ LARGEST = 512 / 128**0.5
 
 class TokenSink(Wrapper):
     r"""$w_{ij} = \frac{e^{z_{ij}}}{e^{s_i} + \sum_k e^{z_{ik}}}$ with $s_i = w_h^\top x_i$, and
-    z of the host from $q' = \min\bigl(1, \frac{T}{|g \circ q|}\bigr)\,g \circ q$ and $k' = \min\bigl(1,
-    \frac{T}{|k|}\bigr)\,k$ (Inkling 2 as in transformers; no paper).
+    z of the host from $q' = \min\bigl(1, \frac{T}{|g \circ q|}\bigr)\,g \circ q$ and
+    $k' = \min\bigl(1, \frac{T}{|k|}\bigr)\,k$ (Inkling 2 as in transformers; no paper).
 
     x is the normalised input of the layer: a token may say for itself how much of its weight goes
     to no key, where `sink` has one number a head. $w_h$ starts as torch's linear layers, the gains
