@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posbench.attention import Attention
 from posbench.encoding import PositionEncoding
-from posbench.encodings.partial_rotation import fastest, padded
+from posbench.encodings.partial_rotation import fastest, padded, turning_pairs
 from posbench.encodings.rotation import halves, rotate
 from posbench.errors import ConfigError
 from posbench.frequencies import Frequencies
@@ -65,12 +65,7 @@ class FoPE(PositionEncoding):
             )
         pairs = head_width // 2
         whole = Frequencies(pairs, base)
-        count = sum(theta * train_positions >= 2 * math.pi for theta in whole.theta().tolist())
-        if count == 0:
-            raise ConfigError(
-                f"train_positions={train_positions} must be 7 or more for one frequency to turn "
-                "once"
-            )
+        count = turning_pairs(whole, train_positions)
         self.still = pairs - count
         self.frequencies = fastest(whole, count)
         for name in ("cos_mix", "sin_mix"):

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import torch
-from torch import Tensor
-
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
-from posbench.encodings.partial_rotation import fastest, padded, rotated_pairs
-from posbench.encodings.rotation import halves, rotate
-from posbench.frequencies import Frequencies
+from posbench.encodings.partial_rotation import FastestPairs, rotated_pairs
 
 
-class PRoPE(PositionEncoding):
+class PRoPE(FastestPairs):
     r"""RoPE with its slowest pairs switched off: $z_{ij} = c\,\mathrm{Re}\sum_m
     q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}(i-j)\theta_m}$ with $\theta_m = b^{-2m/d_h}$ for $m
     < \lfloor p\,d_h/2 \rfloor$ and 0 for the rest (p-RoPE, arXiv 2410.06205, where $p$, here
@@ -27,18 +18,5 @@ class PRoPE(PositionEncoding):
     sine is one on every pair, for the cosine of 0 is 1.
     """
 
-    handles = PositionEncoding.handles | {"frequencies", "distance", "positions"}
-
     def __init__(self, head_width: int, share: float = 0.75, base: float = 10000.0) -> None:
-        super().__init__()
-        count = rotated_pairs(head_width, share)
-        self.still = head_width // 2 - count
-        self.frequencies = fastest(Frequencies(head_width // 2, base), count)
-
-    def encode(self, a: Attention) -> Attention:
-        dtype = torch.promote_types(a.q.dtype, torch.float32)
-
-        def turned(x: Tensor, pos: Tensor) -> Tensor:
-            return rotate(*halves(x), *padded(self.frequencies, self.still, pos, dtype))
-
-        return replace(a, q=turned(a.q, a.q_pos), k=turned(a.k, a.k_pos))
+        super().__init__(head_width, rotated_pairs(head_width, share), base)

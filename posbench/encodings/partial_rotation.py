@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posbench.attention import Attention
+from posbench.encoding import PositionEncoding
+from posbench.encodings.rotation import halves, rotate
 from posbench.errors import ConfigError
 from posbench.frequencies import Frequencies
+
+
+class FastestPairs(PositionEncoding):
+    r"""RoPE of which only the `count` fastest pairs turn: $z_{ij} = c\,\mathrm{Re}\sum_m
+    q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}(i-j)\theta_m}$ with $\theta_m = b^{-2m/d_h}$ for $m
+    < \text{count}$ and 0 for the rest. Pair m is channels m and m + d_h/2.
+
+    A frequency extension acts on the grid of the frequencies kept: under NTK the slowest of them is
+    stretched by all of s. A factor on cosine and sine is one on every pair, for the cosine of 0 is
+    1.
+    """
+
+    handles = PositionEncoding.handles | {"frequencies", "distance", "positions"}
+
+    def __init__(self, head_width: int, count: int, base: float) -> None:
+        super().__init__()
+        self.still = head_width // 2 - count
+        self.frequencies = fastest(Frequencies(head_width // 2, base), count)
+
+    def encode(self, a: Attention) -> Attention:
+        dtype = torch.promote_types(a.q.dtype, torch.float32)
+
+        def turned(x: Tensor, pos: Tensor) -> Tensor:
+            return rotate(*halves(x), *padded(self.frequencies, self.still, pos, dtype))
+
+        return replace(a, q=turned(a.q, a.q_pos), k=turned(a.k, a.k_pos))
 
 
 def fastest(frequencies: Frequencies, count: int) -> Frequencies:
@@ -39,5 +71,16 @@ def rotated_pairs(head_width: int, share: float) -> int:
     if count < 1:
         raise ConfigError(
             f"share={share} of head_width={head_width} leaves no pair to turn: raise either"
+        )
+    return count
+
+
+def turning_pairs(frequencies: Frequencies, train_positions: int) -> int:
+    """How many pairs complete a turn in training."""
+    turns = (theta * train_positions for theta in frequencies.theta().tolist())
+    count = sum(each >= 2 * math.pi for each in turns)
+    if count == 0:
+        raise ConfigError(
+            f"train_positions={train_positions} must be 7 or more for one frequency to turn once"
         )
     return count

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
-from posbench.encodings.rotation import halves, rotate
+from posbench.encodings.accumulated_angles import AccumulatedAngles
 from posbench.errors import ConfigError
 from posbench.frequencies import Frequencies
 
 
-class SelectiveRoPE(PositionEncoding):
+class SelectiveRoPE(AccumulatedAngles):
     r"""$z_{ij} = c\,\mathrm{Re}\sum_m
     q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}\,\theta_m(\Phi_{i,m}-\Phi_{j,m})}$ with $\Phi_i =
     p_0 + \sum_{1 \le s \le i} \varphi_s\,(p_s - p_{s-1})$ and $\varphi = e^{\beta} +
@@ -36,8 +32,6 @@ class SelectiveRoPE(PositionEncoding):
 
     Beyond the training length sums grow as positions do, and slow pairs reach angles never seen.
     """
-
-    handles = PositionEncoding.handles | {"frequencies", "positions"}
 
     def __init__(
         self,
@@ -65,25 +59,6 @@ class SelectiveRoPE(PositionEncoding):
         self.up = nn.Linear(rank, channels, bias=False)
         self.conv = nn.Conv1d(channels, channels, kernel, groups=channels, bias=False)
         self.log_step = nn.Parameter(torch.zeros(num_heads, head_width // 2))
-
-    def encode(self, a: Attention) -> Attention:
-        dtype, theta = (
-            torch.promote_types(a.q.dtype, torch.float32),
-            self.frequencies.theta(a.q.device),
-        )
-        steps = self.steps(a.x).to(theta.dtype)
-
-        def turned(x: Tensor, pos: Tensor) -> Tensor:
-            pos = pos.to(theta.dtype)[:, None, :, None]  # [batch|1, 1, n, 1]
-            moved = (steps[:, :, 1:] * pos.diff(dim=2)).cumsum(2)
-            angles = (pos[:, :, :1] + F.pad(moved, (0, 0, 1, 0))) * theta
-            cos, sin = (self.frequencies.magnitude * part for part in (angles.cos(), angles.sin()))
-            real, imaginary = (
-                part[:, None] for part in halves(x)
-            )  # tables here have heads, where `rotate` adds one
-            return rotate(real, imaginary, cos.to(dtype), sin.to(dtype)).squeeze(1)
-
-        return replace(a, q=turned(a.q, a.q_pos), k=turned(a.k, a.k_pos))
 
     def steps(self, x: Tensor) -> Tensor:
         """phi, [batch, heads, n, pairs]."""
