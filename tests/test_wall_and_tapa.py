@@ -16,6 +16,7 @@ from vectors import linear, sigmoid
 from posbench.attention import Attention, attend, dense
 from posbench.encodings.fox import FoX
 from posbench.encodings.nope import NoPE
+from posbench.encodings.tapa import TAPA
 from posbench.encodings.wall import CHUNK, Wall
 from posbench.errors import ConfigError
 
@@ -142,3 +143,86 @@ def test_wall_attention_runs_dense() -> None:
     plan = shaken(Wall(MODEL, HEADS, WIDTH, 3.0)).encode(call(POSITIONS["with gaps"]))
     assert plan.path == "dense"
     same(attend(plan, 3), dense(plan, N))
+
+
+# -- TAPA ------------------------------------------------------------------------------------------
+
+
+@oracle("tapa", "double loop")
+@pytest.mark.parametrize(("share", "power"), [(0.5, 0.1), (0.25, 1.0), (0.75, 0.5)])
+@everywhere
+def test_tapa_swings_with_a_power_of_the_distance(
+    positions: list[float], share: float, power: float
+) -> None:
+    a, amplitudes = call(positions), int(share * WIDTH)
+    q, k, p = a.q.tolist(), a.k.tolist(), a.q_pos.tolist()
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        products = [x * y for x, y in zip(q[b][h][i], k[b][h][j], strict=True)]
+        first = a.scale / math.sqrt(share) * sum(products[:amplitudes])
+        turns = a.scale / math.sqrt(1 - share) * sum(products[amplitudes:])
+        return first * math.cos(2 * math.pi * abs(p[b][i] - p[b][j]) ** power * turns)
+
+    same(scores(TAPA(WIDTH, share, power), a), by_pairs(a, score), 1e-9)
+
+
+@oracle("tapa", "equation 9 with the matrices of equation 13")
+def test_tapa_is_the_general_form_with_its_two_matrices() -> None:
+    """At the paper's scale, 1 / root of the width of a head."""
+    a = replace(call(POSITIONS["with gaps"]), scale=WIDTH**-0.5)
+    share, power = 0.25, 0.3
+    front = torch.tensor([1.0] * 2 + [0.0] * 6, dtype=torch.float64)
+    m, n = (
+        torch.diag(part) / math.sqrt(width * WIDTH)
+        for part, width in ((front, share), (1 - front, 1 - share))
+    )
+    distance = (a.q_pos[:, None, :, None] - a.k_pos[:, None, None, :]).abs().double()
+    phase = torch.einsum("bhid,de,bhje->bhij", a.q, n, a.k)
+    amplitude = torch.einsum("bhid,de,bhje->bhij", a.q, m, a.k)
+    expected = amplitude * torch.cos(2 * math.pi * distance**power * phase)
+    same(scores(TAPA(WIDTH, share, power), a), expected, 1e-9)
+
+
+@oracle("tapa", "identity: equal positions and orthogonal phases are NoPE of the amplitudes")
+def test_tapa_without_distance_or_phase_is_nope_of_the_amplitudes() -> None:
+    a = call(POSITIONS["with gaps"])
+    half = WIDTH // 2
+    plain = replace(a, q=a.q[..., :half], k=a.k[..., :half], scale=a.scale * math.sqrt(2))
+    still = a.at(0 * a.q_pos, 0 * a.k_pos)
+    same(scores(TAPA(WIDTH), still), scores(NoPE(), plain))
+    silent = replace(a, q=torch.cat((a.q[..., :half], 0 * a.q[..., half:]), -1))
+    same(scores(TAPA(WIDTH), silent), scores(NoPE(), plain))
+
+
+def test_the_mean_score_of_tapa_falls_with_the_distance_and_its_spread_does_not() -> None:
+    """Theorems 3.2 and 3.3, for amplitudes and phases with a common mean."""
+    generator = torch.Generator().manual_seed(0)
+    q, k = (
+        torch.randn(1, 1, 4000, 4, generator=generator, dtype=torch.float64) + 1 for _ in range(2)
+    )
+    pos = torch.zeros(1, 4000).long()
+    means, spreads = [], []
+    for distance in (0, 1, 50, 5000):
+        a = Attention(q, k, k, q[:, 0], pos + distance, pos, 0.5)
+        z = TAPA(4, power=1.0).encode(a).logits(slice(0, 200))
+        means.append(z.mean().abs().item())
+        spreads.append(z.std().item())
+    assert means[0] > 1 and max(means[2:]) < 0.05
+    assert spreads[3] > 0.5 * spreads[0]
+
+
+def test_the_phases_of_tapa_are_not_rounded_under_mixed_precision() -> None:
+    a = call(range(300))
+    a = replace(a, **{field: getattr(a, field).float() for field in ("q", "k", "v", "x")})
+    exact = TAPA(WIDTH).encode(a).logits(slice(280, 300))
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = TAPA(WIDTH).encode(a).logits(slice(280, 300))
+    assert mixed.dtype == torch.float32 and torch.equal(mixed, exact)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 0.05])
+def test_tapa_needs_channels_for_amplitude_and_phase(share: float) -> None:
+    with pytest.raises(ConfigError, match=r"share is that of the channels for the amplitude"):
+        TAPA(8, share)
+    with pytest.raises(ConfigError, match=r"power is that of the distance, above 0, got 0"):
+        TAPA(8, power=0)
