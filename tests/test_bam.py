@@ -29,7 +29,7 @@ from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.bam import BAM
 from posbench.encodings.kerple_power import KerplePower
 from posbench.encodings.nope import NoPE
-from posbench.encodings.ssmax import SSMax
+from posbench.encodings.ssmax_with_bias import SSMaxWithBias
 from posbench.errors import ConfigError
 
 oracle = pytest.mark.oracle
@@ -55,15 +55,15 @@ def test_bam_is_a_power_of_the_distance(positions: list[float]) -> None:
 
 @oracle("bam_ssmax", "double loop")
 @everywhere
-def test_bam_with_scalable_softmax_scales_the_content_alone(positions: list[float]) -> None:
+def test_bam_with_scalable_softmax_scales_content_and_prior(positions: list[float]) -> None:
     s, a, bias = [0.4, 1.3, -0.2], call(positions), prior(SCALES, SHAPES)
     host = given(BAM(HEADS), log_scale=SCALES, shape=SHAPES)
     content, p = product(a), a.q_pos.tolist()
 
     def score(b: int, h: int, i: int, j: int) -> float:
-        return s[h] * math.log(i + 1) * content(b, h, i, j) + bias(h, p[b][i], p[b][j])
+        return s[h] * math.log(i + 1) * (content(b, h, i, j) + bias(h, p[b][i], p[b][j]))
 
-    found = scores(given(SSMax(host, HEADS, 5), s=s), a)
+    found = scores(given(SSMaxWithBias(host, HEADS, 5), s=s), a)
     torch.testing.assert_close(found, by_pairs(a, score), rtol=1e-10, atol=1e-8)
 
 
@@ -73,10 +73,27 @@ def test_bam_gives_the_authors_numbers() -> None:
     data = published("bam")
     heads = len(data["theta_alpha"])
     encoding = given(BAM(heads), log_scale=data["theta_alpha"], shape=data["theta_beta"])
-    a = call(range(5), heads=heads)
-    same(bias_of(encoding, a), tensor(data["bias"]).expand(2, -1, -1, -1), 1e-8)
-    with_ssmax = SSMax(encoding, heads, 5).double()
-    same(scores(with_ssmax, a) - scores(SSMax(NoPE(), heads, 5).double(), a), bias_of(encoding, a))
+    a, expected = call(range(5), heads=heads), tensor(data["bias"]).expand(2, -1, -1, -1)
+    same(bias_of(encoding, a), expected, 1e-8)
+    plain, scaled = (
+        given(SSMaxWithBias(host, heads, 5), s=[1.0] * heads) for host in (NoPE(), encoding)
+    )
+    growth = torch.arange(1, 6).double().log()[:, None]
+    same(scores(scaled, a) - scores(plain, a), growth * expected, 1e-7)
+
+
+@oracle("bam_ssmax", "weights as powers of the number of keys")
+def test_scalable_softmax_of_bam_is_a_softmax_to_the_base_n() -> None:
+    """n^(s z) instead of e^z, of the whole score z."""
+    s, a = torch.tensor([0.4, 1.3, -0.2], dtype=torch.float64), call(POSITIONS["with gaps"])
+    host = given(BAM(HEADS), log_scale=SCALES, shape=SHAPES)
+    z, n = scores(host, a), torch.arange(1, a.num_queries + 1).double()
+    powers = (n[:, None] ** (s[:, None, None] * z)).tril()
+    expected = (powers / powers.sum(-1, keepdim=True)) @ a.v
+    plan = given(SSMaxWithBias(host, HEADS, 5), s=s).encode(a)
+    assert plan.path == "fused by rows"
+    same(attend(plan, 3), expected)
+    same(dense(plan), expected)
 
 
 @oracle("bam", "identity: shape 1 is ALiBi, shapes of KERPLE are KERPLE power")

@@ -103,6 +103,7 @@ def test_memory_is_the_number_of_tokens_after_which_a_channel_is_down_to_a_share
 
 def test_gates_that_close_fade_without_overflow() -> None:
     """Sums of logarithms over all tokens are in the thousands, in float32."""
+    torch.manual_seed(0)
     n = 300
     a, encoding = call(range(n)), Wall(MODEL, HEADS, WIDTH, 3.0)
     a = replace(a, **{field: getattr(a, field).float() for field in ("q", "k", "v", "x")})

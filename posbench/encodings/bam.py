@@ -28,8 +28,9 @@ class BAM(PositionEncoding):
     slowly, with $\beta < 0$ not at all in the end. A later key has its distance, as in the code;
     causality hides it. KERPLE's power is the same formula with $0.01 \le \beta \le 2$, another
     start and one pair of numbers for all layers. The paper's scale, $\alpha = e^{-a/\beta}$, is
-    inside the power; in its code, which is followed here, outside. Its claims are made with
-    scalable softmax, which is the row `bam_ssmax`.
+    inside the power; in its code, which is followed here, outside. Its claims of 500 times the
+    training length are made with scalable softmax of content and prior, which is the row
+    `bam_ssmax`.
     """
 
     handles = PositionEncoding.handles | {"distance", "positions"}
