@@ -16,7 +16,8 @@ from posbench.frequencies import Frequencies
 
 class AdaRoPE(PositionEncoding):
     r"""RoPE with $\theta_{h,m} = b^{-2m/d_h}\,e^{\alpha_{h,m}}$, where the $\alpha_{h,m}$ are
-    learned in every head and layer and start at 0 (the frequencies of AdaRoPE, arXiv 2607.19363).
+    learned in every head and layer and start at 0 (AdaFreq, the frequencies of AdaRoPE, arXiv
+    2607.19363).
 
     At the start this is RoPE; no frequency can change its sign. A head that compares neighbours and
     one that retrieves from afar may so turn at different rates, where LeRoPE has one $\alpha_m$ for
@@ -24,9 +25,10 @@ class AdaRoPE(PositionEncoding):
     frequencies found; an extension divides these by its $\lambda_m$, the same in all heads, which
     NTK and YaRN choose by the index m of the grid before learning.
 
-    The paper also learns a factor on the scores of each head that grows with the length. Its
-    formula was not to be had, and none was made up: `ssmax` is such a factor and goes around any
-    host. So a comparison with the paper's numbers is one with half of its method.
+    The paper also learns a factor on the scores of each head that grows with the length
+    (AdaScale, which its code switches apart). That formula was not to be had, and none was made up:
+    `ssmax` is such a factor and goes around any host. So a comparison with the paper's numbers is
+    one with half of its method.
     """
 
     handles = PositionEncoding.handles | {"frequencies", "distance", "positions"}
