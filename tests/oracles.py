@@ -58,7 +58,12 @@ def collected() -> Marks:
     return marks
 
 
-MODULES = {"transformers": "transformers", "x-transformers": "x_transformers", "torch": "torch"}
+MODULES = {
+    "transformers": "transformers",
+    "x-transformers": "x_transformers",
+    "torch": "torch",
+    "entmax": "entmax",
+}
 
 
 def borne_out(item: pytest.Item, method: str, kind: str) -> bool:

@@ -497,6 +497,8 @@ from posbench.encodings.per_row_dda import PerRowForgetting
 from posbench.encodings.kerple_log import KerpleLog
 from posbench.encodings.path_fox import PaTHFoX
 from posbench.encodings.stick_breaking import StickBreaking
+from posbench.encodings.tapa import TAPA
+from posbench.encodings.wall import Wall
 torch.set_num_threads(1)
 n = 16384
 
@@ -530,6 +532,8 @@ with torch.no_grad():
         "StickBreaking()",
         "PaTHFoX(64, 4, 16, 32, 3)",
         "DAPE(KerpleLog(4), 4, 32)",
+        "TAPA(16)",
+        "Wall(64, 4, 16, 3000)",
     ],
 )
 def test_a_block_of_rows_stays_small_at_16384_tokens(made: str) -> None:

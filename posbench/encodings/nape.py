@@ -16,8 +16,8 @@ class NAPE(PositionEncoding):
     Slopes are $1/h$, not ALiBi's powers of two; of an odd number of heads the smaller half is
     biased. The first half always looks near; the second has no preference and reaches any distance.
     Beyond the training length nothing is undefined: biased heads keep their window, unbiased ones
-    spread over more keys. The paper combines this with entmax; here the weights are those of the
-    softmax.
+    spread over more keys. The paper combines this with entmax, as `entmax` and `asentmax` do; here
+    the weights are those of the softmax.
     """
 
     handles = PositionEncoding.handles | {"positions"}

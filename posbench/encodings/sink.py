@@ -40,7 +40,7 @@ class Sink(Wrapper):
 def normalised(a: Attention, normalise: Normaliser) -> Attention:
     if a.normalise is not softmax:
         raise ConfigError(
-            "a sink is a logit of the softmax, and this host normalises its weights in its own "
+            "what changes the softmax needs one, and this host normalises its weights in its own "
             "way: choose a host that ends in a softmax"
         )
     return replace(a, normalise=normalise)
