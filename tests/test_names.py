@@ -125,7 +125,7 @@ def test_encodings_stand_under_the_families_of_the_methods() -> None:
     assert families["Rotary"][-1] == "rope_short_base", "it is RoPE with another base"
     of = {name: family for family, found in families.items() for name in found}
     for family, found in tables("method").items():
-        assert {of[methods()[name][0]] for name in found} == {family}
+        assert {of[methods()[name].encoding] for name in found} == {family}
 
 
 def test_extensions_stand_under_what_they_change() -> None:

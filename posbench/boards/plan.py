@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.boards.definition import Board
-from posbench.composing.methods import methods
+from posbench.composing.methods import AS_TRAINED, Method, methods
 from posbench.records.record import Record
 
 
@@ -29,7 +29,7 @@ class Job:
         """What it trains."""
         chosen = dict(word.split("=", 1) for word in self.row)
         name = chosen.get("method", "")
-        return chosen.get("encoding") or methods().get(name, (name, ""))[0]
+        return chosen.get("encoding") or methods().get(name, Method(name, AS_TRAINED)).base
 
     @property
     def words(self) -> list[str]:

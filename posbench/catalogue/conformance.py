@@ -516,6 +516,9 @@ MODEL_CHANGES = {
     "mlp_ratio": 1,
     "dropout": 0.5,
     "embedding_std": 0.5,
+    "qk_norm": True,
+    "output_gate": True,
+    "short_conv": 2,
 }
 """Another value for each setting of the model, legal for any encoding."""
 

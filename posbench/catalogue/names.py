@@ -132,12 +132,14 @@ def option(group: str, name: str) -> Option:
 
 
 def _method(name: str) -> Option:
-    encoding, extension = methods()[name]
+    encoding, extension, model = methods()[name]
     each_part = " and ".join(f"`{part}`" for part in _parts("extension", extension))
     inside = f" ({each_part})" if " and " in each_part else ""
     extended = "as it was trained" if extension == AS_TRAINED else f"with `{extension}`{inside}"
     ids = option("encoding", encoding).sources + option("extension", extension).sources
-    return Option(name, f"`{encoding}` {extended}.", tuple(dict.fromkeys(ids)))
+    settings = ", ".join(f"`{setting}`" for setting, _ in model)
+    beside = f" and {settings} of the model" if settings else ""
+    return Option(name, f"`{encoding}` {extended}{beside}.", tuple(dict.fromkeys(ids)))
 
 
 def _said(group: str, name: str) -> str:
@@ -281,7 +283,7 @@ def _heading(group: str, name: str) -> str:
         kinds = [line for line in _head(group, name) if line.startswith("kind:")]
         return kinds[0].removeprefix("kind:").strip() if kinds else "others"
     if group == "method":
-        return _rows()[methods()[name][0]]
+        return _rows()[methods()[name].encoding]
     if group == "encoding":  # one without a row stands beside the one whose class it has
         return _rows().get(name) or _rows().get(_whose(group, name), "others")
     return _of_rope().get(name, ELSEWHERE) if group == "extension" else ""

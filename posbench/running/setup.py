@@ -152,6 +152,9 @@ class Setup:
             self.config.seed,
             model.mlp_ratio,
             model.dropout,
+            model.qk_norm,
+            model.output_gate,
+            model.short_conv,
         )
 
     def _refuse_ids(self, stack: EncodingStack) -> None:
