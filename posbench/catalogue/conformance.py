@@ -394,7 +394,7 @@ def handles_are_measured(subject: Subject) -> None:
             extended = extension.extend(stack, trained, longest)
         except IllegalExtension:
             require(
-                needs not in stack.handles,
+                needs not in extension.part(stack).handles,
                 f"extension {name} refused, although {needs!r} is among the handles",
             )
             continue

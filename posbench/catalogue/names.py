@@ -305,7 +305,8 @@ def _of_rope() -> dict[str, str]:
     """The extensions of RoPE there, each with the comment that it stands under."""
     (row,) = [row for key, row in _table().value if key.value == "rope"]
     cells = [cell.value[0][1] if isinstance(cell, yaml.MappingNode) else cell for cell in row.value]
-    return {cell.value: _comment(cell, r"\s+") for cell in cells}
+    named = [cell for cell in cells if isinstance(cell, yaml.ScalarNode)]
+    return {cell.value: _comment(cell, r"\s+") for cell in named}
 
 
 @functools.cache

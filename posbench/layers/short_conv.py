@@ -10,7 +10,8 @@ from torch import Tensor, nn
 class ShortConv(nn.Module):
     r"""$y_{t,c} = x_{t,c} + \sum_{s=0}^{K-1} w_{c,s}\, x_{t-s,c}$ for every channel c of the
     projected q, k and v, before they are split into heads: a causal depthwise convolution over K
-    tokens, its own included (the Canon layer "B" of arXiv 2512.17351, K = 4).
+    tokens, its own included (the Canon layer "B" of arXiv 2512.17351, K = 4; Inkling in
+    transformers has it on k and v).
 
     Before the first token there is nothing. w [channels, K] is learned in each layer and starts
     with standard deviation $1/\sqrt{K}$. A layer can so compare a token with its predecessors without a head spent on it, which is position of a
