@@ -13,9 +13,9 @@ class Only(ExtensionWrapper):
     Layers are counted from 0 within the pattern that an encoding repeats over the depth, and from
     its end with -1, so that [-1] are the full layers where windows come first: the Gemma and OLMo
     models, Llama 4. It is what a dictionary of rotations by kind of layer says in transformers.
-    OLMo 3 stretches full layers alone, Gemma 3 interpolates them alone, Llama 4 and SWAN-GPT (arXiv
-    2504.08719) sharpen the layers without rotation. An encoding that is the same in every layer has
-    a pattern of one.
+    OLMo 3 stretches full layers alone, Gemma 3 interpolates them alone, Llama 4 and SWAN-GPT
+    sharpen the layers without rotation. An encoding that is the same in every layer has a pattern
+    of one.
     """
 
     def __init__(self, extension: Extension, layers: list[int]) -> None:
