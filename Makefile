@@ -47,6 +47,7 @@ check: $(VENV)/.installed ## are the published boards what their records say, an
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board --check || exit 1; done
 	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md --check
 	$(BIN)/python -m posbench.claims results/extensions --check
+	$(BIN)/python -m posbench.leaderboard.choices results/pilots --check
 	$(BIN)/python -m posbench.catalogue.names --check
 	$(BIN)/python -m posbench.catalogue.defaults --check
 	$(BIN)/python -m posbench.catalogue.recipes --check
@@ -55,6 +56,7 @@ board: $(VENV)/.installed ## bring the published boards and the pages of conf/ u
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board || exit 1; done
 	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md
 	$(BIN)/python -m posbench.claims results/extensions
+	$(BIN)/python -m posbench.leaderboard.choices results/pilots
 	$(BIN)/python -m posbench.catalogue.names
 	$(BIN)/python -m posbench.catalogue.defaults
 	$(BIN)/python -m posbench.catalogue.recipes

@@ -80,7 +80,7 @@ def true_multiple(task: Task, trained: int, n: int) -> float:
 
 
 @dataclass(frozen=True)
-class Tested:
+class Answered:
     """The sequences of one length in a test, and how they were answered."""
 
     batch: Batch
@@ -182,7 +182,7 @@ class Evaluation:
 
     def test(
         self, model: Transformer, extension: Extension | None, n: int, num_samples: int
-    ) -> list[Tested]:
+    ) -> list[Answered]:
         """The answers to every sequence of length n.
 
         ConfigError where the task, the encoding or the extension has nothing of that length.
@@ -198,14 +198,14 @@ class Evaluation:
             if self.settings.decoding == "greedy":
                 decoded = self.decode(extended, model, batch)
                 said = replace(decoded, losses=forced.losses)
-            found.append(Tested(batch, forced, said))
+            found.append(Answered(batch, forced, said))
         return found
 
     def row(
         self,
         n: int,
         multiple: float,
-        tested: Sequence[Tested],
+        tested: Sequence[Answered],
         model: Transformer,
         untrained: float | None,
     ) -> Row:
@@ -261,7 +261,7 @@ class Evaluation:
         sizes = model.num_heads, model.head_width, model.width
         return share_untrained(trained, extended.encodings, ids, *sizes)
 
-    def _views(self, n: int, tested: Sequence[Tested]) -> Iterator[View]:
+    def _views(self, n: int, tested: Sequence[Answered]) -> Iterator[View]:
         """Tokens by where their source is; for a task without sources, by their own place."""
         correct = np.concatenate([each.forced.right[each.forced.asked] for each in tested])
         losses = np.concatenate([each.forced.losses[each.forced.asked] for each in tested])

@@ -69,7 +69,7 @@ def portrait(name: str) -> Portrait:
 
 
 def test_the_curves_are_the_formula() -> None:
-    alibi, rope = portrait("alibi"), portrait("rope")
+    alibi, rope = portrait("alibi_published"), portrait("rope")
     d, content = np.arange(alibi.curves.shape[1]), catalogue.WIDTH**0.5
     np.testing.assert_allclose(
         alibi.curves, [content - 2.0 ** (-2 * (h + 1)) * d for h in range(4)], atol=1e-9

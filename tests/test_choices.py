@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 
 import pytest
+import yaml
 from making import changed, record
 
 from posbench.boards import definition
@@ -32,8 +33,15 @@ def of_panel(panel: Board, values: Callable[[str, str, str], dict[str, object]])
                 task=task,
                 extension="direct",
             )
-            found.append(changed(made, values(name, task, encoding)))
+            config = made.config | dict(nested(setting) for setting in part.settings)
+            found.append(changed(made, {"config": config} | values(name, task, encoding)))
     return found
+
+
+def nested(setting: str) -> tuple[str, dict[str, object]]:
+    """A setting of the command line, as the settings of a record hold it."""
+    (section, key), value = setting.partition("=")[0].split("."), setting.partition("=")[2]
+    return section, {key: yaml.safe_load(value)}
 
 
 def test_the_panels_of_heads_and_steps_have_no_test_beyond_training() -> None:
@@ -122,6 +130,20 @@ def test_one_rate_is_fair_if_the_order_at_the_best_rates_is_the_same() -> None:
     assert set(same.table["copy"]) == {"0.006"}, "the best by loss, whatever the area"
     other = choices.rates(of_panel(panel, values("rate 6e-3")), panel)
     assert "-1.00: every row is trained at the better of 0.003 and 0.006" in other.decision
+
+
+def test_a_setting_that_is_the_protocols_own_is_not_in_the_name() -> None:
+    """Four heads were the default when the panel ran: those records are called `pilot`."""
+    panel = definition.load("heads")
+    found = of_panel(panel, lambda *_: {})
+    four = [
+        changed(each, {"protocol.changed": []}) if each.config["model"]["num_heads"] == 4 else each
+        for each in found
+    ]
+    assert choices.heads(four, panel).decision == choices.heads(found, panel).decision
+    other = [changed(each, {"method.changed": ["encoding.base=7"]}) for each in found]
+    with pytest.raises(PosbenchError, match="panel heads lacks"):
+        choices.heads(other, panel)
 
 
 def test_a_panel_that_is_not_complete_decides_nothing() -> None:

@@ -697,5 +697,5 @@ def test_every_side_of_the_claims_in_the_repository_can_be_run() -> None:
             ]
             assert {*stated.at, *(stated.over_at or [])} <= {
                 *multiples["multiples"],
-                *multiples["further"],
+                *multiples["ladder"],
             }

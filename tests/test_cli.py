@@ -71,7 +71,8 @@ def offered(text: str, group: str) -> set[str]:
     ("mistake", "named", "legal"),
     [
         ("method=ropee", "method=ropee", "did you mean rope?"),
-        ("protocol=cpuu", "protocol=cpuu", ", ".join(names("protocol"))),
+        ("protocol=cpuu", "protocol=cpuu", "did you mean cpu?"),
+        ("logger=csvv", "logger=csvv", ", ".join(names("logger"))),
         ("task.vocab_size=0", "task.vocab_size", "key_length, num_symbols, num_filler"),
         ("sede=1", "sede", "--cfg job"),
         ("seed=abc", "'abc'", "an integer"),
@@ -80,7 +81,7 @@ def offered(text: str, group: str) -> set[str]:
         ("model.num_heads=0", "model.num_heads", "at least 1"),
         ("model.head_width=0", "model.head_width", "at least 1"),
         ("evaluation.longest=4", "evaluation.longest=4", "raise it to 8"),
-        ("evaluation.ladder=[8]", "evaluation.ladder=[8]", "above evaluation.longest=8"),
+        ("evaluation.ladder=[8]", "evaluation.ladder=[8.0]", "above evaluation.longest=8"),
         ("task.num_symbols=0", "task.num_symbols", "at least 2"),
         ("training.learning_rate=-1", "-1", "must be positive"),
         ("trainer.accelerator=tpu", "trainer.accelerator=tpu", "auto, cpu, gpu"),
@@ -219,13 +220,13 @@ def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path)
     assert (answer.returncode, answer.stderr) == (0, "")
     for group in GROUPS:
         assert set(names(group)) == offered(answer.stdout, group)
-    for command_of_its_own in ("leaderboard", "catalogue", "check", "claims", "results"):
+    for command_of_its_own in ("leaderboard", "catalogue", "check", "claims", "results", "sweep"):
         assert f"\npython -m posbench.{command_of_its_own} " in answer.stdout
     chosen, _, commands = answer.stdout.partition("== Examples")
     assert max(map(len, chosen.splitlines())) < 110 and "$" not in answer.stdout, commands
     assert {
         path.name for path in CONF.iterdir() if path.is_dir() and list(path.glob("*.yaml"))
-    } <= {*GROUPS, "logger"}
+    } <= {*GROUPS, "logger", "board"}  # a board is run by a command of its own
 
 
 def test_printing_the_settings_does_not_import_torch(tmp_path: Path) -> None:
@@ -282,7 +283,7 @@ def test_a_run_announces_itself_in_one_line_and_ends_with_the_table_and_the_next
     )
     heading = [cell.strip() for cell in lines[title + 2].strip("┃").split("┃")]
     assert heading == ["length", "n", "tokens", "rope_ntk", "rope (same weights)", "gained"]
-    assert sum(line.startswith("│") for line in lines) == 5
+    assert sum(line.startswith("│") for line in lines) == 8
     assert lines[-2].endswith(f"Record: {path}")
     assert lines[-1] == "Leaderboard: python -m posbench.leaderboard"
     assert lines[-3].startswith("└")

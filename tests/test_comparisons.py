@@ -45,30 +45,6 @@ def test_what_a_task_tells_apart_is_measured_between_encodings_alone() -> None:
     assert task.ceiling == {2: 0.9, 4: 0.7}
 
 
-@pytest.mark.parametrize(
-    ("accuracies", "seconds", "solved", "fit"),
-    [
-        ({1: 1.0, 2: 0.2, 4: 0.2}, 60.0, True, True),
-        (
-            {1: 1.0, 2: 0.2, 4: 1.0},
-            60.0,
-            True,
-            False,
-        ),  # one length that tells them apart is not enough
-        ({1: 1.0, 2: 0.2, 4: 0.2}, 91.0, True, False),
-        ({1: 1.0, 2: 0.2, 4: 0.2}, 60.0, False, False),
-    ],
-)
-def test_a_task_is_fit_if_solved_in_time_and_telling_encodings_apart(
-    accuracies: dict[float, float], seconds: float, solved: bool, fit: bool
-) -> None:
-    rows = [record("rope", {1: 1.0, 2: 1.0, 4: 1.0}), record("nope", accuracies)]
-    rows[1] = changed(rows[1], {"rows.0.score": 1.0 if solved else 0.9})
-    rows = [plain(changed(row, {"training.cpu_seconds": seconds})) for row in rows]
-    task = discriminated(*rows)
-    assert task is not None and task.fit is fit
-
-
 def test_tasks_are_compared_where_there_are_several_and_methods_to_tell_apart() -> None:
     assert discriminated(plain(record("rope"))) is None
     found = [
@@ -142,11 +118,11 @@ def test_protocols_are_compared_over_the_seeds_of_both_and_with_what_seeds_diffe
 
 def test_a_training_that_did_not_learn_makes_no_spread() -> None:
     scores = {"a": 0.9, "b": 0.7, "c": 0.0}
-    unsolved = {"rows.0.score": 0.9}
+    unsolved = {"rows.0.proficiency": 0.9}
     rows = [plain(record(name, {1: 1.0, 2: s, 4: s})) for name, s in scores.items()]
     rows[2] = changed(rows[2], unsolved)
     task = discriminated(*rows)
     assert task is not None and task.spread[2] == pytest.approx(0.1)
     assert (task.num_solved, task.num_trainings) == (2, 3)
     task = discriminated(*(changed(row, unsolved) for row in rows))
-    assert task is not None and np.isnan(task.spread[2]) and not task.fit
+    assert task is not None and np.isnan(task.spread[2])

@@ -10,7 +10,7 @@ import torch
 from conftest import names, setup
 
 from posbench.catalogue.conformance import Subject
-from posbench.evaluation import RELATIVE_EDGES, Tested, binned
+from posbench.evaluation import RELATIVE_EDGES, Answered, binned
 from posbench.scoring import inputs, logits
 from posbench.task import Answers, Batch
 
@@ -24,14 +24,14 @@ def answers(*right: str) -> Answers:
     return Answers(marks != ".", lower == "r", np.zeros(marks.shape, np.float32), ends)
 
 
-def answered_so(batch: Batch, right: np.ndarray, losses: np.ndarray) -> Tested:
+def answered_so(batch: Batch, right: np.ndarray, losses: np.ndarray) -> Answered:
     """What was right of the tokens that a batch asks for, [tokens], and their losses."""
     asked = batch.answer[:, 1:]
     whole = np.zeros(asked.shape, bool), np.zeros(asked.shape, np.float32)
     for array, values in zip(whole, (right, losses), strict=True):
         array[asked] = values
     said = Answers(asked, *whole, np.zeros(asked.shape, bool))
-    return Tested(batch, said, said)
+    return Answered(batch, said, said)
 
 
 def test_a_sequence_is_right_if_all_that_was_asked_is() -> None:

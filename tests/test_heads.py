@@ -191,12 +191,16 @@ def of_projections(layer: Any, x: Tensor, heads: int) -> Attention:
     return Attention(q, k, v, x, pos, pos, scale=q.shape[-1] ** -0.5)
 
 
+QUARTERS = ("model.width=64", "model.num_heads=4", "model.head_width=16")
+"""Heads as wide as theirs are: the width of the model over their number."""
+
+
 @oracle("rope_nope", "library: transformers SmolLM3Attention")
 def test_rope_and_nope_layers_are_those_of_smollm3() -> None:
     smollm3 = pytest.importorskip("transformers.models.smollm3.modeling_smollm3")
     from transformers import SmolLM3Config
 
-    run = setup("encoding=rope_nope", "model.num_layers=4", "model.head_width=16")
+    run = setup("encoding=rope_nope", "model.num_layers=4", *QUARTERS)
     encodings = run.model().encodings
     heads, width, n = run.config.model.num_heads, run.config.model.width, 12
     config = SmolLM3Config(
@@ -228,7 +232,7 @@ def test_window_and_full_layers_are_those_of_cohere2() -> None:
     from transformers.masking_utils import sliding_window_causal_mask_function
 
     words = ("encoding=rope_window_nope", "+encoding.layers.0.host.layout=interleaved")
-    run = setup(*words, "model.head_width=16")
+    run = setup(*words, *QUARTERS)
     encodings = run.model().encodings
     heads, width, n = run.config.model.num_heads, run.config.model.width, 20
     window = round(0.25 * run.train_positions)

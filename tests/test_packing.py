@@ -338,8 +338,8 @@ def test_a_truncated_line_is_named_and_the_others_are_read(folder: Path) -> None
         ('"sequence_accuracy":[16,8]', '"sequence_accuracy":[16]', "cannot be unpacked"),
         ('"training":"', '"training":"x', "is not there"),
         ('"rows":', '"lines":', "rows is not there"),
-        ('"schema_version":3', '"schema_version":99', "upgrade posbench"),
-        ('"schema_version":3', '"schema_version":2', "repeat the run"),
+        ('"schema_version":4', '"schema_version":99', "upgrade posbench"),
+        ('"schema_version":4', '"schema_version":2', "repeat the run"),
     ],
 )
 def test_a_bad_line_is_named_with_its_field_and_the_others_are_read(

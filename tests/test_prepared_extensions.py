@@ -450,7 +450,7 @@ def test_the_knobs_of_a_yaml_are_settings_of_its_extension(name: str) -> None:
     assert told(extension.extension) == told(default), (
         "what is tried first is the extension as it stands alone"
     )
-    assert (extension.budget, extension.multiple, extension.method_class) == (24, 3, "tuned")
+    assert (extension.budget, extension.multiple, extension.method_class) == (24, 2.5, "tuned")
     for _, candidate in extension.candidates(STACK, 40, np.random.default_rng(0)):
         assert type(candidate) is type(default)
 

@@ -124,7 +124,7 @@ def test_a_wrong_choice_gets_its_sentence(setting: str, sentence: str) -> None:
 
 def test_offsets_that_a_table_has_no_rows_for_are_refused_before_training() -> None:
     with pytest.raises(
-        ConfigError, match=r"the encoding has 265 positions, but training, .* need 341: raise"
+        ConfigError, match=r"the encoding has 320 positions, but training, .* need 340: raise"
     ):
         setup(
             "protocol=cpu", "method=learned", "task=passkey", "training.random_offset=300"
@@ -135,7 +135,7 @@ def test_offsets_that_a_table_has_no_rows_for_are_refused_before_training() -> N
 
 
 def test_a_model_without_mlp_has_attention_alone() -> None:
-    run = setup("model.mlp_ratio=0", "model.width=16", "model.num_heads=1")
+    run = setup("model.mlp_ratio=0", "model.width=16", "model.num_heads=1", "model.head_width=16")
     model = run.model()
     assert not any("mlp" in name for name, _ in model.named_parameters())
     x = torch.randn(2, 5, 16)
@@ -204,7 +204,7 @@ def test_a_training_with_dropout_that_was_interrupted_ends_with_the_same_weights
 
 
 def test_decoding_token_by_token_gives_the_same_accuracy_of_sequences(tmp_path: Path) -> None:
-    words = ("method=alibi", "task=key_value_retrieval", "evaluation.num_samples=64")
+    words = ("method=alibi", "task=passkey", "evaluation.num_samples=64")
     forced, greedy = (
         ran(tmp_path, *words, f"evaluation.decoding={how}") for how in ("teacher_forced", "greedy")
     )
@@ -232,12 +232,13 @@ def test_the_ceiling_is_a_model_trained_at_each_length_in_the_mean(tmp_path: Pat
         "training.min_length=2",
         "training.max_length=4",
     )
-    words += ("evaluation.multiples=[1,1.5,2]",)
-    found = ran(tmp_path, "method=rope_ceiling", *words, "evaluation.further=[3]")
+    words += ("evaluation.multiples=[1,1.5,2,3]", "evaluation.ladder=[]")
+    found = ran(tmp_path, "method=rope_ceiling", *words, "extension.multiples=[1.5,2]")
+    # A string of n symbols has 2n + 2 positions: 10, 14 (nearest to 15 with 16) and 20.
     assert [(row.test_length, row.multiple, row.aggregated) for row in found.rows] == [
         (4, 1.0, True),
         (6, 1.5, True),
-        (8, 2.0, True),
+        (9, 2.0, True),
     ]
     assert found.method_class == "ceiling"
     for row, spent in zip(found.rows, found.ceiling, strict=True):
@@ -249,9 +250,11 @@ def test_the_ceiling_is_a_model_trained_at_each_length_in_the_mean(tmp_path: Pat
             "training.min_length=2",
             f"training.max_length={row.test_length}",
             "evaluation.multiples=[1]",
+            "evaluation.ladder=[]",
         )
         assert there.training.hash == spent.hash, "the training is that of a run at this length"
-        assert there.rows == [row.model_copy(update={"multiple": 1.0})]
+        same = {"multiple": 1.0, "true_multiple": 1.0}
+        assert there.rows == [row.model_copy(update=same)]
     assert len({spent.hash for spent in found.ceiling}) == 3
 
 
@@ -264,9 +267,10 @@ def test_a_ceiling_packs_as_many_sequences_and_keeps_what_the_longest_test_needs
         "training.random_offset=2",
     )
     run = setup(*words, "encoding=random_positions")
-    there = run.at(32)
-    assert (run.train_positions, there.train_positions) == (60, math.ceil(60 * 66 / 18))
-    assert there.test_positions == run.test_positions and there.lengths == {32: 1.0}
+    n = next(n for n, multiple in run.lengths.multiples.items() if multiple == 4)
+    there = run.at(n)
+    assert (run.train_positions, there.train_positions) == (60, math.ceil(60 * (2 * n + 2) / 40))
+    assert there.test_positions == run.test_positions and there.lengths.multiples == {n: 4}
     assert there.nodes["encoding"] == run.nodes["encoding"]
 
 
@@ -301,10 +305,10 @@ def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(
     seen: list[tuple[list[int], int]] = []
     monkeypatch.setattr(
         "posbench.running.preparing.audit",
-        lambda tests, model, *_: seen.append((list(tests.lengths), id(model))) or [],
+        lambda tests, model, *_: seen.append((list(tests.lengths.multiples), id(model))) or [],
     )
     ran(tmp_path, "method=rope_ceiling", "task=copy", "evaluation.multiples=[1,2]", "audit=2")
-    assert [lengths for lengths, _ in seen] == [[8], [16]] and len(
+    assert [lengths for lengths, _ in seen] == [[8], [17]] and len(
         {model for _, model in seen}
     ) == 2
 

@@ -36,7 +36,7 @@ SMALL = (
     "evaluation.ladder=[]",
 )
 TRAINING_CHANGES: dict[str, Any] = {
-    "min_length": 2,
+    "min_length": 4,
     "max_length": 15,
     "length_scale": 2,
     "steps": 6,

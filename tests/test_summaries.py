@@ -67,7 +67,7 @@ def test_a_length_beyond_the_mean_is_shown_where_every_seed_got_there() -> None:
     [rope] = board.summaries
     table = sectioning.tabulated(sectioning._task_columns(board.lengths), board.summaries)
     shown = dict(zip(table.headings[1:], table.rows[0].cells, strict=True))
-    assert shown["(16x)"].startswith(".80") and shown["(32x)"] == "—"
+    assert shown["(16x)"].startswith(".80") and shown["(32x)"] == summaries.NOTHING
     assert np.isnan([rope.cells[32].lowest, rope.cells[32].highest]).all()
     assert (rope.cells[16].lowest, rope.cells[16].highest) == (0.6, 1.0)
     assert rope.mean.mean == pytest.approx(0.6)

@@ -42,7 +42,8 @@ def _turns(share: float, *, _root_: Any) -> float:
     `${turns:0.535}` gives $r^{0.535}$, where the fastest pair makes $r = L / 2\pi$ turns: 32 for
     L = 4,096.
     """
-    return round((_root_.train_positions / (2 * math.pi)) ** share, 2)
+    fastest = max(_root_.train_positions / (2 * math.pi), 2)  # shorter trainings turn too little
+    return round(fastest**share, 2)
 
 
 def _steepness(bias: float, *, _root_: Any) -> float:

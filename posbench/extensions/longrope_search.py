@@ -57,7 +57,7 @@ class LongRoPESearch(Searched):
     training length nothing changes.
     """
 
-    def __init__(self, budget: int = 24, multiple: float = 3.0) -> None:
+    def __init__(self, budget: int = 24, multiple: float = 2.5) -> None:
         super().__init__(LongRoPEExponents(), budget, multiple)
 
     def candidates(

@@ -27,7 +27,7 @@ class Tuned(Searched):
         make: Callable[..., Extension],
         knobs: Mapping[str, Sequence[Any]],
         budget: int = 24,
-        multiple: float = 3.0,
+        multiple: float = 2.5,
     ) -> None:
         super().__init__(make(), budget, multiple)
         if self.extension.trains or isinstance(self.extension, Searched):

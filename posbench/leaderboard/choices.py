@@ -9,13 +9,16 @@ looks at tests beyond it.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml  # type: ignore[import-untyped]
 
 from posbench.boards.definition import Board, load
 from posbench.errors import PosbenchError
@@ -50,28 +53,45 @@ class Choice:
 
 def of_panel(records: Iterable[Record], panel: Board) -> dict[str, list[Record]]:
     """The records of each part of a panel; PosbenchError if one is missing."""
+    known: dict[tuple[str, str, str, int], list[Record]] = {}
+    for record in records:
+        key = (record.protocol.name, record.task.name, record.method.base, record.seed)
+        known.setdefault(key, []).append(record)
     found: dict[str, list[Record]] = {}
-    by_words = {_words(record): record for record in records}
     for name, part in panel.parts.items():
-        for task in part.tasks or panel.all_tasks:
-            for encoding in part.encodings:
-                for seed in part.seeds:
-                    key = (part.protocol or panel.protocol, task, encoding, part.settings, seed)
-                    if key not in by_words:
-                        raise PosbenchError(
-                            f"panel {panel.name} lacks {encoding} on {task}, seed {seed} ({name}): "
-                            f"run it first"
-                        )
-                    found.setdefault(name, []).append(by_words[key])
+        for task, encoding, seed in itertools.product(
+            part.tasks or panel.all_tasks, part.encodings, part.seeds
+        ):
+            key = (part.protocol or panel.protocol, task, encoding, seed)
+            mine = [each for each in known.get(key, []) if _has(each, part.settings)]
+            if not mine:
+                raise PosbenchError(
+                    f"panel {panel.name} lacks {encoding} on {task}, seed {seed} ({name}): run it "
+                    "first"
+                )
+            found.setdefault(name, []).append(mine[-1])
     return found
 
 
-def _words(record: Record) -> tuple[str, str, str, tuple[str, ...], int]:
-    settings = tuple(
+def _has(record: Record, settings: Sequence[str]) -> bool:
+    """Whether the record was made with these settings, and with no others that were changed.
+
+    A setting that is the protocol's own is not among those that were changed.
+    """
+    changed = {
         change for name in (record.protocol, record.task, record.method) for change in name.changed
-    )
-    names = (record.protocol.name, record.task.name, record.method.base)
-    return (*names, settings, record.seed)
+    }
+    asked = dict(setting.split("=", 1) for setting in settings)
+    if not {change.split("=", 1)[0] for change in changed} <= asked.keys():
+        return False
+    return all(_setting(record, key) == yaml.safe_load(value) for key, value in asked.items())
+
+
+def _setting(record: Record, key: str) -> object:
+    value: Any = record.config
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def heads(records: Iterable[Record], panel: Board) -> Choice:

@@ -21,13 +21,10 @@ from posbench.leaderboard.summaries import (
     without_repeats,
 )
 
-NEARLY_ALL, SECONDS, SEPARATES = 0.85, 90.0, 0.15
-"""When a task is fit: the share of trainings that solve it, CPU seconds, spread at two lengths."""
-
 
 @dataclass(frozen=True)
 class Discrimination:
-    """How well a task tells methods apart, and so whether it is fit for a board.
+    """How well a task tells methods apart: information, by which no task is chosen.
 
     It is measured on the trainings that were tested without an extension.
     """
@@ -65,20 +62,6 @@ class Discrimination:
             cpu_seconds=float(trainings["train_cpu_seconds"].mean()),
             spread={multiple: float(between.get(multiple, np.nan)) for multiple in lengths},
             ceiling={multiple: float(ceiling.get(multiple, np.nan)) for multiple in lengths},
-        )
-
-    @property
-    def fit(self) -> bool:
-        """Whether the task is fit for a board.
-
-        Nearly all trainings solve it, in little time, and at two lengths or more it tells encodings
-        apart.
-        """
-        separates = sum(spread >= SEPARATES for spread in self.spread.values()) >= 2
-        return (
-            self.num_solved >= NEARLY_ALL * self.num_trainings
-            and self.cpu_seconds <= SECONDS
-            and separates
         )
 
 

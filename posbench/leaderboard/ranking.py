@@ -17,10 +17,12 @@ from posbench.leaderboard import rank_tests, sensitivity, standings, statistics
 from posbench.leaderboard.comparison_figures import critical_difference, performance_profiles
 from posbench.leaderboard.measures import median_reach, of_runs
 from posbench.leaderboard.sections import Detail, Picture, Row, Section, Table, anchor
-from posbench.leaderboard.summaries import NOTHING, number, without_repeats
+from posbench.leaderboard.summaries import NOTHING, named, number, without_repeats
 
 LEADERS = 6
 """Rows whose place without each task is shown."""
+FEW = 3
+"""The most names in a sentence."""
 DRAWN = 40
 """The most rows that a picture can show."""
 
@@ -40,13 +42,15 @@ class Part:
 
 def parts(board: Board, table: pd.DataFrame) -> list[Part]:
     """Each part of the board that has a run, in the board's order."""
-    known = without_repeats(table)
+    known = named(without_repeats(table))
     known = known[~known["task_changed"] & known["task"].isin(board.all_tasks)]
+    known = _of_one_kind(known, "task", ["task_version", "task_hash"])
+    known = _of_one_kind(known, "protocol", ["protocol_hash"])
+    known = known.assign(method=known["method_name"])  # which tells apart what has one label
     found = []
     for title, rows in board.parts.items():
         asked = set(pairs(rows))
-        protocol = rows.protocol or board.protocol
-        of_part = known[known["protocol"] == protocol]
+        of_part = known[known["protocol"] == _under(known, rows.protocol or board.protocol)]
         keys = zip(of_part["encoding"], of_part["extension"], of_part["changed"], strict=True)
         # An empty list would choose columns.
         mine = of_part[np.array([key in asked for key in keys], dtype=bool)]
@@ -58,6 +62,30 @@ def parts(board: Board, table: pd.DataFrame) -> list[Part]:
         once = mine.drop_duplicates(["method", "task", "seed"])
         found.append(Part(title, rows, runs, once.groupby("method")["train_cpu_seconds"].mean()))
     return found
+
+
+def _under(known: pd.DataFrame, protocol: str) -> str:
+    """The protocol of a part; in a dry run of the board, the only one there is."""
+    there = set(known["protocol"])
+    return there.pop() if len(there) == 1 else protocol
+
+
+def _of_one_kind(table: pd.DataFrame, label: str, columns: list[str]) -> pd.DataFrame:
+    """Of runs with one label and unlike contents, those with the content that most of them have.
+
+    The remarks above the board say that there are several.
+    """
+    if table.empty:
+        return table
+    counts = table.groupby([label, *columns])["seed"].count().sort_values(kind="stable")
+    chosen = set(
+        counts.reset_index()
+        .groupby(label)
+        .tail(1)[[label, *columns]]
+        .itertuples(index=False, name=None)
+    )
+    keys = table[[label, *columns]].itertuples(index=False, name=None)
+    return table[np.array([key in chosen for key in keys], dtype=bool)]
 
 
 def board_sections(board: Board, table: pd.DataFrame) -> list[Section]:
@@ -121,7 +149,7 @@ def _ranked(board: Board, part: Part) -> list[Section]:
     }
     rows = [Row(str(row), [show(row) for show in columns.values()]) for row in summary.index]
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
-    notes += _answer(part, complete)
+    notes += _answer(part, complete, judged.equivalent)
     return [
         Section(
             part.title,
@@ -171,7 +199,7 @@ def _span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
     return f"{number(low, decimals)} to {number(high, decimals)}"
 
 
-def _answer(part: Part, complete: Sequence[str]) -> Iterator[str]:
+def _answer(part: Part, complete: Sequence[str], margin: float) -> Iterator[str]:
     """Who wins each group, and whether anyone wins all in all."""
     if len(complete) < 2:
         return
@@ -180,23 +208,33 @@ def _answer(part: Part, complete: Sequence[str]) -> Iterator[str]:
         return
     groups = statistics.group_means(runs).round(9)
     winners = ", ".join(
-        f"{group}: {' and '.join(_first(groups[group]))} ({number(groups[group].max())})"
+        f"{group}: {_named(_first(groups[group]))} ({number(groups[group].max())})"
         for group in groups
     )
     yield f"First of each group: {winners}."
+    overall = statistics.overall(runs).round(9).sort_values(ascending=False)
+    if overall.iloc[0] - overall.iloc[1] < margin:
+        close = [str(row) for row in overall.index[overall > overall.iloc[0] - margin]]
+        yield (f"No overall winner is named: {_named(close)} differ by less than {number(margin)}.")
+        return
     without = sensitivity.leave_one_out(runs, "group")
-    always = [row for row in without.index if (without.loc[row] == 1).all()]
-    if always and _first(statistics.overall(runs).round(9)) == always:
-        yield f"First in all, and without each group in turn: {' and '.join(always)}."
+    best = str(overall.index[0])
+    if (without.loc[best] == 1).all():
+        yield f"First in all, and without each group in turn: {best}."
     else:
         yield (
-            "No overall winner is named: which row is first in all depends on which groups are "
-            "counted."
+            f"No overall winner is named: {best} has the largest mean, and is not first without "
+            f"{_named([str(group) for group in without if without.loc[best, group] != 1])}."
         )
 
 
 def _first(values: pd.Series) -> list[str]:
     return [str(row) for row in values.index[values == values.max()]]
+
+
+def _named(names: Sequence[str]) -> str:
+    """A few names, or how many there are."""
+    return " and ".join(names) if len(names) <= FEW else f"{len(names)} of them"
 
 
 def _sensitivity(part: Part, complete: Sequence[str]) -> Iterator[Detail]:

@@ -11,13 +11,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.leaderboard import figures
-from posbench.leaderboard.comparisons import (
-    NEARLY_ALL,
-    SECONDS,
-    SEPARATES,
-    Agreement,
-    Discrimination,
-)
+from posbench.leaderboard.comparisons import Agreement, Discrimination
 from posbench.leaderboard.summaries import (
     NOTHING,
     Length,
@@ -297,7 +291,6 @@ def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
         "steps": lambda task: number(task.solved_step, 0),
         **{f"spread {m:g}x": _at(lambda task: task.spread, m) for m in multiples},
         **{f"ceiling {m:g}x": _at(lambda task: task.ceiling, m) for m in multiples},
-        "fit": lambda task: "yes" if task.fit else "",
     }
     rows = [Row(task.task, [show(task) for show in columns.values()]) for task in compared]
     note = (
@@ -306,11 +299,8 @@ def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
         "first time. Spread: the standard deviation between encodings of their mean score, at "
         "most .5, over the trainings that solved the task. Ceiling: the score of a model trained "
         "at that length, with the encodings and seeds of the ceiling rows below; a low one is a "
-        "training that failed there, and another seed or more steps may not. Fit for a board of "
-        f"limited time: solved by {100 * NEARLY_ALL:.0f} % of the trainings in {SECONDS:.0f} CPU "
-        f"seconds at most, with a spread of {number(SEPARATES)} or more at two lengths. That "
-        "depends on which encodings were run: with few of them one training, or one encoding that "
-        "stands apart, decides."
+        "training that failed there, and another seed or more steps may not. All of this is "
+        "information: no task is chosen by it."
     )
     return Section(
         f"What tasks tell apart, protocol {protocol}", [note], Table(["task", *columns], rows)
