@@ -109,9 +109,9 @@ class Block(nn.Module):
     With X = norm(x), attention is $W_o\,[\,o \odot \sigma(W_g X)\,]$ with o what the encoding makes
     of $q, k, v = C(W X)$ with q and k normalised, where
 
-        `short_conv`    $C(x)_t = x_t + \sum_{s<K} w_s \odot x_{t-s}$   `ShortConv`, K tokens, 0: none
-        `qk_norm`       $q \leftarrow g \odot q / \mathrm{rms}(q)$, k too   `QKNorm`
-        `output_gate`   $o \leftarrow o \odot \sigma(W_g X)$             `OutputGate`
+        `short_conv`    $C(x)_t = x_t + \sum_{s<K} w_s \odot x_{t-s}$  `ShortConv`, K tokens or 0
+        `qk_norm`       $q \leftarrow g \odot q / \mathrm{rms}(q)$, k too  `QKNorm`
+        `output_gate`   $o \leftarrow o \odot \sigma(W_g X)$  `OutputGate`
 
     All three are off unless a method asks for them.
     """

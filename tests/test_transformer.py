@@ -72,7 +72,7 @@ def test_heads_without_a_channel_are_refused() -> None:
         setup("model.head_width=0")
 
 
-# -- what a layer may have beside its encoding ------------------------------------------------------
+# -- what a layer may have beside its encoding -----------------------------------------------------
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "qk_norm": {"qk_norm": True},
@@ -165,9 +165,7 @@ def test_a_short_convolution_is_a_depthwise_one_with_what_it_began_with() -> Non
     conv = ShortConv(10, 4).double()
     with torch.no_grad():
         conv.weight.normal_(generator=torch.Generator().manual_seed(0))
-    x = torch.randn(
-        2, 9, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
-    )
+    x = torch.randn(2, 9, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     padded = torch.nn.functional.pad(x.mT, (3, 0))
     expected = torch.nn.functional.conv1d(padded, conv.weight.flip(1)[:, None], groups=10).mT + x
     torch.testing.assert_close(conv(x), expected)

@@ -173,7 +173,11 @@ def _parts(group: str, name: str) -> list[str]:
     if group != "extension":
         return []
     defaults = [each for each in _content(group, name).get("defaults", []) if each != "_self_"]
-    return [part for each in defaults for part in each.values()]
+    return [
+        part
+        for each in defaults  # a bare name is another option of the same group
+        for part in ([each] if isinstance(each, str) else each.values())
+    ]
 
 
 # -- a description ---------------------------------------------------------------------------------
@@ -305,6 +309,7 @@ def _of_rope() -> dict[str, str]:
     """The extensions of RoPE there, each with the comment that it stands under."""
     (row,) = [row for key, row in _table().value if key.value == "rope"]
     cells = [cell.value[0][1] if isinstance(cell, yaml.MappingNode) else cell for cell in row.value]
+    # A row that is a mapping turns on settings of the model: its extension has a place of its own.
     named = [cell for cell in cells if isinstance(cell, yaml.ScalarNode)]
     return {cell.value: _comment(cell, r"\s+") for cell in named}
 

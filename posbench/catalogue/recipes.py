@@ -61,11 +61,11 @@ def page() -> str:
         "# Which row is my model?",
         "",
         "What the models of a family do about position, and the rows that stand for it: "
-        "`python -m posbench method=ROW` runs one. The first is the nearest to the model as it was "
-        "trained first, others add what made it reach further, or are parts of it. What is made of "
-        "published lengths and bases, [DEFAULTS.md](DEFAULTS.md) says; what else differs, and which "
-        "parts posbench lacks, the fourth column. Heads that share keys "
-        "and values, the norms between layers, the form of the MLP and mixtures of experts are no "
+        "`python -m posbench method=ROW` runs one. The first row is the nearest to the model "
+        "before it was made longer; others add what made it longer, or are parts of it. "
+        "[DEFAULTS.md](DEFAULTS.md) says what becomes of published lengths and bases; the fourth "
+        "column says what else differs, and which parts posbench lacks. Heads that share keys and "
+        "values, the norms between layers, the form of the MLP and mixtures of experts are no "
         "matter of position, and left out. The data stand in [recipes.yaml](recipes.yaml).",
         "",
         "| family | rows | what it has | what differs here | source |",

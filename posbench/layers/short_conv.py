@@ -14,10 +14,10 @@ class ShortConv(nn.Module):
     transformers has it on k and v).
 
     Before the first token there is nothing. w [channels, K] is learned in each layer and starts
-    with standard deviation $1/\sqrt{K}$. A layer can so compare a token with its predecessors without a head spent on it, which is position of a
-    kind: an induction head needs one layer instead of two. Models of linear attention (DeltaNet,
-    arXiv 2406.06484) have the same without the first term and with a SiLU; the Forgetting
-    Transformer mixes two tokens by a gate instead.
+    with standard deviation $1/\sqrt{K}$. A layer can so compare a token with its predecessors
+    without a head spent on it, which is position of a kind: an induction head needs one layer
+    instead of two. Models of linear attention (DeltaNet, arXiv 2406.06484) have the same without
+    the first term and with a SiLU; the Forgetting Transformer mixes two tokens by a gate instead.
     """
 
     def __init__(self, channels: int, kernel: int) -> None:

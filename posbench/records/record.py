@@ -35,8 +35,8 @@ class Name(Part):
 
 
 class MethodName(Name):
-    """A method: an encoding, with a host inside it where it is a wrapper, what it asks of the model,
-    and an extension.
+    """A method: an encoding, with a host inside it where it is a wrapper, what it turns on in the
+    model, and an extension.
     """
 
     encoding: str  # "ssmax"
