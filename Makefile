@@ -50,6 +50,7 @@ check: $(VENV)/.installed ## are the published boards what their records say, an
 	$(BIN)/python -m posbench.leaderboard.choices results/pilots --check
 	$(BIN)/python -m posbench.catalogue.names --check
 	$(BIN)/python -m posbench.catalogue.defaults --check
+	$(BIN)/python -m posbench.catalogue.recipes --check
 
 board: $(VENV)/.installed ## bring the published boards and the pages of conf/ up to date
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board || exit 1; done
@@ -58,6 +59,7 @@ board: $(VENV)/.installed ## bring the published boards and the pages of conf/ u
 	$(BIN)/python -m posbench.leaderboard.choices results/pilots
 	$(BIN)/python -m posbench.catalogue.names
 	$(BIN)/python -m posbench.catalogue.defaults
+	$(BIN)/python -m posbench.catalogue.recipes
 
 clean: ## remove the environment and caches; results stay
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

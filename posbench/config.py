@@ -47,16 +47,25 @@ class ModelConfig:
     dropout: float = 0.0  # of the embeddings and of what each layer adds
     embedding_std: float = 1.0
     head_width: int = 32
+    qk_norm: bool = False  # queries and keys of one length
+    output_gate: bool = False  # on what attention found, before it is projected
+    short_conv: int = 0  # tokens that a convolution of q, k and v spans, its own too; 0: none
 
     def __post_init__(self) -> None:
         for name in ("width", "num_layers", "num_heads", "head_width"):
             _at_least(f"model.{name}", getattr(self, name), 1)
         _at_least("model.mlp_ratio", self.mlp_ratio, 0)
+        _at_least("model.short_conv", self.short_conv, 0)
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"model.dropout must be at least 0 and below 1, got {self.dropout}")
         if self.embedding_std <= 0:
             raise ConfigError(f"model.embedding_std must be positive, got {self.embedding_std}")
 
+
+OF_METHODS = ("qk_norm", "output_gate", "short_conv")
+"""The settings of the model that belong to a method, not to the protocol: what its paper's claim
+rests on beside the encoding. A protocol leaves them off.
+"""
 
 CHOICES = {
     "loss_on": ("answer", "all"),

@@ -95,6 +95,10 @@ class Extension(ABC):
     ) -> PositionEncoding:
         """The encoding for a test of `test_positions`, after training on `train_positions`."""
 
+    def part(self, stack: EncodingStack) -> EncodingStack:
+        """The layers that it may change: all, unless a wrapper chooses some."""
+        return stack
+
     def extend(
         self, stack: EncodingStack, train_positions: int, test_positions: int
     ) -> EncodingStack:
@@ -188,6 +192,9 @@ class ExtensionWrapper(Extension):
         self, encoding: PositionEncoding, train_positions: int, test_positions: int
     ) -> PositionEncoding:
         return self.extension.apply(encoding, train_positions, test_positions)
+
+    def part(self, stack: EncodingStack) -> EncodingStack:
+        return self.extension.part(stack)
 
     def extend(
         self, stack: EncodingStack, train_positions: int, test_positions: int

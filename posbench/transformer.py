@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from posbench.attention import Attention, attend_from
 from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.layers.output_gate import OutputGate
+from posbench.layers.qk_norm import QKNorm
+from posbench.layers.short_conv import ShortConv
 from posbench.streams import stream_seed
 
 
@@ -18,6 +21,7 @@ class Transformer(nn.Module):
     """Token embedding, `num_layers` blocks, final norm, linear head.
 
     The heads are `num_heads` of `head_width` channels each, whatever the `width` of the model.
+    `qk_norm`, `output_gate` and `short_conv` (its kernel, 0 for none) are what a `Block` may have.
 
     Initial weights depend only on `seed` and their own name, so modules that two encodings share
     start equal, whatever else the encodings add. Token embeddings start with standard deviation
@@ -36,6 +40,9 @@ class Transformer(nn.Module):
         seed: int = 0,
         mlp_ratio: int = 4,
         dropout: float = 0.0,
+        qk_norm: bool = False,
+        output_gate: bool = False,
+        short_conv: int = 0,
     ) -> None:
         super().__init__()
         if len(encodings) != num_layers:
@@ -46,7 +53,10 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(vocab_size, width)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(width, num_heads, head_width, mlp_ratio, dropout) for _ in range(num_layers)
+            Block(
+                width, num_heads, head_width, mlp_ratio, dropout, qk_norm, output_gate, short_conv
+            )
+            for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocab_size, bias=False)
@@ -94,18 +104,40 @@ class Transformer(nn.Module):
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x)); with `mlp_ratio` 0 there is no MLP."""
+    r"""x + attention(norm(x)), then x + mlp(norm(x)); with `mlp_ratio` 0 there is no MLP.
+
+    With X = norm(x), attention is $W_o\,[\,o \odot \sigma(W_g X)\,]$ with o what the encoding makes
+    of $q, k, v = C(W X)$ with q and k normalised, where
+
+        `short_conv`    $C(x)_t = x_t + \sum_{s<K} w_s \odot x_{t-s}$  `ShortConv`, K tokens or 0
+        `qk_norm`       $q \leftarrow g \odot q / \mathrm{rms}(q)$, k too  `QKNorm`
+        `output_gate`   $o \leftarrow o \odot \sigma(W_g X)$  `OutputGate`
+
+    All three are off unless a method asks for them.
+    """
 
     def __init__(
-        self, width: int, num_heads: int, head_width: int, mlp_ratio: int, dropout: float
+        self,
+        width: int,
+        num_heads: int,
+        head_width: int,
+        mlp_ratio: int,
+        dropout: float,
+        qk_norm: bool = False,
+        output_gate: bool = False,
+        short_conv: int = 0,
     ) -> None:
         super().__init__()
+        channels = num_heads * head_width
         self.num_heads = num_heads
         self.mlp_ratio = mlp_ratio
         self.dropout = nn.Dropout(dropout)
         self.attention_norm = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * num_heads * head_width, bias=False)
-        self.out = nn.Linear(num_heads * head_width, width, bias=False)
+        self.qkv = nn.Linear(width, 3 * channels, bias=False)
+        self.short_conv = ShortConv(3 * channels, short_conv) if short_conv else None
+        self.qk_norm = QKNorm(head_width) if qk_norm else None
+        self.output_gate = OutputGate(width, channels) if output_gate else None
+        self.out = nn.Linear(channels, width, bias=False)
         if mlp_ratio:
             self.mlp_norm = nn.LayerNorm(width)
             self.mlp_in = nn.Linear(width, mlp_ratio * width)
@@ -121,13 +153,20 @@ class Block(nn.Module):
     ) -> Tensor:
         """The outputs for the tokens from `start` on, [batch, n - start, width]."""
         normed = self.attention_norm(x)
+        qkv = self.qkv(normed)
+        if self.short_conv is not None:
+            qkv = self.short_conv(qkv)
         # [batch, n, 3 heads * head width] -> three times [batch, heads, n, head width]
-        q, k, v = self.qkv(normed).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        if self.qk_norm is not None:
+            q, k = self.qk_norm(q, k)
         call = Attention(
             q, k, v, normed, pos, pos, scale=1 / math.sqrt(q.shape[-1]), segments=segments
         )
-        attended = attend_from(encoding.encode(call), start)
-        x = x[:, start:] + self.dropout(self.out(attended.transpose(1, 2).flatten(-2)))
+        attended = attend_from(encoding.encode(call), start).transpose(1, 2).flatten(-2)
+        if self.output_gate is not None:
+            attended = self.output_gate(attended, normed[:, start:])
+        x = x[:, start:] + self.dropout(self.out(attended))
         if not self.mlp_ratio:
             return x
         return x + self.dropout(self.mlp_out(F.gelu(self.mlp_in(self.mlp_norm(x)))))

@@ -16,7 +16,7 @@ FLOORS = [
     # what everything stands on
     {"errors", "streams", "config", "provenance", "frequencies", "attention", "task"},
     # the interfaces, and what they share
-    {"encoding", "extension", "masks", "batches", "records"},
+    {"encoding", "extension", "masks", "layers", "batches", "records"},
     # what is compared
     {"encodings", "extensions", "tasks"},
     # a model, trained and tested

@@ -10,7 +10,10 @@ from conftest import CONF, names, setup
 from making import changed, record, save
 
 from posbench.boards import definition, naming
-from posbench.boards.definition import Board
+from posbench.boards.definition import Board, Rows
+from posbench.composing.compose import compose
+from posbench.composing.identity import identify
+from posbench.composing.methods import methods
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board as leaderboard
 from posbench.leaderboard import ranking
@@ -80,9 +83,29 @@ def test_the_main_board_has_what_its_protocol_has() -> None:
 def test_the_main_board_has_every_encoding_and_every_extension_of_rope() -> None:
     main = definition.load("main")
     pairs = [pair for part in main.parts.values() for pair in naming.pairs(part)]
-    assert {encoding for encoding, _, _ in pairs} >= set(names("encoding"))
+    rows = [methods()[name] for part in main.parts.values() for name in part.methods]
+    encodings = {name for part in main.parts.values() for name in part.encodings}
+    missing = set(names("encoding")) - encodings - {row.encoding for row in rows}
+    assert not missing, missing
     missing = set(names("extension")) - {extension for _, extension, _ in pairs}
     assert not missing, missing
+
+
+def test_the_references_of_the_main_board_are_rows_of_its_first_part() -> None:
+    main = definition.load("main")
+    first = next(iter(main.parts.values()))
+    assert set(main.references) <= {*first.methods, *first.encodings}
+
+
+@pytest.mark.parametrize(
+    "name", ["rope_qk_norm", "fox_pro", "rope_windows_qk_norm_yarn_last", "nope_short_conv"]
+)
+def test_a_row_with_settings_of_the_model_is_asked_for_as_its_record_names_it(name: str) -> None:
+    found = identify(compose("protocol=smoke", f"method={name}")).method
+    changed = ", ".join(found.changed)
+    assert naming.pairs(Rows(methods=(name,), seeds=(0,))) == [
+        (found.base, found.extension, changed)
+    ]
 
 
 def test_the_hash_is_of_what_is_run_and_judged_and_not_of_words() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from loops import (
     by_pairs,
     call,
     everywhere,
+    outputs,
     plus,
     same,
     scores,
@@ -34,6 +36,7 @@ from posbench.encodings import path
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.cable import Cable
 from posbench.encodings.fox import FoX
+from posbench.encodings.fox_pro import FoXPro
 from posbench.encodings.nope import NoPE
 from posbench.encodings.path import PaTH, reflected
 from posbench.encodings.path_fox import PaTHFoX
@@ -114,6 +117,81 @@ def test_fox_starts_with_a_memory_of_150_tokens() -> None:
     gate = FoX(MODEL, HEADS).gate.bias.sigmoid()
     assert (-1 / gate.log()).tolist() == pytest.approx([149] * HEADS, rel=0.01)
     assert FoX(MODEL, HEADS, -2.0).gate.bias.tolist() == [-2.0] * HEADS
+
+
+def mixed_with_the_one_before(
+    values: list[list[list[list[float]]]], alpha: list[list[list[float]]], first: int
+) -> list[list[list[list[float]]]]:
+    """[batch][head][token][channel] by gates [batch][token][two heads], those of k or of v."""
+    return [
+        [
+            [
+                [
+                    alpha[b][t][first + h] * (tokens[t - 1][c] if t else 0.0)
+                    + (1 - alpha[b][t][first + h]) * tokens[t][c]
+                    for c in range(len(tokens[t]))
+                ]
+                for t in range(len(tokens))
+            ]
+            for h, tokens in enumerate(heads)
+        ]
+        for b, heads in enumerate(values)
+    ]
+
+
+@oracle("fox_pro", "double loop")
+@everywhere
+def test_fox_pro_shifts_keys_and_values_and_normalises_what_it_found(
+    positions: list[float],
+) -> None:
+    a, encoding = call(positions), shaken(FoXPro(MODEL, HEADS, WIDTH))
+    alpha = apply(sigmoid, linear(encoding.shift, a.x))
+    k, v = (
+        tensor(mixed_with_the_one_before(side.tolist(), alpha, first))
+        for side, first in ((a.k, 0), (a.v, HEADS))
+    )
+    shifted = replace(a, k=k, v=v)
+    gates = apply(lambda u: math.log(sigmoid(u)), linear(encoding.gate, a.x))
+    z = plus(shifted, between(gates))
+    same(scores(encoding, a), z)
+    found = outputs(shifted, z).tolist()
+    scale = encoding.output_scale.tolist()
+    expected = [
+        [
+            [
+                [
+                    scale[h][0][c] * number / math.sqrt(sum(x * x for x in row) / WIDTH + 1e-6)
+                    for c, number in enumerate(row)
+                ]
+                for row in rows
+            ]
+            for h, rows in enumerate(heads)
+        ]
+        for heads in found
+    ]
+    for way in (attend, dense):
+        same(way(encoding.encode(a)), tensor(expected))
+
+
+@oracle("fox_pro", "identity: without shift and norm it is FoX")
+def test_fox_pro_without_shift_is_fox_of_length_one() -> None:
+    a, encoding, plain = call(range(N)), FoXPro(MODEL, HEADS, WIDTH).double(), FoX(MODEL, HEADS)
+    plain.gate.double().load_state_dict(encoding.gate.state_dict())
+    x = torch.ones_like(a.x) / a.x.shape[-1]
+    with torch.no_grad():
+        encoding.shift.weight.fill_(-800.0)
+    closed = replace(a, x=x)
+    same(scores(encoding, closed), scores(plain, closed))
+    out = attend(plain.encode(closed))
+    size = out.square().mean(-1, keepdim=True) + 1e-6
+    same(attend(encoding.encode(closed)), out / size.sqrt())
+
+
+def test_fox_pro_starts_as_its_parts_do() -> None:
+    wide = FoXPro(512, 4, 16)
+    assert wide.gate.bias.tolist() == [5.0] * 4 and bool((wide.output_scale == 1).all())
+    assert wide.shift.weight.std().item() == pytest.approx(512**-0.5, rel=0.1)
+    assert FoXPro(8, 2, 4, bias_init=-1.0).gate.bias.tolist() == [-1.0] * 2
 
 
 @oracle("cable", "double loop")

@@ -8,6 +8,8 @@ import pytest
 
 from posbench.composing.compose import compose
 from posbench.composing.identity import Identity, identify
+from posbench.composing.methods import methods
+from posbench.provenance import content_hash, without_places
 
 
 def identity(*overrides: str) -> Identity:
@@ -32,6 +34,12 @@ def identity(*overrides: str) -> Identity:
         ("extension=both extension@extension.second=sliding_window", "rope+yarn+sliding_window"),
         ("method=ssmax encoding@encoding.host=alibi", "ssmax-alibi"),
         ("method=rope extension=pi extension.scale=2", "rope_pi (extension.scale=2)"),
+        ("method=rope_qk_norm", "rope_qk_norm"),
+        ("method=rope model.qk_norm=true", "rope_qk_norm"),
+        ("method=rope_qk_norm model.qk_norm=false", "rope"),
+        ("method=rope_qk_norm encoding.base=500", "rope_qk_norm (encoding.base=500)"),
+        ("method=rope_qk_norm extension=pi", "rope_pi (model.qk_norm=true)"),
+        ("method=alibi model.short_conv=3", "alibi (model.short_conv=3)"),
         ("method=rope_yarn_tuned extension.budget=8", "rope_yarn_tuned (extension.budget=8)"),
     ],
 )
@@ -91,6 +99,9 @@ def changed_by(word: str) -> set[str]:
         ("training.max_length=20", "task"),
         ("training.steps=7", "task"),
         ("encoding.base=500", "method"),
+        ("model.qk_norm=true", "method"),
+        ("model.output_gate=true", "method"),
+        ("model.short_conv=3", "method"),
     ],
 )
 def test_runs_that_differ_in_a_setting_are_not_averaged(word: str, part: str) -> None:
@@ -101,3 +112,51 @@ def test_runs_that_differ_in_a_setting_are_not_averaged(word: str, part: str) ->
 @pytest.mark.parametrize("word", ["seed=3", "trainer.checkpoint_every=7", "results_dir=elsewhere"])
 def test_what_changes_no_result_changes_no_name(word: str) -> None:
     assert changed_by(word) == set()
+
+
+# -- what a method asks of the model ---------------------------------------------------------------
+
+
+def test_a_method_that_asks_something_of_the_model_stays_on_the_board_of_its_protocol() -> None:
+    plain, asking = identity("method=rope"), identity("method=rope_qk_norm")
+    assert asking.protocol == plain.protocol and asking.task == plain.task
+    assert asking.method.changed == () and asking.method.hash != plain.method.hash
+    assert (plain.method.base, asking.method.base) == ("rope", "rope-qk_norm")
+    assert methods()["rope_qk_norm"].base == asking.method.base
+
+
+def test_what_is_off_is_no_part_of_a_method() -> None:
+    """Methods without such settings have the hash that they had before there were any."""
+    parts = compose("method=rope_ntk").content
+    content = {name: without_places(parts[name]) for name in ("encoding", "extension")}
+    assert identity("method=rope_ntk").method.hash == content_hash(content)
+    off = ("model.qk_norm=false", "model.output_gate=false", "model.short_conv=0")
+    assert identity("method=rope_ntk", *off) == identity("method=rope_ntk")
+
+
+def test_a_setting_that_is_turned_off_is_told() -> None:
+    found = identity("method=fox_pro", "model.output_gate=false").method
+    assert found.label == "fox_pro (model.output_gate=false)" and found.base == "fox_pro-qk_norm"
+    assert found.encoding_changed == ("model.output_gate=false",)
+
+
+def test_the_same_settings_make_the_same_method_however_they_are_chosen() -> None:
+    row, by_hand = identity("method=rope_qk_norm"), identity("method=rope", "model.qk_norm=true")
+    assert (row.method, row.command) == (by_hand.method, by_hand.command)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("method=fox_pro",),
+        ("method=rope_qk_norm", "extension=pi"),
+        ("method=fox_pro", "model.output_gate=false"),
+        ("method=alibi", "model.short_conv=3"),
+    ],
+)
+def test_the_command_of_a_method_with_settings_of_the_model_gives_it_again(
+    words: tuple[str, ...],
+) -> None:
+    first = identity(*words)
+    again = identity(*[word.strip("'") for word in first.command.split()[3:]])
+    assert again.method == first.method

@@ -210,6 +210,17 @@ def test_weights_are_shared_by_no_two_trainings_that_differ(word: str) -> None:
     assert one.training_hash(one.config.training) != other.training_hash(other.config.training)
 
 
+def test_what_is_off_in_the_model_is_no_setting_of_a_training() -> None:
+    """So that a training keeps its hash where a setting of the model is added."""
+    plain, off = small("method=rope"), small("method=rope", "model.qk_norm=false")
+    settings = plain.training_settings(plain.config.training)
+    assert not {"qk_norm", "output_gate", "short_conv"} & settings["model"].keys()
+    assert off.training_settings(off.config.training) == settings
+    asked = small("method=rope_qk_norm")
+    chosen = asked.training_settings(asked.config.training)
+    assert chosen == settings | {"model": settings["model"] | {"qk_norm": True}}
+
+
 def test_weights_are_shared_by_runs_that_differ_in_their_tests_alone() -> None:
     one, other = small("method=rope"), small("method=rope_ntk", "evaluation.num_samples=7")
     assert one.training_hash(one.config.training) == other.training_hash(other.config.training)

@@ -23,8 +23,8 @@ Answered = Callable[..., tuple[int | None, str, str]]
 
 
 def test_every_row_is_an_encoding_and_an_extension_that_exist() -> None:
-    assert {encoding for encoding, _ in methods().values()} <= set(names("encoding"))
-    assert {extension for _, extension in methods().values()} <= set(names("extension"))
+    assert {method.encoding for method in methods().values()} <= set(names("encoding"))
+    assert {method.extension for method in methods().values()} <= set(names("extension"))
     assert len(set(methods().values())) == len(methods()), "two rows compose the same"
 
 

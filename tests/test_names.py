@@ -125,7 +125,7 @@ def test_encodings_stand_under_the_families_of_the_methods() -> None:
     assert families["Rotary"][-1] == "rope_short_base", "it is RoPE with another base"
     of = {name: family for family, found in families.items() for name in found}
     for family, found in tables("method").items():
-        assert {of[methods()[name][0]] for name in found} == {family}
+        assert {of[methods()[name].encoding] for name in found} == {family}
 
 
 def test_extensions_stand_under_what_they_change() -> None:
@@ -175,6 +175,12 @@ def test_a_yaml_that_says_nothing_has_other_settings_of_a_class(
     assert silent("task", "copy_small").meaning == "`copy` with other settings."
 
 
+def test_an_extension_around_a_bare_name_has_it_as_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = {"defaults": ["yarn", {"/extension@second": "log_n"}, "_self_"]}
+    monkeypatch.setattr(listing, "_content", lambda group, name: content)
+    assert listing._parts("extension", "mine") == ["yarn", "log_n"]
+
+
 def test_a_method_names_what_it_composes() -> None:
     def said(name: str) -> str:
         return listing.option("method", name).meaning
@@ -182,6 +188,7 @@ def test_a_method_names_what_it_composes() -> None:
     assert said("rope") == "`rope` as it was trained."
     assert said("rope_ntk") == "`rope` with `ntk`."
     assert said("rope_yarn_log_n") == "`rope` with `both` (`yarn` and `log_n`)."
+    assert said("rope_qk_norm_yarn") == "`rope` with `yarn` and `qk_norm` of the model."
     assert listing.option("method", "rope_pi").sources == ("2104.09864", "2306.15595")
 
 

@@ -394,7 +394,7 @@ def handles_are_measured(subject: Subject) -> None:
             extended = extension.extend(stack, trained, longest)
         except IllegalExtension:
             require(
-                needs not in stack.handles,
+                needs not in extension.part(stack).handles,
                 f"extension {name} refused, although {needs!r} is among the handles",
             )
             continue
@@ -516,6 +516,9 @@ MODEL_CHANGES = {
     "mlp_ratio": 1,
     "dropout": 0.5,
     "embedding_std": 0.5,
+    "qk_norm": True,
+    "output_gate": True,
+    "short_conv": 2,
 }
 """Another value for each setting of the model, legal for any encoding."""
 

@@ -132,12 +132,14 @@ def option(group: str, name: str) -> Option:
 
 
 def _method(name: str) -> Option:
-    encoding, extension = methods()[name]
+    encoding, extension, model = methods()[name]
     each_part = " and ".join(f"`{part}`" for part in _parts("extension", extension))
     inside = f" ({each_part})" if " and " in each_part else ""
     extended = "as it was trained" if extension == AS_TRAINED else f"with `{extension}`{inside}"
     ids = option("encoding", encoding).sources + option("extension", extension).sources
-    return Option(name, f"`{encoding}` {extended}.", tuple(dict.fromkeys(ids)))
+    settings = ", ".join(f"`{setting}`" for setting, _ in model)
+    beside = f" and {settings} of the model" if settings else ""
+    return Option(name, f"`{encoding}` {extended}{beside}.", tuple(dict.fromkeys(ids)))
 
 
 def _said(group: str, name: str) -> str:
@@ -171,7 +173,11 @@ def _parts(group: str, name: str) -> list[str]:
     if group != "extension":
         return []
     defaults = [each for each in _content(group, name).get("defaults", []) if each != "_self_"]
-    return [part for each in defaults for part in each.values()]
+    return [
+        part
+        for each in defaults  # a bare name is another option of the same group
+        for part in ([each] if isinstance(each, str) else each.values())
+    ]
 
 
 # -- a description ---------------------------------------------------------------------------------
@@ -281,7 +287,7 @@ def _heading(group: str, name: str) -> str:
         kinds = [line for line in _head(group, name) if line.startswith("kind:")]
         return kinds[0].removeprefix("kind:").strip() if kinds else "others"
     if group == "method":
-        return _rows()[methods()[name][0]]
+        return _rows()[methods()[name].encoding]
     if group == "encoding":  # one without a row stands beside the one whose class it has
         return _rows().get(name) or _rows().get(_whose(group, name), "others")
     return _of_rope().get(name, ELSEWHERE) if group == "extension" else ""
@@ -303,7 +309,9 @@ def _of_rope() -> dict[str, str]:
     """The extensions of RoPE there, each with the comment that it stands under."""
     (row,) = [row for key, row in _table().value if key.value == "rope"]
     cells = [cell.value[0][1] if isinstance(cell, yaml.MappingNode) else cell for cell in row.value]
-    return {cell.value: _comment(cell, r"\s+") for cell in cells}
+    # A row that is a mapping turns on settings of the model: its extension has a place of its own.
+    named = [cell for cell in cells if isinstance(cell, yaml.ScalarNode)]
+    return {cell.value: _comment(cell, r"\s+") for cell in named}
 
 
 @functools.cache

@@ -24,7 +24,7 @@ def _parts(group: str) -> list[list[str]]:
     if group != "method":
         return [names]
     extended: dict[str, list[str]] = {}
-    for name, (encoding, _) in methods().items():
+    for name, (encoding, _, _) in methods().items():
         if name != encoding:
             extended.setdefault(encoding, []).append(name)
     listed = {name for row in extended.values() for name in row}

@@ -141,7 +141,9 @@ def _method(words: tuple[str, ...]) -> Composition:
     row = methods.methods().get(named.get("method", "rope"))
     if words in _cache() or row is None or not named.keys() <= set(OF_METHODS):
         return _whole(words)
-    chosen = dict(zip(("encoding", "extension"), row, strict=True)) | named
+    if row.model:
+        return _whole(words)
+    chosen = {"encoding": row.encoding, "extension": row.extension} | named
     found = {group: _alone(group, chosen[group]) for group in ("encoding", "extension")}
     if None in found.values():
         return _whole(words)

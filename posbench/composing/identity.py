@@ -5,6 +5,7 @@ A name promises the content of its YAML. If you override a setting, the name say
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +13,16 @@ from typing import Any
 from hydra.core.global_hydra import GlobalHydra
 
 from posbench.composing.compose import Composition, compose
+from posbench.composing.methods import chosen_of_model, turned_on
+from posbench.config import OF_METHODS, ModelConfig
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash, without_places
 from posbench.records.record import MethodName, Name
 
 HOST, PART = "encoding@encoding.", "extension@extension."
 """How Hydra's choices of a host (`encoding@encoding.host=alibi`) and of a sequence's part begin."""
+OFF = {f"model.{name}": getattr(ModelConfig(), name) for name in OF_METHODS}
+"""The values of settings that are left out where they are off."""
 LENGTHS = ("min_length", "max_length", "steps")
 """The training settings that belong to the task, not to the protocol."""
 
@@ -54,14 +59,17 @@ def identify(composed: Composition) -> Identity:
     pair = {name: group[name] for name in ("encoding", "extension")}
     hosts = _hosts(pair, choices)
     if parts["method"] != canonical["method"]:
+        asked, usual = parts["method"]["model"], canonical["method"]["model"]
         plain = compose(*_overrides(pair | hosts))
         # The pair differs from the one in the method's YAML.
-        if _parts(plain)["method"] != canonical["method"]:
-            found = _method_of(pair | hosts)
+        other = _parts(plain)["method"] | {"model": usual} != canonical["method"]
+        found = _method_of(pair | hosts, asked) if other or asked != usual else None
+        if found or other:
+            found = found or _method_of(pair | hosts, {})
             base = "-".join(filter(None, (group["encoding"], _host(hosts))))
             label = found or _joined(base, _parted(group["extension"], choices, hosts), plain)
             words = [f"method={found}"] if found else _overrides(pair | hosts)
-        canonical["method"] = _parts(plain)["method"]
+            canonical["method"] = _parts(compose(*task, *words))["method"]
 
     chosen, written = [*task, *words], canonical
     if experiment is not None:  # the names stay those of protocol and task
@@ -77,8 +85,9 @@ def identify(composed: Composition) -> Identity:
             host=_host(hosts),
             extension=_parted(group["extension"], choices, hosts),
             encoding_changed=tuple(
-                change for change in method.changed if change.startswith("encoding.")
+                change for change in method.changed if change.startswith(("encoding.", "model."))
             ),
+            model=tuple(turned_on(composed.content["model"])),
         ),
         _command(chosen, parts, written, composed.content["seed"]),
     )
@@ -128,17 +137,19 @@ def _parted(extension: str, choices: Mapping[str, Any], chosen: Mapping[str, str
     return "-".join((extension, *(chosen[key] for key in leaves if key in chosen)))
 
 
-def _method_of(chosen: Mapping[str, str]) -> str | None:
-    """The method whose YAML makes these choices, None if there is none.
+def _method_of(chosen: Mapping[str, str], model: Mapping[str, Any]) -> str | None:
+    """The method whose YAML makes these choices and asks this of the model, None if there is none.
 
-    So `method=rope extension=yarn` is the row rope_yarn.
+    So `method=rope extension=yarn` is the row rope_yarn, and `method=rope model.qk_norm=true` the
+    row rope_qk_norm.
     """
     loader = GlobalHydra.instance().config_loader()
     for name in sorted(loader.get_group_options("method")):
         # Files are read, not composed: composing a hundred methods would take seconds.
         found = loader.repository.load_config(f"method/{name}")  # type: ignore[attr-defined]
         defaults = [default for default in found.defaults_list if default.override]
-        if chosen == {_key(default): default.value for default in defaults}:
+        asked = chosen_of_model(found.config.get("model") or {})
+        if asked == model and chosen == {_key(each): each.value for each in defaults}:
             return str(name)
     return None
 
@@ -158,30 +169,42 @@ def _parts(composed: Composition) -> dict[str, dict[str, Any]]:
     """The content behind each name, with interpolations unresolved.
 
     So `num_heads: ${model.num_heads}` is one method at every model size, and a default that scales
-    with the training length is one method on every task.
+    with the training length is one method on every task. Settings of the model that methods choose
+    are a method's own, so that its row stands beside those without them; what is off is left out.
     """
     plain = composed.content
-    training = plain["training"]
+    training, model = plain["training"], plain["model"]
     return {
         "protocol": {
-            "model": plain["model"],
+            "model": {key: value for key, value in model.items() if key not in OF_METHODS},
             "training": {key: value for key, value in training.items() if key not in LENGTHS},
             "evaluation": plain["evaluation"],
         },
         "task": {"task": plain["task"], "training": {key: training[key] for key in LENGTHS}},
-        "method": {"encoding": plain["encoding"], "extension": plain["extension"]},
+        "method": {
+            "encoding": plain["encoding"],
+            "extension": plain["extension"],
+            "model": chosen_of_model(model),
+        },
     }
 
 
 def _name(name: str, content: dict[str, Any], canonical: dict[str, Any]) -> Name:
     changed = tuple(_changes(content, canonical))
-    return Name(name=name, changed=changed, hash=content_hash(without_places(content)))
+    told = {key: value for key, value in content.items() if value != {}}  # as before there was one
+    return Name(name=name, changed=changed, hash=content_hash(without_places(told)))
 
 
 def _changes(content: dict[str, Any], canonical: dict[str, Any]) -> list[str]:
     new, old = _flat(content), _flat(canonical)
     keys = sorted(key for key in new.keys() | old.keys() if new.get(key) != old.get(key))
-    return [f"{key}={'null' if new.get(key) is None else new[key]}" for key in keys]
+    values = {key: new.get(key, OFF.get(key)) for key in keys}
+    return [f"{key}={_written(value)}" for key, value in values.items()]
+
+
+def _written(value: Any) -> str:
+    """As it stands on a command line."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 def _flat(content: Any, prefix: str = "") -> dict[str, Any]:

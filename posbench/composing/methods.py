@@ -3,45 +3,80 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
+
+from posbench.config import OF_METHODS, ModelConfig
 
 AS_TRAINED = "direct"
 """The extension that a method need not name: `rope: [direct]` is the method rope."""
 
 
+class Method(NamedTuple):
+    """What a method composes."""
+
+    encoding: str
+    extension: str
+    model: tuple[tuple[str, int], ...] = ()  # settings of the model that it turns on
+
+    @property
+    def base(self) -> str:
+        """The trained model without the extension: "rope", "rope-qk_norm"."""
+        return "-".join((self.encoding, *turned_on(dict(self.model))))
+
+
+def chosen_of_model(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the settings of a model those that methods choose, where they are not off."""
+    off = ModelConfig()
+    return {name: model[name] for name in OF_METHODS if model.get(name, 0) != getattr(off, name)}
+
+
+def turned_on(model: Mapping[str, Any]) -> list[str]:
+    """The same as parts of a name, with the value where it says more than that it is on."""
+    return [
+        name if value is True else f"{name}_{value}"
+        for name, value in chosen_of_model(model).items()
+    ]
+
+
 @functools.cache
-def methods() -> dict[str, tuple[str, str]]:
-    """What each method composes: an encoding and an extension."""
+def methods() -> dict[str, Method]:
+    """The rows of the table by their names."""
     with files("posbench.conf").joinpath("methods.yaml").open(encoding="utf-8") as file:
         table: Any = OmegaConf.to_container(OmegaConf.load(file))
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, Method] = {}
     for encoding, row in table.items():
         for cell in row:
-            ((suffix, extension),) = cell.items() if isinstance(cell, dict) else [(cell, cell)]
+            ((suffix, content),) = cell.items() if isinstance(cell, dict) else [(cell, cell)]
+            chosen = content if isinstance(content, dict) else {"extension": content}
             name = encoding if suffix == AS_TRAINED else f"{encoding}_{suffix}"
             if (
                 name in found
             ):  # as would be the extension nope of rope beside the encoding rope_nope
                 raise ValueError(
                     f"conf/methods.yaml has two methods {name}: name one of them otherwise, "
-                    f"`{encoding}: [NAME: {extension}]`"
+                    f"`{encoding}: [NAME: {chosen.get('extension', AS_TRAINED)}]`"
                 )
-            found[name] = encoding, extension
+            found[name] = Method(
+                encoding,
+                chosen.get("extension", AS_TRAINED),
+                tuple(chosen.get("model", {}).items()),
+            )
     return found
 
 
 def register() -> None:
     """What a file conf/method/NAME.yaml would say, of each of them."""
-    for name, (encoding, extension) in methods().items():
+    for name, (encoding, extension, model) in methods().items():
         choices = [{"override /encoding": encoding}, {"override /extension": extension}]
         ConfigStore.instance().store(
             group="method",
             name=name,
             package="_global_",
             provider="conf/methods.yaml",
-            node={"defaults": choices},
+            node={"defaults": choices} | ({"model": dict(model)} if model else {}),
         )

@@ -24,8 +24,7 @@ class FoX(PositionEncoding):
 
     The paper's gates start at $b_h = 0$, which halves a weight with every token. Here they start at
     `bias_init` = 5, as in x-transformers: a memory of about 150 tokens, so that every token of a
-    short training is seen at first. The paper's "Pro" layer (normalised keys, output gate, shifted
-    keys) is no matter of position and not included.
+    short training is seen at first. The paper's "Pro" layer is `FoXPro`.
     """
 
     def __init__(self, model_width: int, num_heads: int, bias_init: float = 5.0) -> None:

@@ -19,6 +19,11 @@ class Dropped(Scaled):
     steps, and for RoPE; legal on every encoding. The paper fits the temperature for each model at
     each length; `growth` is 0.1 here, the constant of YaRN, and 0 switches it off. s is `scale`, or
     left out (null) $\max(1, L'/L)$ for each length.
+
+    The authors' code has two settings for every model: as it is, the row rope_drope, and with
+    queries and keys normalised from the drop on, over all heads together. The row
+    rope_qk_norm_drope normalises them from the first step of training on, head by head, so that no
+    weight begins anew in so short a training.
     """
 
     is_identity = False

@@ -35,21 +35,26 @@ class Name(Part):
 
 
 class MethodName(Name):
-    """A method: an encoding, with a host inside it where it is a wrapper, and an extension."""
+    """A method: an encoding, with a host inside it where it is a wrapper, what it turns on in the
+    model, and an extension.
+    """
 
     encoding: str  # "ssmax"
     host: str | None = None  # "alibi", where it is not the host of the encoding's own YAML
     extension: str  # "yarn", or its parts in order: "yarn+sliding_window"
     encoding_changed: tuple[str, ...] = ()  # those of `changed` that belong to the encoding
+    model: tuple[str, ...] = ()  # what it turns on in the model: "qk_norm", "short_conv_4"
 
     @property
     def base(self) -> str:
-        """The encoding by its name alone, with its host: "ssmax-alibi"."""
-        return self.encoding if self.host is None else f"{self.encoding}-{self.host}"
+        """What is trained, by its name: the encoding with its host, "ssmax-alibi", and what is
+        turned on in the model, "rope-qk_norm".
+        """
+        return "-".join((self.encoding, *([self.host] if self.host else []), *self.model))
 
     @property
     def base_label(self) -> str:
-        """The same encoding without the extension, for people."""
+        """The same without the extension, for people."""
         return labelled(self.base, self.encoding_changed)
 
 

@@ -14,7 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from posbench import provenance
 from posbench.composing.building import build
 from posbench.composing.legality import supplying_tasks
-from posbench.config import Config, TrainingConfig, checked
+from posbench.composing.methods import chosen_of_model
+from posbench.config import OF_METHODS, Config, TrainingConfig, checked
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError
 from posbench.evaluation import Evaluation, Lengths, nearest
@@ -152,6 +153,9 @@ class Setup:
             self.config.seed,
             model.mlp_ratio,
             model.dropout,
+            model.qk_norm,
+            model.output_gate,
+            model.short_conv,
         )
 
     def _refuse_ids(self, stack: EncodingStack) -> None:
@@ -197,11 +201,13 @@ class Setup:
     def training_settings(self, training: TrainingConfig) -> dict[str, Any]:
         """All but the code that the trained weights depend on; the extension is not among it."""
         config = self.config
+        model = dataclasses.asdict(config.model)
+        sizes = {name: value for name, value in model.items() if name not in OF_METHODS}
         resolved = {"lengths": training.lengths, "total_steps": training.total_steps}
         return {
             "encoding": provenance.without_places(self.nodes["encoding"]),
             "task": [provenance.without_places(self.nodes["task"]), self.task.version],
-            "model": dataclasses.asdict(config.model),
+            "model": sizes | chosen_of_model(model),  # what is off is no setting of the weights
             "training": dataclasses.asdict(training) | resolved,
             "seed": config.seed,
         }

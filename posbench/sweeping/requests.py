@@ -108,7 +108,7 @@ def _of_row(row: Words) -> dict[str, str]:
     named = dict(word.partition("=")[::2] for word in row)
     chosen = methods().get(named.get("method", ""))
     if chosen is not None:
-        named = {"encoding": chosen[0], "extension": chosen[1]} | named
+        named = {"encoding": chosen.encoding, "extension": chosen.extension} | named
     return named
 
 

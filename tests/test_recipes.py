@@ -1,0 +1,89 @@
+"""The page of model families: every row is one that runs, and every source can be followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import CONF, setup
+from small_runs import tiny, trained
+
+from posbench.catalogue import recipes as page
+from posbench.catalogue.recipes import Recipe, recipes
+from posbench.composing.methods import methods
+from posbench.errors import ConfigError
+
+ROWS = sorted({row for recipe in recipes() for row in recipe.rows})
+ASKED = {
+    *("Llama 2", "Llama 3", "Llama 4", "Qwen 2", "Qwen 3", "Gemma 2", "Gemma 3", "Gemma 4"),
+    *("gpt-oss", "DeepSeek V3", "Kimi K2", "Command A", "SmolLM 3", "OLMo 3", "Phi 3 and 4"),
+    *("Mistral 7B", "Inkling"),
+}
+
+
+def test_no_family_is_missing_and_none_stands_twice() -> None:
+    families = [recipe.family for recipe in recipes()]
+    assert not ASKED - set(families) and len(set(families)) == len(families)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_builds_and_is_extended_to_its_longest_test(row: str) -> None:
+    run = setup(f"method={row}")
+    model = run.model().eval()  # it refuses what it could not extend
+    stack = model.encodings
+    extended = run.extension.extend(stack, run.train_positions, run.test_positions)
+    tokens, pos = torch.zeros(1, 20, dtype=torch.long), torch.arange(20)[None]
+    assert model.with_encodings(extended)(tokens, pos).isfinite().all()
+    asked = dict(methods()[row].model)
+    config = run.config.model
+    for name in ("qk_norm", "output_gate", "short_conv"):
+        assert getattr(config, name) == asked.get(name, 0)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_trains(row: str, tmp_path: Path) -> None:
+    """Two steps in the settings of the protocol smoke, with what the row turns on."""
+    run = tiny(tmp_path, f"method={row}", "training.steps=2", "training.warmup_steps=1")
+    before = dict(run.model().named_parameters())
+    after = trained(run)
+    moved = {
+        name: not torch.equal(weight, before[name])
+        for name, weight in after.model.named_parameters()
+    }
+    assert after.log.curve.step[-1] == 2
+    assert all(moved[name] for name in moved if "encodings" not in name), moved
+
+
+def test_a_row_that_is_none_is_found() -> None:
+    wrong = Recipe("Mine", ("rope_yarm",), "RoPE", ("arXiv 2307.09288",))
+    with pytest.raises(ConfigError, match="no method: did you mean rope_yarn"):
+        _ = wrong.methods
+
+
+@pytest.mark.parametrize("source", ["2307.09288", "arXiv 23.1", "a blog"])
+def test_a_source_that_cannot_be_followed_is_refused(source: str) -> None:
+    with pytest.raises(ConfigError, match="is no source"):
+        page._link(source)
+
+
+def test_what_was_read_in_transformers_is_there() -> None:
+    transformers = pytest.importorskip("transformers")
+    models = {
+        source.split()[1]
+        for recipe in recipes()
+        for source in recipe.sources
+        if source.startswith("transformers ")
+    }
+    absent = [name for name in sorted(models) if not hasattr(transformers.models, name)]
+    assert not absent
+
+
+def test_the_committed_page_is_what_the_command_writes() -> None:
+    committed = (CONF / "RECIPES.md").read_text(encoding="utf-8")
+    assert page.page() == committed, "run `python -m posbench.catalogue.recipes`"
+
+
+def test_every_row_of_the_page_has_the_cells_of_its_table() -> None:
+    table = [line for line in page.page().splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in table} == {6} and len(table) == len(recipes()) + 2
