@@ -34,8 +34,8 @@ class FoXPro(FoX):
         self.output_scale = nn.Parameter(torch.ones(num_heads, 1, head_width))
 
     def encode(self, a: Attention) -> Attention:
-        alpha = self.shift(a.x).sigmoid().mT[..., None]  # [batch, 2 heads, n, 1]
-        of_k, of_v = alpha.to(a.q.dtype).chunk(2, 1)
+        alpha = self.shift(a.x.to(self.shift.weight.dtype)).sigmoid()  # [batch, n, 2 heads]
+        of_k, of_v = alpha.mT[..., None].to(a.q.dtype).chunk(2, 1)  # [batch, heads, n, 1] each
 
         def finish(out: Tensor, rows: slice) -> Tensor:
             exact = out.to(self.output_scale.dtype)
