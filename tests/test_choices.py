@@ -152,3 +152,23 @@ def test_a_panel_that_is_not_complete_decides_nothing() -> None:
     with pytest.raises(PosbenchError, match=r"panel heads lacks \w+ on \w+, seed \d+"):
         choices.heads(found[1:], panel)
     assert "Not decided yet: panel heads lacks" in choices.markdown(found[1:])
+
+
+def test_tasks_and_protocol_have_what_the_panels_decided() -> None:
+    """The decisions stand in the settings, not in the head of whoever reads the page."""
+    from conftest import CONF, setup
+
+    from posbench.records import files
+
+    found = files.records(CONF.parent / "results/pilots")
+    panel = definition.load("steps")
+    decided = choices.steps(found, panel).table.set_index("task")["steps"].astype(int).to_dict()
+    trained = {
+        task: setup("protocol=cpu", f"task={task}", "method=rope").config.training.total_steps
+        for task in panel.all_tasks
+    }
+    assert trained == decided
+    assert set(panel.all_tasks) == set(definition.load("main").all_tasks)
+    won = choices.heads(found, definition.load("heads")).decision.split(" (")[0]
+    words = {"two heads": 2, "four heads": 4}
+    assert setup("protocol=cpu", "task=copy", "method=rope").config.model.num_heads == words[won]
