@@ -18,6 +18,7 @@ import platform
 import subprocess
 import sysconfig
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,12 @@ def source_hash(*roots: str) -> str:
     Names lead into posbench and into modules of one's own, not into installed packages or the
     standard library, of which the name alone counts.
     """
-    begun = {root: list(_roots(root)) for root in set(roots)}
+    with reading_once():
+        return _hash_of_reached(set(roots))
+
+
+def _hash_of_reached(roots: set[str]) -> str:
+    begun = {root: list(_roots(root)) for root in roots}
     unknown = sorted(root for root, found in begun.items() if not found)
     waiting = [definition for found in begun.values() for definition in found]
     reached: dict[Definition, list[tuple[str, str]]] = {}
@@ -257,10 +263,30 @@ def _is_text(node: ast.AST) -> bool:
 # -- files -----------------------------------------------------------------------------------------
 
 
+_read: dict[str, Source | None] | None = None
+"""Modules as they were read first, while `reading_once`."""
+
+
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """Meanwhile each module is read once, however many hashes depend on it."""
+    global _read
+    before, _read = _read, {} if _read is None else _read
+    try:
+        yield
+    finally:
+        _read = before
+
+
 def source_of(module: str) -> Source | None:
     """The module as it is written now; None where its source does not count."""
+    if _read is not None and module in _read:
+        return _read[module]
     path = module_file(module) if _counts(module) else None
-    return None if path is None else _parsed(path.read_text(encoding="utf-8"), module)
+    found = None if path is None else _parsed(path.read_text(encoding="utf-8"), module)
+    if _read is not None:
+        _read[module] = found
+    return found
 
 
 def _counts(module: str) -> bool:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
 
 from posbench.composing.compose import Composition, compose
-from posbench.composing.methods import chosen_of_model, turned_on
+from posbench.composing.methods import chosen_of_model, methods, turned_on
 from posbench.config import OF_METHODS, ModelConfig
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash, without_places
@@ -143,15 +144,26 @@ def _method_of(chosen: Mapping[str, str], model: Mapping[str, Any]) -> str | Non
     So `method=rope extension=yarn` is the row rope_yarn, and `method=rope model.qk_norm=true` the
     row rope_qk_norm.
     """
-    loader = GlobalHydra.instance().config_loader()
-    for name in sorted(loader.get_group_options("method")):
-        # Files are read, not composed: composing a hundred methods would take seconds.
-        found = loader.repository.load_config(f"method/{name}")  # type: ignore[attr-defined]
+    for name, row in sorted(methods().items()):
+        pair = {"encoding": row.encoding, "extension": row.extension}
+        if (pair, dict(row.model)) == (chosen, model):
+            return name
+    for name in _own_methods():
+        # Files are read, not composed: composing takes a tenth of a second.
+        found = GlobalHydra.instance().config_loader().repository.load_config(f"method/{name}")  # type: ignore[attr-defined]
         defaults = [default for default in found.defaults_list if default.override]
         asked = chosen_of_model(found.config.get("model") or {})
         if asked == model and chosen == {_key(each): each.value for each in defaults}:
-            return str(name)
+            return name
     return None
+
+
+def _own_methods() -> list[str]:
+    """Those of folders given with --config-dir."""
+    searched = GlobalHydra.instance().config_loader().get_search_path().get_path()
+    own = [each.path for each in searched if each.provider == "command-line" and each.path]
+    folders = [Path(path.removeprefix("file://")) for path in own]
+    return sorted(path.stem for folder in folders for path in (folder / "method").glob("*.yaml"))
 
 
 def _key(default: Any) -> str:

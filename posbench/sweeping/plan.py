@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from posbench.composing.compose import compose
+from posbench.composing.compose import Composition, compose
 from posbench.composing.mistakes import sentence
-from posbench.config import checked
+from posbench.config import FREE, checked
 from posbench.errors import PosbenchError
-from posbench.provenance import content_hash
+from posbench.provenance import content_hash, reading_once
 from posbench.running.asked import Asked
 from posbench.sweeping.cost import Cost, Costs
 from posbench.sweeping.legality import Legality
@@ -95,7 +95,12 @@ def plan(request: Request) -> Plan:
     """Look at every run that is asked for: nothing is made, and torch is needed only where
     something is left to be made.
     """
-    legality = Legality()
+    with reading_once():
+        return _plan(request)
+
+
+def _plan(request: Request) -> Plan:
+    legality, check = Legality(), _check_once()
     complete: list[Run] = []
     left: list[Run] = []
     refused: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -106,7 +111,7 @@ def plan(request: Request) -> Plan:
             if run.asked.record() is not None and not run.asked.composed.content["audit"]:
                 complete.append(run)
                 continue
-            checked(run.asked.composed.cfg())
+            check(run.asked.composed)
             reason = legality.refusal(run.asked.composed)
         except (PosbenchError, HydraException, OmegaConfBaseException) as error:
             wrong[words] = sentence(error, words)
@@ -118,6 +123,22 @@ def plan(request: Request) -> Plan:
             tasks.append(identity.task.label)
     trained = {run.training for run in complete}
     return Plan(request, tuple(_jobs(left, trained)), tuple(complete), refused, wrong)
+
+
+def _check_once() -> Callable[[Composition], None]:
+    """A check of settings that many runs share, made once for each way they are set."""
+    right: set[str] = set()
+
+    def check(composed: Composition) -> None:
+        seeded = composed.content["seed"]
+        same = {"seed": 0} if isinstance(seeded, int) and seeded >= 0 else {}
+        content = {**composed.content, **same}
+        key = content_hash({name: content[name] for name in content.keys() - FREE})
+        if key not in right:
+            checked(composed.cfg())
+            right.add(key)
+
+    return check
 
 
 def _jobs(runs: Iterable[Run], trained: set[str]) -> Iterator[Job]:
