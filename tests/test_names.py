@@ -72,7 +72,7 @@ def test_every_option_of_a_group_is_there_once(group: str) -> None:
 def test_every_group_is_there_with_what_it_is_and_its_default() -> None:
     assert sorted(sections()) == sorted(GROUPS)
     for group, meaning in GROUPS.items():
-        usual = "none." if group == "experiment" else "`"
+        usual = "none." if group in ("experiment", "board") else "`"
         assert f"\n`{group}=NAME` chooses {meaning}. The default is {usual}" in sections()[group]
     assert "The default is `passkey`." in sections()["task"]
 

@@ -30,7 +30,7 @@ from posbench.provenance import located, module_file, source_of, targets
 LIMIT = 160
 """Characters of a description, as they are seen: a command of LaTeX is one. No formula is cut."""
 
-ORDER = ("task", "protocol", "experiment", "encoding", "extension", "method", "logger")
+ORDER = ("task", "protocol", "experiment", "encoding", "extension", "method", "board", "logger")
 ELSEWHERE = "of other encodings than RoPE, by the handle they need"
 ARXIV = r"\d{4}\.\d{5}"
 

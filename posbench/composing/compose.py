@@ -124,12 +124,22 @@ def _of_parts(words: list[str]) -> Composition:
     for section in method.content.keys() | test.content.keys():
         here, there = method.content.get(section), test.content.get(section)
         neither = usual.content.get(section)
-        if here != neither and there != neither:
+        changed, unasked = (here, others) if here != neither else (there, of_method)
+        # Where both sides have a say, the order counts, even if one says what is usual.
+        both = here != neither and there != neither
+        if both or (changed != neither and _say(unasked, section)):
             return _whole(tuple(words))
-        merged[section] = here if here != neither else there
+        merged[section] = changed
     chosen = {key: value for key, value in method.choices.items() if _is_of_method(key)}
     kept = {key: value for key, value in test.choices.items() if not _is_of_method(key)}
     return Composition(merged, kept | chosen)
+
+
+def _say(words: tuple[str, ...], section: str) -> bool:
+    """Whether one of the words may set something in a section."""
+    keys = (word.lstrip("+~").partition("=")[0].replace("@", ".").split(".")[0] for word in words)
+    wide = {"method": OF_METHODS, "encoding": OF_METHODS, "extension": OF_METHODS}
+    return any(key in (section, "experiment") or section in wide.get(key, ()) for key in keys)
 
 
 def _method(words: tuple[str, ...]) -> Composition:
