@@ -25,10 +25,10 @@ FLOORS = [
     {"composing", "boards"},
     # one run, and the board of all runs
     {"running", "leaderboard"},
-    # encodings looked at without a run
-    {"catalogue"},
+    # many runs, and encodings looked at without one
+    {"sweeping", "catalogue"},
     # the doors
-    {"cli", "check", "claims", "results", "sweep", "__main__"},
+    {"cli", "check", "claims", "results", "status", "__main__"},
 ]
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 CONCRETE = ("posbench.encodings.", "posbench.extensions.", "posbench.tasks.")
