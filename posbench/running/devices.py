@@ -13,8 +13,9 @@ def device(accelerator: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         raise ConfigError(
-            "the protocol asks for a GPU and torch sees none: use protocol=cpu, "
-            "or trainer.accelerator=cpu for the same run on the processor (slow)"
+            "the protocol asks for a GPU and torch sees none: use protocol=cpu (for an experiment, "
+            "experiment=NAME_cpu), or trainer.accelerator=cpu for the same run on the processor "
+            "(slow)"
         )
     if accelerator == "mps":
         if not torch.backends.mps.is_available():
