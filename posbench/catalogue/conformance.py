@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import hydra
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention, attend, dense
 from posbench.composing.building import build
+from posbench.composing.compose import compose
 from posbench.composing.legality import node, options, supplying_tasks
 from posbench.encoding import PositionEncoding
 from posbench.errors import ConfigError, IllegalExtension, PosbenchError
@@ -49,14 +49,9 @@ class Broken(PosbenchError, AssertionError):
     """A promise that an encoding does not keep."""
 
 
-@functools.cache
-def _composed(*overrides: str) -> DictConfig:
-    return hydra.compose("config", list(overrides))
-
-
 def composed(*overrides: str) -> DictConfig:
-    """A copy of the composed configuration: composing costs fifty times as much as copying."""
-    return copy.deepcopy(_composed(*overrides))
+    """The configuration of a command line, to be changed as one likes."""
+    return compose(*overrides).cfg()
 
 
 @functools.cache
