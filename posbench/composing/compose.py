@@ -117,6 +117,8 @@ def compose(*words: str) -> Composition:
 
 
 def _of_parts(words: list[str]) -> Composition:
+    if any(word.partition("=")[0] == "experiment" for word in words):  # it may choose the method
+        return _whole(tuple(words))
     of_method = tuple(word for word in words if _is_of_method(word))
     others = tuple(word for word in words if not _is_of_method(word))
     method, test, usual = _method(of_method), _whole(others), _whole(())
@@ -144,7 +146,7 @@ def _say(words: tuple[str, ...], section: str) -> bool:
     """Whether one of the words may set something in a section."""
     keys = (word.lstrip("+~").partition("=")[0].replace("@", ".").split(".")[0] for word in words)
     wide = {"method": OF_METHODS, "encoding": OF_METHODS, "extension": OF_METHODS}
-    return any(key in (section, "experiment") or section in wide.get(key, ()) for key in keys)
+    return any(key == section or section in wide.get(key, ()) for key in keys)
 
 
 def _method(words: tuple[str, ...]) -> Composition:
