@@ -15,7 +15,7 @@ from pathlib import Path
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from posbench.composing import folders, mistakes
 from posbench.composing.compose import Composition, register
@@ -53,6 +53,7 @@ def application(cfg: DictConfig) -> None:
 
 def _run(composed: Composition) -> None:
     """One run, or the job of a sweep."""
+    from posbench.composing.building import build
     from posbench.running.asked import Asked, remark
     from posbench.sweeping.working import work
 
@@ -60,8 +61,10 @@ def _run(composed: Composition) -> None:
         work(job, composed.content["job"]["sweep"])
         return
     # In the order of their cost: what is wrong with the settings is said before torch is imported.
-    config = checked(composed.cfg())
+    cfg = composed.cfg()
+    config = checked(cfg)
     asked = Asked.of(composed)
+    build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
     record = asked.record()
     if record is not None and (record.diverged or not config.audit):
         print(remark(record, asked.path))

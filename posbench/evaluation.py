@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -14,7 +15,7 @@ from posbench.batches import packed
 from posbench.config import EvaluationConfig, TrainingConfig
 from posbench.coverage import share_untrained, used_entries
 from posbench.encoding import EncodingStack
-from posbench.errors import ConfigError
+from posbench.errors import ConfigError, PosbenchError
 from posbench.extension import Extension
 from posbench.records.row import Row, View
 from posbench.scoring import Inputs, answers, inputs, position_ids
@@ -142,22 +143,33 @@ class Evaluation:
 
         Positions come from `base`, so that an extension cannot draw them anew.
         """
-        device = next(model.parameters()).device
-        found = []
-        for rows in pieces(batch, device):
-            part = batch.part(rows)
-            found.append(answers(model, self.inputs(part, base).to(device), part))
-        return _joined(found)
+        return self._through(model, base, batch, answers)
 
     def decode(self, model: Transformer, base: Transformer, batch: Batch) -> Answers:
         """The answers of `model` decoded greedily, token by token; they have no losses."""
+        return self._through(model, base, batch, decoded)
+
+    def _through(
+        self,
+        model: Transformer,
+        base: Transformer,
+        batch: Batch,
+        asked: Callable[[Transformer, Inputs, Batch], Answers],
+    ) -> Answers:
+        """The batch through the model, in pieces; a piece that memory does not hold in halves."""
         device = next(model.parameters()).device
+        # The positions of a piece are drawn for the whole of it, however it is halved.
+        waiting = [
+            (self.inputs(batch.part(rows), base), batch.part(rows))
+            for rows in reversed(list(pieces(batch, device)))
+        ]
         found = []
-        for rows in pieces(batch, device):
-            part = batch.part(rows)
-            right = greedy(model, self.inputs(part, base).to(device))
-            asked, ends = part.answer[:, 1:], (part.answer & (part.tokens == EOS))[:, 1:]
-            found.append(Answers(asked, right, np.zeros(right.shape, np.float32), ends))
+        while waiting:
+            data, part = waiting.pop()
+            try:
+                found.append(asked(model, data.to(device), part))
+            except torch.OutOfMemoryError:
+                waiting += _halves(data, part, device)
         return _joined(found)
 
     def evaluate(
@@ -206,8 +218,7 @@ class Evaluation:
             extended = self.extend(model, extension, batch)
             forced = said = self.predict(extended, model, batch)
             if self.settings.decoding == "greedy":
-                decoded = self.decode(extended, model, batch)
-                said = replace(decoded, losses=forced.losses)
+                said = replace(self.decode(extended, model, batch), losses=forced.losses)
             found.append(Answered(batch, forced, said))
         return found
 
@@ -321,6 +332,25 @@ class Evaluation:
         return [torch.stack(masks).any(0) for masks in zip(*each, strict=True)]
 
 
+def _halves(data: Inputs, batch: Batch, device: torch.device) -> Sequence[tuple[Inputs, Batch]]:
+    """The second and the first half of a piece that the memory of a device does not hold."""
+    count, length = batch.tokens.shape
+    if count == 1:
+        raise PosbenchError(
+            f"one sequence of {length:,} tokens does not fit in the memory of {device}: test "
+            "shorter lengths (evaluation.multiples, evaluation.ladder), or on another device"
+        )
+    warnings.warn(
+        f"{count} sequences of {length:,} tokens do not fit in the memory of {device}; they are "
+        "tested in halves",
+        stacklevel=2,
+    )
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    first, second = slice(0, count // 2), slice(count // 2, count)
+    return [(data.part(rows), batch.part(rows)) for rows in (second, first)]
+
+
 def _joined(parts: Sequence[Answers]) -> Answers:
     """Answers to one batch that went through the model in parts."""
     names = [field.name for field in fields(Answers)]
@@ -334,6 +364,13 @@ def pieces(batch: Batch, device: torch.device) -> Iterator[slice]:
     )
     for start in range(0, len(batch.tokens), size):
         yield slice(start, start + size)
+
+
+def decoded(model: Transformer, data: Inputs, batch: Batch) -> Answers:
+    """What greedy decoding answers; there are no losses."""
+    right = greedy(model, data)
+    asked, ends = batch.answer[:, 1:], (batch.answer & (batch.tokens == EOS))[:, 1:]
+    return Answers(asked, right, np.zeros(right.shape, np.float32), ends)
 
 
 @torch.inference_mode()

@@ -30,6 +30,19 @@ class Inputs:
     labels: Tensor  # [number of places]
     first: int  # column of the first place
 
+    def part(self, rows: slice) -> Inputs:
+        """The sequences in `rows`, at the positions that they have among all."""
+        before, inside = (int(self.where[:end].sum()) for end in (rows.start, rows.stop))
+        pos = self.pos if len(self.pos) == 1 else self.pos[rows]
+        return Inputs(
+            self.tokens[rows],
+            pos,
+            self.segments[rows],
+            self.where[rows],
+            self.labels[before:inside],
+            self.first,
+        )
+
     def to(self, device: torch.device) -> Inputs:
         def moved(tensor: Tensor) -> Tensor:
             return tensor.to(device, non_blocking=True)

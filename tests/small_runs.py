@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from conftest import composed, setup
-from omegaconf import OmegaConf
 
-from posbench.composing.building import build
+from posbench.composing.compose import Composition
 from posbench.composing.identity import Identity
 from posbench.provenance import content_hash
 from posbench.records import files
 from posbench.records.record import MethodName, Name, Record
 from posbench.running import run as running
+from posbench.running.asked import Asked
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
 from posbench.running.preparing import Prepared, preparation
@@ -72,9 +72,9 @@ def ran(folder: Path, *words: str) -> Record:
     method = MethodName(
         name=called, changed=("shown",), hash=digest, encoding="rope", extension="direct"
     )
-    task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
-    running.run(cfg, Identity(name, name, method, called), task)
-    return files.read(files.record_path(folder, "tiny", "tiny", method.slug, cfg.seed))
+    asked = Asked.named(Composition.of(cfg, {}), Identity(name, name, method, called))
+    running.make(asked, Console())
+    return files.read(asked.path)
 
 
 def without_seconds(record: Record) -> dict[str, object]:

@@ -27,9 +27,9 @@ from loops import (
 from posbench.attention import attend, dense
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.bam import BAM
+from posbench.encodings.bam_ssmax import SSMaxWithBias
 from posbench.encodings.kerple_power import KerplePower
 from posbench.encodings.nope import NoPE
-from posbench.encodings.ssmax_with_bias import SSMaxWithBias
 from posbench.errors import ConfigError
 
 oracle = pytest.mark.oracle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,13 @@ import pytest
 import torch
 from conftest import names, setup
 
+from posbench import evaluation
 from posbench.catalogue.conformance import Subject
+from posbench.errors import PosbenchError
 from posbench.evaluation import RELATIVE_EDGES, Answered, binned
-from posbench.scoring import inputs, logits
+from posbench.scoring import Inputs, inputs, logits
 from posbench.task import Answers, Batch
+from posbench.transformer import Transformer
 
 
 def answers(*right: str) -> Answers:
@@ -199,3 +203,46 @@ def test_a_row_of_several_lengths_is_of_all_their_sequences() -> None:
             np.mean([said for each in right for said in each])
         )
         assert row.loss == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["rope", "random_positions", "shape"])
+@pytest.mark.parametrize("decoding", ["teacher_forced", "greedy"])
+def test_what_memory_does_not_hold_is_tested_in_halves_with_the_same_answers(
+    method: str, decoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Positions that an encoding draws stay those of the whole batch."""
+    run = setup(f"method={method}", "task=copy_small", f"evaluation.decoding={decoding}")
+    model, n = run.model().eval(), run.train_length
+    (whole,) = run.evaluation.test(model, None, n, 10)
+    inside = {name: getattr(evaluation, name) for name in ("answers", "decoded")}
+    sizes = []
+
+    def of_memory(name: str) -> Callable[..., Answers]:
+        def asked(model: Transformer, data: Inputs, batch: Batch) -> Answers:
+            sizes.append(len(batch.tokens))
+            if len(batch.tokens) > 3:
+                raise torch.OutOfMemoryError
+            return inside[name](model, data, batch)
+
+        return asked
+
+    for name in inside:
+        monkeypatch.setattr(evaluation, name, of_memory(name))
+    with pytest.warns(UserWarning, match=r"10 sequences of \d+ tokens do not fit in the memory"):
+        (halved,) = run.evaluation.test(model, None, n, 10)
+    assert sizes[:7] == [10, 5, 2, 3, 5, 2, 3]
+    for one, other in ((whole.forced, halved.forced), (whole.answers, halved.answers)):
+        assert (one.right == other.right).all() and (one.asked == other.asked).all()
+        assert np.allclose(one.losses, other.losses, atol=1e-5)
+
+
+def test_a_sequence_that_memory_does_not_hold_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nothing(*_: object) -> Answers:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(evaluation, "answers", nothing)
+    run = setup("method=rope", "task=copy_small")
+    with pytest.raises(PosbenchError, match=r"one sequence of \d+ tokens does not fit in the mem"):
+        run.evaluation.test(run.model().eval(), None, run.train_length, 1)

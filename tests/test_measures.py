@@ -121,11 +121,12 @@ def test_an_extension_is_told_the_largest_position_of_training_and_of_each_test(
     made, told = small(*words, "evaluation.multiples=[1,2]"), Told()
     made.evaluation.evaluate(made.model(), told)
     n, alone = made.train_length, made.task.num_positions
-    # Of each length it is told twice: for the answers, and for the parameters that they use.
+    # Of each length it is told three times: for how far it reaches, for the answers, and for the
+    # parameters that they use.
     longer = 2 * n + 1  # of 2 n' + 2 positions, twice those of n
     assert alone(longer) == 2 * alone(n)
     assert set(told.spans) == {(alone(n) + more, alone(n)), (alone(n) + more, alone(longer))}
-    assert len(told.spans) == 4
+    assert len(told.spans) == 6
 
 
 # -- right and wrong -------------------------------------------------------------------------------

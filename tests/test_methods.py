@@ -114,8 +114,9 @@ def test_a_glob_finds_rows_and_files(
 ) -> None:
     # A setting that is wrong in every run, so that nothing is trained.
     words = ("--config-dir", str(mine), "-m", f"method=glob({glob})", "seed=abc")
-    status, _, err = answered(*words)
-    assert status == 1 and f"method={chosen} seed=abc: seed must be an integer" in err
+    status, out, err = answered(*words)
+    assert status == 1 and "runs failed" in err
+    assert f"method={chosen} seed=abc: seed must be an integer" in out
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) -> None:
     held = [name for name in zipfile.ZipFile(wheel).namelist() if not name.startswith("posbench-")]
-    assert all(name.startswith("posbench/") for name in held)
+    plugin = "hydra_plugins/posbench_sweeper/__init__.py"
+    assert all(name.startswith("posbench/") or name == plugin for name in held) and plugin in held
     for folder, pattern, inside in (
         ("conf", "**/*.yaml", "conf"),
         ("tasks", "*.py", "tasks"),

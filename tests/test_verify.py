@@ -190,7 +190,7 @@ def test_a_command_that_says_nothing_any_more_is_named_and_stops_no_others(
     assert not verify(folder, 12, scratch=scratch)
     said = verdicts(capsys.readouterr().out)
     assert said["gone"].startswith("cannot be repeated (method=gone is unknown")
-    assert said["nope"].startswith("cannot be repeated (PI needs frequencies")
+    assert said["nope"].startswith("cannot be repeated (extension pi cannot extend encoding nope")
     assert said["alibi"] == "exact" and len(said) == 3
 
 

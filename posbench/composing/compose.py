@@ -130,9 +130,14 @@ def _of_parts(words: list[str]) -> Composition:
         if both or (changed != neither and _say(unasked, section)):
             return _whole(tuple(words))
         merged[section] = changed
-    chosen = {key: value for key, value in method.choices.items() if _is_of_method(key)}
-    kept = {key: value for key, value in test.choices.items() if not _is_of_method(key)}
-    return Composition(merged, kept | chosen)
+    choices = {}
+    for group in method.choices.keys() | test.choices.keys():
+        of_that, of_this = method.choices.get(group), test.choices.get(group)
+        neither = usual.choices.get(group)
+        if of_that != neither and of_this != neither:
+            return _whole(tuple(words))
+        choices[group] = of_that if of_that != neither else of_this
+    return Composition(merged, choices)
 
 
 def _say(words: tuple[str, ...], section: str) -> bool:

@@ -35,7 +35,7 @@ class HyperbolicHoPE(PositionEncoding):
     positions $p/\lambda_m$, as in xPos.
     """
 
-    handles = PositionEncoding.handles | {"frequencies", "distance", "positions"}
+    handles = PositionEncoding.handles | {"frequencies", "positions"}
 
     def __init__(self, head_width: int, decay: float = 1.1, base: float = 10000.0) -> None:
         super().__init__()

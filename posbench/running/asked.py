@@ -62,7 +62,12 @@ class Asked:
     @classmethod
     def of(cls, composed: Composition) -> Self:
         """The run that a configuration describes; ConfigError if it names what there is not."""
-        content, identity = composed.content, identify(composed)
+        return cls.named(composed, identify(composed))
+
+    @classmethod
+    def named(cls, composed: Composition, identity: Identity) -> Self:
+        """The same where its name is known."""
+        content = composed.content
         names = (identity.protocol.slug, identity.task.slug, identity.method.slug)
         computing = _computing(_versions())
         fingerprint = Fingerprint(

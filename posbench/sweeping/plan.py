@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from posbench.composing.compose import Composition, compose
@@ -93,7 +92,7 @@ class Plan:
 
 def plan(request: Request) -> Plan:
     """Look at every run that is asked for: nothing is made, and torch is needed only where
-    something is left to be made.
+    something is left to be made. A name that there is not is an error before all else.
     """
     with reading_once():
         return _plan(request)
@@ -113,7 +112,7 @@ def _plan(request: Request) -> Plan:
                 continue
             check(run.asked.composed)
             reason = legality.refusal(run.asked.composed)
-        except (PosbenchError, HydraException, OmegaConfBaseException) as error:
+        except (PosbenchError, OmegaConfBaseException) as error:
             wrong[words] = sentence(error, words)
             continue
         identity = run.asked.identity

@@ -63,6 +63,8 @@ class Sweep:
         folders = [self.results_dir, *with_records(Path("results"))]
         for line in planned.lines(folders):
             self.say(line)
+        if not (planned.runs or planned.complete or planned.wrong):
+            raise PosbenchError("none of these methods applies to any of these tasks")
         if plan_only:
             return
         start = time.monotonic()
