@@ -94,9 +94,7 @@ def running(folder: Path) -> Iterator[dict[str, str]]:
     try:
         for command in (_munged(folder / "munge"), ["slurmctld", "-D"], ["slurmd", "-D"]):
             with open(folder / f"{command[0]}.said", "wb") as file:
-                started.append(
-                    subprocess.Popen(command, env=environment, stdout=file, stderr=file)
-                )
+                started.append(subprocess.Popen(command, env=environment, stdout=file, stderr=file))
             if command[0] == "munged":
                 _until((folder / "munge/socket").exists, folder)
         _until(lambda: "idle" in _said(environment, "sinfo", "-h", "-o", "%T"), folder)

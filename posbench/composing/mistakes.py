@@ -34,7 +34,7 @@ EXTRAS = {
     "hydra/launcher/submitit_slurm": ("hydra-submitit-launcher", "slurm"),
     "hydra/launcher/ray": ("hydra-ray-launcher", "ray"),
 }
-"""Configurations that come with a package that may not be there: its name, and the extra with it."""
+"""Configurations of packages that may not be there: the name of each, and the extra with it."""
 
 
 def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:

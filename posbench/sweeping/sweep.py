@@ -22,6 +22,7 @@ from posbench.sweeping.working import is_claimed, is_complete, quoted
 
 DEATHS = 2
 """A run that alone has been the death of a worker, after as many deaths, is not begun again."""
+STOPPED = "its job was stopped by a signal: cancelled, or too slow"
 SHARE_OF_TEST = 0.1
 """The cost of a run without training, in runs with one, where no record tells."""
 
@@ -103,7 +104,9 @@ class Sweep:
         left: list[Job] = []
         for job in _without(jobs, set(watch.ended), self._key):
             if any(ends[self._key(run), "stopped"] for run in job.runs):
-                self._note_failed(job.runs, "its job was stopped by a signal: cancelled or too slow")
+                self._note_failed(
+                    job.runs, "its job was stopped by a signal: cancelled, or too slow"
+                )
             elif not begun:
                 silent = said or "the launcher is silent"
                 self._note_failed(job.runs, f"no worker has begun it: {silent}")

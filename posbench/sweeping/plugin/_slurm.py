@@ -18,9 +18,7 @@ class Patient(SlurmLauncher):
     queued: whoever then launches what is missing submits those again. Ctrl-C cancels the jobs.
     """
 
-    def launch(
-        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
-    ) -> Sequence[Any]:
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[Any]:
         """Nothing, after the last job; the first of their errors if there is one."""
         jobs = self._submitted(job_overrides, initial_job_idx)
         try:
@@ -37,9 +35,7 @@ class Patient(SlurmLauncher):
         import submitit
 
         own = {field.name for field in fields(BaseQueueConf)}
-        given = {
-            key if key in own else f"slurm_{key}": value for key, value in self.params.items()
-        }
+        given = {key if key in own else f"slurm_{key}": value for key, value in self.params.items()}
         executor = submitit.AutoExecutor(
             given.pop("submitit_folder"),
             cluster="slurm",
