@@ -36,6 +36,7 @@ parts:
 """
 ENCODINGS = """
 import os
+import time
 from pathlib import Path
 
 from posbench.encoding import PositionEncoding
@@ -58,6 +59,14 @@ class Dying(PositionEncoding):
             path.write_text(str(deaths - 1))
             os._exit(1)
         return a
+
+
+class Slow(PositionEncoding):
+    "Nothing, which takes its time."
+
+    def encode(self, a):
+        time.sleep(float(os.environ["POSBENCH_PAUSE"]))
+        return a
 """
 PATIENCE = 1500.0  # seconds; only a hanging sweep takes as long
 
@@ -74,11 +83,13 @@ class Place:
         self.deaths.write_text(str(deaths))
         (folder / "mine/board/engines.yaml").write_text(BOARD)
         (folder / "mine/misbehaving.py").write_text(ENCODINGS)
-        for name in ("Raising", "Dying"):
+        for name in ("Raising", "Dying", "Slow"):
             path = folder / f"mine/encoding/{name.lower()}.yaml"
             path.write_text(f"_target_: misbehaving.{name}\n")
         self.environment = (
-            os.environ | {"POSBENCH_DEATHS": str(self.deaths), "OMP_NUM_THREADS": "1"} | environment
+            os.environ
+            | {"POSBENCH_DEATHS": str(self.deaths), "POSBENCH_PAUSE": "0", "OMP_NUM_THREADS": "1"}
+            | environment
         )
 
     @property
@@ -262,9 +273,11 @@ def test_slurm_goes_on_after_a_failure_and_a_dead_job(
 def test_a_job_that_runs_out_of_time_is_queued_again_and_goes_on(
     queue: dict[str, str], tmp_path: Path
 ) -> None:
-    words = (*LONG, "training.steps=3000")
-    limit = ("hydra.launcher.timeout_min=1", "hydra.launcher.signal_delay_s=5")
-    place = Place(tmp_path / "queue", **queue)
+    # Two layers at least, and so at least 120 s; Slurm may send the signal up to 60 s too early.
+    words = ("protocol=smoke", "task=copy", "encoding=slow", "training.steps=1500")
+    words += ("trainer.checkpoint_every=20",)
+    limit = ("hydra.launcher.timeout_min=2", "hydra.launcher.signal_delay_s=5")
+    place = Place(tmp_path / "queue", POSBENCH_PAUSE="0.04", **queue)
     status, said = place.swept(*words, *QUEUE, *limit)
     assert status == 0 and re.search(r"^1 done in .*, 0 failed\.$", said, re.M), said
     ((_, run),) = ((kind, run) for kind, run in place.told() if kind == "done")

@@ -104,9 +104,7 @@ class Sweep:
         left: list[Job] = []
         for job in _without(jobs, set(watch.ended), self._key):
             if any(ends[self._key(run), "stopped"] for run in job.runs):
-                self._note_failed(
-                    job.runs, "its job was stopped by a signal: cancelled, or too slow"
-                )
+                self._note_failed(job.runs, STOPPED)
             elif not begun:
                 silent = said or "the launcher is silent"
                 self._note_failed(job.runs, f"no worker has begun it: {silent}")

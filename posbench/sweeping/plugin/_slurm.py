@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
@@ -24,8 +25,8 @@ class Patient(SlurmLauncher):
         try:
             errors = [job.exception() for job in jobs]
         except BaseException:
-            for job in jobs:
-                job.cancel(check=False)
+            arrays = {job.job_id.partition("_")[0] for job in jobs}
+            subprocess.run(["scancel", *sorted(arrays)], check=False)
             raise
         if found := [error for error in errors if error is not None]:
             raise found[0]
