@@ -313,9 +313,11 @@ def _die(asked: Asked, sweep: str) -> None:
     writer.lock.release()
 
 
-def swept(folder: Path, launcher: Launcher, *words: str) -> list[str]:
+def swept(
+    folder: Path, launcher: Launcher, *words: str, said: list[str] | None = None
+) -> list[str]:
     """The sweep's own lines; the runs are small."""
-    said: list[str] = []
+    said = [] if said is None else said
     runs = asked("protocol=smoke", *words, f"results_dir={folder}")
     sweep = Sweep(runs, str(folder), launcher, said.append)  # type: ignore[arg-type]
     try:
@@ -364,20 +366,23 @@ def test_a_run_is_not_blamed_for_a_death_that_took_its_worker_along(
 
 def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path) -> None:
     it = Asked.of(compose("protocol=smoke", "task=copy", "method=rope", f"results_dir={tmp_path}"))
-    begun = threading.Event()
+    begun, said = threading.Event(), list[str]()
+    waits = "Others are making 1 of these runs; waiting for them."
 
     def other() -> None:
+        deadline = time.monotonic() + 120
         with claim_on(it):
             begun.set()
-            time.sleep(2.5)  # until this sweep has passed the run by
+            while waits not in said and time.monotonic() < deadline:
+                time.sleep(0.1)
             make(it, Console(io.StringIO()))
 
     thread = threading.Thread(target=other)
     thread.start()
     begun.wait()
-    said = swept(tmp_path, Launcher(), "task=copy", "method=rope,alibi")
+    swept(tmp_path, Launcher(), "task=copy", "method=rope,alibi", said=said)
     thread.join()
-    assert "Others are making 1 of these runs; waiting for them." in said
+    assert waits in said
     assert any("rope on copy" in line and line.endswith(": was complete") for line in said)
     assert len(list(tmp_path.glob("records/**/*.json"))) == 2, "nothing was made twice"
 
@@ -432,6 +437,17 @@ def test_a_sweep_is_planned_seen_and_summed_up(tmp_path: Path) -> None:
     )
     again = finished(tmp_path, "-m", *words)
     assert re.search(r"^0 done in .*, 5 were complete, 1 not app", again.out, re.M)
+
+
+def test_a_sweep_finds_classes_in_a_folder_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine/encoding").mkdir(parents=True)
+    (tmp_path / "mine/encoding/own.yaml").write_text("_target_: own.Own\n")
+    (tmp_path / "mine/own.py").write_text(
+        "from posbench.encodings.nope import NoPE\n\n\nclass Own(NoPE):\n    pass\n"
+    )
+    words = ("protocol=smoke", "encoding=own", "task=copy", "seed=0,1", "plan_only=true")
+    answer = finished(tmp_path, "-m", "--config-dir", "mine", *words)
+    assert answer.status == 0 and "2  to run, in 2 jobs" in answer.out, answer.out + answer.err
 
 
 def test_ctrl_c_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> None:
