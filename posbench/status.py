@@ -82,7 +82,7 @@ def _failed(found: Sequence[Worker]) -> Iterator[tuple[str, Event]]:
     """The runs whose last end was a failure, each with that."""
     last: dict[str, Event] = {}
     for event in sorted((each for worker in found for each in worker.events), key=lambda e: e.at):
-        if event.kind != "begun":
+        if event.kind not in ("begun", "busy"):
             last[event.run] = event
     return ((name, event) for name, event in last.items() if event.kind == "failed")
 

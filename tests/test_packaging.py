@@ -60,8 +60,9 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) -> None:
     held = [name for name in zipfile.ZipFile(wheel).namelist() if not name.startswith("posbench-")]
-    plugin = "hydra_plugins/posbench_sweeper/__init__.py"
-    assert all(name.startswith("posbench/") or name == plugin for name in held) and plugin in held
+    plugin = "hydra_plugins/posbench_sweeper/"
+    assert all(name.startswith(("posbench/", plugin)) for name in held)
+    assert {f"{plugin}__init__.py", f"{plugin}_slurm.py"} <= set(held)
     for folder, pattern, inside in (
         ("conf", "**/*.yaml", "conf"),
         ("tasks", "*.py", "tasks"),
@@ -69,7 +70,7 @@ def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) ->
     ):
         for path in (ROOT / folder).glob(pattern):
             name = Path("posbench", inside, path.relative_to(ROOT / folder)).as_posix()
-            name = plugin if name == "posbench/sweeping/plugin/__init__.py" else name
+            name = name.replace("posbench/sweeping/plugin/", plugin)
             assert name in held, f"{name} is not in the wheel"
     assert {"posbench/py.typed", "posbench/leaderboard/leaderboard.html.j2"} <= set(held)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import signal
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +23,9 @@ from posbench import status
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
 from posbench.records import files
+from posbench.running.asked import Asked
+from posbench.running.console import Console
+from posbench.running.run import make
 from posbench.sweeping import journal
 from posbench.sweeping.cost import Costs
 from posbench.sweeping.journal import Event, Writer
@@ -27,7 +33,7 @@ from posbench.sweeping.plan import plan
 from posbench.sweeping.requests import Request, request
 from posbench.sweeping.sweep import Failed, Sweep
 from posbench.sweeping.watching import Watch, duration
-from posbench.sweeping.working import quoted, work
+from posbench.sweeping.working import claim_on, quoted, work
 
 BOARD = """
 protocol: smoke
@@ -269,34 +275,49 @@ def test_times_are_said_as_people_say_them() -> None:
 
 
 class Launcher:
-    """Runs jobs in this process, each of them as `begin` has it."""
+    """Runs jobs in this process, but dies over some methods, as often as is said of them.
 
-    def __init__(self, *begun: str) -> None:
-        self.begun, self.launches = list(begun), []
+    A dead worker leaves a beginning in the journal, and a lock that nobody holds. With `width` more
+    than 1 it takes the other workers with it, and what they have begun, as joblib does.
+    """
+
+    def __init__(self, width: int = 1, refusal: str = "", **deaths: int) -> None:
+        self.width, self.refusal, self.deaths = width, refusal, Counter(deaths)
+        self.launches: list[list[int]] = []
+        self.begun: list[list[str]] = []
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list:
         self.launches.append([initial_job_idx, len(job_overrides)])
-        for words in job_overrides:
-            cfg = compose(*words)
-            runs, name = cfg.content["job"]["runs"], cfg.content["job"]["sweep"]
-            how = self.begun.pop(0) if self.begun else "work"
-            if how == "die":  # as a process does that is killed: the lock is gone, no end is said
-                writer = Writer(Path(cfg.content["results_dir"]))
-                path = files.record_path(cfg.content["results_dir"], "smoke", "copy", "rope", 0)
-                writer.write(
-                    event(str(path.relative_to(cfg.content["results_dir"])), "begun", name)
-                )
-                writer.lock.release()
+        if self.refusal:
+            raise RuntimeError(self.refusal)
+        jobs = [compose(*words).content["job"] for words in job_overrides]
+        self.begun.append([])
+        for first in range(0, len(jobs), self.width):
+            together = [Asked.of(compose(*job["runs"][0])) for job in jobs[first:][: self.width]]
+            names = [asked.identity.method.label for asked in together]
+            self.begun[-1] += names
+            if deadly := [name for name in names if self.deaths[name]]:
+                self.deaths[deadly[0]] -= 1
+                for asked in together:
+                    _die(asked, jobs[0]["sweep"])
                 raise RuntimeError("a worker has died")
-            if how == "refuse":
-                raise RuntimeError("no queue of that name")
-            work(runs, name)
+            for job in jobs[first:][: self.width]:
+                work(job["runs"], job["sweep"])
         return []
 
 
-def swept(folder: Path, launcher: Launcher, *words: str) -> list[str]:
+def _die(asked: Asked, sweep: str) -> None:
+    results_dir = Path(asked.composed.content["results_dir"])
+    writer = Writer(results_dir)
+    writer.write(event(str(asked.path.relative_to(results_dir)), "begun", sweep))
+    writer.lock.release()
+
+
+def swept(
+    folder: Path, launcher: Launcher, *words: str, said: list[str] | None = None
+) -> list[str]:
     """The sweep's own lines; the runs are small."""
-    said: list[str] = []
+    said = [] if said is None else said
     runs = asked("protocol=smoke", *words, f"results_dir={folder}")
     sweep = Sweep(runs, str(folder), launcher, said.append)  # type: ignore[arg-type]
     try:
@@ -307,26 +328,67 @@ def swept(folder: Path, launcher: Launcher, *words: str) -> list[str]:
 
 
 def test_what_a_dead_worker_has_left_is_launched_again(mine: Path, tmp_path: Path) -> None:
-    launcher = Launcher("die")
+    launcher = Launcher(rope=1)
     said = swept(tmp_path, launcher, "task=copy", "method=rope,alibi")
-    assert launcher.launches == [[0, 2], [2, 2]]
+    assert launcher.begun == [["rope"], ["alibi"], ["rope"]]
+    assert launcher.launches == [[0, 2], [2, 1], [3, 1]], "jobs are numbered through"
     assert len(files.records(tmp_path)) == 2
-    assert "2 runs are left of workers that have died; launching them again." in said
+    assert "2 runs are left, 1 of them of workers that have died; launching again." in said
     assert any(line.startswith("2 done in") and "0 failed" in line for line in said)
 
 
 def test_a_run_that_two_workers_died_over_has_failed(mine: Path, tmp_path: Path) -> None:
-    launcher = Launcher("die", "die")
-    said = swept(tmp_path, launcher, "task=copy", "method=rope,alibi")
+    said = swept(tmp_path, Launcher(rope=2), "task=copy", "method=rope,alibi")
     assert [each.method.slug for each in files.records(tmp_path)] == ["alibi"]
-    assert any("rope on copy, smoke, seed 0: its worker died 2 times" in line for line in said)
+    assert any("rope on copy" in line and "its worker died 2 times" in line for line in said)
     assert said[-1] == "1 of 2 runs failed"
     again = swept(tmp_path, Launcher(), "task=copy", "method=rope,alibi")
     assert any(line.startswith("1 done in") and "1 were complete" in line for line in again)
 
 
+def test_a_run_is_not_blamed_for_a_death_that_took_its_worker_along(
+    mine: Path, tmp_path: Path
+) -> None:
+    launcher = Launcher(width=4, t5=99)
+    said = swept(tmp_path, launcher, "task=copy", "method=rope,alibi,t5,nope,fire")
+    assert launcher.begun == [
+        ["rope", "alibi", "t5", "nope"],  # all of which die with t5
+        ["fire"],
+        ["rope", "alibi", "t5", "nope"],
+        ["rope", "alibi"],
+        ["t5", "nope"],
+        ["t5"],
+        ["nope"],
+    ]
+    assert len(files.records(tmp_path)) == 4 and said[-1] == "1 of 5 runs failed"
+    assert any("t5 on copy" in line and "its worker died 4 times" in line for line in said)
+
+
+def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path) -> None:
+    it = Asked.of(compose("protocol=smoke", "task=copy", "method=rope", f"results_dir={tmp_path}"))
+    begun, said = threading.Event(), list[str]()
+    waits = "Others are making 1 of these runs; waiting for them."
+
+    def other() -> None:
+        deadline = time.monotonic() + 120
+        with claim_on(it):
+            begun.set()
+            while waits not in said and time.monotonic() < deadline:
+                time.sleep(0.1)
+            make(it, Console(io.StringIO()))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait()
+    swept(tmp_path, Launcher(), "task=copy", "method=rope,alibi", said=said)
+    thread.join()
+    assert waits in said
+    assert any("rope on copy" in line and line.endswith(": was complete") for line in said)
+    assert len(list(tmp_path.glob("records/**/*.json"))) == 2, "nothing was made twice"
+
+
 def test_a_launcher_that_begins_nothing_is_quoted(mine: Path, tmp_path: Path) -> None:
-    said = swept(tmp_path, Launcher("refuse"), "task=copy", "method=rope")
+    said = swept(tmp_path, Launcher(refusal="no queue of that name"), "task=copy", "method=rope")
     assert any("no worker has begun it: RuntimeError: no queue of that name" in s for s in said)
 
 
@@ -377,6 +439,17 @@ def test_a_sweep_is_planned_seen_and_summed_up(tmp_path: Path) -> None:
     assert re.search(r"^0 done in .*, 5 were complete, 1 not app", again.out, re.M)
 
 
+def test_a_sweep_finds_classes_in_a_folder_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine/encoding").mkdir(parents=True)
+    (tmp_path / "mine/encoding/own.yaml").write_text("_target_: own.Own\n")
+    (tmp_path / "mine/own.py").write_text(
+        "from posbench.encodings.nope import NoPE\n\n\nclass Own(NoPE):\n    pass\n"
+    )
+    words = ("protocol=smoke", "encoding=own", "task=copy", "seed=0,1", "plan_only=true")
+    answer = finished(tmp_path, "-m", "--config-dir", "mine", *words)
+    assert answer.status == 0 and "2  to run, in 2 jobs" in answer.out, answer.out + answer.err
+
+
 def test_ctrl_c_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> None:
     words = ("protocol=smoke", "method=rope,alibi", "training.steps=100000")
     command = started(tmp_path, "-m", *words)
@@ -384,7 +457,7 @@ def test_ctrl_c_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> No
     command.until(lambda: bool(list(going_on.glob("*/last.ckpt")))).signalled(signal.SIGINT)
     assert command.status == 128 + signal.SIGINT and "the same command goes on" in command.err
     (worker,) = journal.workers(tmp_path / "results/local")
-    assert worker.unfinished is not None and not worker.alive
+    assert worker.events[-1].kind == "stopped" and not worker.alive
 
 
 def test_status_tells_what_is_complete_running_failed_and_missing(

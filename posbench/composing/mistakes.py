@@ -28,6 +28,14 @@ HELP = "python -m posbench --help"
 EXPECTED = (PosbenchError, HydraException, OmegaConfBaseException, YAMLError)
 """What composing and building raise where the user can put it right."""
 
+EXTRAS = {
+    "hydra/launcher/joblib": ("hydra-joblib-launcher", "joblib"),
+    "hydra/launcher/submitit_local": ("hydra-submitit-launcher", "slurm"),
+    "hydra/launcher/submitit_slurm": ("hydra-submitit-launcher", "slurm"),
+    "hydra/launcher/ray": ("hydra-ray-launcher", "ray"),
+}
+"""Configurations of packages that may not be there: the name of each, and the extra with it."""
+
 
 def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
     """Refuse choices that Hydra takes for something else, or answers without naming them."""
@@ -74,6 +82,11 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
         return text
     if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark):
         return f"{mark.name} cannot be read: {error.problem} in line {mark.line + 1}"
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file in EXTRAS:
+        package, extra = EXTRAS[error.missing_cfg_file]
+        asking = [word for word in words if word.startswith("hydra/launcher=")]
+        needed = f"{asking[-1] if asking else 'this launcher'} needs {package}"
+        return f"{needed}, which is not installed: pip install 'posbench[{extra}]'"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, option = error.missing_cfg_file.rpartition("/")
         return _unknown(f"{group}={option}", option, error.options)

@@ -20,14 +20,14 @@ from typing import Literal, Self
 import filelock
 
 FOLDER = Path("sweeps", "journal")  # in a results folder
-Kind = Literal["begun", "done", "found", "failed"]
+Kind = Literal["begun", "done", "found", "failed", "stopped", "busy"]
 
 
 @dataclass(frozen=True)
 class Event:
     """A line of the journal."""
 
-    kind: Kind  # "found" where the record was there already
+    kind: Kind  # "found": the record was there already; "busy": another process makes the run
     sweep: str  # that asked for the run
     run: str  # the path of its record below the results folder
     title: str

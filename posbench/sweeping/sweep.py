@@ -14,14 +14,15 @@ from hydra.plugins.launcher import Launcher
 from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.sweeping import journal
-from posbench.sweeping.journal import Event
+from posbench.sweeping.journal import Event, Kind
 from posbench.sweeping.plan import Job, Plan, Run, plan, with_records
 from posbench.sweeping.requests import Request
-from posbench.sweeping.watching import Watch, duration
-from posbench.sweeping.working import quoted
+from posbench.sweeping.watching import PAUSE, Watch, duration
+from posbench.sweeping.working import is_claimed, is_complete, quoted
 
 DEATHS = 2
-"""A run in whose making as many workers have died is not begun again in the same sweep."""
+"""A run that alone has been the death of a worker, after as many deaths, is not begun again."""
+STOPPED = "its job was stopped by a signal: cancelled, or too slow"
 SHARE_OF_TEST = 0.1
 """The cost of a run without training, in runs with one, where no record tells."""
 
@@ -82,26 +83,71 @@ class Sweep:
     # -- launching ---------------------------------------------------------------------------------
 
     def _launch_until_done(self, jobs: Sequence[Job], watch: Watch) -> None:
-        while jobs:
-            before, said = set(watch.ended), self._launch(jobs)
-            watch.look()
-            deaths = self._deaths()
+        groups = [list(jobs)]
+        while groups:
+            if group := groups.pop(0):
+                groups[:0] = self._settle(group, watch)
+
+    def _settle(self, jobs: Sequence[Job], watch: Watch) -> list[list[Job]]:
+        """Launch jobs, and say what has become of them; what is to be launched again, in groups.
+
+        Where one worker dies a launcher may kill the others, so a run that was being made then is
+        only suspected. Suspects are launched apart from all others, and if one dies again by
+        halves, until one of them alone has been the death of a worker.
+        """
+        ended, before = set(watch.ended), self._ends()
+        said = self._launch(jobs)
+        self._wait_for_others(jobs, watch)
+        now = self._ends()
+        ends = now - before
+        begun = {run for run, _ in ends} | (set(watch.ended) - ended)
+        left: list[Job] = []
+        for job in _without(jobs, set(watch.ended), self._key):
+            if any(ends[self._key(run), "stopped"] for run in job.runs):
+                self._note_failed(job.runs, STOPPED)
+            elif not begun:
+                silent = said or "the launcher is silent"
+                self._note_failed(job.runs, f"no worker has begun it: {silent}")
+            else:
+                left.append(job)
+        suspects = [run for job in left for run in job.runs if ends[self._key(run), "died"]]
+        deaths = [now[self._key(run), "died"] for run in suspects]
+        if len(suspects) == 1 and deaths[0] >= DEATHS:
+            self._note_failed(suspects, f"its worker died {deaths[0]} times while it was made")
+            left = _without(left, {self._key(suspects.pop())}, self._key)
+        watch.look()
+        if left:
+            count = sum(len(job.runs) for job in left)
+            of = f", {len(suspects):,} of them of workers that have died" * bool(suspects)
+            are = "run is" if count == 1 else "runs are"
+            self.say(f"{count:,} {are} left{of}; launching again.")
+        others = _without(left, {self._key(run) for run in suspects}, self._key)
+        apart = [Job((run,)) for run in suspects]
+        if len(apart) > 1 and min(deaths) >= DEATHS:
+            half = len(apart) // 2
+            return [others, apart[:half], apart[half:]]
+        return [others, apart]
+
+    def _wait_for_others(self, jobs: Sequence[Job], watch: Watch) -> None:
+        """Until nobody else makes any of the runs: another sweep may, or a worker that outlives its
+        launch.
+        """
+        watch.look()
+        told = False
+        while True:
             left = [run for job in jobs for run in job.runs if self._key(run) not in watch.ended]
-            for run in left:
-                if deaths[self._key(run)] >= DEATHS:
-                    self._note_failed(run, f"its worker died {DEATHS} times while it was made")
-            if set(watch.ended) == before and not deaths:
-                for run in left:
-                    self._note_failed(
-                        run, f"no worker has begun it: {said or 'the launcher is silent'}"
-                    )
-            watch.look()
-            jobs = _without(jobs, set(watch.ended), self._key)
-            if jobs:
-                count = sum(len(job.runs) for job in jobs)
-                self.say(
-                    f"{count:,} runs are left of workers that have died; launching them again."
-                )
+            made = [run for run in left if is_claimed(run.asked)]
+            if not made:
+                break
+            if not told:
+                self.say(f"Others are making {len(made):,} of these runs; waiting for them.")
+            told = True
+            time.sleep(PAUSE)
+        watch.look()
+        for run in left:
+            if self._key(run) not in watch.ended and is_complete(run.asked):
+                self._note(run, "found")
+        watch.look()
 
     def _launch(self, jobs: Sequence[Job]) -> str:
         """Have the launcher run the jobs; what it says if it fails."""
@@ -122,25 +168,30 @@ class Sweep:
             return f"{type(error).__name__}: {' '.join(str(error).split())}"
         return ""
 
-    def _deaths(self) -> Counter[str]:
-        """How many workers of this sweep have died while they made each run."""
-        found = journal.workers(self.results_dir)
-        last = ((worker, worker.unfinished) for worker in found)
-        return Counter(
-            event.run
-            for worker, event in last
-            if event is not None and event.sweep == self.name and not worker.alive
-        )
+    def _ends(self) -> Counter[tuple[str, str]]:
+        """How often each run of this sweep has been left unfinished, and by what."""
+        found: Counter[tuple[str, str]] = Counter()
+        for worker in journal.workers(self.results_dir):
+            last = worker.unfinished
+            if last is not None and last.sweep == self.name and not worker.alive:
+                found[last.run, "died"] += 1
+            for event in worker.events:
+                if event.sweep == self.name and event.kind in ("stopped", "busy"):
+                    found[event.run, event.kind] += 1
+        return found
 
-    def _note_failed(self, run: Run, sentence: str) -> None:
-        identity = run.asked.identity
+    def _note_failed(self, runs: Iterable[Run], sentence: str) -> None:
+        for run in runs:
+            self._note(run, "failed", sentence)
+
+    def _note(self, run: Run, kind: Kind, sentence: str = "") -> None:
         event = Event(
-            "failed",
+            kind,
             self.name,
             self._key(run),
             run.asked.title,
             time.time(),
-            command=identity.command,
+            command=run.asked.identity.command,
             sentence=sentence,
         )
         journal.Writer.of(self.results_dir).write(event)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+import filelock
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -18,32 +19,49 @@ from posbench.errors import PosbenchError
 from posbench.running.asked import Asked
 from posbench.sweeping.journal import Event, Kind, Writer
 
+PATIENCE = 1.0
+"""Seconds for which a claim is waited for: `is_claimed` holds it for an instant."""
+
 
 def work(job: Sequence[Sequence[str]], sweep: str) -> None:
     """Make the runs of a job, each of which is given by its words; one that fails stops no other.
 
-    What a run says of itself goes into a file beside what its loggers write; the journal says what
-    became of it.
+    A run that another process is making is left to that one. What a run says of itself goes into a
+    file beside what its loggers write; the journal says what became of it.
     """
     for words in job:
         asked = Asked.of(compose(*words))
-        said = Said(asked, sweep)
-        if asked.record() is not None and not asked.composed.content["audit"]:
-            said.write("found")
+        said, claim = Said(asked, sweep), claim_on(asked)
+        try:
+            claim.acquire(timeout=PATIENCE)
+        except filelock.Timeout:
+            said.write("busy")
             continue
-        said.write("begun")
-        log = log_path(asked)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with open(log, "a", encoding="utf-8") as file:
-            try:
-                _make(asked, file)
-            except (PosbenchError, HydraException, OmegaConfBaseException) as error:
-                said.write("failed", sentence(error))
-            except Exception as error:  # a mistake of ours, or the machine's: the next may work
-                traceback.print_exc(file=file)
-                said.write("failed", f"{type(error).__name__}: {error} (more in {log})")
-            else:
-                said.write("done")
+        try:
+            _work(asked, said)
+        finally:
+            claim.release()
+
+
+def _work(asked: Asked, said: Said) -> None:
+    if is_complete(asked):
+        said.write("found")
+        return
+    said.write("begun")
+    log = log_path(asked)
+    with open(log, "a", encoding="utf-8") as file:
+        try:
+            _make(asked, file)
+        except (PosbenchError, HydraException, OmegaConfBaseException) as error:
+            said.write("failed", sentence(error))
+        except Exception as error:  # a mistake of ours, or the machine's: the next may work
+            traceback.print_exc(file=file)
+            said.write("failed", f"{type(error).__name__}: {error} (more in {log})")
+        except BaseException:  # a signal, of a person or of the queue
+            said.write("stopped")
+            raise
+        else:
+            said.write("done")
 
 
 class Said:
@@ -73,6 +91,27 @@ def log_path(asked: Asked) -> Path:
     results_dir = Path(asked.composed.content["results_dir"])
     below = asked.path.relative_to(results_dir / "records").with_suffix("")
     return results_dir / "logs" / below / "said.txt"
+
+
+def is_complete(asked: Asked) -> bool:
+    """Whether nothing is left to be made of a run."""
+    return asked.record() is not None and not asked.composed.content["audit"]
+
+
+def claim_on(asked: Asked) -> filelock.BaseFileLock:
+    """The lock of whoever makes a run for a sweep; the system lets it go when that process ends."""
+    path = log_path(asked).with_name("lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return filelock.FileLock(path)
+
+
+def is_claimed(asked: Asked) -> bool:
+    """Whether a process is making the run."""
+    try:
+        with claim_on(asked).acquire(timeout=0):
+            return False
+    except filelock.Timeout:
+        return True
 
 
 def quoted(job: Sequence[Sequence[str]]) -> str:

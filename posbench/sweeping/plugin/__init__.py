@@ -7,6 +7,8 @@ is imported where it is used.
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ class PosbenchSweeper(Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
+        register_launchers()
         self.master, self.loader = config, hydra_context.config_loader
         self.made_by = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -34,5 +37,15 @@ class PosbenchSweeper(Sweeper):
 
         sources = self.master.hydra.runtime.config_sources
         own = [Path(each.path) for each in sources if each.provider == "command-line"]
+        # The plan builds what a job builds: classes beside the YAML of a folder of one's own.
+        sys.path[:0] = [str(folder) for folder in own if str(folder) not in sys.path]
         asked = request(arguments, self.loader, own)
         Sweep(asked, self.master.results_dir, self.made_by).make(self.master.plan_only)
+
+
+def register_launchers() -> None:
+    """Those of posbench, as far as what they build on is installed."""
+    with suppress(ImportError):
+        from hydra_plugins.posbench_sweeper._slurm import Patient
+
+        Plugins.instance().register(Patient)
