@@ -95,8 +95,10 @@ class Stacked:
         return self._each(lambda tensor: tensor[list(replicas)])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Stacked:
-        tensors = (self.tokens, self.pos, self.segments, self.labels)
-        return Stacked(*map(change, tensors), self.first)
+        tokens, pos, segments, labels = map(
+            change, (self.tokens, self.pos, self.segments, self.labels)
+        )
+        return Stacked(tokens, pos, segments, labels, self.first)
 
 
 # -- one forward pass of all -----------------------------------------------------------------------
@@ -138,11 +140,12 @@ class Folded(torch.autograd.Function):
             t = t.expand(*t.shape[:2], heads, *t.shape[3:])
             return t.transpose(0, 1).flatten(1, 2)
 
-        dims = dict(zip("qkvm", in_dims, strict=False))
-        if mask is not None and not (dims["m"] is None and (mask.ndim < 4 or mask.shape[1] == 1)):
-            mask = folded(mask, dims["m"])
+        if mask is not None and not (in_dims[3] is None and (mask.ndim < 4 or mask.shape[1] == 1)):
+            mask = folded(mask, in_dims[3])
         out = F.scaled_dot_product_attention(
-            *(folded(t, dims[name]) for name, t in zip("qkv", (q, k, v), strict=True)),
+            folded(q, in_dims[0]),
+            folded(k, in_dims[1]),
+            folded(v, in_dims[2]),
             mask,
             is_causal=causal,
             scale=scale,
@@ -158,9 +161,9 @@ class Folding(TorchFunctionMode):
     ) -> Tensor:
         given = kwargs or {}
         if func is not F.scaled_dot_product_attention:
-            return func(*args, **given)  # type: ignore[no-any-return]
+            return func(*args, **given)
         mask, causal = given.get("attn_mask"), given.get("is_causal", False)
-        return Folded.apply(*args, mask, causal, given["scale"])  # type: ignore[no-any-return]
+        return Folded.apply(*args, mask, causal, given["scale"])
 
 
 def losses(models: Sequence[Transformer], data: Stacked) -> Tensor:
@@ -263,7 +266,7 @@ class Replicas(L.LightningModule):
                 together = losses(models, Stacked.of(batches, beyond=1))  # each has some padding
                 gradients = _gradients(together.sum(), [p for each in weights for p in each])
             except RuntimeError as error:  # of vmap, in whose words it is
-                raise Apart(str(error).strip().splitlines()[0]) from None
+                raise Apart(str(error).strip().partition(". ")[0]) from None
         rest = iter(gradients)
         tolerance = TOLERANCES[self.settings.precision]
         for one, own in zip(alone, weights, strict=True):
@@ -416,7 +419,7 @@ def alone(state: State, index: int) -> State:
 def joined(states: Sequence[State]) -> State:
     """The checkpoint of all, from one of each; `alone` gives them back."""
     moments: dict[int, Any] = {}
-    groups = []
+    groups: list[dict[str, Any]] = []
     for state in states:
         [optimizer] = state["optimizer_states"]
         [group] = optimizer["param_groups"]
