@@ -358,11 +358,11 @@ def test_trainings_are_made_in_step_and_recorded_run_by_run(mine: Path, tmp_path
     assert {key: each.training.replicas for key, each in found.items()} == {
         (method, seed): 2 if seed < 2 else 1 for method in ("rope", "rope_pi") for seed in range(3)
     }
-    for key, record in found.items():
+    for key, made in found.items():
         expected = alone[key].training
         assert alone[key].training.replicas == 1
-        assert record.training.hash == expected.hash
-        assert record.training.curve.loss == pytest.approx(expected.curve.loss, abs=1e-5)
+        assert made.training.hash == expected.hash
+        assert made.training.curve.loss == pytest.approx(expected.curve.loss, abs=1e-5)
     [log, *_] = sorted((tmp_path / "logs").rglob("said.txt"))
     assert "Training 2 in step, seeds 0, 1." in log.read_text()
     again = swept(tmp_path, Launcher(), *words, "trainer.replicas=3")
@@ -386,7 +386,7 @@ def test_what_diverges_in_step_is_recorded_as_a_run_that_diverged(
     words = ("task=copy", "method=rope", "seed=0,1", "training.learning_rate=1e30", *QUICK[1:])
     said = swept(tmp_path, Launcher(), *words, "trainer.replicas=2")
     assert any("2 failed" in line for line in said)
-    assert all(record.diverged for record in files.records(tmp_path))
+    assert all(each.diverged for each in files.records(tmp_path))
 
 
 def test_a_failure_stops_no_other_run_and_is_told_with_its_command(
