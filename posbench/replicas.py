@@ -1,10 +1,12 @@
-"""Replicas: trainings that differ in their seed or learning rate alone, made in step by one model.
+"""Replicas: trainings that differ in their seed alone, made in step by one model.
 
 A model of these sizes leaves most of a GPU idle, and a step of R of them costs little more than a
-step of one. Each replica stays a `Training` with weights, batches, curve and checkpoints of its
-own; only forward and backward are shared. They go through `torch.vmap` over weights and batches, so
-every encoding takes part as it is. The loss of R replicas is the sum of theirs, and the gradient of
-a sum is to each what its own loss gives it; clipping, AdamW and the schedule are a replica's own.
+step of one. Each replica has the batches, the curve and the checkpoints of its `Training`. Their
+weights lie in one tensor [R, ...] for each parameter, of which the models hold slices, so that
+forward, backward, clipping and AdamW are as many kernels for all as for one. The forward pass goes
+through `torch.vmap`, and so every encoding takes part as it is. The loss is the sum of theirs: its
+gradient is to each what its own loss gives it. Clipping goes by a replica's own norm, and AdamW by
+elements.
 
 A replica agrees with its training alone but for rounding: batches are padded to the longest of
 them, and sums are taken in another order. Nothing declares that an encoding can do so. It is
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,17 +90,16 @@ class Stacked:
         )
 
     def to(self, device: torch.device) -> Stacked:
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=True)
 
-    def only(self, replicas: Sequence[int]) -> Stacked:
-        """The batches of some replicas."""
-        return self._each(lambda tensor: tensor[list(replicas)])
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Stacked:
-        tokens, pos, segments, labels = map(
-            change, (self.tokens, self.pos, self.segments, self.labels)
+        return Stacked(
+            moved(self.tokens),
+            moved(self.pos),
+            moved(self.segments),
+            moved(self.labels),
+            self.first,
         )
-        return Stacked(tokens, pos, segments, labels, self.first)
 
 
 # -- one forward pass of all -----------------------------------------------------------------------
@@ -166,45 +167,50 @@ class Folding(TorchFunctionMode):
         return Folded.apply(*args, mask, causal, given["scale"])
 
 
-def losses(models: Sequence[Transformer], data: Stacked) -> Tensor:
-    """The loss of each replica on its own batch, [R], by one pass of all."""
+def losses(model: Transformer, state: dict[str, Tensor], data: Stacked) -> Tensor:
+    """The loss of each replica on its own batch, [R], by one pass of a model with their `state`."""
 
     def of_one(state: dict[str, Tensor], *batch: Tensor) -> Tensor:
         tokens, pos, segments, labels = batch
         inputs = (tokens, pos, segments, None, data.first)
-        logits = torch.func.functional_call(models[0], state, inputs, tie_weights=False)
+        logits = torch.func.functional_call(model, state, inputs, tie_weights=False)
         return F.cross_entropy(logits.flatten(0, 1), labels[:, data.first :].flatten())
 
-    own = [dict(_state(model)) for model in models]
-    state = {name: torch.stack([each[name] for each in own]) for name in own[0]}
     with Folding():
         return torch.vmap(of_one)(state, data.tokens, data.pos, data.segments, data.labels)
 
 
-def _state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and buffers by every place that they have in a module, and each module once.
+def state_of(models: Sequence[Transformer], weights: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Parameters and buffers, [R, ...], by each place that they have in a module, a module once.
 
-    `named_parameters` names a tied parameter once, and `functional_call` left to tie weights itself
-    leaves its own in a module that stands at two places.
+    `weights` are those of all models in the order of `parameters`, which has a tied one once.
+    `functional_call` left to tie weights itself leaves its own in a module that stands at two
+    places.
     """
-    for prefix, module in model.named_modules():
-        yield from module.named_parameters(prefix, recurse=False)
-        yield from module.named_buffers(prefix, recurse=False)
+    number = {id(weight): index for index, weight in enumerate(models[0].parameters())}
+    state: dict[str, Tensor] = {}
+    for prefix, module in models[0].named_modules():
+        for name, weight in module.named_parameters(prefix, recurse=False):
+            state[name] = weights[number[id(weight)]]
+        for name, _ in module.named_buffers(prefix, recurse=False):
+            state[name] = torch.stack([model.get_buffer(name) for model in models])
+    return state
 
 
 # -- training --------------------------------------------------------------------------------------
 
 
 class Replicas(L.LightningModule):
-    """Trainings that differ in their seed or learning rate alone; those in `active` go on."""
+    """Trainings that differ in their seed alone; those in `active` have not ended."""
 
     trainings: Sequence[Training]
 
     def __init__(self, trainings: Sequence[Training]) -> None:
         super().__init__()
         self.trainings = nn.ModuleList(trainings)  # type: ignore[assignment]
+        self.models = [training.model for training in trainings]
         self.active = list(range(len(trainings)))
-        self.settings = settings = trainings[0].settings  # but for the rate, those of all
+        self.settings = settings = trainings[0].settings
         if settings.precision not in TOLERANCES:
             raise Apart(f"training.precision={settings.precision} scales the loss of all as one")
         if any(module.p for module in self.modules() if isinstance(module, nn.Dropout)):
@@ -222,28 +228,32 @@ class Replicas(L.LightningModule):
         """The batches of a step."""
         return Stacked.of([training.batch(step) for training in self.trainings])
 
+    def configure_optimizers(self) -> Any:
+        """What a training configures for itself, for the weights of all.
+
+        Those are put together here, because the models are where they are trained only now.
+        """
+        self.weights = [
+            nn.Parameter(torch.stack(several).detach())
+            for several in zip(*(model.parameters() for model in self.models), strict=True)
+        ]
+        for index, model in enumerate(self.models):
+            for weight, of_all in zip(model.parameters(), self.weights, strict=True):
+                weight.data = of_all.data[index]
+        alone = self.trainings[0].configure_optimizers()
+        [group] = alone["optimizer"].param_groups
+        # Its schedule has changed the rate already.
+        optimizer = torch.optim.AdamW([group | {"params": self.weights, "lr": group["initial_lr"]}])
+        rates = alone["lr_scheduler"]["scheduler"].lr_lambdas
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rates)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
     def on_train_start(self) -> None:
         self.refuse_unequal(self.trainer.global_step)
 
     def training_step(self, batch: Stacked, batch_idx: int) -> dict[str, Any]:
-        active = list(self.active)
-        if len(active) < len(self.trainings):
-            batch = batch.only(active)
-        each = losses([self.trainings[index].model for index in active], batch)
-        return {"loss": each.sum(), "each": dict(zip(active, each.detach(), strict=True))}
-
-    def configure_optimizers(self) -> Any:
-        """What each training configures for itself, in one optimiser with a group for each."""
-        alone = [training.configure_optimizers() for training in self.trainings]
-        groups = [each["optimizer"].param_groups[0] for each in alone]
-        optimizer = torch.optim.AdamW(
-            [
-                group | {"lr": group["initial_lr"]} for group in groups
-            ]  # which a schedule has changed
-        )
-        rates = [each["lr_scheduler"]["scheduler"].lr_lambdas[0] for each in alone]
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rates)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        each = losses(self.models[0], state_of(self.models, self.weights), batch)
+        return {"loss": each.sum(), "each": each.detach()}
 
     def configure_gradient_clipping(
         self,
@@ -251,29 +261,36 @@ class Replicas(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        for group in optimizer.param_groups:
-            if gradient_clip_val is not None:
-                nn.utils.clip_grad_norm_(group["params"], gradient_clip_val)
+        """As `clip_grad_norm_` clips the gradients of one model, for each by its own norm."""
+        found = [weight.grad for weight in self.weights if weight.grad is not None]
+        norms = [torch.linalg.vector_norm(each.reshape(len(each), -1), dim=1) for each in found]
+        total = torch.linalg.vector_norm(torch.stack(norms), dim=0)
+        shares = (self.settings.gradient_clip / (total + 1e-6)).clamp(max=1.0)
+        for each in found:
+            each.mul_(shares.reshape(-1, *[1] * (each.ndim - 1)))
+
+    def release(self, index: int) -> None:
+        """Let a replica that has ended keep its weights, whatever is done to those of all."""
+        self.active.remove(index)
+        for weight in self.models[index].parameters():
+            weight.data = weight.data.clone()
 
     def refuse_unequal(self, step: int) -> None:
-        """Apart, unless losses and gradients of a step are those of each training alone."""
-        models = [training.model for training in self.trainings]
-        weights = [list(model.parameters()) for model in models]
+        """Apart, unless the gradients of a step are those of each training alone."""
         batches = [training.batch(step).to(self.device) for training in self.trainings]
         with self.trainer.precision_plugin.forward_context():
-            alone = [loss(model, data) for model, data in zip(models, batches, strict=True)]
+            alone = [loss(model, data) for model, data in zip(self.models, batches, strict=True)]
+            padded = Stacked.of(batches, beyond=1)  # each has some padding
             try:
-                together = losses(models, Stacked.of(batches, beyond=1))  # each has some padding
-                gradients = _gradients(together.sum(), [p for each in weights for p in each])
+                together = losses(self.models[0], state_of(self.models, self.weights), padded)
+                found = _gradients(together.sum(), self.weights)
             except RuntimeError as error:  # of vmap, in whose words it is
                 raise Apart(str(error).strip().partition(". ")[0]) from None
-        rest = iter(gradients)
-        tolerance = TOLERANCES[self.settings.precision]
-        for one, own in zip(alone, weights, strict=True):
-            expected = _gradients(one, own)
-            wrong = _norm([next(rest) - gradient for gradient in expected])
-            if not wrong <= tolerance * _norm(expected):  # where one of them is no number, too
-                share = wrong / max(_norm(expected), 1e-30)
+        for index, (one, model) in enumerate(zip(alone, self.models, strict=True)):
+            expected = _gradients(one, list(model.parameters()))
+            wrong = [each[index] - own for each, own in zip(found, expected, strict=True)]
+            share = _norm(wrong) / max(_norm(expected), 1e-30)
+            if not share <= TOLERANCES[self.settings.precision]:  # or it is no number
                 raise Apart(f"gradients differ by {share:.1g} of their norm from those alone")
 
 
@@ -357,7 +374,7 @@ class Curves(L.Callback):
         for index in self.replicas.active:
             self.curves[index].state_dict()
         for index, diverged in leaving:
-            self.replicas.active.remove(index)
+            self.replicas.release(index)
             self.ended(index, self.curves[index], diverged)
 
     def state_dict(self) -> dict[str, Any]:
@@ -392,54 +409,44 @@ State = dict[str, Any]
 def alone(state: State, index: int) -> State:
     """The checkpoint of one replica."""
     prefix = f"trainings.{index}."
-    [optimizer], [schedule] = state["optimizer_states"], state["lr_schedulers"]
-    group = optimizer["param_groups"][index]
+    [optimizer] = state["optimizer_states"]
     moments = {
-        place: optimizer["state"][number]
-        for place, number in enumerate(group["params"])
-        if number in optimizer["state"]
+        number: {
+            name: value if name == "step" else value[index].clone() for name, value in own.items()
+        }
+        for number, own in optimizer["state"].items()
     }
-    group = group | {"params": list(range(len(group["params"])))}
-    weights = state["state_dict"]
-    own = {name.removeprefix(prefix): weights[name] for name in weights if name.startswith(prefix)}
     return state | {
-        # A tensor cut from a larger one would be written with all of it.
-        "state_dict": {name: value.clone() for name, value in own.items()},
-        "optimizer_states": [{"state": moments, "param_groups": [group]}],
-        "lr_schedulers": [
-            {
-                name: [value[index]] if isinstance(value, list) else value
-                for name, value in schedule.items()
-            }
-        ],
+        "state_dict": {
+            # A slice would be written with all that it is a slice of.
+            name.removeprefix(prefix): value.clone()
+            for name, value in state["state_dict"].items()
+            if name.startswith(prefix)
+        },
+        "optimizer_states": [optimizer | {"state": moments}],
         "callbacks": {"Curve": state["callbacks"]["Curves"][str(index)]},
     }
 
 
 def joined(states: Sequence[State]) -> State:
     """The checkpoint of all, from one of each; `alone` gives them back."""
-    moments: dict[int, Any] = {}
-    groups: list[dict[str, Any]] = []
-    for state in states:
-        [optimizer] = state["optimizer_states"]
-        [group] = optimizer["param_groups"]
-        start = sum(len(each["params"]) for each in groups)
-        moments |= {start + place: own for place, own in optimizer["state"].items()}
-        groups.append(group | {"params": [start + place for place in group["params"]]})
-    schedules = [state["lr_schedulers"][0] for state in states]
+    optimizers = [state["optimizer_states"][0] for state in states]
+    moments = {
+        number: {
+            name: value
+            if name == "step"
+            else torch.stack([each["state"][number][name] for each in optimizers])
+            for name, value in own.items()
+        }
+        for number, own in optimizers[0]["state"].items()
+    }
     return states[0] | {
         "state_dict": {
             f"trainings.{index}.{name}": value
             for index, state in enumerate(states)
             for name, value in state["state_dict"].items()
         },
-        "optimizer_states": [{"state": moments, "param_groups": groups}],
-        "lr_schedulers": [
-            {
-                name: [each[name][0] for each in schedules] if isinstance(value, list) else value
-                for name, value in schedules[0].items()
-            }
-        ],
+        "optimizer_states": [optimizers[0] | {"state": moments}],
         "callbacks": {
             "Curves": {str(i): state["callbacks"]["Curve"] for i, state in enumerate(states)}
         },

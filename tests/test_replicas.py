@@ -14,7 +14,7 @@ from conftest import names, setup
 from torch import Tensor
 
 from posbench.errors import ConfigError, Diverged
-from posbench.replicas import Apart, OwnCurve, Replicas, Stacked, fit_together, losses
+from posbench.replicas import Apart, OwnCurve, Replicas, Stacked, fit_together, losses, state_of
 from posbench.scoring import loss
 from posbench.training import Curve, Training, fit
 
@@ -104,11 +104,18 @@ def gradients(value: Tensor, trainings: Sequence[Training]) -> list[Tensor | Non
     return list(torch.autograd.grad(value, weights, allow_unused=True))
 
 
+def together(trainings: Sequence[Training], data: Stacked) -> Tensor:
+    """The losses of all, from which gradients flow into the weights of each model."""
+    models = [training.model for training in trainings]
+    weights = zip(*(model.parameters() for model in models), strict=True)
+    return losses(models[0], state_of(models, [torch.stack(each) for each in weights]), data)
+
+
 def agrees(encoding: str) -> None:
     trainings = several(f"encoding={encoding}")
     batches = [training.batch(0) for training in trainings]
     for _ in range(2):  # a pass leaves the models as they were
-        found = losses([training.model for training in trainings], Stacked.of(batches, beyond=1))
+        found = together(trainings, Stacked.of(batches, beyond=1))
         ours = gradients(found.sum(), trainings)
     expected = [loss(each.model, data) for each, data in zip(trainings, batches, strict=True)]
     theirs = gradients(torch.stack(expected).sum(), trainings)
@@ -139,19 +146,24 @@ def test_weights_and_curve_of_each_are_those_alone(tmp_path: Path, words: tuple[
         same(together[index], ends.curves[index], training, curve)
 
 
-def test_each_has_its_own_rate_and_its_own_clipping(tmp_path: Path) -> None:
+def test_each_is_clipped_by_its_own_norm(tmp_path: Path) -> None:
     def made() -> list[Training]:
-        # The gradient of the second alone is clipped: its embeddings are a hundred times larger.
+        # The gradient of one alone is clipped, and after the first step AdamW tells.
         return [
-            alone(0, learning_rate=1e-3, gradient_clip=0.5),
-            alone(0, "model.embedding_std=0.01", learning_rate=3e-3, gradient_clip=0.5),
+            alone(0, gradient_clip=5.0),
+            alone(1, "model.embedding_std=0.003", gradient_clip=5.0),
         ]
 
-    together = made()
-    ends = in_step(tmp_path, together)
+    norms = []
+    for training in made():
+        found = gradients(loss(training.model, training.batch(0)), [training])
+        norms.append(sum(float(each.square().sum()) for each in found if each is not None) ** 0.5)
+    assert min(norms) < 5 < max(norms)
+    several_of_them = made()
+    ends = in_step(tmp_path, several_of_them)
     for index, training in enumerate(made()):
         curve = one_by_one(tmp_path / f"alone-{index}", training)
-        same(together[index], ends.curves[index], training, curve)
+        same(several_of_them[index], ends.curves[index], training, curve)
 
 
 def test_one_that_may_stop_leaves_the_others_to_go_on(tmp_path: Path) -> None:
@@ -166,17 +178,22 @@ def test_one_that_may_stop_leaves_the_others_to_go_on(tmp_path: Path) -> None:
         same(together[index], ends.curves[index], training, curve)
 
 
-def test_one_that_diverges_spoils_no_other(tmp_path: Path) -> None:
-    def made() -> list[Training]:
-        return [alone(0), alone(1, learning_rate=1e200), alone(2)]
+class Spoiler(L.Callback):
+    """Makes an end of the weights of one replica, through the model that it has of its own."""
 
-    together = made()
-    ends = in_step(tmp_path, together)
-    assert list(ends.diverged) == [1] and "1e+200" in ends.diverged[1]
-    for index, training in enumerate(made()):
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
+        if trainer.global_step == 2:
+            pl_module.trainings[1].model.head.weight.data.fill_(torch.inf)
+
+
+def test_one_that_diverges_spoils_no_other(tmp_path: Path) -> None:
+    trainings = several("encoding=rope")
+    ends = in_step(tmp_path, trainings, Spoiler())
+    assert list(ends.diverged) == [1] and "the loss became nan" in ends.diverged[1]
+    for index, training in enumerate(several("encoding=rope")):
         if index != 1:
             curve = one_by_one(tmp_path / f"alone-{index}", training)
-            same(together[index], ends.curves[index], training, curve)
+            same(trainings[index], ends.curves[index], training, curve)
 
 
 def test_the_time_is_shared_among_those_that_go_on(tmp_path: Path) -> None:
@@ -280,6 +297,6 @@ def test_attention_of_all_is_one_call_of_the_fused_kernel() -> None:
     trainings = several("encoding=rope")
     replicas = Replicas(trainings)
     with torch.profiler.profile() as profile:
-        losses([training.model for training in trainings], replicas.batch(0))
+        together(trainings, replicas.batch(0))
     calls = {event.key: event.count for event in profile.key_averages()}
     assert calls["aten::scaled_dot_product_attention"] == len(trainings[0].model.blocks)

@@ -54,10 +54,9 @@ class Share:
 
     @property
     def family(self) -> str:
-        """The same for trainings that differ in their seed or learning rate alone."""
+        """The same for trainings that differ in their seed alone."""
         content = self.content
-        rest = {name: content[name] for name in content.keys() - {"seed"}}
-        return content_hash(rest | {"training": content["training"] | {"learning_rate": None}})
+        return content_hash({name: content[name] for name in content.keys() - {"seed"}})
 
     def training(self) -> Training:
         """It, with an untrained model."""
