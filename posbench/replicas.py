@@ -484,7 +484,7 @@ def fit_together(
             num_sanity_val_steps=0,
             default_root_dir=checkpoints[0].parent,
         )
-        begun = checkpoints[0].with_name("together.ckpt") if checkpoints[0].exists() else None
+        begun = checkpoints[0].with_suffix(".joined.tmp") if checkpoints[0].exists() else None
         if begun is not None:
             torch.save(joined([torch.load(path, weights_only=True) for path in checkpoints]), begun)
         try:
