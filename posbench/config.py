@@ -218,10 +218,12 @@ class TrainerConfig:
     accelerator: str = "auto"
     threads: int = 1
     checkpoint_every: int = 100
+    replicas: int = 1
 
     def __post_init__(self) -> None:
         _at_least("trainer.threads", self.threads, 1)
         _at_least("trainer.checkpoint_every", self.checkpoint_every, 1)
+        _at_least("trainer.replicas", self.replicas, 1)
         known = ("auto", "cpu", "gpu", "cuda", "mps")
         if self.accelerator not in known:
             raise ConfigError(

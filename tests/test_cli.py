@@ -78,6 +78,7 @@ def offered(text: str, group: str) -> set[str]:
         ("seed=abc", "'abc'", "an integer"),
         ("seed=0,1", "seed=0,1", "add -m"),
         ("+trainer.lrr=3", "trainer.lrr", "accelerator, threads, checkpoint_every"),
+        ("trainer.replicas=0", "trainer.replicas", "at least 1"),
         ("model.num_heads=0", "model.num_heads", "at least 1"),
         ("model.head_width=0", "model.head_width", "at least 1"),
         ("evaluation.longest=4", "evaluation.longest=4", "raise it to 8"),

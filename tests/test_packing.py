@@ -206,6 +206,16 @@ def test_any_counts_and_losses_come_back(
         assert row.loss == expected
 
 
+def test_only_a_training_made_in_step_with_others_says_so() -> None:
+    for count in (1, 3):
+        made, shared, trainings = changed(record(), {"training.replicas": count}), Shelf(), Shelf()
+        line = packed(made, shared, trainings)
+        [training] = trainings.parts.values()
+        assert training.get("replicas") == (None if count == 1 else 3)
+        found = Record.model_validate(unpacked(line, shared.parts, trainings.parts))
+        assert found.training.replicas == count
+
+
 # -- files -----------------------------------------------------------------------------------------
 
 

@@ -189,6 +189,24 @@ def test_what_is_complete_is_not_run_and_its_training_may_be_shared_out(
     assert len(plan(asked(stretched, *words[1:], "force=true")).runs) == 3
 
 
+def test_trainings_that_differ_in_their_seed_alone_share_a_job_where_that_is_asked_for(
+    mine: Path,
+) -> None:
+    words = ("protocol=smoke", "method=rope,rope_pi,alibi", "task=copy", "seed=range(3)")
+    jobs = plan(asked(*words)).jobs
+    assert [len(job.runs) for job in jobs] == [2, 2, 2, 1, 1, 1]
+    jobs = plan(asked(*words, "trainer.replicas=2")).jobs
+    shared = [
+        [(run.asked.identity.method.name, run.asked.seed) for run in job.runs] for job in jobs
+    ]
+    assert shared == [
+        [("rope", 0), ("rope_pi", 0), ("rope", 1), ("rope_pi", 1)],
+        [("rope", 2), ("rope_pi", 2)],
+        [("alibi", 0), ("alibi", 1)],
+        [("alibi", 2)],
+    ]
+
+
 def test_runs_that_cannot_be_composed_do_not_hide_the_others(mine: Path) -> None:
     found = plan(asked("method=rope", "seed=0,x"))
     assert len(found.runs) == 1 and list(found.wrong.values()) == [
@@ -390,6 +408,47 @@ def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path
 def test_a_launcher_that_begins_nothing_is_quoted(mine: Path, tmp_path: Path) -> None:
     said = swept(tmp_path, Launcher(refusal="no queue of that name"), "task=copy", "method=rope")
     assert any("no worker has begun it: RuntimeError: no queue of that name" in s for s in said)
+
+
+def test_trainings_are_made_in_step_and_recorded_run_by_run(mine: Path, tmp_path: Path) -> None:
+    words = ("task=copy", "method=rope,rope_pi", "seed=range(3)", *QUICK[1:])
+    said = swept(tmp_path, Launcher(), *words, "trainer.replicas=2")
+    assert any(line.startswith("6 done in") and "0 failed" in line for line in said)
+    swept(tmp_path / "alone", Launcher(), *words)
+    alone = {(each.method.slug, each.seed): each for each in files.records(tmp_path / "alone")}
+    found = {(each.method.slug, each.seed): each for each in files.records(tmp_path)}
+    assert {key: each.training.replicas for key, each in found.items()} == {
+        (method, seed): 2 if seed < 2 else 1 for method in ("rope", "rope_pi") for seed in range(3)
+    }
+    for key, made in found.items():
+        expected = alone[key].training
+        assert alone[key].training.replicas == 1
+        assert made.training.hash == expected.hash
+        assert made.training.curve.loss == pytest.approx(expected.curve.loss, abs=1e-5)
+    [log, *_] = sorted((tmp_path / "logs").rglob("said.txt"))
+    assert "Training 2 in step, seeds 0, 1." in log.read_text()
+    again = swept(tmp_path, Launcher(), *words, "trainer.replicas=3")
+    assert any("6 were complete" in line for line in again)
+
+
+def test_what_cannot_be_made_in_step_is_made_one_by_one_and_says_why(
+    mine: Path, tmp_path: Path
+) -> None:
+    words = ("task=copy", "method=xpos", "seed=0,1", "trainer.replicas=2", *QUICK[1:])
+    said = swept(tmp_path, Launcher(), *words)
+    assert any(line.startswith("2 done in") for line in said)
+    assert [each.training.replicas for each in files.records(tmp_path)] == [1, 1]
+    [log] = [path for path in (tmp_path / "logs").rglob("said.txt") if "seed=0" in str(path)]
+    assert "One by one: vmap" in log.read_text()
+
+
+def test_what_diverges_in_step_is_recorded_as_a_run_that_diverged(
+    mine: Path, tmp_path: Path
+) -> None:
+    words = ("task=copy", "method=rope", "seed=0,1", "training.learning_rate=1e30", *QUICK[1:])
+    said = swept(tmp_path, Launcher(), *words, "trainer.replicas=2")
+    assert any("2 failed" in line for line in said)
+    assert all(each.diverged for each in files.records(tmp_path))
 
 
 def test_a_failure_stops_no_other_run_and_is_told_with_its_command(

@@ -180,6 +180,16 @@ def test_a_record_of_another_machine_is_not_compared(
     assert "not compared (made on a GPU, this is " in verdicts(capsys.readouterr().out)["rope"]
 
 
+def test_a_record_that_was_trained_in_step_with_others_is_not_compared(
+    own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_step = changed(by_method(own)["rope"], {"training.replicas": 4})
+    files.publish([in_step], [], tmp_path / "all")
+    assert not verify(tmp_path / "all", 1, scratch=scratch)
+    said = verdicts(capsys.readouterr().out)["rope"]
+    assert said.startswith("not compared (trained in step with 3 others")
+
+
 def test_a_command_that_says_nothing_any_more_is_named_and_stops_no_others(
     folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

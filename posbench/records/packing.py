@@ -181,6 +181,8 @@ def _packed_finetuning(finetuning: Json | None) -> Json | None:
 
 def _packed_training(training: Json, shared: Shelf) -> Json:
     rates = training["learning_rates"]
+    if training["replicas"] == 1:  # so that what is published stays as it is
+        training = {name: value for name, value in training.items() if name != "replicas"}
     return _with_origin(training, shared) | {
         "curve": _packed_curve(training["curve"]),
         "learning_rates": rates and _rounded(rates),

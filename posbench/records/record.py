@@ -93,8 +93,9 @@ class Training(Part):
     device: str
     commit: str | None
     versions: dict[str, str]
-    cpu_seconds: float
+    cpu_seconds: float  # of several in step its share, as with `wall_seconds`
     wall_seconds: float
+    replicas: int = 1  # trainings that were made in step, this one among them
 
     @property
     def hash(self) -> str:

@@ -12,7 +12,7 @@ import filelock
 import torch
 
 from posbench import provenance
-from posbench.config import TrainerConfig
+from posbench.config import TrainerConfig, TrainingConfig
 from posbench.errors import Diverged
 from posbench.records.files import atomically, write_json
 from posbench.records.record import Curve
@@ -32,10 +32,16 @@ class Log(Part):
     device: str
     commit: str | None
     versions: dict[str, str]
+    replicas: int = 1  # trainings that were made in step, this one among them
 
     @classmethod
     def of(
-        cls, points: list[dict[str, float]], cpu_seconds: float, wall_seconds: float, device: str
+        cls,
+        points: list[dict[str, float]],
+        cpu_seconds: float,
+        wall_seconds: float,
+        device: str,
+        replicas: int = 1,
     ) -> Self:
         """The log of a training that has just ended."""
         curve = {name: [point[name] for point in points] for name in Curve.model_fields}
@@ -46,6 +52,7 @@ class Log(Part):
             device=device,
             commit=provenance.commit(),
             versions=provenance.versions(),
+            replicas=replicas,
         )
 
     def points(self) -> Iterator[dict[str, float]]:
@@ -105,7 +112,7 @@ class Checkpoints:
                 raise Diverged(**json.loads(diverged.read_text(encoding="utf-8")))
             if log is None:
                 log = self._train(training, model, folder, loggers)
-                write_json(content, folder / "content.json")
+                self.keep_content(folder, content)
             else:
                 self.console.say(f"Trained before ({folder.name}): the weights are shared.")
         finally:
@@ -155,26 +162,27 @@ class Checkpoints:
         finished.unlink(missing_ok=True)
         for rest in folder.glob("*.tmp"):  # of a killed process; the lock is ours
             rest.unlink(missing_ok=True)
-        state = self._undamaged(last)
+        state = self.undamaged(last)
+        if state is None:
+            (folder / "replicas.json").unlink(missing_ok=True)
         curve = state["callbacks"]["Curve"] if state is not None else {}
-        if state is not None and stopped(training, curve["points"]):  # killed after its last step
+        if state is not None and stopped(
+            training.settings, curve["points"]
+        ):  # killed after its last step
             training.load_state_dict(state["state_dict"])
-            return self._keep(model.cpu(), folder, curve["points"], curve["cpu"], curve["wall"])
+            return self.keep(model.cpu(), folder, curve["points"], curve["cpu"], curve["wall"])
         arguments = (device(self.trainer.accelerator).type, self.trainer.checkpoint_every, loggers)
         start = time.process_time()
         try:
             with self.console.progress(training.settings.total_steps) as (report, callback):
                 found = fit(training, last, *arguments, [callback], report)
         except Diverged as error:
-            # The same again would diverge again: another method that shares this training is told
-            # at once.
             spent = time.process_time() - start
-            write_json({"sentence": str(error), "cpu_seconds": spent}, folder / "diverged.json")
-            last.unlink(missing_ok=True)
+            self.keep_diverged(folder, str(error), spent)
             raise Diverged(str(error), spent) from None
-        return self._keep(model.cpu(), folder, found.points, found.cpu_seconds, found.wall_seconds)
+        return self.keep(model.cpu(), folder, found.points, found.cpu_seconds, found.wall_seconds)
 
-    def _keep(
+    def keep(
         self,
         model: Transformer,
         folder: Path,
@@ -183,14 +191,35 @@ class Checkpoints:
         wall_seconds: float,
     ) -> Log:
         """Write the weights and, last, the log, whose presence says that the training is done."""
-        log = Log.of(curve, cpu_seconds, wall_seconds, device_name(self.trainer.accelerator))
+        noted = folder / "replicas.json"
+        replicas = json.loads(noted.read_text(encoding="utf-8")) if noted.exists() else 1
+        hardware = device_name(self.trainer.accelerator)
+        log = Log.of(curve, cpu_seconds, wall_seconds, hardware, replicas)
         with atomically(folder / "weights.pt") as beside:
             torch.save(model.state_dict(), beside)
         write_json(log.model_dump(mode="json"), folder / "training.json")
         (folder / "last.ckpt").unlink(missing_ok=True)
         return log
 
-    def _undamaged(self, path: Path) -> dict[str, Any] | None:
+    def keep_diverged(self, folder: Path, sentence: str, cpu_seconds: float) -> None:
+        """The same again would diverge again: another method that shares this training is told at
+        once.
+        """
+        write_json({"sentence": sentence, "cpu_seconds": cpu_seconds}, folder / "diverged.json")
+        (folder / "last.ckpt").unlink(missing_ok=True)
+
+    def keep_content(self, folder: Path, content: dict[str, Any]) -> None:
+        """Write what the hash that names a folder is the hash of."""
+        write_json(content, folder / "content.json")
+
+    def note_replicas(self, folder: Path, count: int) -> None:
+        """That a training is made in step with others, which its log will say.
+
+        It counts even if the training then goes on alone from a checkpoint.
+        """
+        write_json(count, folder / "replicas.json")
+
+    def undamaged(self, path: Path) -> dict[str, Any] | None:
         """The checkpoint of an interrupted training, which stays only if it can be read."""
         if not path.exists():
             return None
@@ -208,7 +237,7 @@ class Checkpoints:
             return None
 
 
-def stopped(training: Training, points: list[dict[str, float]]) -> bool:
+def stopped(settings: TrainingConfig, points: list[dict[str, float]]) -> bool:
     """Whether a training with this curve has reached the score at which it is to stop."""
-    stop_at = training.settings.stop_at
+    stop_at = settings.stop_at
     return stop_at is not None and bool(points) and points[-1]["score"] >= stop_at

@@ -157,6 +157,11 @@ def _repeat(record: Record, scratch: Path, console: Console) -> str:
     hardware = device_name("cpu" if record.training.device == "cpu" else "auto")
     if {record.training.device, record.evaluated.device} != {hardware}:
         return f"not compared (made on {record.training.device}, this is {hardware})"
+    if record.training.replicas > 1:
+        return (
+            f"not compared (trained in step with {record.training.replicas - 1} others, which "
+            "training alone equals but for rounding)"
+        )
     try:
         again = _made_again(record, scratch)
     except PosbenchError as error:

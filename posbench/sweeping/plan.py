@@ -34,13 +34,23 @@ class Run:
     def training(self) -> str:
         """The same for runs that share trained weights."""
         content = self.asked.composed.content
-        parts = ("task", "encoding", "model", "training", "seed")
-        return content_hash([content[name] for name in parts])
+        return content_hash([self.family, content["seed"]])
+
+    @property
+    def family(self) -> str:
+        """The same for runs whose trainings differ in their seed alone."""
+        content = self.asked.composed.content
+        return content_hash([content[name] for name in ("task", "encoding", "model", "training")])
+
+    @property
+    def replicas(self) -> int:
+        """How many such trainings are made in step."""
+        return max(int(self.asked.composed.content["trainer"]["replicas"]), 1)
 
 
 @dataclass(frozen=True)
 class Job:
-    """Runs that one worker makes one after the other: a training, and what is measured on it."""
+    """Runs that one worker makes: a training, or several in step, and what is measured on it."""
 
     runs: tuple[Run, ...]
 
@@ -141,14 +151,24 @@ def _check_once() -> Callable[[Composition], None]:
 
 
 def _jobs(runs: Iterable[Run], trained: set[str]) -> Iterator[Job]:
-    """One for each training; where that is complete its tests are shared out."""
+    """One for each training, or for `trainer.replicas` that differ in their seed alone; where a
+    training is complete its tests are shared out.
+    """
     together: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         together[run.training].append(run)
+    jobs: dict[tuple[str, int], list[Run]] = defaultdict(list)
+    seen: Counter[str] = Counter()
     for training, several in together.items():
-        size = ROWS_A_JOB if training in trained else len(several)
-        for first in range(0, len(several), size):
-            yield Job(tuple(several[first : first + size]))
+        if training in trained:
+            for index, run in enumerate(several):
+                jobs[training, index // ROWS_A_JOB].append(run)
+        else:
+            family = several[0].family
+            jobs[family, seen[family] // several[0].replicas] += several
+            seen[family] += 1
+    for job in jobs.values():
+        yield Job(tuple(job))
 
 
 def with_records(folder: Path) -> list[Path]:

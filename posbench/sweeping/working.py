@@ -29,8 +29,9 @@ def work(job: Sequence[Sequence[str]], sweep: str) -> None:
     A run that another process is making is left to that one. What a run says of itself goes into a
     file beside what its loggers write; the journal says what became of it.
     """
-    for words in job:
-        asked = Asked.of(compose(*words))
+    runs = [Asked.of(compose(*words)) for words in job]
+    _train_together([asked for asked in runs if not is_complete(asked)], sweep)
+    for asked in runs:
         said, claim = Said(asked, sweep), claim_on(asked)
         try:
             claim.acquire(timeout=PATIENCE)
@@ -62,6 +63,25 @@ def _work(asked: Asked, said: Said) -> None:
             raise
         else:
             said.write("done")
+
+
+def _train_together(runs: Sequence[Asked], sweep: str) -> None:
+    """Make the trainings of runs in step, if that is asked for."""
+    if len(runs) < 2 or int(runs[0].composed.content["trainer"]["replicas"]) < 2:
+        return
+    from posbench.running.console import Console
+    from posbench.running.run import quiet
+    from posbench.running.together import train_together
+
+    quiet()
+    Said(runs[0], sweep).write("begun")  # so that the death of a worker here is seen
+    log = log_path(runs[0])
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "a", encoding="utf-8") as file:
+        try:
+            train_together(runs, Console(file))
+        except Exception:  # a mistake of ours, or the machine's: each run then trains alone
+            traceback.print_exc(file=file)
 
 
 class Said:
