@@ -171,6 +171,7 @@ def test_a_plan_tells_what_can_be_made_from_what_cannot(mine: Path, tmp_path: Pa
     found = plan(asked(*words, folders=[mine]))
     assert len(found.runs) == 14 and not found.complete and not found.wrong
     assert found.refused == {"it asks the task for 'within' position ids": {"abacus": ["passkey"]}}
+    assert found.not_applicable == 2, "with two seeds"
     jobs = [[run.words[2:-3] for run in job.runs] for job in found.jobs]
     rope = [("encoding=rope", "extension=ntk"), ("encoding=rope", "extension=pi"), ("method=rope",)]
     assert jobs[0] == rope, "one job has a training, and all that is measured on it"

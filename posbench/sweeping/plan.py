@@ -68,18 +68,22 @@ class Plan:
         """Those that are to be made."""
         return [run for job in self.jobs for run in job.runs]
 
+    @property
+    def not_applicable(self) -> int:
+        """How many have a method that cannot be tested on their task."""
+        return len(self.request.runs) - len(self.runs) - len(self.complete) - len(self.wrong)
+
     def heading(self) -> Iterator[str]:
         """What is asked for, and what needs nothing more."""
         runs, board = self.runs, self.request.board
         trainings = len({run.training for run in [*runs, *self.complete]})
-        refused = sum(len(tasks) for rows in self.refused.values() for tasks in rows.values())
         named = f"Board {board.name}, definition {board.hash[:8]}: " if board else "Sweep: "
         yield f"{named}{_count(len(self.request.runs), 'run')} on {_count(trainings, 'training')}."
         if board and self.request.parts:
             for part, count in Counter(self.request.parts.values()).items():
                 yield f"  {count:7,}  {part}"
         yield f"  {len(self.complete):7,}  complete"
-        yield f"  {refused:7,}  not applicable"
+        yield f"  {self.not_applicable:7,}  not applicable"
         for reason, rows in self.refused.items():
             for row, tasks in rows.items():
                 yield f"           {row}, not on {', '.join(tasks)}: {reason}"

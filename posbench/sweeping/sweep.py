@@ -200,12 +200,11 @@ class Sweep:
 
     def _summarise(self, planned: Plan, ended: dict[str, Event], seconds: float) -> None:
         failures = [event for event in ended.values() if event.kind == "failed"]
-        refused = sum(len(tasks) for rows in planned.refused.values() for tasks in rows.values())
         made = sum(event.kind == "done" for event in ended.values())
         skipped = len(planned.complete) + sum(event.kind == "found" for event in ended.values())
         wrong = len(planned.wrong)
         self.say(
-            f"{made:,} done in {duration(seconds)}, {skipped:,} were complete, {refused:,} not "
+            f"{made:,} done in {duration(seconds)}, {skipped:,} were complete, {planned.not_applicable:,} not "
             f"applicable, {len(failures) + wrong:,} failed."
         )
         for words, sentence in planned.wrong.items():
