@@ -27,6 +27,10 @@ class Diverged(PosbenchError):
         self.cpu_seconds = cpu_seconds
 
 
+class Unwritable(PosbenchError):
+    """A disk is full, or a folder may not be written to: whatever comes next would fail as well."""
+
+
 class Terminated(BaseException):
     """SIGTERM or Ctrl-C arrived. Not an `Exception`, so that a sweep stops instead of going on."""
 

@@ -242,8 +242,11 @@ class Checkpoint(L.Callback):
 
     def save(self, trainer: L.Trainer) -> None:
         beside = self.path.with_suffix(f".{os.getpid()}.tmp")
-        trainer.save_checkpoint(beside)
-        os.replace(beside, self.path)
+        try:
+            trainer.save_checkpoint(beside)
+            os.replace(beside, self.path)
+        finally:
+            beside.unlink(missing_ok=True)  # what a full disk took of it
 
 
 def fit(

@@ -5,9 +5,13 @@ run that was never stopped. A mistake is one sentence, and a file is either comp
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
+import re
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +31,9 @@ from processes import (
     without_seconds,
 )
 from small_runs import trained
+
+from posbench.errors import Unwritable
+from posbench.records import files
 
 SMOKE = ("protocol=smoke", "method=rope")
 LONG = (*SMOKE, "training.steps=400", "trainer.checkpoint_every=30")  # validated every 20 steps
@@ -293,3 +300,68 @@ def test_kill_minus_nine_at_any_moment_leaves_something_to_go_on_from(
     succeeded(tmp_path, *LONG)
     assert without_seconds(tmp_path) == without_seconds(reference)
     assert left_over(tmp_path) == []
+
+
+# -- disks -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of a hundred kilobytes: a checkpoint of the smoke protocol has more."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(folder)]
+    try:
+        done = subprocess.run(mounting, capture_output=True, text=True)
+    except OSError as error:
+        pytest.skip(f"needs a disk of its own: {error}")
+    if done.returncode:
+        pytest.skip(f"needs a disk of its own: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on_once_there_is_room(
+    disk: Path, tmp_path: Path
+) -> None:
+    words = ("protocol=smoke", "method=rope", f"results_dir={disk}")
+    full = finished(tmp_path, *words)
+    assert full.status == 1 and full.err.startswith(f"posbench: results_dir={disk} cannot be wr")
+    assert full.err.count("\n") == 1 and "the same command goes on from here" in full.err
+    left = [path.name for path in disk.rglob("*") if path.is_file()]
+    assert not [name for name in left if name.endswith((".tmp", ".pt"))], left
+    assert not list(disk.glob("records/**/*.json"))
+    subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True)
+    succeeded(tmp_path, *words)
+    assert len(list(disk.glob("records/**/seed=0.json"))) == 1
+
+
+def test_a_sweep_on_a_full_disk_stops_with_one_sentence(disk: Path, tmp_path: Path) -> None:
+    words = ("-m", "protocol=smoke", "method=rope,alibi", f"results_dir={disk}")
+    full = finished(tmp_path, *words)
+    assert full.status == 1 and "Traceback" not in full.err + full.out
+    assert f"results_dir={disk} cannot be written to" in full.err + full.out
+    subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True)
+    succeeded(tmp_path, *words)
+    assert len(list(disk.glob("records/**/seed=0.json"))) == 2
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_whatever_a_disk_refuses_is_one_sentence_and_leaves_no_half_of_a_file(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    said = re.escape(f"results_dir={tmp_path} cannot be written to ({os.strerror(number)}): make")
+    with pytest.raises(Unwritable, match=said), files.writing_to(tmp_path):
+        files.write_json({"a": 1}, tmp_path / "record.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_errors_are_not_mistaken_for_those_of_a_disk(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), files.writing_to(tmp_path):
+        (tmp_path / "nothing").read_text()
+    with pytest.raises(RuntimeError, match="a matter of torch"), files.writing_to(tmp_path):
+        raise RuntimeError("a matter of torch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from posbench.errors import PosbenchError
+from posbench.errors import PosbenchError, Unwritable
 from posbench.records.packing import (
     pack,
     pack_audits,
@@ -21,6 +22,17 @@ from posbench.records.packing import (
 )
 from posbench.records.record import Audit, Record
 
+REFUSED = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ENOTDIR,
+    errno.EEXIST,
+)
+"""What a disk says that is full, worn or not ours, or has a file where a folder is to be."""
 LOCAL = Path("results/local")
 PUBLISHED = Path("results/published")
 Kept = TypeVar("Kept", Record, Audit)
@@ -38,6 +50,28 @@ def atomically(path: Path) -> Iterator[Path]:
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing_to(folder: str | Path) -> Iterator[None]:
+    """Meanwhile what a disk refuses is one sentence: Unwritable."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
+        raise _unwritable(folder, str(error.strerror)) from None
+    except RuntimeError as error:  # torch writes by itself, and says no more than that it failed
+        if not any(name in str(error) for name in ("PytorchStreamWriter", "inline_container")):
+            raise
+        raise _unwritable(folder, "a checkpoint could not be written whole") from None
+
+
+def _unwritable(folder: str | Path, reason: str) -> Unwritable:
+    return Unwritable(
+        f"results_dir={folder} cannot be written to ({reason}): make room there, or give another; "
+        "the same command goes on from here"
+    )
 
 
 def write_json(content: Any, path: Path) -> None:

@@ -204,8 +204,8 @@ class Sweep:
         skipped = len(planned.complete) + sum(event.kind == "found" for event in ended.values())
         wrong = len(planned.wrong)
         self.say(
-            f"{made:,} done in {duration(seconds)}, {skipped:,} were complete, {planned.not_applicable:,} not "
-            f"applicable, {len(failures) + wrong:,} failed."
+            f"{made:,} done in {duration(seconds)}, {skipped:,} were complete, "
+            f"{planned.not_applicable:,} not applicable, {len(failures) + wrong:,} failed."
         )
         for words, sentence in planned.wrong.items():
             self.say(f"  {sentence}\n    python -m posbench {' '.join(words)}")

@@ -15,7 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posbench.composing.compose import compose
 from posbench.composing.mistakes import sentence
-from posbench.errors import PosbenchError
+from posbench.errors import PosbenchError, Unwritable
+from posbench.records import files
 from posbench.running.asked import Asked
 from posbench.sweeping.journal import Event, Kind, Writer
 
@@ -53,6 +54,9 @@ def _work(asked: Asked, said: Said) -> None:
     with open(log, "a", encoding="utf-8") as file:
         try:
             _make(asked, file)
+        except Unwritable as error:
+            said.write("failed", sentence(error))
+            raise  # the rest of the job would fail as well
         except (PosbenchError, HydraException, OmegaConfBaseException) as error:
             said.write("failed", sentence(error))
         except Exception as error:  # a mistake of ours, or the machine's: the next may work
@@ -96,7 +100,8 @@ class Said:
         run = str(asked.path.relative_to(self.results_dir))
         took, command = time.monotonic() - self.start, asked.identity.command
         event = Event(kind, self.sweep, run, asked.title, time.time(), took, command, sentence)
-        Writer.of(self.results_dir).write(event)
+        with files.writing_to(self.results_dir):
+            Writer.of(self.results_dir).write(event)
 
 
 def _make(asked: Asked, file: IO[str]) -> None:
