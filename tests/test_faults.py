@@ -8,6 +8,7 @@ import contextlib
 import errno
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -34,6 +35,7 @@ from small_runs import trained
 
 from posbench.errors import Unwritable
 from posbench.records import files
+from posbench.sweeping import journal
 
 SMOKE = ("protocol=smoke", "method=rope")
 LONG = (*SMOKE, "training.steps=400", "trainer.checkpoint_every=30")  # validated every 20 steps
@@ -365,3 +367,50 @@ def test_other_errors_are_not_mistaken_for_those_of_a_disk(tmp_path: Path) -> No
         (tmp_path / "nothing").read_text()
     with pytest.raises(RuntimeError, match="a matter of torch"), files.writing_to(tmp_path):
         raise RuntimeError("a matter of torch")
+
+
+# -- a sweep that is killed again and again --------------------------------------------------------
+
+KILLS = 20
+
+
+@pytest.mark.slow
+def test_twenty_kills_of_a_sweep_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    """At moments drawn over the whole of it, each time begun again by the same command."""
+    words = ("-m", "protocol=smoke", "method=rope,rope_pi,alibi", "task=copy,passkey")
+    quick = ("trainer.checkpoint_every=3",)
+    reference, killed = tmp_path / "reference", tmp_path / "killed"
+    start = time.monotonic()
+    succeeded(reference, *words, *quick)
+    seconds = time.monotonic() - start
+    draw = random.Random(0)
+    for _ in range(KILLS):
+        command = started(killed, *words, *quick)
+        command.process.join(draw.uniform(0, 0.6 * seconds))
+        command.process.kill()
+        command.ended()
+    succeeded(killed, *words, *quick)
+    records = {
+        path.relative_to(reference): path
+        for path in reference.glob("results/local/records/**/*.json")
+    }
+    assert len(records) == 6
+    again = set(killed.glob("results/local/records/**/*.json"))
+    assert {path.relative_to(killed) for path in again} == records.keys()
+    for name, path in records.items():
+        assert lasting(path) == lasting(killed / name), name
+    told = [
+        event.run
+        for worker in journal.workers(killed / "results/local")
+        for event in worker.events
+        if event.kind == "done"
+    ]
+    assert len(told) == len(set(told)), "no run is made twice"
+
+
+def lasting(path: Path) -> dict[str, object]:
+    """A record without seconds, which alone may differ."""
+    content = json.loads(path.read_text())
+    for part in ("training", "evaluated"):
+        content[part] = {k: v for k, v in content[part].items() if not k.endswith("_seconds")}
+    return content
