@@ -20,7 +20,7 @@ FLOORS = [
     # what is compared
     {"encodings", "extensions", "tasks"},
     # a model, trained and tested
-    {"transformer", "scoring", "coverage", "training", "evaluation"},
+    {"transformer", "scoring", "coverage", "training", "replicas", "evaluation"},
     # from a command line to names and objects
     {"composing", "boards"},
     # one run, and the board of all runs
