@@ -17,7 +17,7 @@ from posbench.composing.building import build as build_from
 from posbench.composing.identity import Identity
 from posbench.composing.legality import legal_encodings
 from posbench.config import checked
-from posbench.errors import Diverged, IllegalExtension
+from posbench.errors import Diverged, IllegalExtension, Unwritable
 from posbench.records import files
 from posbench.records.record import Audit, Record
 from posbench.records.row import Row
@@ -58,8 +58,8 @@ def make(asked: Asked, console: Console) -> None:
             f"extension {identity.method.extension} cannot extend encoding "
             f"{identity.method.encoding}: {error}; it can extend {legal}"
         ) from None
+    _make_writable(Path(config.results_dir))
     with files.writing_to(config.results_dir):
-        Path(config.results_dir).mkdir(parents=True, exist_ok=True)
         console.announce(identity, config.seed, hardware, asked.path)
         checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
         loggers = _loggers(setup, identity)
@@ -184,6 +184,13 @@ class Run:
             base, _ = setup.evaluation.evaluate(model, None)
             self.checkpoints.remember(trained.hash, test, base)
         return base
+
+
+def _make_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unwritable(f"results_dir={folder} cannot be written to: {error}") from None
 
 
 def _loggers(setup: Setup, identity: Identity) -> list[Any]:
