@@ -166,9 +166,8 @@ class Checkpoints:
         if state is None:
             (folder / "replicas.json").unlink(missing_ok=True)
         curve = state["callbacks"]["Curve"] if state is not None else {}
-        if state is not None and stopped(
-            training.settings, curve["points"]
-        ):  # killed after its last step
+        if state is not None and stopped(training.settings, curve["points"]):
+            # It was killed after its last step.
             training.load_state_dict(state["state_dict"])
             return self.keep(model.cpu(), folder, curve["points"], curve["cpu"], curve["wall"])
         arguments = (device(self.trainer.accelerator).type, self.trainer.checkpoint_every, loggers)
