@@ -62,11 +62,12 @@ def _run(composed: Composition) -> None:
         return
     # In the order of their cost: what is wrong with the settings is said before torch is imported.
     cfg = composed.cfg()
-    config = checked(cfg)
+    if checked(cfg).plan_only:
+        raise PosbenchError("plan_only=true is for sweeps: add -m")
     asked = Asked.of(composed)
     build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
     record = asked.record()
-    if record is not None and (record.diverged or not config.audit):
+    if record is not None and asked.is_complete:
         print(remark(record, asked.path))
         return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -254,6 +255,9 @@ class Searched(ExtensionWrapper):
             Trial(settings, each, loss(each))
             for settings, each in itertools.chain([({}, self.extension)], others)
         ]
-        return sorted(
-            found, key=lambda trial: trial.loss if trial.loss == trial.loss else float("inf")
-        )
+        return sorted(found, key=rank)
+
+
+def rank(trial: Trial) -> float:
+    """What trials are sorted by: the loss; one that is no number comes last."""
+    return float("inf") if math.isnan(trial.loss) else trial.loss

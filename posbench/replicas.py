@@ -394,12 +394,14 @@ class OwnCheckpoints(Checkpoint):
 
     def save(self, trainer: L.Trainer) -> None:
         beside = self.path.with_suffix(f".{os.getpid()}.tmp")
-        trainer.save_checkpoint(beside)
-        state = torch.load(beside, weights_only=True, map_location="cpu")
-        for index in self.replicas.active:
-            torch.save(alone(state, index), beside)
-            os.replace(beside, self.paths[index])
-        beside.unlink(missing_ok=True)
+        try:
+            trainer.save_checkpoint(beside)
+            state = torch.load(beside, weights_only=True, map_location="cpu")
+            for index in self.replicas.active:
+                torch.save(alone(state, index), beside)
+                os.replace(beside, self.paths[index])
+        finally:
+            beside.unlink(missing_ok=True)  # what a full disk took of it
 
 
 State = dict[str, Any]

@@ -57,7 +57,7 @@ def lines(planned: Plan, results_dir: Path) -> Iterator[str]:
     """What is complete, under way, failed and missing, and how long the rest will take."""
     yield from planned.heading()
     found = workers(results_dir)
-    asked = {str(run.asked.path.relative_to(results_dir)): run for run in planned.runs}
+    asked = {run.asked.key: run for run in planned.runs}
     running = {
         event.run: (event, worker)
         for worker in found

@@ -31,23 +31,25 @@ def options(group: str) -> list[str]:
 def legal_encodings(extension: DictConfig) -> list[str]:
     """The encodings that an extension does not refuse. Needs an initialised Hydra."""
     # This imports torch, which is loaded already wherever this function is called.
-    from posbench.encoding import EncodingStack
-
-    root = _root()
+    root = hydra.compose("config")
     root.extension = extension
-    plain: Any = OmegaConf.to_container(root, resolve=True)
-    made = build(plain["extension"], "extension")
     found = []
     for name in options("encoding"):
         root.encoding = node("encoding", name)
-        plain = OmegaConf.to_container(root, resolve=True)
-        layers = [
-            build(layer, "encoding")
-            for layer in plain["encoding"].get("layers", [plain["encoding"]])
-        ]
-        if legal(made, EncodingStack(layers, len(layers))):
+        if legal(*built(root)):
             found.append(name)
     return found
+
+
+def built(cfg: DictConfig) -> tuple[Extension, EncodingStack]:
+    """The extension and the encodings of a configuration, at lengths that decide nothing."""
+    from posbench.encoding import EncodingStack
+
+    cfg.train_positions, cfg.test_positions = TRAIN_POSITIONS, TEST_POSITIONS
+    plain: Any = OmegaConf.to_container(cfg, resolve=True)
+    encoding = plain["encoding"]
+    layers = [build(layer, "encoding") for layer in encoding.get("layers", [encoding])]
+    return build(plain["extension"], "extension"), EncodingStack(layers, len(layers))
 
 
 def legal(extension: Extension, stack: EncodingStack) -> bool:
@@ -57,13 +59,6 @@ def legal(extension: Extension, stack: EncodingStack) -> bool:
     except IllegalExtension:
         return False
     return True
-
-
-def _root() -> DictConfig:
-    """A configuration with lengths, for building whatever refers to them."""
-    cfg = hydra.compose("config")
-    cfg.train_positions, cfg.test_positions = TRAIN_POSITIONS, TEST_POSITIONS
-    return cfg
 
 
 def supplying_tasks(kind: str) -> list[str]:

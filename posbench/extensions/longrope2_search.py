@@ -10,7 +10,7 @@ import numpy as np
 
 from posbench.encoding import EncodingStack
 from posbench.errors import ConfigError
-from posbench.extension import Extension, Searched, Trial
+from posbench.extension import Extension, Searched, Trial, rank
 from posbench.extensions.longrope import LongRoPE
 from posbench.extensions.longrope_search import common
 from posbench.extensions.turns import turns
@@ -143,7 +143,3 @@ def theory(count: int, first: int, last: int) -> dict[str, Any]:
 
 def made(critical: int, ratios: list[float]) -> tuple[dict[str, Any], LongRoPE2Factors]:
     return {"critical": critical, "ratios": ratios}, LongRoPE2Factors(critical, ratios)
-
-
-def rank(trial: Trial) -> float:
-    return trial.loss if trial.loss == trial.loss else float("inf")

@@ -92,6 +92,21 @@ class Asked:
     def title(self) -> str:
         return self.identity.title(self.seed)
 
+    @property
+    def results_dir(self) -> Path:
+        return Path(self.composed.content["results_dir"])
+
+    @property
+    def key(self) -> str:
+        """What tells it from other runs of its results folder: the path of its record there."""
+        return str(self.path.relative_to(self.results_dir))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to be made of it: single runs, sweeps and their status agree."""
+        record = self.record()
+        return record is not None and bool(record.diverged or not self.composed.content["audit"])
+
     def record(self) -> Record | None:
         """Its record, if it is there and nothing that it depends on has changed."""
         if self.composed.content["force"] or not self.path.exists():

@@ -8,8 +8,8 @@ from omegaconf import OmegaConf
 
 from posbench.composing.building import build
 from posbench.composing.compose import Composition
-from posbench.composing.legality import TEST_POSITIONS, TRAIN_POSITIONS
-from posbench.errors import IllegalExtension, PosbenchError
+from posbench.composing.legality import TEST_POSITIONS, TRAIN_POSITIONS, built
+from posbench.errors import IllegalExtension
 from posbench.provenance import content_hash
 
 
@@ -41,20 +41,9 @@ class Legality:
 
     def _of_method(self, composed: Composition) -> tuple[str, str]:
         """The position ids that it asks for, and why the extension refuses the encoding."""
-        from posbench.encoding import EncodingStack
-
-        cfg = composed.cfg()
-        cfg.train_positions, cfg.test_positions = TRAIN_POSITIONS, TEST_POSITIONS
-        plain: Any = OmegaConf.to_container(cfg, resolve=True)
-        layers = [
-            build(layer, "encoding")
-            for layer in plain["encoding"].get("layers", [plain["encoding"]])
-        ]
-        stack = EncodingStack(layers, len(layers))
+        extension, stack = built(composed.cfg())
         try:
-            build(plain["extension"], "extension").extend(stack, TRAIN_POSITIONS, TEST_POSITIONS)
+            extension.extend(stack, TRAIN_POSITIONS, TEST_POSITIONS)
         except IllegalExtension as error:
             return stack.ids, f"the extension cannot extend it: {error}"
-        except PosbenchError:
-            raise
         return stack.ids, ""

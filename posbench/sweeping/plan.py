@@ -92,12 +92,12 @@ class Plan:
         for words, said in self.wrong.items():
             yield f"           {' '.join(words)}: {said}"
 
-    def lines(self, costs: Iterable[Path]) -> Iterator[str]:
-        """The same with what there is to do, and what it costs by the records of these folders."""
+    def lines(self, cost: Cost) -> Iterator[str]:
+        """The same with what there is to do, and what it costs."""
         yield from self.heading()
         yield f"  {len(self.runs):7,}  to run, in {_count(len(self.jobs), 'job')}"
         if self.runs:
-            yield str(self.cost(costs))
+            yield str(cost)
 
     def cost(self, folders: Iterable[Path]) -> Cost:
         """The CPU time that the runs will take, by records."""
@@ -121,7 +121,7 @@ def _plan(request: Request) -> Plan:
     for words in request.runs:
         try:
             run = Run(words, Asked.of(compose(*words)))
-            if run.asked.record() is not None and not run.asked.composed.content["audit"]:
+            if run.asked.is_complete:
                 complete.append(run)
                 continue
             check(run.asked.composed)

@@ -18,7 +18,7 @@ from posbench.sweeping.journal import Event, Kind
 from posbench.sweeping.plan import Job, Plan, Run, plan, with_records
 from posbench.sweeping.requests import Request
 from posbench.sweeping.watching import PAUSE, Watch, duration
-from posbench.sweeping.working import is_claimed, is_complete, quoted
+from posbench.sweeping.working import is_claimed, quoted
 
 DEATHS = 2
 """A run that alone has been the death of a worker, after as many deaths, is not begun again."""
@@ -62,7 +62,8 @@ class Sweep:
         """
         planned = plan(self.request)
         folders = [self.results_dir, *with_records(Path("results"))]
-        for line in planned.lines(folders):
+        cost = planned.cost(folders)
+        for line in planned.lines(cost):
             self.say(line)
         if not (planned.runs or planned.complete or planned.wrong):
             raise PosbenchError("none of these methods applies to any of these tasks")
@@ -70,15 +71,11 @@ class Sweep:
             return
         start = time.monotonic()
         journal.tidy(self.results_dir)
-        runs = {self._key(run): run for run in planned.runs}
-        cost = planned.cost(folders).runs
-        weights = dict(zip(runs, _weights(planned.runs, cost), strict=True))
+        keys = [run.asked.key for run in planned.runs]
+        weights = dict(zip(keys, _weights(planned.runs, cost.runs), strict=True))
         with Watch(self.results_dir, self.name, weights, self.say) as watch:
             self._launch_until_done(planned.jobs, watch)
         self._summarise(planned, watch.ended, time.monotonic() - start)
-
-    def _key(self, run: Run) -> str:
-        return str(run.asked.path.relative_to(self.results_dir))
 
     # -- launching ---------------------------------------------------------------------------------
 
@@ -102,26 +99,26 @@ class Sweep:
         ends = now - before
         begun = {run for run, _ in ends} | (set(watch.ended) - ended)
         left: list[Job] = []
-        for job in _without(jobs, set(watch.ended), self._key):
-            if any(ends[self._key(run), "stopped"] for run in job.runs):
+        for job in _without(jobs, set(watch.ended)):
+            if any(ends[run.asked.key, "stopped"] for run in job.runs):
                 self._note_failed(job.runs, STOPPED)
             elif not begun:
                 silent = said or "the launcher is silent"
                 self._note_failed(job.runs, f"no worker has begun it: {silent}")
             else:
                 left.append(job)
-        suspects = [run for job in left for run in job.runs if ends[self._key(run), "died"]]
-        deaths = [now[self._key(run), "died"] for run in suspects]
+        suspects = [run for job in left for run in job.runs if ends[run.asked.key, "died"]]
+        deaths = [now[run.asked.key, "died"] for run in suspects]
         if len(suspects) == 1 and deaths[0] >= DEATHS:
             self._note_failed(suspects, f"its worker died {deaths[0]} times while it was made")
-            left = _without(left, {self._key(suspects.pop())}, self._key)
+            left = _without(left, {suspects.pop().asked.key})
         watch.look()
         if left:
             count = sum(len(job.runs) for job in left)
             of = f", {len(suspects):,} of them of workers that have died" * bool(suspects)
             are = "run is" if count == 1 else "runs are"
             self.say(f"{count:,} {are} left{of}; launching again.")
-        others = _without(left, {self._key(run) for run in suspects}, self._key)
+        others = _without(left, {run.asked.key for run in suspects})
         apart = [Job((run,)) for run in suspects]
         if len(apart) > 1 and min(deaths) >= DEATHS:
             half = len(apart) // 2
@@ -135,7 +132,7 @@ class Sweep:
         watch.look()
         told = False
         while True:
-            left = [run for job in jobs for run in job.runs if self._key(run) not in watch.ended]
+            left = [run for job in jobs for run in job.runs if run.asked.key not in watch.ended]
             made = [run for run in left if is_claimed(run.asked)]
             if not made:
                 break
@@ -145,7 +142,7 @@ class Sweep:
             time.sleep(PAUSE)
         watch.look()
         for run in left:
-            if self._key(run) not in watch.ended and is_complete(run.asked):
+            if run.asked.key not in watch.ended and run.asked.is_complete:
                 self._note(run, "found")
         watch.look()
 
@@ -153,7 +150,7 @@ class Sweep:
         """Have the launcher run the jobs; what it says if it fails."""
         overrides = [
             [
-                *_shared(job),
+                *job.runs[0].words,  # so that a launcher shows what it runs
                 f"job.sweep={self.name}",
                 f"job.runs={quoted([run.words for run in job.runs])}",
             ]
@@ -162,9 +159,7 @@ class Sweep:
         first, self.launched = self.launched, self.launched + len(jobs)
         try:
             self.launcher.launch(overrides, initial_job_idx=first)
-        except (
-            Exception
-        ) as error:  # of a library: which, and what it means, depends on the launcher
+        except Exception as error:  # which, and what it means, depends on the launcher
             return f"{type(error).__name__}: {' '.join(str(error).split())}"
         return ""
 
@@ -188,7 +183,7 @@ class Sweep:
         event = Event(
             kind,
             self.name,
-            self._key(run),
+            run.asked.key,
             run.asked.title,
             time.time(),
             command=run.asked.identity.command,
@@ -219,13 +214,8 @@ class Sweep:
             raise Failed(f"{len(failures) + wrong:,} of {len(self.request.runs):,} runs failed")
 
 
-def _shared(job: Job) -> list[str]:
-    """The words of a job's first run, so that a launcher shows what it runs."""
-    return list(job.runs[0].words)
-
-
-def _without(jobs: Iterable[Job], ended: set[str], key: object) -> list[Job]:
-    left = (tuple(run for run in job.runs if key(run) not in ended) for job in jobs)  # type: ignore[operator]
+def _without(jobs: Iterable[Job], keys: set[str]) -> list[Job]:
+    left = (tuple(run for run in job.runs if run.asked.key not in keys) for job in jobs)
     return [Job(runs) for runs in left if runs]
 
 

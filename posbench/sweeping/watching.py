@@ -27,6 +27,7 @@ class Watch:
         self.ended: dict[str, Event] = {}  # by run
         self.started = time.monotonic()
         self.sizes: dict[Path, int] = {}
+        self.looking = threading.Lock()  # the sweep looks as well, when a launcher has returned
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -45,11 +46,12 @@ class Watch:
 
     def look(self) -> None:
         """Say what has ended since the last look."""
-        for worker in self._changed():
-            for event in worker.events:
-                if event.sweep == self.sweep and event.kind in ENDED and self._is_new(event):
-                    self.ended[event.run] = event
-                    self.say(self._line(event))
+        with self.looking:
+            for worker in self._changed():
+                for event in worker.events:
+                    if event.sweep == self.sweep and event.kind in ENDED and self._is_new(event):
+                        self.ended[event.run] = event
+                        self.say(self._line(event))
 
     def _changed(self) -> list[Worker]:
         found = workers(self.results_dir, self.sizes)

@@ -31,7 +31,7 @@ def work(job: Sequence[Sequence[str]], sweep: str) -> None:
     file beside what its loggers write; the journal says what became of it.
     """
     runs = [Asked.of(compose(*words)) for words in job]
-    _train_together([asked for asked in runs if not is_complete(asked)], sweep)
+    _train_together([asked for asked in runs if not asked.is_complete], sweep)
     for asked in runs:
         said, claim = Said(asked, sweep), claim_on(asked)
         try:
@@ -46,7 +46,7 @@ def work(job: Sequence[Sequence[str]], sweep: str) -> None:
 
 
 def _work(asked: Asked, said: Said) -> None:
-    if is_complete(asked):
+    if asked.is_complete:
         said.write("found")
         return
     said.write("begun")
@@ -93,15 +93,15 @@ class Said:
 
     def __init__(self, asked: Asked, sweep: str) -> None:
         self.asked, self.sweep, self.start = asked, sweep, time.monotonic()
-        self.results_dir = Path(asked.composed.content["results_dir"])
 
     def write(self, kind: Kind, sentence: str = "") -> None:
         asked = self.asked
-        run = str(asked.path.relative_to(self.results_dir))
         took, command = time.monotonic() - self.start, asked.identity.command
-        event = Event(kind, self.sweep, run, asked.title, time.time(), took, command, sentence)
-        with files.writing_to(self.results_dir):
-            Writer.of(self.results_dir).write(event)
+        event = Event(
+            kind, self.sweep, asked.key, asked.title, time.time(), took, command, sentence
+        )
+        with files.writing_to(asked.results_dir):
+            Writer.of(asked.results_dir).write(event)
 
 
 def _make(asked: Asked, file: IO[str]) -> None:
@@ -113,14 +113,8 @@ def _make(asked: Asked, file: IO[str]) -> None:
 
 def log_path(asked: Asked) -> Path:
     """Where a sweep keeps what a run says of itself."""
-    results_dir = Path(asked.composed.content["results_dir"])
-    below = asked.path.relative_to(results_dir / "records").with_suffix("")
-    return results_dir / "logs" / below / "said.txt"
-
-
-def is_complete(asked: Asked) -> bool:
-    """Whether nothing is left to be made of a run."""
-    return asked.record() is not None and not asked.composed.content["audit"]
+    below = asked.path.relative_to(asked.results_dir / "records").with_suffix("")
+    return asked.results_dir / "logs" / below / "said.txt"
 
 
 def claim_on(asked: Asked) -> filelock.BaseFileLock:
