@@ -129,6 +129,11 @@ def test_the_hash_is_of_what_is_run_and_judged_and_not_of_words() -> None:
         ("seeds: [10, 11]", "seeds: []", "parts.all.seeds"),
         ("passkey, key", "copy, key", "has the task copy twice"),
         ("asks: find, ", "", "groups.retrieve.asks"),
+        (
+            "seeds: [10, 11]",
+            "seeds: [10], tasks: [sort]",
+            "names sort, which is none of the board's",
+        ),
         ("draws: 200", "draws: many", "judged.draws"),
         ("protocol: cpu", "protocol: cpu\nsides: 3", "sides"),
         ("groups:", "tasks: [copy]\ngroups:", "either groups of tasks or a list of tasks"),

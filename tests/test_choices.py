@@ -24,7 +24,8 @@ def of_panel(panel: Board, values: Callable[[str, str, str], dict[str, object]])
     found = []
     for name, part in panel.parts.items():
         setting = f" ({part.settings[0]})" if part.settings else ""
-        for task, encoding, seed in itertools.product(panel.all_tasks, part.encodings, part.seeds):
+        tasks = part.tasks or panel.all_tasks
+        for task, encoding, seed in itertools.product(tasks, part.encodings, part.seeds):
             made = record(
                 encoding,
                 WITHIN,
@@ -172,3 +173,36 @@ def test_tasks_and_protocol_have_what_the_panels_decided() -> None:
     won = choices.heads(found, definition.load("heads")).decision.split(" (")[0]
     words = {"two heads": 2, "four heads": 4}
     assert setup("protocol=cpu", "task=copy", "method=rope").config.model.num_heads == words[won]
+
+
+def test_newer_methods_are_shown_with_what_they_took_and_those_that_do_not_learn_are_named() -> (
+    None
+):
+    panel = Board.model_validate(
+        {
+            "name": "newer",
+            "tasks": ["passkey", "induction", "sort"],
+            "parts": {
+                "encodings": {
+                    "encodings": ["wall", "bam"],
+                    "tasks": ["passkey", "induction"],
+                    "seeds": [100, 101],
+                },
+                "one task": {"encodings": ["cable"], "tasks": ["sort"], "seeds": [100]},
+            },
+        }
+    )
+
+    def values(part: str, task: str, encoding: str) -> dict[str, object]:
+        unsolved = (task, encoding) in {("induction", "bam"), ("sort", "cable")}
+        return {"solved_step": None if unsolved else 1250, "training.cpu_seconds": 7.4}
+
+    found = of_panel(panel, values)
+    shown = choices.newer(found, panel)
+    assert shown.decision == "Not solved with any seed: bam on induction, cable on sort"
+    table = shown.table.set_index("row")
+    assert list(table.columns) == ["passkey", "induction", "sort"]
+    assert table.loc["wall", "induction"] == "1,250, 1,250 (7 s)"
+    assert table.loc["bam", "induction"] == "never, never (7 s)"
+    with pytest.raises(PosbenchError, match="panel newer lacks wall on passkey, seed 100"):
+        choices.newer(found[1:], panel)

@@ -109,6 +109,13 @@ class Board(Written):
         repeated = sorted({task for task in grouped if grouped.count(task) > 1})
         if repeated:
             raise ValueError(f"has the task {repeated[0]} twice")
+        for name, rows in self.parts.items():
+            for task in rows.tasks:
+                if task not in self.all_tasks:
+                    raise ValueError(
+                        f"part {name} names {task}, which is none of the board's tasks: add it to "
+                        "them, or leave it out of the part"
+                    )
         return self
 
     @property

@@ -3,7 +3,7 @@
 `python -m posbench.leaderboard.choices FOLDER` reads the records of the panels heads, steps and
 rates in FOLDER and writes choices.md beside them. Heads and steps look at trainings alone, at their
 seconds and at their validations at the training length; the learning rate is the one choice that
-looks at tests beyond it.
+looks at tests beyond it. The panel newer is shown beside them: do the newer methods learn at all?
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ def of_panel(records: Iterable[Record], panel: Board) -> dict[str, list[Record]]
     """The records of each part of a panel; PosbenchError if one is missing."""
     known: dict[tuple[str, str, str, int], list[Record]] = {}
     for record in records:
-        key = (record.protocol.name, record.task.name, record.method.base, record.seed)
-        known.setdefault(key, []).append(record)
+        for called in {record.method.base, record.method.name}:
+            key = (record.protocol.name, record.task.name, called, record.seed)
+            known.setdefault(key, []).append(record)
     found: dict[str, list[Record]] = {}
     for name, part in panel.parts.items():
-        for task, encoding, seed in itertools.product(
-            part.tasks or panel.all_tasks, part.encodings, part.seeds
+        for task, row, seed in itertools.product(
+            part.tasks or panel.all_tasks, (*part.encodings, *part.methods), part.seeds
         ):
-            key = (part.protocol or panel.protocol, task, encoding, seed)
+            key = (part.protocol or panel.protocol, task, row, seed)
             mine = [each for each in known.get(key, []) if _has(each, part.settings)]
             if not mine:
                 raise PosbenchError(
-                    f"panel {panel.name} lacks {encoding} on {task}, seed {seed} ({name}): run it "
-                    "first"
+                    f"panel {panel.name} lacks {row} on {task}, seed {seed} ({name}): run it first"
                 )
             found.setdefault(name, []).append(mine[-1])
     return found
@@ -184,6 +184,32 @@ def rates(records: Iterable[Record], panel: Board) -> Choice:
     )
 
 
+def newer(records: Iterable[Record], panel: Board) -> Choice:
+    """Whether methods learn at all: the steps to the gate of each seed, and CPU seconds."""
+    rows = [
+        {
+            "row": record.method.base,
+            "task": record.task.name,
+            "steps": "never" if record.solved_step is None else f"{record.solved_step:,}",
+            "seconds": record.training.cpu_seconds,
+            "solved": record.solved_step is not None,
+        }
+        for several in of_panel(records, panel).values()
+        for record in several
+    ]
+    frame = pd.DataFrame(rows)
+    each = frame.groupby(["row", "task"]).agg(
+        {"steps": ", ".join, "seconds": "mean", "solved": "any"}
+    )
+    cells = each["steps"] + " (" + each["seconds"].round().astype(int).astype(str) + " s)"
+    unsolved = [f"{row} on {task}" for (row, task), made in each.iterrows() if not made["solved"]]
+    return Choice(
+        "Newer methods: the step to the gate with each seed (mean CPU seconds)",
+        cells.unstack("task")[list(panel.all_tasks)].reset_index(),
+        f"Not solved with any seed: {', '.join(unsolved) or 'none'}",
+    )
+
+
 def _last(training: Training) -> float:
     return training.curve.validation_loss[-1] if training.curve.validation_loss else np.inf
 
@@ -192,6 +218,7 @@ PANELS: dict[str, Callable[[Iterable[Record], Board], Choice]] = {
     "heads": heads,
     "steps": steps,
     "rates": rates,
+    "newer": newer,
 }
 
 
@@ -201,7 +228,7 @@ def markdown(found: Sequence[Record]) -> str:
         "# What was decided before the main board",
         "",
         "The rules stand in conf/board/heads.yaml, steps.yaml and rates.yaml; they were written "
-        "down before these runs.",
+        "down before these runs. newer.yaml decides nothing.",
         "",
     ]
     for name, choose in PANELS.items():
