@@ -5,10 +5,11 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from loops import HEADS, WIDTH, Score, by_pairs
-from torch import Tensor
+from torch import Tensor, nn
 
 from posbench.attention import Attention
 from posbench.encoding import PositionEncoding
@@ -61,11 +62,16 @@ def wave(*shape: int, start: float) -> Tensor:
 
 
 RANK, KERNEL = 3, 4
+Encoding = TypeVar("Encoding", bound=nn.Module)
 
 
 def selective(**values: object) -> SelectiveRoPE:
-    """Every parameter a wave, large enough that steps differ from token to token."""
-    encoding = SelectiveRoPE(HEADS, WIDTH, MODEL, RANK, KERNEL, BASE).double()
+    return with_waves(SelectiveRoPE(HEADS, WIDTH, MODEL, RANK, KERNEL, BASE), **values)
+
+
+def with_waves(encoding: Encoding, **values: object) -> Encoding:
+    """Every parameter a wave, large enough that steps differ from token to token, or as given."""
+    encoding = encoding.double()
     with torch.no_grad():
         for start, parameter in enumerate(encoding.parameters()):
             parameter.copy_(wave(*parameter.shape, start=start))

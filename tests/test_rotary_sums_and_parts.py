@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 from loops import HEADS, POSITIONS, WIDTH, N, by_pairs, call, everywhere, same, scores
-from rotations import BASE, MODEL, PAIRS, apart, by_complex_pairs, grid, stretched, wave
+from rotations import BASE, MODEL, PAIRS, apart, by_complex_pairs, grid, stretched, wave, with_waves
 from torch import Tensor
 
 from posbench.attention import Attention, attend
@@ -191,13 +191,7 @@ def test_rope_pp_refuses_heads_that_do_not_come_in_twos(heads: int) -> None:
 
 
 def accumulated(**values: object) -> AccumulatedRotations:
-    encoding = AccumulatedRotations(HEADS, WIDTH, MODEL, base=BASE).double()
-    with torch.no_grad():
-        for start, parameter in enumerate(encoding.parameters()):
-            parameter.copy_(wave(*parameter.shape, start=start))
-        for name, value in values.items():
-            encoding.get_parameter(name).copy_(torch.as_tensor(value, dtype=torch.float64))
-    return encoding
+    return with_waves(AccumulatedRotations(HEADS, WIDTH, MODEL, base=BASE), **values)
 
 
 Between = Callable[[int, int, int, int, int], float]
