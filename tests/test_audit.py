@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import names
+from conftest import thinned
 from small_runs import ran
 
 from posbench.attention import Attention
@@ -29,7 +29,7 @@ def disagreements(run: Setup, model, extension=None, num_samples: int = 256) -> 
     return sum(row.prefix_disagreements for row in rows)
 
 
-@pytest.mark.parametrize("encoding", names("encoding"))
+@pytest.mark.parametrize("encoding", thinned("encoding"))
 def test_decoding_token_by_token_changes_nothing(encoding: str) -> None:
     """With weights as they are drawn: some first tokens are right by chance."""
     subject = Subject(f"encoding={encoding}")

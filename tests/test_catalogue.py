@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import composed, names
+from conftest import composed, thinned
 from omegaconf import OmegaConf
 
 from posbench.catalogue import page as catalogue
@@ -50,7 +50,7 @@ def test_no_formula_is_left_as_source(folder: Path) -> None:
     assert "$" not in prose and "\\" not in prose
 
 
-@pytest.mark.parametrize("name", names("method"))
+@pytest.mark.parametrize("name", thinned("method"))
 def test_every_method_is_described_with_formula_and_source(name: str) -> None:
     run = Subject(f"method={name}").made()
     parts = [part for layer in run.model().encodings for part in catalogue.parts_of(layer)]
@@ -121,7 +121,7 @@ def classes(node: object) -> list[str]:
     return [each for value in node for each in classes(value)] if isinstance(node, list) else []
 
 
-@pytest.mark.parametrize("name", names("extension"))
+@pytest.mark.parametrize("name", thinned("extension"))
 def test_every_extension_is_described_and_so_is_what_is_inside_it(name: str) -> None:
     """Not by its name: an attribute of one's own may be called like those of a sequence."""
     applied = list(catalogue.applied(Subject("method=rope").extension(name)))

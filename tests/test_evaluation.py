@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import names, setup
+from conftest import setup, thinned
 
 from posbench import evaluation
 from posbench.catalogue.conformance import Subject
@@ -57,7 +57,7 @@ def test_the_correct_prefix_ends_at_the_first_wrong_token() -> None:
     assert found.tolist() == [1.0, 0.5, 0.0, 0.5]
 
 
-@pytest.mark.parametrize("encoding", names("encoding"))
+@pytest.mark.parametrize("encoding", thinned("encoding"))
 def test_the_last_layer_of_the_answers_alone_gives_what_all_of_it_does(encoding: str) -> None:
     """Asked at the end, as the task does, and from the second token on, where a fused kernel takes
     over.

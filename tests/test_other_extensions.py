@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import composed, names
+from conftest import composed, thinned
 from extending import L, extended, host, hosts, log_n
 from loops import BATCH, HEADS, WIDTH, N, by_pairs, call, everywhere, given, same, scores
 from omegaconf import OmegaConf
@@ -403,7 +403,7 @@ def test_tables_inside_wrappers_are_extended(extension: Extension) -> None:
         assert torch.equal(extended(extension, wrap(learned()), 9).embed(x, pos), plain)
 
 
-@pytest.mark.parametrize("name", names("encoding"))
+@pytest.mark.parametrize("name", thinned("encoding"))
 def test_whatever_offers_rows_is_affine_in_the_row_of_each_position(name: str) -> None:
     """What the extensions of tables rest on: doubling the table doubles what it changes."""
     from posbench.catalogue.conformance import Subject
