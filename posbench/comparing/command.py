@@ -1,0 +1,146 @@
+"""`python -m posbench.compare mine/encoding/decay.yaml`: from a file to its place among all others.
+
+    python -m posbench.compare mine/encoding/decay.yaml --quick    two tasks, one seed: minutes
+    python -m posbench.compare mine/extension/squash.yaml          the board's tasks, three seeds
+    python -m posbench.compare method=rope encoding.base=500 seed=10,11,12,13,14 task=copy,sort
+
+What is missing of its runs is made first, by a sweep that can be stopped and goes on when the
+command is given again. Every other row comes from published records, those of the main board unless
+--against names a folder. Then the place, the tier and the nearest rows are said, and
+FOLDER/compare/ROW.md and .tex hold them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.resources import files as resources
+from pathlib import Path
+
+from posbench.boards import definition
+from posbench.boards.definition import Board
+from posbench.comparing import report
+from posbench.comparing.standing import differences, standing, worth
+from posbench.comparing.subject import USUAL_SEEDS, Subject, subject
+from posbench.composing import mistakes
+from posbench.composing.compose import compose, composing
+from posbench.errors import PosbenchError
+from posbench.leaderboard.summaries import number
+from posbench.records import files
+from posbench.sweeping.plan import Plan, plan, with_records
+
+MAIN = "main"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.compare",
+        description="A method of your own among the published ones.",
+    )
+    parser.add_argument(
+        "words",
+        nargs="+",
+        help="mine/encoding/decay.yaml, mine/extension/squash.yaml, or words as after "
+        "python -m posbench; task= and seed= choose among the board's",
+    )
+    parser.add_argument("--quick", action="store_true", help="two tasks and one seed: minutes")
+    parser.add_argument("--board", default=MAIN, help="default: %(default)s")
+    parser.add_argument("--against", type=Path, help="a folder of records, for the published ones")
+    parser.add_argument("--config-dir", type=Path, metavar="FOLDER", help="with files of your own")
+    parser.add_argument(
+        "--no-training", action="store_true", help="compare what there is, and train nothing"
+    )
+    chosen = parser.parse_intermixed_args(arguments)
+    try:
+        board = definition.load(chosen.board, [chosen.config_dir] if chosen.config_dir else [])
+        asked = subject(chosen.words, board, chosen.config_dir)
+        with composing(*asked.folders):
+            return _compare(asked, board, chosen)
+    except mistakes.EXPECTED as error:
+        own = [chosen.config_dir] if chosen.config_dir else []
+        words = [word for word in chosen.words if "=" in word]
+        print(f"posbench: {mistakes.sentence(error, words, own)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("posbench: stopped; the same command goes on from here.", file=sys.stderr)
+        return 130
+
+
+def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
+    mistakes.check([*asked.row, *asked.settings], asked.folders)
+    tasks = asked.chosen_tasks(board, quick=chosen.quick)
+    seeds = asked.chosen_seeds(board, quick=chosen.quick)
+    against = chosen.against or published()
+    rivals = files.records(against)
+    results_dir = Path(compose(*asked.settings).content["results_dir"])
+
+    request = asked.runs(board, tasks, seeds)
+    planned = plan(request)
+    for said in _refused(planned):
+        print(said)
+    if planned.runs and not chosen.no_training:
+        print(planned.cost([results_dir, *with_records(Path("results")), against]), flush=True)
+        words = asked.command(board, tasks, seeds)
+        print(f"  python -m posbench {' '.join(words)}", flush=True)
+        ended = subprocess.run([sys.executable, "-m", "posbench", *words])
+        if ended.returncode < 0 or ended.returncode > 128:  # stopped
+            return ended.returncode
+        planned = plan(request)
+    own = [record for run in planned.complete if (record := run.asked.record()) is not None]
+    if not own:
+        raise PosbenchError("none of its runs is complete, so there is nothing to compare")
+    found = standing(own, rivals, board)
+    notes = [
+        *_worth(worth(rivals, board, tasks, seeds), tasks, seeds, board),
+        *_notes(planned, seeds),
+        *differences(own, rivals),
+    ]
+    text = report.text(found, board, notes)
+    print(text)
+    paths = report.write(found, board, notes, own, rivals, results_dir / "compare")
+    print(f"Written: {', '.join(map(str, paths))}")
+    return 1 if planned.runs or planned.wrong else 0
+
+
+def published() -> Path:
+    """The records of the main board, as they come with the package."""
+    return Path(str(resources("posbench.published")))
+
+
+def _refused(planned: Plan) -> Iterator[str]:
+    for words, said in planned.wrong.items():
+        raise PosbenchError(f"{' '.join(words)}: {said}")
+    for reason, rows in planned.refused.items():
+        for row, tasks in rows.items():
+            yield f"{row} is not tested on {', '.join(tasks)}: {reason}"
+
+
+def _worth(
+    known: tuple[float, int], tasks: Sequence[str], seeds: Sequence[int], board: Board
+) -> Iterator[str]:
+    """What a choice of tasks and seeds says of the whole board."""
+    correlation, rows = known
+    if len(tasks) == len(board.all_tasks) and len(seeds) >= USUAL_SEEDS:
+        return
+    of = f"{_count(len(tasks), 'task')} and {_count(len(seeds), 'seed')} of the board"
+    if math.isnan(correlation):
+        yield f"This is of {of}, and says little of the others."
+    else:
+        yield (
+            f"This is of {of}. Over the {rows} published rows, their order on it has a rank "
+            f"correlation of {number(correlation)} with that on the whole board."
+        )
+
+
+def _notes(planned: Plan, seeds: Sequence[int]) -> Iterator[str]:
+    if len(seeds) < USUAL_SEEDS:
+        yield "Intervals given these tasks need several seeds; three are the least."
+    if planned.runs:
+        yield f"{_count(len(planned.runs), 'run')} missing: the same command makes the rest."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,193 @@
+"""Where a row stands among the published ones: its place, its tier, and whom it is above."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from posbench.boards.definition import Board
+from posbench.boards.naming import pairs
+from posbench.errors import PosbenchError
+from posbench.leaderboard import standings, statistics
+from posbench.leaderboard.measures import Reach, median_reach, of_runs
+from posbench.records import tables
+from posbench.records.record import Record
+
+NEAREST = 2
+"""So many rows above and below are named."""
+OF_EXTENSIONS = ("direct", "pi", "ntk", "yarn")
+"""Extensions that any other is held against, on its own host."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another row, and how sure it is that ours is above."""
+
+    row: str
+    overall: float
+    above: float  # share of draws, over tasks and seeds, in which ours is above by .02 at least
+    equivalent: float  # within .02 of it
+    below: float
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A row among others of its class, on the tasks that it has."""
+
+    row: str
+    kind: str  # of method: zero-shot, tuned ...
+    tasks: tuple[str, ...]
+    lacking: tuple[str, ...]  # tasks of the board that it has no run of
+    summary: pd.DataFrame  # one line a row, best first: see `posbench.leaderboard.standings`
+    groups: tuple[str, ...]
+    reach: Reach
+    rivals: tuple[Rival, ...]  # the nearest, then those that the board refers to
+
+    def place_of(self, row: str) -> int:
+        """1 and the rows that are above by .02 at least."""
+        return int(self.summary.loc[row, "rank"])
+
+    @property
+    def rows(self) -> list[str]:
+        """Our row and its rivals, best first."""
+        wanted = {self.row, *(rival.row for rival in self.rivals)}
+        return [row for row in self.summary.index if row in wanted]
+
+
+def standing(
+    own: Sequence[Record], published: Sequence[Record], board: Board, draws: int | None = None
+) -> Standing:
+    """Rank the runs of a row of one's own among published ones of its class.
+
+    Rows that lack a task of ours stand aside. PosbenchError if nothing is left to compare with.
+    """
+    first = own[0]
+    listed = {
+        (*pair, seed)
+        for rows in board.parts.values()
+        for pair in pairs(rows)
+        for seed in rows.seeds
+    }
+    others = [
+        record
+        for record in published
+        if _is_rival(record, first) and (*_named(record), record.seed) in listed
+    ]
+    tasks = tuple(task for task in board.all_tasks if any(each.task.name == task for each in own))
+    label = first.method.label
+    taken = label in {record.method.label for record in others}
+    mine = tables.table(own).assign(method=f"{label} (yours)" if taken else label)
+    frame = pd.concat([tables.table(others), mine], ignore_index=True)
+    runs = of_runs(frame[frame["task"].isin(tasks)]).dropna(subset="area")
+    runs["group"] = runs["task"].map(lambda task: board.group_of.get(task, task))
+    has_all = runs.groupby("row")["task"].nunique() == len(tasks)
+    runs = runs[runs["row"].isin(has_all.index[has_all])]
+    row = str(mine["method"].iloc[0])
+    if runs["row"].nunique() < 2 or row not in set(runs["row"]):
+        raise PosbenchError(
+            f"there is no published row to hold {row} against on {', '.join(tasks)}: give a folder "
+            "of records with --against"
+        )
+    judged = board.judged
+    summary = standings.summarise(runs, None, draws or judged.draws, judged.seed).droplevel("class")
+    ours = runs[runs["row"] == row]
+    return Standing(
+        row,
+        str(ours["class"].iloc[0]),
+        tasks,
+        tuple(task for task in board.all_tasks if task not in tasks),
+        summary,
+        tuple(name for name in board.groups if name in set(runs["group"])),
+        median_reach(list(ours["reach"]))[0],
+        tuple(_rivals(runs, summary, row, board, draws or judged.draws)),
+    )
+
+
+def _is_rival(record: Record, own: Record) -> bool:
+    """Whether a published run is of a row that ours can be held against: made under the same
+    protocol, in the same class, and as trained or on the same host, as ours is.
+    """
+    if record.protocol.hash != own.protocol.hash or record.method_class != own.method_class:
+        return False
+    if record.task.changed:
+        return False
+    if own.plain:
+        return record.plain
+    return record.method.base == own.method.base
+
+
+def _named(record: Record) -> tuple[str, str, str]:
+    """The row, as boards name it."""
+    name = record.method
+    return name.base, name.extension, ", ".join(name.changed)
+
+
+def _rivals(
+    runs: pd.DataFrame, summary: pd.DataFrame, row: str, board: Board, draws: int
+) -> list[Rival]:
+    ordered = [str(each) for each in summary.index]
+    here = ordered.index(row)
+    named = [*ordered[max(here - NEAREST, 0) : here], *ordered[here + 1 : here + 1 + NEAREST]]
+    named += [each for each in ordered if _is_reference(each, board) and each != row]
+    return [_rival(runs, summary, row, other, draws) for other in dict.fromkeys(named)]
+
+
+def _is_reference(row: str, board: Board) -> bool:
+    return row in board.references or any(row.endswith(f"_{name}") for name in OF_EXTENSIONS)
+
+
+def _rival(runs: pd.DataFrame, summary: pd.DataFrame, row: str, other: str, draws: int) -> Rival:
+    lines = standings.compare(runs, row, other, draws=draws)
+    order = lines.loc["over tasks" if "over tasks" in lines.index else "overall"]
+    return Rival(
+        other,
+        float(summary.loc[other, "overall"]),
+        *(float(order[name]) for name in ("p_above", "p_equivalent", "p_below")),
+    )
+
+
+def worth(
+    published: Sequence[Record], board: Board, tasks: Sequence[str], seeds: Sequence[int]
+) -> tuple[float, int]:
+    """What a part of a board tells of the whole: the rank correlation (Spearman) of the published
+    rows on these tasks and seeds with their order on all, and how many rows it is of.
+
+    NaN where fewer than three rows are complete.
+    """
+    rows = {pair for part in board.parts.values() for pair in pairs(part)}
+    known = [record for record in published if record.plain and _named(record) in rows]
+    runs = of_runs(tables.table(known)).dropna(subset="area")
+    runs = runs[runs["task"].isin(board.all_tasks)]
+    runs["group"] = runs["task"].map(lambda task: board.group_of.get(task, task))
+    part = runs[runs["task"].isin(tasks) & runs["seed"].isin(seeds)]
+    if runs["task"].nunique() < len(board.all_tasks) or part["task"].nunique() < len(tasks):
+        return float("nan"), 0
+    both = pd.DataFrame({"all": statistics.overall(runs), "part": statistics.overall(part)})
+    both = both.dropna()
+    if len(both) < 3:
+        return float("nan"), len(both)
+    return float(both["all"].corr(both["part"], method="spearman")), len(both)
+
+
+def differences(own: Sequence[Record], published: Sequence[Record]) -> list[str]:
+    """In what the machines, libraries and code of two lots of records differ, a sentence each."""
+    said = []
+    kinds = sorted({record.training.device for record in published})
+    mine = sorted({record.training.device for record in own})
+    if published and mine != kinds:
+        said.append(f"Yours were trained on {', '.join(mine)}, the others on {', '.join(kinds)}.")
+    for name in sorted({name for record in own for name in record.training.versions}):
+        theirs = _versions(published, name)
+        ours = _versions(own, name)
+        if theirs and ours != theirs:
+            said.append(
+                f"Yours were trained with {name} {', '.join(ours)}, the others with "
+                f"{', '.join(theirs)}."
+            )
+    return said
+
+
+def _versions(records: Sequence[Record], name: str) -> list[str]:
+    return sorted({str(record.training.versions.get(name)) for record in records})

@@ -1,0 +1,1 @@
+"""The records of the main board, which an installation holds as posbench.published."""

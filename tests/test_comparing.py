@@ -1,0 +1,269 @@
+"""A row of one's own among published ones: what is asked of it, where it stands, what is said."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from making import DIRECT, changed, record
+from test_boards import SMALL
+
+from posbench.boards import definition
+from posbench.boards.definition import Board
+from posbench.comparing import command, report
+from posbench.comparing.standing import Standing, differences, standing, worth
+from posbench.comparing.subject import Subject, host, subject
+from posbench.errors import PosbenchError
+from posbench.leaderboard import standings
+from posbench.records.record import Record
+from posbench.results import tables
+
+LENGTHS = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
+TASKS = ("copy", "reverse", "passkey", "key_value_retrieval")
+
+
+def board() -> Board:
+    """Four tasks in two groups; the rows rope, nope and rope_pi, with seeds 10 and 11."""
+    return definition.read(SMALL, "small")
+
+
+def made(method: str, level: float, task: str, seed: int, **more: str) -> Record:
+    """A run that holds its level beyond 1x, as trained unless an extension is named."""
+    scores = {multiple: 1.0 if multiple == 1 else level for multiple in LENGTHS}
+    extension = more.pop("extension", "direct")
+    found = record(method, scores, seed, task=task, extension=extension, **more)
+    plain = {"config.extension": DIRECT} if extension == "direct" else {}
+    return changed(found, plain)
+
+
+def published(levels: Mapping[str, float] = {"rope": 0.4, "nope": 0.9}) -> list[Record]:
+    return [
+        made(method, level, task, seed)
+        for method, level in levels.items()
+        for task in board().all_tasks
+        for seed in (10, 11)
+    ]
+
+
+def stands(level: float, tasks: tuple[str, ...] = (), **more: str) -> Standing:
+    own = [
+        made("decay", level, task, seed, **more)
+        for task in tasks or board().all_tasks
+        for seed in (10, 11)
+    ]
+    return standing(own, published(), board(), draws=200)
+
+
+def test_the_place_is_that_of_the_standings_of_all_rows_together() -> None:
+    found = stands(0.6)
+    assert list(found.summary.index) == ["nope", "decay", "rope"]
+    assert [found.place_of(row) for row in found.summary.index] == [1, 2, 3]
+    own = [made("decay", 0.6, task, seed) for task in board().all_tasks for seed in (10, 11)]
+    whole = standings.summarise(
+        tables.table([*published(), *own]), board().group_of, draws=200, seed=board().judged.seed
+    ).droplevel("class")
+    assert found.summary.loc["decay", "overall"] == whole.loc["decay", "overall"]
+    assert {rival.row: rival.above for rival in found.rivals} == {"nope": 0.0, "rope": 1.0}
+    assert not found.lacking and found.kind == "zero-shot"
+
+
+def test_rows_that_differ_by_less_than_two_hundredths_share_a_place() -> None:
+    found = stands(0.905)
+    assert found.place_of("decay") == found.place_of("nope") == 1
+    (nope,) = [rival for rival in found.rivals if rival.row == "nope"]
+    assert nope.equivalent == 1.0
+
+
+def test_a_part_of_the_tasks_is_compared_on_that_part_alone() -> None:
+    found = stands(0.6, tasks=("copy",))
+    assert found.tasks == ("copy",) and set(found.lacking) == set(board().all_tasks) - {"copy"}
+    assert found.groups == (board().group_of["copy"],)
+    assert (
+        "on 1 of the 3 tasks" in " ".join(report.sentences(found, board()))
+        or len(board().all_tasks) != 3
+    )
+
+
+def test_rows_of_other_protocols_classes_tasks_and_hosts_are_no_rivals() -> None:
+    own = [made("decay", 0.6, "copy", 10)]
+    for other in (
+        made("rope", 0.4, "copy", 10, protocol="cpu_wide"),
+        made("rope", 0.4, "copy (task.num_symbols=4)", 10),
+        changed(made("rope", 0.4, "copy", 10), {"method_class": "tuned"}),
+        made("rope_pi", 0.4, "copy", 10, extension="pi", encoding="rope"),
+        made("unlisted", 0.4, "copy", 10),
+        made("rope", 0.4, "copy", 12),
+    ):
+        with pytest.raises(PosbenchError, match="no published row to hold decay against on copy"):
+            standing(own, [other], board(), draws=200)
+
+
+def test_an_extension_is_held_against_those_of_its_host() -> None:
+    own = [made("rope_mine", 0.6, "copy", 10, extension="mine", encoding="rope")]
+    theirs = [
+        made("rope_pi", 0.4, "copy", 10, extension="pi", encoding="rope"),
+        made("nope", 0.9, "copy", 10),
+    ]
+    found = standing(own, theirs, board(), draws=200)
+    assert set(found.summary.index) == {"rope_mine", "rope_pi"}
+
+
+def test_a_row_that_is_published_already_is_told_apart_from_ones_own() -> None:
+    own = [made("rope", 0.5, task, 10) for task in board().all_tasks]
+    found = standing(own, published(), board(), draws=200)
+    assert found.row == "rope (yours)" and "rope" in found.summary.index
+
+
+def test_what_a_part_is_worth_is_the_correlation_of_the_published_orders() -> None:
+    levels = {"rope": 0.4, "nope": 0.9}
+    three = Board.model_validate(
+        board().model_dump()
+        | {"parts": {"all": {"methods": ["rope", "nope", "alibi"], "seeds": [10, 11]}}}
+    )
+    same = [*published(levels), *published({"alibi": 0.6})]
+    assert worth(same, three, ["copy"], [10]) == (pytest.approx(1.0), 3)
+    turned = [
+        made(each.method.name, 1 - each.rows[-1].score, "copy", each.seed)
+        if each.task.name == "copy"
+        else each
+        for each in same
+    ]
+    assert worth(turned, three, ["copy"], [10])[0] == pytest.approx(-1.0)
+    assert worth(same[:2], three, ["copy"], [10])[1] == 0
+
+
+def test_other_machines_and_versions_are_named() -> None:
+    own = [changed(made("decay", 0.5, "copy", 10), {"training.versions.torch": "9.9"})]
+    assert differences(own, published()) == [
+        "Yours were trained with torch 9.9, the others with 2.9.0+cpu."
+    ]
+    moved = [changed(made("decay", 0.5, "copy", 10), {"training.device": "cuda"})]
+    assert differences(moved, published()) == ["Yours were trained on cuda, the others on cpu."]
+    assert differences(published(), published()) == []
+
+
+def test_the_report_says_the_place_and_the_table_has_our_row_in_bold() -> None:
+    found = stands(0.6)
+    said = report.text(found, board(), ["a note"])
+    assert "decay is 2nd of 3 zero-shot rows" in said and said.endswith("Note: a note")
+    table = report.groups(found).set_index("row")
+    assert table.loc["decay", "place"] == "2"
+    assert float(table.loc["decay", "overall"]) == pytest.approx(
+        found.summary.loc["decay", "overall"], abs=0.005
+    )
+    text = report.latex(found)
+    assert r"\textbf{decay} & \textbf{2}" in text and text.count(r"\\") == 1 + 3
+    assert "| decay | 2 |" in report.markdown(found, board(), [])
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")]
+)
+def test_places_are_ordinals(number: int, said: str) -> None:
+    assert report.ordinal(number) == said
+
+
+# -- what the words choose -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    for group in ("encoding", "extension"):
+        (tmp_path / group).mkdir()
+        (tmp_path / group / "decay.yaml").write_text("_target_: decay.Decay\n")
+    return tmp_path
+
+
+def test_a_file_is_a_row_by_its_folder(mine: Path) -> None:
+    main = definition.load("main")
+    found = subject([str(mine / "encoding/decay.yaml"), "seed=10,11", "results_dir=x"], main)
+    assert found.row == ("encoding=decay", "extension=direct") and found.folder == mine
+    assert found.command(main, ["copy"], [10, 11]) == [
+        *("--config-dir", str(mine), "-m", "protocol=cpu", "seed=10,11", "task=copy"),
+        *("encoding=decay", "extension=direct", "results_dir=x", f"definition={main.hash}"),
+    ]
+    found = subject([str(mine / "extension/decay.yaml")], main)
+    assert host(main) == "rope_short_base"
+    assert found.row == ("encoding=rope_short_base", "extension=decay")
+
+
+def test_settings_belong_to_the_row_and_launchers_to_the_sweep() -> None:
+    main = definition.load("main")
+    found = subject(["method=rope", "encoding.base=500", "hydra/launcher=cores"], main)
+    assert found.row == ("method=rope", "encoding.base=500")
+    assert found.others == ("hydra/launcher=cores",) and found.settings == ()
+    first = found.runs(main, ["copy", "sort"], [10, 11]).runs
+    assert [words[1] for words in first] == ["task=copy", "task=sort"] * 2
+    assert first[0][-1] == f"definition={main.hash}"
+
+
+def test_quick_are_two_tasks_of_unlike_groups_with_the_fewest_steps_and_one_seed() -> None:
+    main = definition.load("main")
+    found = subject(["method=rope"], main)
+    assert found.chosen_tasks(main, quick=True) == ["passkey", "induction"]
+    assert found.chosen_seeds(main, quick=True) == [10]
+    assert found.chosen_tasks(main, quick=False) == list(main.all_tasks)
+    assert found.chosen_seeds(main, quick=False) == [10, 11, 12]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["decay"], "decay is neither a YAML file nor key=value"),
+        (["nowhere/encoding/decay.yaml"], "nowhere/encoding/decay.yaml is no file"),
+        (["task=copy"], "there is nothing to compare"),
+        (["method=ropee"], "method=ropee is unknown: did you mean rope?"),
+        (["method=rope", "protocol=cpu,gpu"], "protocol=cpu,gpu: a board has one protocol"),
+    ],
+)
+def test_a_mistake_is_one_sentence(words: list[str], said: str) -> None:
+    with pytest.raises(PosbenchError) as raised:
+        subject(words, definition.load("main"))
+    assert said in str(raised.value).lower() or said in str(raised.value)
+
+
+def test_a_file_in_a_folder_that_says_nothing_is_refused(mine: Path) -> None:
+    (mine / "decay.yaml").write_text("_target_: decay.Decay\n")
+    with pytest.raises(PosbenchError, match="put it into one of encoding/"):
+        subject([str(mine / "decay.yaml")], definition.load("main"))
+    found = subject([str(mine / "encoding/decay.yaml")], definition.load("main"))
+    with pytest.raises(PosbenchError, match="task=nothing is unknown"):
+        chosen(found, task="nothing")
+    with pytest.raises(PosbenchError, match="seed=3 is unknown"):
+        chosen(found, seed="3")
+
+
+def chosen(found: Subject, **tests: str) -> None:
+    asked = Subject(found.row, {key: [value] for key, value in tests.items()}, (), found.folder)
+    asked.chosen_tasks(definition.load("main"), quick=False)
+    asked.chosen_seeds(definition.load("main"), quick=False)
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def test_what_is_complete_is_compared_and_what_is_missing_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sweep itself is tested elsewhere: here it makes nothing, and that is said."""
+    ran: list[list[str]] = []
+
+    def run(words: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        ran.append(words)
+        return subprocess.CompletedProcess(words, 1)
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    words = ["method=rope", "encoding.base=500", "task=copy", f"results_dir={tmp_path}"]
+    assert command.main([*words, "--against", str(tmp_path)]) == 1
+    assert "none of its runs is complete" in capsys.readouterr().err
+    assert ran[0][3] == "-m" and "seed=10,11,12" in ran[0] and "encoding.base=500" in ran[0]
+    assert command.main([*words, "--no-training", "--against", str(tmp_path)]) == 1
+    assert len(ran) == 1
+
+
+def test_a_mistake_ends_the_command_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["method=rope", "encoding.bass=500", "--no-training"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("posbench: ") and said.count("\n") == 1 and "bass" in said
