@@ -90,6 +90,11 @@ def standing(
             f"there is no published row to hold {row} against on {', '.join(tasks)}: give a folder "
             "of records with --against"
         )
+    references = set(board.references)
+    if not first.plain:
+        references = {
+            each.method.label for each in others if each.method.extension in OF_EXTENSIONS
+        }
     judged = board.judged
     summary = standings.summarise(runs, None, draws or judged.draws, judged.seed).droplevel("class")
     ours = runs[runs["row"] == row]
@@ -101,7 +106,7 @@ def standing(
         summary,
         tuple(name for name in board.groups if name in set(runs["group"])),
         median_reach(list(ours["reach"]))[0],
-        tuple(_rivals(runs, summary, row, board, draws or judged.draws)),
+        tuple(_rivals(runs, summary, row, references, draws or judged.draws)),
     )
 
 
@@ -125,17 +130,13 @@ def _named(record: Record) -> tuple[str, str, str]:
 
 
 def _rivals(
-    runs: pd.DataFrame, summary: pd.DataFrame, row: str, board: Board, draws: int
+    runs: pd.DataFrame, summary: pd.DataFrame, row: str, references: set[str], draws: int
 ) -> list[Rival]:
     ordered = [str(each) for each in summary.index]
     here = ordered.index(row)
     named = [*ordered[max(here - NEAREST, 0) : here], *ordered[here + 1 : here + 1 + NEAREST]]
-    named += [each for each in ordered if _is_reference(each, board) and each != row]
+    named += [each for each in ordered if each in references and each != row]
     return [_rival(runs, summary, row, other, draws) for other in dict.fromkeys(named)]
-
-
-def _is_reference(row: str, board: Board) -> bool:
-    return row in board.references or any(row.endswith(f"_{name}") for name in OF_EXTENSIONS)
 
 
 def _rival(runs: pd.DataFrame, summary: pd.DataFrame, row: str, other: str, draws: int) -> Rival:
