@@ -2,6 +2,8 @@
 
     python -m posbench.results publish --task passkey     your own records into results/published
     python -m posbench.results verify results/published --sample 12
+    python -m posbench.results bundle mine.tar.gz --config-dir mine    your own, and their code
+    python -m posbench.results accept mine.tar.gz         look at a bundle that was sent to you
     python -m posbench.results columns                    what each column of `load` means
 
 `load` is the long table of all records of a folder. `summarise` ranks its rows, with intervals,
@@ -13,14 +15,17 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import sys
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
 
 from posbench.errors import PosbenchError
 from posbench.leaderboard.standings import compare, summarise
-from posbench.records import files, tables
+from posbench.records import bundle, files, tables
 from posbench.records.files import LOCAL, PUBLISHED
+from posbench.records.record import Record
 
 __all__ = ["compare", "load", "main", "publish", "summarise"]
 
@@ -37,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     _add_publish(commands.add_parser("publish", help="copy records to the published ones"))
     _add_verify(commands.add_parser("verify", help="repeat some records and compare every number"))
+    _add_bundle(commands.add_parser("bundle", help="one file of your records and their code"))
+    _add_accept(commands.add_parser("accept", help="check a bundle, and say what it would add"))
     commands.add_parser("columns", help="say what the columns of the long table mean")
     chosen = parser.parse_args(arguments)
     try:
@@ -44,6 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
             return _publish(chosen)
         if chosen.command == "verify":
             return _verify(chosen)
+        if chosen.command == "bundle":
+            return _bundle(chosen)
+        if chosen.command == "accept":
+            return _accept(chosen)
         print("\n".join(_columns()))
         return 0
     except (PosbenchError, OSError) as error:  # OSError: a folder that cannot be written
@@ -83,24 +94,81 @@ def _publish(chosen: argparse.Namespace) -> int:
 
 
 def publish(source: Path, target: Path, protocol: str, task: str, method: str) -> int:
-    """Put the matching records among the published ones; returns how many.
-
-    Patterns are held against the names in the paths of records (`*`, `?`).
-    """
+    """Put the matching records among the published ones; returns how many."""
     patterns = (protocol, task, method)
-    found = [
-        record
-        for record in files.records(source)
-        if all(
-            fnmatch.fnmatchcase(name.slug, pattern)
-            for name, pattern in zip(
-                (record.protocol, record.task, record.method), patterns, strict=True
-            )
-        )
-    ]
+    found = matching(files.records(source), *patterns)
     if found:
         files.publish(found, files.audits(source), target)
     return len(found)
+
+
+def matching(records: Iterable[Record], protocol: str, task: str, method: str) -> list[Record]:
+    """Those whose names, as they stand in the paths of records, match these patterns (`*`, `?`)."""
+    return [
+        record
+        for record in records
+        if fnmatch.fnmatchcase(record.protocol.slug, protocol)
+        and fnmatch.fnmatchcase(record.task.slug, task)
+        and fnmatch.fnmatchcase(record.method.slug, method)
+    ]
+
+
+def _add_bundle(command: argparse.ArgumentParser) -> None:
+    command.add_argument("target", type=Path, help="the file to write, as mine.tar.gz")
+    help = "default: %(default)s"
+    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
+    command.add_argument("--config-dir", type=Path, metavar="FOLDER", help="your own YAML and code")
+    for name in ("protocol", "task", "method"):
+        command.add_argument(f"--{name}", default="*", help="name or pattern, default: %(default)s")
+
+
+def _bundle(chosen: argparse.Namespace) -> int:
+    found = matching(files.records(chosen.source), chosen.protocol, chosen.task, chosen.method)
+    if not found:
+        raise PosbenchError(f"no such record in {chosen.source}: run it first")
+    if chosen.config_dir and not chosen.config_dir.is_dir():
+        raise PosbenchError(f"{chosen.config_dir} is not a folder: give that of your own YAML")
+    made = bundle.write(found, files.audits(chosen.source), chosen.config_dir, chosen.target)
+    print(f"Written: {chosen.target}, {made['records']} records of {', '.join(made['methods'])}.")
+    print(f"Whoever has it looks at it with: python -m posbench.results accept {chosen.target}")
+    return 0
+
+
+def _add_accept(command: argparse.ArgumentParser) -> None:
+    command.add_argument("bundle", type=Path)
+    help = "default: %(default)s"
+    command.add_argument("--to", dest="target", type=Path, default=PUBLISHED, help=help)
+    command.add_argument("--sample", type=int, default=3, help="how many to repeat, " + help)
+    command.add_argument("--seed", type=int, default=0, help="of the choice, " + help)
+    command.add_argument(
+        "--run-code", action="store_true", help="you have read the code in it, and will run it"
+    )
+    command.add_argument(
+        "--write", action="store_true", help="add the records, if all that was repeated is the same"
+    )
+
+
+def _accept(chosen: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory() as temporary:
+        found = bundle.unpack(chosen.bundle, Path(temporary))
+        for line in bundle.added(found.records, chosen.target):
+            print(line)
+        own = [found.own] if found.own else []
+        if found.code and not chosen.run_code:
+            raise PosbenchError(
+                f"{chosen.bundle} holds code of others, and nothing of it was run: read it "
+                f"(tar -xzOf {chosen.bundle} {' '.join(found.code)}), then add --run-code to "
+                "repeat records"
+            )
+        from posbench.running.verify import verify  # and with it torch
+
+        agreed = verify(found.published, chosen.sample, chosen.seed, own=own)
+        if agreed and chosen.write:
+            files.publish(found.records, found.audits, chosen.target)
+            print(f"Added to {chosen.target}: python -m posbench.leaderboard {chosen.target}")
+        elif agreed:
+            print(f"Nothing was written; --write adds them to {chosen.target}.")
+    return 0 if agreed else 1
 
 
 def _add_verify(command: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,7 @@ def verify(
     seed: int = 0,
     restamp: bool = False,
     scratch: Path | None = None,
+    own: Sequence[Path] = (),
 ) -> bool:
     """Repeat `sample` records of a published folder; whether every number is the same.
 
@@ -90,7 +91,7 @@ def verify(
     records of earlier code alone, and a stratum whose sample agrees exactly is carried over to the
     code of today: its records name its hash and say how many were repeated. Counts are compared
     exactly, losses to the digits that are stored, timings not at all. A record of another machine
-    or version is named and not compared.
+    or version is named and not compared. `own` are folders with methods that posbench has not.
     """
     if sample < 1:
         raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
@@ -111,7 +112,7 @@ def verify(
         f"{len(strata)} strata."
     )
     verdicts: dict[Stratum, list[str]] = {}
-    with tempfile.TemporaryDirectory() as temporary, composing():
+    with tempfile.TemporaryDirectory() as temporary, composing(*own):
         for number, (stratum, each) in enumerate(drawn, start=1):
             verdict = _repeat(each.record, scratch or Path(temporary), console)
             verdicts.setdefault(stratum, []).append(verdict)

@@ -1,0 +1,132 @@
+"""Records and code in one file: what goes in comes out, and nothing else is believed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+from making import changed, record, save
+
+from posbench import results
+from posbench.errors import PosbenchError
+from posbench.records import bundle, files
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    (folder / "encoding").mkdir(parents=True)
+    (folder / "encoding/decay.yaml").write_text("_target_: decay.Decay\n")
+    (folder / "decay.py").write_text("raise RuntimeError('was run')\n")
+    (folder / "notes.txt").write_text("not sent\n")
+    return folder
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    for seed in (0, 1):
+        for task in ("copy", "sort"):
+            save(tmp_path / "local", record("decay", {1: 1.0, 2: 0.5, 8: 0.1}, seed, task=task))
+    save(tmp_path / "local", record("rope", seed=0))
+    return tmp_path / "local"
+
+
+def test_what_goes_in_comes_out_and_the_same_gives_the_same_bytes(
+    source: Path, mine: Path, tmp_path: Path
+) -> None:
+    paths = [tmp_path / name for name in ("a.tar.gz", "b.tar.gz")]
+    for path in paths:
+        manifest = bundle.write(files.records(source), [], mine, path)
+    assert manifest["records"] == 5 and manifest["methods"] == ["decay", "rope"]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    found = bundle.unpack(paths[0], tmp_path / "out")
+    files.publish(files.records(source), [], tmp_path / "published")
+    assert found.records == files.records(tmp_path / "published")
+    assert found.code == ["own/decay.py"] and found.own is not None
+    assert {path.name for path in found.own.rglob("*.*")} == {"decay.yaml", "decay.py"}
+
+
+def test_what_it_would_add_is_said_row_by_row(source: Path, tmp_path: Path) -> None:
+    made = files.records(source)
+    published = tmp_path / "published"
+    files.publish([each for each in made if each.method.name == "rope"], [], published)
+    worse = [changed(each, {"rows.0.score": 0.0}) for each in made if each.task.name == "sort"]
+    files.publish(worse, [], published)
+    assert [str(line) for line in bundle.added(made, published)] == [
+        "decay, cpu: 2 tasks, 2 seeds; of its runs 2 new, 2 in the place of others, "
+        "0 there already",
+        "rope, cpu: 1 task, 1 seed; of its runs 0 new, 0 in the place of others, 1 there already",
+    ]
+    assert bundle.added(made, tmp_path / "nowhere")[0].new == 4
+
+
+def test_code_of_others_is_not_run_before_it_was_read(
+    source: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.tar.gz"
+    words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
+    assert results.main([*words, "--method", "decay"]) == 0
+    assert "4 records of decay" in capsys.readouterr().out
+    assert results.main(["accept", str(path), "--to", str(tmp_path / "published")]) == 1
+    said = capsys.readouterr()
+    assert "of its runs 4 new" in said.out
+    assert "own/decay.py" in said.err and "--run-code" in said.err and said.err.count("\n") == 1
+    assert not (tmp_path / "published").exists()
+
+
+def archive(path: Path, content: dict[str, str], link: str = "") -> Path:
+    with gzip.open(path, "wb") as zipped, tarfile.open(fileobj=zipped, mode="w") as made:
+        for name, text in content.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text.encode())
+            made.addfile(entry, io.BytesIO(text.encode()))
+        if link:
+            entry = tarfile.TarInfo(link)
+            entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            made.addfile(entry)
+    return path
+
+
+def test_what_is_no_bundle_is_refused_with_a_sentence(source: Path, tmp_path: Path) -> None:
+    good = tmp_path / "good.tar.gz"
+    bundle.write(files.records(source), [], None, good)
+    with tarfile.open(good) as opened:
+        content = {
+            each.name: opened.extractfile(each).read().decode()  # type: ignore[union-attr]
+            for each in opened.getmembers()
+        }
+    other = tmp_path / "other.tar.gz"
+    cases: list[tuple[Path, str]] = [
+        (tmp_path / "nowhere.tar.gz", "is not a readable bundle"),
+        (archive(other, {"../evil.py": "x"}), "holds ../evil.py, which no bundle has"),
+    ]
+    for path, said in cases:
+        with pytest.raises(PosbenchError, match=said):
+            bundle.unpack(path, tmp_path / "out")
+    for change, said in (
+        ({"own/../../evil.py": "x"}, "which no bundle has"),
+        ({"elsewhere/x.py": "x"}, "holds elsewhere/x.py"),
+        ({"own/new.py": "x"}, "is damaged, or was changed by hand"),
+        ({"bundle.json": "{}"}, "has no bundle.json"),
+        ({"bundle.json": content["bundle.json"].replace('"format": 1', '"format": 9')}, "format 9"),
+    ):
+        with pytest.raises(PosbenchError, match=said):
+            bundle.unpack(archive(other, content | change), tmp_path / "out")
+    with pytest.raises(PosbenchError, match="holds own/link"):
+        bundle.unpack(archive(other, content, link="own/link"), tmp_path / "out")
+    whole = good.read_bytes()
+    other.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(PosbenchError, match="is not a readable bundle"):
+        bundle.unpack(other, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert len(bundle.unpack(good, tmp_path / "out").records) == 5
+
+
+def test_nothing_to_send_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["bundle", str(tmp_path / "x.tar.gz"), "--from", str(tmp_path)]
+    assert results.main(words) == 1
+    assert "no such record in" in capsys.readouterr().err
+    assert not (tmp_path / "x.tar.gz").exists()
