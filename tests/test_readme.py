@@ -19,7 +19,8 @@ def test_the_recipe_for_an_encoding_of_ones_own_runs_as_printed(tmp_path: Path) 
         path = tmp_path / block[0]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block[1])
-    commands = re.findall(r"^python -m (posbench\S*) ([^#\n]*mine[^#\n]*)", README, re.M)
+    found = re.findall(r"^python -m (posbench\S*) ([^#\n]*mine[^#\n]*)", README, re.M)
+    commands = [each for each in found if each[0] != "posbench.compare"]  # which takes minutes
     assert [module for module, _ in commands] == [
         "posbench.check",
         "posbench",
