@@ -27,8 +27,10 @@ FLOORS = [
     {"running", "leaderboard"},
     # many runs, and encodings looked at without one
     {"sweeping", "catalogue"},
+    # one row of one's own among all others
+    {"comparing"},
     # the doors
-    {"cli", "check", "claims", "results", "status", "__main__"},
+    {"cli", "check", "claims", "compare", "results", "status", "__main__"},
 ]
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 CONCRETE = ("posbench.encodings.", "posbench.extensions.", "posbench.tasks.")
