@@ -25,10 +25,8 @@ FLOORS = [
     {"composing", "boards"},
     # one run, and the board of all runs
     {"running", "leaderboard"},
-    # many runs, and encodings looked at without one
-    {"sweeping", "catalogue"},
-    # one row of one's own among all others
-    {"comparing"},
+    # many runs, a row among all others, and encodings looked at without a run
+    {"sweeping", "comparing", "catalogue"},
     # the doors
     {"cli", "check", "claims", "compare", "results", "status", "__main__"},
 ]
@@ -188,5 +186,6 @@ def test_every_package_is_shipped() -> None:
     plugin = {"posbench.sweeping.plugin"}  # installed as hydra_plugins.posbench_sweeper
     assert listed - {"hydra_plugins.posbench_sweeper"} == found - plugin | {
         "posbench.conf",
+        "posbench.published",
         "posbench.tasks",
     }
