@@ -17,6 +17,7 @@ from posbench.comparing.standing import Standing, differences, standing, worth
 from posbench.comparing.subject import Subject, host, subject
 from posbench.errors import PosbenchError
 from posbench.leaderboard import standings
+from posbench.records import files
 from posbench.records.record import Record
 from posbench.results import tables
 
@@ -256,9 +257,13 @@ def test_what_is_complete_is_compared_and_what_is_missing_made(
     monkeypatch.setattr(command.subprocess, "run", run)
     words = ["method=rope", "encoding.base=500", "task=copy", f"results_dir={tmp_path}"]
     assert command.main([*words, "--against", str(tmp_path)]) == 1
+    assert not ran and "holds no records to compare with" in capsys.readouterr().err
+    files.publish(published(), [], tmp_path / "published")
+    against = ["--against", str(tmp_path / "published")]
+    assert command.main([*words, *against]) == 1
     assert "none of its runs is complete" in capsys.readouterr().err
     assert ran[0][3] == "-m" and "seed=10,11,12" in ran[0] and "encoding.base=500" in ran[0]
-    assert command.main([*words, "--no-training", "--against", str(tmp_path)]) == 1
+    assert command.main([*words, "--no-training", *against]) == 1
     assert len(ran) == 1
 
 

@@ -75,6 +75,11 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     seeds = asked.chosen_seeds(board, quick=chosen.quick)
     against = chosen.against or published()
     rivals = files.records(against)
+    if not rivals:
+        raise PosbenchError(
+            f"{against} holds no records to compare with: name a folder of published ones with "
+            "--against"
+        )
     results_dir = Path(compose(*asked.settings).content["results_dir"])
 
     request = asked.runs(board, tasks, seeds)
