@@ -75,17 +75,17 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     seeds = asked.chosen_seeds(board, quick=chosen.quick)
     against = chosen.against or published()
     rivals = files.records(against)
-    if not rivals:
-        raise PosbenchError(
-            f"{against} holds no records to compare with: name a folder of published ones with "
-            "--against"
-        )
     results_dir = Path(compose(*asked.settings).content["results_dir"])
 
     request = asked.runs(board, tasks, seeds)
     planned = plan(request)
     for said in _refused(planned):
         print(said)
+    if not rivals:
+        raise PosbenchError(
+            f"{against} holds no records to compare with: name a folder of published ones with "
+            "--against"
+        )
     if planned.runs and not chosen.no_training:
         print(planned.cost([results_dir, *with_records(Path("results")), against]), flush=True)
         words = asked.command(board, tasks, seeds)
