@@ -26,9 +26,9 @@ FLOORS = [
     # one run, and the board of all runs
     {"running", "leaderboard"},
     # many runs, a row among all others, and encodings looked at without a run
-    {"sweeping", "comparing", "catalogue"},
+    {"sweeping", "comparing", "explaining", "catalogue"},
     # the doors
-    {"cli", "check", "claims", "compare", "results", "status", "__main__"},
+    {"cli", "check", "claims", "compare", "explain", "results", "status", "__main__"},
 ]
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 CONCRETE = ("posbench.encodings.", "posbench.extensions.", "posbench.tasks.")

@@ -1,0 +1,1 @@
+"""Why a method stops: what a trained model does inside, at one length after another."""

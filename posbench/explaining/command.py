@@ -1,0 +1,128 @@
+"""`python -m posbench.explain method=rope task=passkey`: why a method stops, on one page.
+
+    python -m posbench.explain method=rope task=passkey
+    python -m posbench.explain method=rope,rope_yarn task=key_value_retrieval seed=1
+
+The words are those of `python -m posbench`; two methods stand side by side. A model that is not
+trained yet is trained first, and kept where runs keep theirs. What is found at 1x, 2x, 4x and 8x
+goes to RESULTS/explain/METHODS-TASK.html, and in sentences to the terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from posbench.composing import mistakes
+from posbench.composing.compose import compose, composing
+from posbench.errors import PosbenchError
+
+MULTIPLES = (1.0, 2.0, 4.0, 8.0)
+MOST = 2
+"""Methods that stand side by side."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.explain", description="Why a method stops."
+    )
+    parser.add_argument("words", nargs="+", help="as after python -m posbench, one or two methods")
+    parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
+    chosen = parser.parse_intermixed_args(arguments)
+    try:
+        asked = runs(chosen.words)
+        with composing(*chosen.config_dir):
+            for words in asked:
+                mistakes.check(words, chosen.config_dir)
+            return _explain(asked)
+    except mistakes.EXPECTED as error:
+        said = mistakes.sentence(error, chosen.words, chosen.config_dir)
+        print(f"posbench: {said}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("posbench: stopped; the same command goes on from here.", file=sys.stderr)
+        return 130
+
+
+def runs(words: Sequence[str]) -> list[list[str]]:
+    """The words of each run: those that list two values are of two runs."""
+    listed = {word: word.partition("=")[2].split(",") for word in words}
+    several = [word for word, values in listed.items() if len(values) > 1 and "[" not in word]
+    if len(several) > 1 or any(len(listed[word]) > MOST for word in several):
+        raise PosbenchError(
+            f"{' '.join(several)} asks for more than two runs: two stand side by side, as "
+            "method=rope,rope_yarn"
+        )
+    if not several:
+        return [list(words)]
+    (word,) = several
+    key = word.partition("=")[0]
+    return [
+        [f"{key}={value}" if each == word else each for each in words] for value in listed[word]
+    ]
+
+
+def _explain(asked: Sequence[Sequence[str]]) -> int:
+    from posbench.explaining.page import Explained, html, text  # and with it torch
+
+    explained: list[Explained] = []
+    for words in asked:
+        made, task, measure, folder = _explained(words)
+        explained.append(made)
+        print(text(made), end="\n\n", flush=True)
+    go = "goes" if len(explained) == 1 else "go"
+    title = f"How far {' and '.join(each.label for each in explained)} {go} on {task}, and why"
+    name = "-".join([*(each.label for each in explained), task]).replace("/", "_")
+    path = folder / "explain" / f"{name}.html"
+    from posbench.records import files
+
+    with files.writing_to(folder), files.atomically(path) as beside:
+        beside.write_text(html(title, explained, measure), encoding="utf-8")
+    print(f"Written: {path}")
+    return 0
+
+
+def _explained(words: Sequence[str]) -> tuple[Any, str, str, Path]:
+    """What is found of one run, its task, what its score is, and the folder of its results."""
+    from omegaconf import OmegaConf
+
+    from posbench.composing.building import build
+    from posbench.explaining.measures import inside
+    from posbench.explaining.page import Explained
+    from posbench.running.asked import Asked
+    from posbench.running.checkpoints import Checkpoints
+    from posbench.running.console import Console
+    from posbench.running.devices import device
+    from posbench.running.preparing import preparation
+    from posbench.running.run import quiet
+    from posbench.running.setup import Setup
+    from posbench.running.trained import train
+
+    quiet()
+    composed = compose(*words)
+    asked = Asked.of(composed)
+    cfg = composed.cfg()
+    node: Any = OmegaConf.to_container(cfg.task, resolve=True)
+    setup = Setup(cfg, build(node, "task"))
+    config, console = setup.config, Console()
+    way = preparation(setup.extension)
+    setup.model(way.longest(setup))  # refuses what cannot be built before anything is trained
+    checkpoints = Checkpoints(config.results_dir, config.trainer, False, console)
+    trained = train(setup, checkpoints, console, [])
+    prepared = way.prepare(setup, trained, checkpoints, console)
+    if prepared.ceiling is not None:
+        raise PosbenchError("a ceiling is another model at each length: explain the method itself")
+    model = prepared.model.to(device(config.trainer.accelerator))
+    record = asked.record()
+    rows, views = (record.rows, record.views) if record is not None else prepared.evaluate()
+    made = Explained(
+        asked.identity.method.label,
+        asked.identity.command,
+        rows,
+        list(views),
+        inside(setup.evaluation, model, prepared.extension, MULTIPLES),
+    )
+    return made, asked.identity.task.label, setup.task.measure, Path(config.results_dir)

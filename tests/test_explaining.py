@@ -1,0 +1,227 @@
+"""What is said of a model's inside: hand-made attention, heads that do nothing, known phases."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from conftest import setup
+from torch import Tensor
+
+from posbench.attention import Attention, Regions
+from posbench.encoding import EncodingStack
+from posbench.encodings.nope import NoPE
+from posbench.encodings.rope import RoPE
+from posbench.errors import PosbenchError
+from posbench.explaining import command, measures, page
+from posbench.explaining.measures import Inside, inside, unseen_phases
+from posbench.explaining.sentences import reader, sentences, stops_at
+from posbench.explaining.watching import farthest, watched, without_head
+from posbench.extensions.pi import PI
+
+SMOKE = ("protocol=smoke", "task=passkey")
+
+
+def call(logits: Tensor, pos: Tensor | None = None) -> Attention:
+    """One head and one sequence with these logits, [queries, keys]."""
+    n = len(logits)
+    zeros = torch.zeros(1, 1, n, 2)
+    where = torch.arange(n)[None] if pos is None else pos
+    inputs = (zeros, zeros, zeros, zeros[:, 0], where, where)
+    return Attention(*inputs, scale=1.0, terms=(lambda rows: logits[None, None, rows],))
+
+
+def test_attention_on_the_source_its_margin_and_the_keys_it_spreads_over() -> None:
+    """The last of three queries sees logits 0, log 2 and log 5: weights 1/8, 2/8 and 5/8."""
+    logits = torch.tensor([[0.0, 9, 9], [0, 0, 9], [0, math.log(2), math.log(5)]])
+    where, source = torch.tensor([[False, False, True]]), torch.tensor([[-1, -1, 1]])
+    found = measures.of_plan(call(logits), slice(0, 3), where, source)
+    weights = [1 / 8, 2 / 8, 5 / 8]
+    assert found["on_source"] == pytest.approx([2 / 8])
+    assert found["margin"] == pytest.approx([math.log(2) - math.log(5)], abs=1e-6)
+    entropy = -sum(weight * math.log(weight) for weight in weights)
+    assert found["keys"] == pytest.approx([math.exp(entropy)])
+    mean = math.log(10) / 3
+    assert found["mean"] == pytest.approx([mean])
+    squares = [(value - mean) ** 2 for value in (0, math.log(2), math.log(5))]
+    assert found["sd"] == pytest.approx([math.sqrt(sum(squares) / 3)])
+
+
+def test_a_key_that_is_not_seen_is_in_no_number() -> None:
+    """The second query sees two keys with equal logits, whatever stands in the third column."""
+    where, source = torch.tensor([[False, True, False]]), torch.tensor([[-1, 0, -1]])
+    one, other = (
+        measures.of_plan(call(torch.tensor(rows)), slice(0, 3), where, source)
+        for rows in ([[0.0, 9, 9], [3, 3, hidden], [0, 0, 0]] for hidden in (9.0, -9.0))
+    )
+    assert one == other
+    assert one["keys"] == pytest.approx([2.0]) and one["on_source"] == pytest.approx([0.5])
+    assert one["margin"] == [0.0] and one["sd"] == [0.0] and one["mean"] == [3.0]
+
+
+def test_without_a_source_there_is_nothing_to_look_at() -> None:
+    where, source = torch.tensor([[False, False, True]]), torch.tensor([[-1, -1, -1]])
+    found = measures.of_plan(call(torch.zeros(3, 3)), slice(0, 3), where, source)
+    assert math.isnan(found["on_source"][0]) and math.isnan(found["margin"][0])
+    assert found["keys"] == pytest.approx([3.0])
+
+
+def test_watching_changes_no_logit_and_a_head_that_is_silenced_does() -> None:
+    run = setup(*SMOKE, "method=rope")
+    model = run.model()
+    batch = run.task.batch(8, 2, 0, "test")
+    data = run.evaluation.inputs(batch, model)
+    with torch.no_grad():
+        before = model(data.tokens, data.pos)
+        seen, layers = watched(model)
+        assert torch.equal(seen(data.tokens, data.pos), before)
+        assert [layer.plan.num_queries for layer in layers] == [data.tokens.shape[1]] * len(layers)
+        with without_head(model, 0, 1):
+            silenced = model(data.tokens, data.pos)
+        assert not torch.allclose(silenced, before)
+        assert torch.equal(model(data.tokens, data.pos), before)
+        width = model.head_width
+        model.blocks[0].out.weight[:, width : 2 * width] = 0  # the same, by the weights
+        assert torch.allclose(model(data.tokens, data.pos), silenced, atol=1e-6)
+
+
+def test_the_farthest_distance_is_that_of_the_position_that_a_key_is_seen_at() -> None:
+    pos = torch.tensor([[0, 10, 30]])
+    plain = call(torch.zeros(3, 3), pos)
+    assert farthest(plain, slice(0, 3)) == 30 and farthest(plain, slice(0, 2)) == 10
+    near = plain.at(pos // 10, pos // 10)
+    chosen = Regions(lambda rows: (plain.offset(rows) > 1)[None, None].long(), (plain, near))
+    assert farthest(chosen, slice(0, 3)) == 20  # the neighbour; the first key is 3 steps away
+    window = plain.where(lambda rows: (plain.offset(rows) < 2)[None, None])
+    assert farthest(window, slice(0, 3)) == 20
+    axes = plain.at(pos[..., None], pos[..., None])
+    assert math.isnan(farthest(axes, slice(0, 3)))
+
+
+def test_phases_are_unseen_where_a_pair_has_not_turned_once_and_turns_further() -> None:
+    """Base 100 and eight channels: 1, .316, .1 and .0316 radians a position."""
+    stack = EncodingStack([RoPE(8, 100.0)])
+    # In 40 positions 40, 12.6, 4 and 1.3 radians: two pairs have not completed a turn.
+    assert unseen_phases(stack, stack, 40, 80) == 0.5
+    assert unseen_phases(stack, stack, 40, 40) == 0
+    assert unseen_phases(stack, stack, 70, 140) == 0.25
+    assert unseen_phases(stack, PI(scale=2.0).extend(stack, 40, 80), 40, 80) == 0
+    assert math.isnan(unseen_phases(EncodingStack([NoPE()]), EncodingStack([NoPE()]), 40, 80))
+
+
+def made() -> Inside:
+    """Two heads at 1x, 2x and 4x; the second one reads, until 4x."""
+    heads = pd.DataFrame(
+        [
+            (multiple, 0, head, on_source, keys, margin, 0.0, 1.0, without)
+            for multiple, values in {
+                1.0: ((0.1, 5.0, -1.0, 0.9), (0.8, 1.5, 3.0, 0.2)),
+                2.0: ((0.1, 9.0, -1.0, 0.6), (0.5, 3.0, 1.0, 0.1)),
+                4.0: ((0.0, 20.0, -2.0, 0.1), (0.2, 15.0, -1.0, 0.1)),
+            }.items()
+            for head, (on_source, keys, margin, without) in enumerate(values)
+        ],
+        columns=[
+            "multiple",
+            "layer",
+            "head",
+            "on_source",
+            "keys",
+            "margin",
+            "mean",
+            "sd",
+            "without",
+        ],
+    )
+    lengths = pd.DataFrame(
+        {
+            "multiple": [1.0, 2.0, 4.0],
+            "score": [1.0, 0.7, 0.2],
+            "farthest": [24.0, 48.0, 99.0],
+            "unseen_phases": [0.0, 0.5, 0.75],
+        }
+    ).set_index("multiple")
+    return Inside(heads, lengths)
+
+
+def test_the_sentences_are_of_the_reader_and_of_where_the_method_stops() -> None:
+    assert stops_at(made()) == 4.0 and reader(made()) == (0, 1)
+    said = " ".join(sentences(made()))
+    assert "score is 1.00 at 1x and .20 at 4x" in said
+    assert "(layer 1, head 2) has .80 of its attention there at 1x, and .20 at 4x" in said
+    assert "+3.0 above all others, and then -1.0" in said
+    assert "over 1.5 keys at 1x and over 15.0 at 4x" in said
+    assert "Without layer 1, head 2 the score at 1x is .20" in said
+    assert "distances up to 24 at 1x, and up to 99 at 4x" in said
+    assert "At 4x, 75% of its rotary pairs" in said and "at 1x, 0%" in said
+
+
+def test_what_has_not_learned_is_said_to_tell_little() -> None:
+    found = made()
+    found.lengths["score"] = [0.1, 0.0, 0.0]
+    assert stops_at(found) == 2.0
+    assert "has not learned its task" in " ".join(sentences(found))
+
+
+def test_without_sources_the_reader_is_the_head_that_is_needed_most() -> None:
+    found = made()
+    found.heads["on_source"] = math.nan
+    found.heads["without"] = [0.3, 0.9, 0.5, 0.5, 0.1, 0.1]
+    assert reader(found) == (0, 0)
+    assert "looks most" not in " ".join(sentences(found))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("method=rope_self_extend",),
+        ("method=stick_breaking",),
+        ("method=rope_window_nope",),
+        ("method=abacus", "task=addition"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_methods_of_every_path_can_be_looked_into(words: tuple[str, ...]) -> None:
+    run = setup(*SMOKE, *words)
+    found = inside(run.evaluation, run.model(), run.extension, (1.0, 2.0), samples=2)
+    assert list(found.lengths.index) == [1.0, 2.0]
+    heads = run.config.model.num_layers * run.config.model.num_heads
+    assert len(found.heads) == 2 * heads and (found.heads["keys"] >= 1 - 1e-4).all()
+    assert found.heads["on_source"].dropna().between(-1e-6, 1 + 1e-5).all()
+
+
+def test_the_page_has_both_methods_their_sentences_and_no_bare_label() -> None:
+    explained = [
+        page.Explained(label, "python -m posbench", [], [], made())
+        for label in ("rope", "<b>x</b>")
+    ]
+    text = page.html("Why", explained, "score")
+    assert "<b>x</b>" not in text and "&lt;b&gt;x&lt;/b&gt;" in text
+    assert text.count("score is 1.00 at 1x") == 2 and text.count("<svg") == 3
+    assert page.html("Why", explained, "score") == text
+    assert "1x      1     2        .80" in page.text(explained[0])
+
+
+def test_more_than_two_runs_are_refused() -> None:
+    with pytest.raises(PosbenchError, match="method=rope,nope seed=0,1 asks for more than two"):
+        command.runs(["method=rope,nope", "seed=0,1"])
+    assert command.runs(["task=copy", "method=rope,nope"]) == [
+        ["task=copy", "method=rope"],
+        ["task=copy", "method=nope"],
+    ]
+
+
+@pytest.mark.slow
+def test_the_command_trains_explains_and_writes_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*SMOKE, "method=rope,rope_yarn", f"results_dir={tmp_path}"]
+    assert command.main(words) == 0
+    said = capsys.readouterr().out
+    assert "rope_yarn" in said and "weights are shared" in said
+    assert (tmp_path / "explain/rope-rope_yarn-passkey.html").stat().st_size > 10_000
+    assert command.main(["method=ropee"]) == 1
+    assert "did you mean rope?" in capsys.readouterr().err
