@@ -21,7 +21,7 @@ from posbench.errors import Diverged, IllegalExtension, Unwritable
 from posbench.records import files
 from posbench.records.record import Audit, Record
 from posbench.records.row import Row
-from posbench.running.asked import Asked, remark
+from posbench.running.asked import Asked, Fingerprint, remark
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
 from posbench.running.devices import device, device_name
@@ -144,9 +144,15 @@ class Run:
         self.console.say(f"Recorded as a run that diverged: {self.path}")
 
     def keep(self, record: Record) -> None:
-        """Write the record; one of other settings or code that is there stays beside it."""
+        """Write the record; one of other settings or code that is there stays beside it.
+
+        One of the same run stays alone: a node may lose its locks, and another make its run.
+        """
         path = self.path
         if path.exists() and not self.setup.config.force:
+            if Fingerprint.of(files.read(path)) == Fingerprint.of(record):
+                self.console.say("Another process, which held no lock against this one, made it.")
+                return
             digest = provenance.content_hash(path.read_text(encoding="utf-8"))
             kept = path.with_suffix(f".{digest[:8]}.json")
             os.replace(path, kept)
