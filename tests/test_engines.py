@@ -204,6 +204,7 @@ needs_joblib = pytest.mark.skipif(
 CORES = ("hydra/launcher=cores", "hydra.launcher.n_jobs=2")
 
 
+@pytest.mark.fault("joblib: a run that raises an error, and a worker that dies", times=2)
 @needs_joblib
 def test_cores_go_on_after_a_failure_and_a_dead_worker(serial: Place, tmp_path: Path) -> None:
     place = Place(tmp_path, deaths=1)
@@ -214,6 +215,7 @@ def test_cores_go_on_after_a_failure_and_a_dead_worker(serial: Place, tmp_path: 
     same_records(place, serial)
 
 
+@pytest.mark.fault("joblib: a run that always kills its worker")
 @needs_joblib
 def test_cores_blame_no_run_for_the_death_of_its_neighbour(serial: Place, tmp_path: Path) -> None:
     place = Place(tmp_path, deaths=99)
@@ -226,6 +228,7 @@ def test_cores_blame_no_run_for_the_death_of_its_neighbour(serial: Place, tmp_pa
     same_records(place, serial)
 
 
+@pytest.mark.fault("two sweeps on one folder over two launchers")
 @needs_joblib
 def test_two_sweeps_of_one_folder_lose_and_double_nothing(serial: Place, tmp_path: Path) -> None:
     place = Place(tmp_path)
@@ -257,6 +260,7 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield environment
 
 
+@pytest.mark.fault("Slurm: a run that raises an error, and a job that dies", times=2)
 @needs_slurm
 def test_slurm_goes_on_after_a_failure_and_a_dead_job(
     queue: dict[str, str], serial: Place, tmp_path: Path
@@ -269,6 +273,7 @@ def test_slurm_goes_on_after_a_failure_and_a_dead_job(
     same_records(place, serial)
 
 
+@pytest.mark.fault("Slurm: a time limit")
 @needs_slurm
 @pytest.mark.skipif(
     "POSBENCH_PATIENT" not in os.environ,
@@ -293,6 +298,7 @@ def test_a_job_that_runs_out_of_time_is_queued_again_and_goes_on(
     same_records(place, undisturbed)
 
 
+@pytest.mark.fault("Slurm: scancel")
 @needs_slurm
 def test_what_scancel_stops_is_told_and_not_launched_again(
     queue: dict[str, str], tmp_path: Path
@@ -306,6 +312,7 @@ def test_what_scancel_stops_is_told_and_not_launched_again(
     assert "its job was stopped by a signal" in out and "launching again" not in out
 
 
+@pytest.mark.fault("Slurm: Ctrl-C of the sweep")
 @needs_slurm
 def test_ctrl_c_takes_the_jobs_of_a_sweep_out_of_the_queue(
     queue: dict[str, str], tmp_path: Path
@@ -340,6 +347,7 @@ needs_ray = pytest.mark.skipif(
 WORKERS = ("hydra/launcher=ray_workers", "hydra.launcher.ray.init.num_cpus=2")
 
 
+@pytest.mark.fault("Ray: a run that raises an error, and a worker that dies", times=2)
 @needs_ray
 def test_ray_goes_on_after_a_failure_and_a_dead_worker(tmp_path: Path) -> None:
     serial, place = Place(tmp_path / "serial"), Place(tmp_path / "ray", deaths=1)

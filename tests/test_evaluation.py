@@ -205,6 +205,7 @@ def test_a_row_of_several_lengths_is_of_all_their_sequences() -> None:
         assert row.loss == pytest.approx(np.mean(losses), rel=1e-5)
 
 
+@pytest.mark.fault("a test that memory does not hold")
 @pytest.mark.parametrize("method", ["rope", "random_positions", "shape"])
 @pytest.mark.parametrize("decoding", ["teacher_forced", "greedy"])
 def test_what_memory_does_not_hold_is_tested_in_halves_with_the_same_answers(
@@ -236,6 +237,7 @@ def test_what_memory_does_not_hold_is_tested_in_halves_with_the_same_answers(
         assert np.allclose(one.losses, other.losses, atol=1e-5)
 
 
+@pytest.mark.fault("one sequence that memory does not hold")
 def test_a_sequence_that_memory_does_not_hold_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[st
 Stages = tuple[Path, dict[str, Interruption]]
 
 
+@pytest.mark.fault("a training stopped by SIGTERM, kill -9 and Ctrl-C in turn", times=3)
 def test_a_run_stopped_in_three_ways_has_the_record_of_an_undisturbed_one(
     reference: Path, interrupted: Stages
 ) -> None:
@@ -155,6 +157,7 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+@pytest.mark.fault("weights or their log cut in half")
 @pytest.mark.parametrize("name", ["weights.pt", "training.json"])
 def test_a_damaged_result_of_training_is_said_and_trained_again_from_the_start(
     short: Path, name: str
@@ -168,6 +171,7 @@ def test_a_damaged_result_of_training_is_said_and_trained_again_from_the_start(
     assert record(short, "rope_pi")["rows"][0]["loss"] == record(short)["rows"][0]["loss"]
 
 
+@pytest.mark.fault("weights of another version of torch")
 def test_weights_of_another_version_of_torch_are_trained_again(short: Path) -> None:
     """A record of them would not count as complete, however often it was made."""
     for path in (checkpoint_folder(short) / "training.json", record_path(short)):
@@ -181,6 +185,7 @@ def test_weights_of_another_version_of_torch_are_trained_again(short: Path) -> N
     assert "Complete already" in succeeded(short, *SMOKE).out
 
 
+@pytest.mark.fault("a checkpoint that is cut, empty or garbage")
 @pytest.mark.parametrize("damage", ["truncated", "empty", "garbage"])
 def test_a_damaged_checkpoint_is_said_and_training_begins_again(short: Path, damage: str) -> None:
     before = without_seconds(short)
@@ -200,6 +205,7 @@ def test_a_damaged_checkpoint_is_said_and_training_begins_again(short: Path, dam
     assert left_over(short) == []
 
 
+@pytest.mark.fault("a training killed between its last step and its end")
 def test_a_training_killed_after_its_last_step_is_kept_without_another(tmp_path: Path) -> None:
     from posbench.training import Training, fit
 
@@ -233,6 +239,7 @@ def test_a_record_of_changed_code_is_kept_beside_and_the_run_repeated(short: Pat
     assert json.loads(path.read_text())["rows"] == json.loads(before)["rows"]
 
 
+@pytest.mark.fault("files that a killed process was writing", times=3)
 def test_what_a_killed_process_was_writing_is_cleared_away(short: Path) -> None:
     folder = checkpoint_folder(short)
     for name in ("last.99999.tmp", "weights.99999.tmp", "training.99999.tmp"):
@@ -243,6 +250,7 @@ def test_what_a_killed_process_was_writing_is_cleared_away(short: Path) -> None:
     assert left_over(short) == []
 
 
+@pytest.mark.fault("two processes that want the same training")
 def test_two_processes_that_want_the_same_weights_train_them_once(tmp_path: Path) -> None:
     settings = ("protocol=smoke", "training.steps=60")
     pair = [
@@ -258,6 +266,7 @@ def test_two_processes_that_want_the_same_weights_train_them_once(tmp_path: Path
     assert checkpoint_folder(tmp_path).is_dir()
 
 
+@pytest.mark.fault("a loss that is no number")
 def test_a_loss_that_is_no_number_stops_the_run_with_a_sentence_and_is_recorded(
     tmp_path: Path,
 ) -> None:
@@ -272,6 +281,7 @@ def test_a_loss_that_is_no_number_stops_the_run_with_a_sentence_and_is_recorded(
     assert not list((tmp_path / "results").rglob("weights.pt"))
 
 
+@pytest.mark.fault("a record cut in half")
 def test_a_record_that_cannot_be_read_is_named_and_left_alone(short: Path) -> None:
     path = record_path(short)
     truncate(path)
@@ -283,6 +293,7 @@ def test_a_record_that_cannot_be_read_is_named_and_left_alone(short: Path) -> No
     assert path.read_bytes() == before
 
 
+@pytest.mark.fault("kill -9 of a training at one moment after another, until it comes through")
 @pytest.mark.slow
 def test_kill_minus_nine_at_any_moment_leaves_something_to_go_on_from(
     reference: Path, tmp_path: Path
@@ -323,6 +334,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.fault("a full disk under a run")
 def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on_once_there_is_room(
     disk: Path, tmp_path: Path
 ) -> None:
@@ -338,6 +350,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on_once_there_is_
     assert len(list(disk.glob("records/**/seed=0.json"))) == 1
 
 
+@pytest.mark.fault("a full disk under a sweep")
 def test_a_sweep_on_a_full_disk_stops_with_one_sentence(disk: Path, tmp_path: Path) -> None:
     words = ("-m", "protocol=smoke", "method=rope,alibi", f"results_dir={disk}")
     full = finished(tmp_path, *words)
@@ -348,6 +361,7 @@ def test_a_sweep_on_a_full_disk_stops_with_one_sentence(disk: Path, tmp_path: Pa
     assert len(list(disk.glob("records/**/seed=0.json"))) == 2
 
 
+@pytest.mark.fault("a disk that refuses: full, read-only, of somebody else")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_whatever_a_disk_refuses_is_one_sentence_and_leaves_no_half_of_a_file(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -374,6 +388,7 @@ def test_other_errors_are_not_mistaken_for_those_of_a_disk(tmp_path: Path) -> No
 KILLS = 20
 
 
+@pytest.mark.fault("kill -9 of a sweep at random moments", times=KILLS)
 @pytest.mark.slow
 def test_twenty_kills_of_a_sweep_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     """At moments drawn over the whole of it, each time begun again by the same command."""
@@ -414,3 +429,10 @@ def lasting(path: Path) -> dict[str, object]:
     for part in ("training", "evaluated"):
         content[part] = {k: v for k, v in content[part].items() if not k.endswith("_seconds")}
     return content
+
+
+@pytest.mark.slow
+def test_the_table_of_faults_is_that_of_the_marks_and_nothing_was_lost() -> None:
+    command = [sys.executable, str(Path(__file__).with_name("faults.py")), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import io
+import itertools
 import json
 import os
 import re
@@ -10,7 +13,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +21,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 from making import changed, record
 from processes import finished, started
+from small_runs import without_seconds
 
 from posbench import status
 from posbench.composing.compose import compose, composing
@@ -25,7 +29,7 @@ from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.running.asked import Asked
 from posbench.running.console import Console
-from posbench.running.run import make
+from posbench.running.run import Run, make
 from posbench.sweeping import journal
 from posbench.sweeping.cost import Costs
 from posbench.sweeping.journal import Event, Writer
@@ -34,6 +38,7 @@ from posbench.sweeping.requests import Request, request
 from posbench.sweeping.sweep import Failed, Sweep
 from posbench.sweeping.watching import Watch, duration
 from posbench.sweeping.working import claim_on, quoted, work
+from posbench.training import Checkpoint
 
 BOARD = """
 protocol: smoke
@@ -251,6 +256,7 @@ def test_a_worker_is_alive_for_as_long_as_it_holds_its_lock(tmp_path: Path) -> N
     assert worker.unfinished is None
 
 
+@pytest.mark.fault("a line of the journal that a worker died in")
 def test_a_line_that_a_worker_died_in_spoils_no_other(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.write(event("a"))
@@ -346,6 +352,7 @@ def swept(
     return said
 
 
+@pytest.mark.fault("a worker that dies")
 def test_what_a_dead_worker_has_left_is_launched_again(mine: Path, tmp_path: Path) -> None:
     launcher = Launcher(rope=1)
     said = swept(tmp_path, launcher, "task=copy", "method=rope,alibi")
@@ -356,6 +363,7 @@ def test_what_a_dead_worker_has_left_is_launched_again(mine: Path, tmp_path: Pat
     assert any(line.startswith("2 done in") and "0 failed" in line for line in said)
 
 
+@pytest.mark.fault("a run that kills each worker", times=2)
 def test_a_run_that_two_workers_died_over_has_failed(mine: Path, tmp_path: Path) -> None:
     said = swept(tmp_path, Launcher(rope=2), "task=copy", "method=rope,alibi")
     assert [each.method.slug for each in files.records(tmp_path)] == ["alibi"]
@@ -365,6 +373,7 @@ def test_a_run_that_two_workers_died_over_has_failed(mine: Path, tmp_path: Path)
     assert any(line.startswith("1 done in") and "1 were complete" in line for line in again)
 
 
+@pytest.mark.fault("a worker whose death takes its neighbours along", times=4)
 def test_a_run_is_not_blamed_for_a_death_that_took_its_worker_along(
     mine: Path, tmp_path: Path
 ) -> None:
@@ -383,6 +392,7 @@ def test_a_run_is_not_blamed_for_a_death_that_took_its_worker_along(
     assert any("t5 on copy" in line and "its worker died 4 times" in line for line in said)
 
 
+@pytest.mark.fault("another sweep that makes one of the runs")
 def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path) -> None:
     it = Asked.of(compose("protocol=smoke", "task=copy", "method=rope", f"results_dir={tmp_path}"))
     begun, said = threading.Event(), list[str]()
@@ -406,6 +416,7 @@ def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path
     assert len(list(tmp_path.glob("records/**/*.json"))) == 2, "nothing was made twice"
 
 
+@pytest.mark.fault("a launcher that begins nothing")
 def test_a_launcher_that_begins_nothing_is_quoted(mine: Path, tmp_path: Path) -> None:
     said = swept(tmp_path, Launcher(refusal="no queue of that name"), "task=copy", "method=rope")
     assert any("no worker has begun it: RuntimeError: no queue of that name" in s for s in said)
@@ -443,6 +454,7 @@ def test_what_cannot_be_made_in_step_is_made_one_by_one_and_says_why(
     assert "One by one: vmap" in log.read_text()
 
 
+@pytest.mark.fault("a loss that is no number, in trainings made in step", times=2)
 def test_what_diverges_in_step_is_recorded_as_a_run_that_diverged(
     mine: Path, tmp_path: Path
 ) -> None:
@@ -452,6 +464,7 @@ def test_what_diverges_in_step_is_recorded_as_a_run_that_diverged(
     assert all(each.diverged for each in files.records(tmp_path))
 
 
+@pytest.mark.fault("a run that raises an error")
 def test_a_failure_stops_no_other_run_and_is_told_with_its_command(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -479,6 +492,81 @@ def test_a_failure_stops_no_other_run_and_is_told_with_its_command(
 def test_any_word_reaches_a_job_as_it_is(word: str, mine: Path) -> None:
     text = quoted([(word, "seed=1"), ("task=copy",)])
     assert compose(f"job.runs={text}").content["job"]["runs"] == [[word, "seed=1"], ["task=copy"]]
+
+
+# -- clocks that jump, locks that are lost ---------------------------------------------------------
+
+
+@pytest.mark.fault("a clock that jumps by hours and years, back and forth", times=2)
+def test_a_clock_that_jumps_loses_nothing_and_doubles_nothing(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("task=copy", "method=rope,alibi", *QUICK[1:])
+    swept(tmp_path / "undisturbed", Launcher(), *words)
+    real, jumps = time.time, itertools.cycle([0, 7200, -3600, -(10**8), 10**8])
+
+    def jumping() -> float:
+        return real() + next(jumps)
+
+    monkeypatch.setattr(time, "time", jumping)
+    monkeypatch.setattr(time, "time_ns", lambda: int(1e9 * jumping()))
+    said = swept(tmp_path / "jumping", Launcher(rope=1), *words)
+    assert any(line.startswith("2 done in") and "0 failed" in line for line in said), said
+    assert lasting(tmp_path / "jumping") == lasting(tmp_path / "undisturbed")
+    planned = plan(asked("protocol=smoke", *words, f"results_dir={tmp_path / 'jumping'}"))
+    shown = "\n".join(status.lines(planned, tmp_path / "jumping"))
+    assert "2  complete" in shown and "0  failed" in shown and "0  missing" in shown, shown
+
+
+def removed(folder: Path) -> None:
+    """Somebody tidies up, or a share that was gone comes back empty of locks."""
+    for path in folder.rglob("*lock"):
+        path.unlink()
+
+
+def let_go(folder: Path) -> None:
+    """The files stay, and whose they were is forgotten: a lease that has expired."""
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if (path := descriptor.readlink()).suffix == ".lock" or path.name == "lock":
+                fcntl.flock(int(descriptor.name), fcntl.LOCK_UN)
+
+
+@pytest.mark.fault("a node that loses its locks while it works: another makes the same run")
+@pytest.mark.parametrize(("moment", "lose"), [("in training", let_go), ("in its tests", removed)])
+def test_a_node_that_loses_its_locks_spoils_no_record_and_doubles_none(
+    moment: str,
+    lose: Callable[[Path], None],
+    mine: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ("task=copy", "method=rope", *QUICK[1:])
+    swept(tmp_path / "undisturbed", Launcher(), *words)
+    said: list[str] = []
+    where = (Checkpoint, "on_train_batch_end") if moment == "in training" else (Run, "keep")
+    original = getattr(*where)
+
+    def meanwhile(*arguments: object) -> None:
+        monkeypatch.setattr(*where, original)  # once
+        lose(tmp_path / "both")
+        said.extend(swept(tmp_path / "both", Launcher(), *words))
+        original(*arguments)
+
+    monkeypatch.setattr(*where, meanwhile)
+    first = swept(tmp_path / "both", Launcher(), *words)
+    assert any("1 done in" in line for line in said), "another has made it"
+    assert any("0 failed" in line for line in first), first
+    assert lasting(tmp_path / "both") == lasting(tmp_path / "undisturbed")
+    assert not [path for path in (tmp_path / "both").rglob("*") if path.suffix in (".tmp", ".ckpt")]
+
+
+def lasting(folder: Path) -> dict[str, object]:
+    """What the records of a folder say, by their paths, but for seconds."""
+    return {
+        str(path.relative_to(folder)): without_seconds(files.read(path))
+        for path in folder.glob("records/**/*.json")
+    }
 
 
 # -- from the command line -------------------------------------------------------------------------
@@ -510,6 +598,7 @@ def test_a_sweep_finds_classes_in_a_folder_of_ones_own(tmp_path: Path) -> None:
     assert answer.status == 0 and "2  to run, in 2 jobs" in answer.out, answer.out + answer.err
 
 
+@pytest.mark.fault("Ctrl-C of a sweep")
 def test_ctrl_c_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> None:
     words = ("protocol=smoke", "method=rope,alibi", "training.steps=100000")
     command = started(tmp_path, "-m", *words)
