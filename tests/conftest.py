@@ -88,6 +88,10 @@ def thinned(group: str) -> list[object]:
     ]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", help="of tests/test_on_device.py; the default is a GPU, if any")
+
+
 @pytest.fixture
 def answered(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
