@@ -174,7 +174,7 @@ def replicas(place: Place) -> Iterator[Row]:
             f"{1000 * single:.1f} ms a step of one",
             ratio,
             "at least 8 times the runs an hour",
-            ratio >= 8,
+            None if place.tiny else ratio >= 8,
         )
 
 
