@@ -18,8 +18,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -118,7 +119,7 @@ def suite(place: Place) -> Iterator[Row]:
     if not place.tiny:
         commands["conformance"] = ["tests/test_conformance.py", "-k", "fused_path"]
     for name, words in commands.items():
-        command = [sys.executable, "-m", "pytest", "-q", *words]
+        command = [sys.executable, "-m", "pytest", *words]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         lines = done.stdout.strip().splitlines()
         failed = [line for line in lines if line.startswith("FAILED")]
@@ -290,40 +291,61 @@ def paths(place: Place) -> Iterator[Row]:
         )
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What board=gpu asks for; each of its parts has the same seeds."""
+
+    runs: int
+    setups: list[Setup]  # one a task
+    trained: int  # trainings of a task
+    tested: int  # runs of a task
+
+    @classmethod
+    def now(cls) -> Self:
+        asked = request(["board=gpu"], GlobalHydra.instance().config_loader())
+        assert asked.board is not None
+        parts = asked.board.parts.values()
+        seeds, encodings = (
+            len(next(iter(parts)).seeds),
+            {name for p in parts for name in p.encodings},
+        )
+        words = ("protocol=gpu", "trainer.accelerator=cpu")
+        setups = [setup(*words, f"task={task}") for task in asked.board.all_tasks]
+        return cls(len(asked.runs), setups, seeds * len(encodings), len(asked.runs) // len(setups))
+
+    @property
+    def trainings(self) -> int:
+        return self.trained * len(self.setups)
+
+    @property
+    def steps(self) -> int:
+        return self.trained * sum(run.config.training.total_steps for run in self.setups)
+
+
 def estimate(place: Place) -> Iterator[Row]:
     """`estimate`: operations of board=gpu, counted on the meta device for RoPE and, of the tests,
-    at their mean length; the hours are what they take at 10^14 a second, a tenth of the bfloat16
+    for whole sequences; the hours are what they take at 10^14 a second, a tenth of the bfloat16
     rate of a large GPU. No GPU is needed, and nothing is run.
     """
-    asked = request(["board=gpu"], GlobalHydra.instance().config_loader())
-    board = asked.board
-    assert board is not None
-    seeds, rows = 3, {part: rows.words for part, rows in board.parts.items()}
-    trained = len(rows["encodings"])
-    tested = sum(map(len, rows.values()))
-    training_work = test_work = steps = 0.0
-    for task in board.all_tasks:
-        run = setup("protocol=gpu", "trainer.accelerator=cpu", f"task={task}")
+    asked, trained, tested = Asked.now(), 0.0, 0.0
+    for run in asked.setups:
         model, settings = run.model().to("meta"), run.config.training
         training = Training(model, run.task, settings, 0)
-        each = [operations(lambda: by_shape(model, training.batch(i))) for i in range(8)]  # noqa: B023
-        training_work += statistics.mean(each) * settings.total_steps
-        steps += settings.total_steps
-        samples = run.config.evaluation.num_samples
+        each = [operations(partial(by_shape, model, training.batch(step))) for step in range(8)]
+        trained += asked.trained * statistics.mean(each) * settings.total_steps
         for n in run.lengths.multiples:
-            length = run.task.num_positions(n)
-            tokens = torch.zeros(samples, length, dtype=torch.long, device="meta")
+            shape = run.config.evaluation.num_samples, run.task.num_positions(n)
+            tokens = torch.zeros(shape, dtype=torch.long, device="meta")
             with torch.no_grad():
-                test_work += operations(lambda: model(tokens, tokens[:1]))  # noqa: B023
-    whole = seeds * (trained * training_work + tested * test_work)
-    count = seeds * trained * len(board.all_tasks)
+                tested += asked.tested * operations(partial(model, tokens, tokens[:1]))
+    whole = trained + tested
     yield Row(
         "estimate, board=gpu",
-        f"{len(asked.runs)} runs on {count} trainings: {whole:.2g} operations, "
-        f"{seeds * tested * test_work / whole:.0%} of them in tests; "
+        f"{asked.runs} runs on {asked.trainings} trainings: {whole:.2g} operations, "
+        f"{tested / whole:.0%} of them in tests; "
         f"**{whole / BOARD_RATE / 3600:.1f} hours** at 10^14 a second",
-        f"{seeds * trained * steps:,.0f} steps: {seeds * trained * steps * 0.01 / 3600:.0f} hours "
-        "if each took 10 ms, one training at a time",
+        f"{asked.steps:,} steps: {asked.steps * 0.01 / 3600:.0f} hours if each took 10 ms, one "
+        "training at a time",
         None,
     )
 
@@ -348,17 +370,16 @@ def records(place: Place) -> Iterator[Row]:
     for record in files.records(place.results):
         training = record.training
         step = training.wall_seconds / (training.steps or 1)
-        area = ", ".join(f"{row.multiple:g}x {row.score:.2f}" for row in record.rows[:8])
+        scores = ", ".join(f"{row.multiple:g}x {row.score:.2f}" for row in record.rows[:8])
         yield Row(
             f"records, {record.method.label}",
             f"{training.wall_seconds:.0f} s for {training.steps:,} steps on {training.device}",
-            area,
-            None,
-            "",
+            scores,
             None,
         )
-    hours = step * 180 * 10_667 / 3600
-    yield Row("records, the board at this speed", f"{hours:.1f} hours of training", "", None)
+    if not place.tiny:
+        hours = step * Asked.now().steps / 3600
+        yield Row("records, board=gpu at this speed", f"{hours:.1f} hours of training", "", None)
 
 
 # -- the page --------------------------------------------------------------------------------------
