@@ -125,9 +125,10 @@ def main() -> None:
         marks = collected()
         before = rows(TABLE.read_text("utf-8")) if TABLE.exists() else {}
         kept = {what: row for what, (row, *_) in before.items() if what in marks}
-        made = {what: row for what, row in (kept | made).items() if what in marks}
-        order = [what for what in marks if what in made]
-        TABLE.write_text(HEAD + "\n".join(made[what] for what in order) + "\n", "utf-8")
+        known = kept | made
+        unknown = Fault(reasons={"left out when this was written"})
+        made = {what: known.get(what) or unknown.row(what) for what in marks}
+        TABLE.write_text(HEAD + "\n".join(made.values()) + "\n", "utf-8")
     print("\n".join(made.values()))
 
 
