@@ -553,7 +553,6 @@ Where a bar is missed:
 - `replicas`: lengths are drawn for each seed, and the batches made in step are padded to the
   longest; the rows say how many tokens that adds. What is left is the price of `torch.vmap`, a
   fifth of a step of this size. On the CPU, leave `trainer.replicas=1`, as it is.
-- `cores`: each worker imports torch by itself, and a launcher waits for its slowest.
 """
 
 
