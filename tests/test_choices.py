@@ -7,13 +7,13 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-import yaml
 from making import changed, record
 
 from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard import choices
+from posbench.records import files
 from posbench.records.record import Record
 
 WITHIN = {1: 1.0, 1.25: 0.9, 1.5: 0.8, 2: 0.7, 3: 0.6, 4: 0.5, 6: 0.4, 8: 0.3}
@@ -42,7 +42,7 @@ def of_panel(panel: Board, values: Callable[[str, str, str], dict[str, object]])
 def nested(setting: str) -> tuple[str, dict[str, object]]:
     """A setting of the command line, as the settings of a record hold it."""
     (section, key), value = setting.partition("=")[0].split("."), setting.partition("=")[2]
-    return section, {key: yaml.safe_load(value)}
+    return section, {key: float(value)}  # as the command line reads 6e-3, and YAML does not
 
 
 def test_the_panels_of_heads_and_steps_have_no_test_beyond_training() -> None:
@@ -159,8 +159,6 @@ def test_tasks_and_protocol_have_what_the_panels_decided() -> None:
     """The decisions stand in the settings, not in the head of whoever reads the page."""
     from conftest import CONF, setup
 
-    from posbench.records import files
-
     found = files.records(CONF.parent / "results/pilots")
     panel = definition.load("steps")
     decided = choices.steps(found, panel).table.set_index("task")["steps"].astype(int).to_dict()
@@ -206,3 +204,12 @@ def test_newer_methods_are_shown_with_what_they_took_and_those_that_do_not_learn
     assert table.loc["bam", "induction"] == "never, never (7 s)"
     with pytest.raises(PosbenchError, match="panel newer lacks wall on passkey, seed 100"):
         choices.newer(found[1:], panel)
+
+
+def test_the_protocol_has_the_rate_that_the_panel_decided() -> None:
+    from conftest import CONF, setup
+
+    found = files.records(CONF.parent / "results/pilots")
+    decision = choices.rates(found, definition.load("rates")).decision
+    rate = setup("protocol=cpu", "task=copy", "method=rope").config.training.learning_rate
+    assert decision.endswith(f"every row is trained at {rate:g}")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml  # type: ignore[import-untyped]
+from omegaconf import OmegaConf
 
 from posbench.boards.definition import Board, load
 from posbench.errors import PosbenchError
@@ -84,7 +84,12 @@ def _has(record: Record, settings: Sequence[str]) -> bool:
     asked = dict(setting.split("=", 1) for setting in settings)
     if not {change.split("=", 1)[0] for change in changed} <= asked.keys():
         return False
-    return all(_setting(record, key) == yaml.safe_load(value) for key, value in asked.items())
+    return all(_setting(record, key) == _read(value) for key, value in asked.items())
+
+
+def _read(value: str) -> object:
+    """A value as the command line reads it: to YAML itself 6e-3 is a text."""
+    return OmegaConf.create(f"value: {value}").value
 
 
 def _setting(record: Record, key: str) -> object:
