@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pydantic.fields import FieldInfo
 
@@ -136,8 +137,20 @@ def documentation() -> pd.DataFrame:
 
 def table(found: Iterable[Record]) -> pd.DataFrame:
     """The long table: one row a (run, test length); `documentation` says what its columns mean."""
-    rows = [dict(Run.of(record)) | dict(row) for record in found for row in record.rows]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    # Column by column: a dictionary a row takes four times as long.
+    runs, rows, counts = [], [], []
+    for record in found:
+        runs.append(Run.of(record).__dict__)
+        rows += [row.__dict__ for row in record.rows]
+        counts.append(len(record.rows))
+    places = np.repeat(np.arange(len(runs)), counts)
+    columns = {name: _column(name, runs).take(places) for name in Run.model_fields}
+    columns |= {name: _column(name, rows) for name in Row.model_fields}
+    return pd.DataFrame(columns, columns=list(COLUMNS))
+
+
+def _column(name: str, parts: Sequence[dict[str, Any]]) -> Any:
+    return pd.array([part[name] for part in parts], dtype=COLUMNS[name])
 
 
 RUN = ["protocol_hash", "task_hash", "task_version", "method_hash", "seed"]

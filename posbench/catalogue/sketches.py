@@ -1,0 +1,190 @@
+"""`python -m posbench.catalogue.sketches`: what a page without torch shows of each method.
+
+    python -m posbench.catalogue.sketches                      all methods, into sketches.jsonl
+    python -m posbench.catalogue.sketches --check rope alibi   fails if these are drawn otherwise
+
+The file beside this module has a line a method: its picture in the catalogue at a lower resolution,
+and what is measured on it there. The leaderboard reads it, and so needs no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import torch
+
+from posbench.attention import Attention, Heads
+from posbench.catalogue import page as catalogue
+from posbench.catalogue.conformance import Subject
+from posbench.composing import mistakes
+from posbench.composing.compose import composing
+from posbench.composing.legality import options
+from posbench.encoding import EncodingStack, PositionEncoding
+
+FILE = "sketches.jsonl"
+POINTS = 40
+"""Distances in a curve."""
+CELLS = 16
+"""Queries, and keys, in a map; each stands for a square of tokens."""
+LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+UNIFORM = 4.0
+"""The attention, in multiples of the uniform one, from which on a map is darkest."""
+KEYS = (24, 32)
+"""Two lengths, as multiples of an eighth of the training length, at which keys are compared."""
+NEAR = 1e-9
+
+
+@torch.no_grad()
+def sketch(method: str) -> dict[str, Any]:
+    """The line of a method.
+
+    `quantity` of the curves, one a head or one for all that are the same; `distances` of their
+    points; `map` of attention, row by row below the diagonal, on a scale of `LEVELS`; `trained`
+    positions; `path` on which attention is computed; and `keys`: whether those of a token stay
+    what they are while others follow. "yes", "at one scale" if they change where the extension
+    is set to another length, "no", or "no keys" where a score is not a product with a key.
+    """
+    run = Subject(f"method={method}").made(*catalogue.SIZES)
+    base = run.model().encodings
+
+    def at(length: int) -> EncodingStack:
+        trained = base.span(run.train_positions, training=True)
+        return run.extension.extend(base, trained, length) if run.extension.changes else base
+
+    trained = base.span(run.train_positions, training=True)
+    stack = at(catalogue.STRETCH * trained).double()
+    first: PositionEncoding = stack.layers[0]  # type: ignore[assignment]
+    limit = min(2 * run.train_positions, stack.max_positions or 2 * run.train_positions)
+    quantity, values, _ = catalogue.measured(first, limit)
+    weights = catalogue.measured(first, catalogue.MAP)[2][0]
+    curves = catalogue._last_row(values)
+    if np.allclose(curves, curves[:1], equal_nan=True):
+        curves = curves[:1]
+    chosen = np.unique(np.linspace(0, curves.shape[1] - 1, POINTS).round().astype(int))
+    layers: list[PositionEncoding] = [stack.layers[index] for index in stack.firsts]  # type: ignore[misc]
+    plans = [layer.encode(catalogue._call(16, 1)) for layer in layers]
+    return {
+        "method": method,
+        "quantity": quantity,
+        "trained": run.train_positions,
+        "distances": chosen.tolist(),
+        "curves": [[_short(value) for value in curve[chosen]] for curve in curves],
+        "map": _map(weights * np.arange(1, catalogue.MAP + 1)[:, None]),
+        "path": ", ".join(dict.fromkeys(plan.path for plan in plans)),
+        "keys": _keys(stack, at, trained),
+    }
+
+
+def _short(value: float) -> float | None:
+    """Three digits; none where nothing is seen, so that the same picture is the same text."""
+    return float(f"{value:.3g}") + 0.0 if np.isfinite(value) else None
+
+
+def _map(weights: np.ndarray) -> str:
+    """The lower triangle of a map in units of uniform attention, a letter a square."""
+    side = catalogue.MAP // CELLS
+    squares = weights.reshape(CELLS, side, CELLS, side)
+    seen = np.tril(np.ones((catalogue.MAP, catalogue.MAP))).reshape(squares.shape)
+    means = (squares * seen).sum((1, 3)) / np.maximum(seen.sum((1, 3)), 1)
+    places = np.clip(np.sqrt(means / UNIFORM), 0, 1) * (len(LEVELS) - 1)
+    return "".join(LEVELS[round(place)] for place in places[np.tril_indices(CELLS)])
+
+
+def _keys(stack: EncodingStack, at: Any, trained: int) -> str:
+    short, long = (multiple * trained // 8 for multiple in KEYS)
+    if (limit := stack.max_positions) is not None:
+        long = min(long, limit)
+        short = min(short, long - 1)
+    first = list(_encoded(stack, short, short))
+    if any(keys is None for keys in first):
+        return "no keys"
+    if not _same(first, _encoded(stack, long, short)):
+        return "no"
+    scales = [_encoded(at(length).double(), short, short) for length in (short, long)]
+    return "yes" if _same(*scales) else "at one scale"
+
+
+def _encoded(stack: EncodingStack, length: int, counted: int) -> Iterator[torch.Tensor | None]:
+    """The first keys of every layer; a bias is added to their products, and is none of them."""
+    for index in stack.firsts:
+        layer: PositionEncoding = stack.layers[index]  # type: ignore[assignment]
+        plan = layer.encode(_call(length))
+        for part in plan.parts if isinstance(plan, Heads) else [plan]:
+            if not isinstance(part, Attention) or part.content is not None:
+                yield None
+                continue
+            yield part.k[..., :counted, :]
+
+
+def _call(n: int) -> Attention:
+    """A call on tokens that differ, of which the first are the same whatever the length."""
+    heads, width = catalogue.HEADS, catalogue.WIDTH
+
+    def drawn(seed: int) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        rows = [torch.randn(heads * width, generator=generator) for _ in range(n)]
+        return torch.stack(rows)[None].double()
+
+    q, k, v = (drawn(seed).view(1, n, heads, width).transpose(1, 2) for seed in (1, 2, 3))
+    pos, segments = torch.arange(n)[None], torch.zeros(1, n, dtype=torch.long)
+    return Attention(q, k, v, drawn(0), pos, pos, scale=width**-0.5, segments=segments)
+
+
+def _same(one: Any, other: Any) -> bool:
+    pairs = zip(one, other, strict=True)
+    return all(a.shape == b.shape and bool(((a - b).abs() <= NEAR).all()) for a, b in pairs)
+
+
+def text(lines: Sequence[dict[str, Any]]) -> str:
+    """The file of these lines."""
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.catalogue.sketches", description=__doc__.split("\n\n")[0]
+    )
+    parser.add_argument("methods", nargs="*", help="default: all")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if regenerating changes a line"
+    )
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    path = files("posbench.catalogue") / FILE
+    known = {}
+    if path.is_file():
+        written = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        known = {line["method"]: line for line in written}
+    try:
+        with composing():
+            every = options("method")
+            for name in chosen.methods:
+                mistakes.check_choice("method", name, every)
+            made = {name: sketch(name) for name in chosen.methods or every}
+    except mistakes.EXPECTED as error:
+        print(f"posbench: {mistakes.sentence(error)}", file=sys.stderr)
+        return 1
+    if chosen.check:
+        stale = [name for name, line in made.items() if known.get(name) != line]
+        if stale:
+            command = f"python -m posbench.catalogue.sketches {' '.join(stale)}"
+            print(f"posbench: regenerating changes {FILE}: run `{command}`", file=sys.stderr)
+        else:
+            print(f"{FILE}: up to date.")
+        return 1 if stale else 0
+    merged = {name: line for name, line in (known | made).items() if name in every}
+    content = text([merged[name] for name in sorted(merged)])
+    with open(str(path), "w", encoding="utf-8") as file:
+        file.write(content)
+    print(f"Written: {len(made)} methods in {FILE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
