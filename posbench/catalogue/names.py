@@ -82,7 +82,7 @@ def _class(target: str) -> tuple[str, ast.ClassDef]:
     raise ConfigError(f"{target} is not a class of posbench")
 
 
-def _docstring(target: str) -> str:
+def docstring(target: str) -> str:
     return ast.get_docstring(_class(target)[1]) or ""
 
 
@@ -91,7 +91,7 @@ def _cited(target: str) -> str:
     path = module_file(_class(target)[0])
     assert path is not None  # the class was found there
     head = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return f"{head}\n{_docstring(target)}"
+    return f"{head}\n{docstring(target)}"
 
 
 def _declared(target: str, attribute: str) -> str:
@@ -125,7 +125,7 @@ def option(group: str, name: str) -> Option:
         cited = " ".join([*map(_cited, classes), *parts])
     if not said and group != "protocol":
         others = " and ".join(f"`{each}`" for each in _parts(group, name) or [whose])
-        first = _docstring(target).split("\n\n")[0] if not whose else ""
+        first = docstring(target).split("\n\n")[0] if not whose else ""
         meaning = first or f"{others} with other settings"
     needs = _declared(target, "needs") if group == "extension" else ""
     return Option(name, shown(meaning), tuple(dict.fromkeys(re.findall(ARXIV, cited))), needs)
@@ -298,6 +298,11 @@ def _listed(group: str) -> dict[str, str]:
     if group in ("encoding", "method"):
         return _rows()
     return _of_rope() if group == "extension" else {}
+
+
+def family(encoding: str) -> str:
+    """What an encoding is counted among, by the comments of conf/methods.yaml."""
+    return _heading("encoding", encoding) if encoding in own_names("encoding") else "others"
 
 
 def _rows() -> dict[str, str]:

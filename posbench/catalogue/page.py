@@ -11,9 +11,7 @@ hand.
 from __future__ import annotations
 
 import argparse
-import html
 import inspect
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,12 +21,12 @@ from typing import Any
 import jinja2
 import numpy as np
 import torch
-from latex2mathml.converter import convert
 from omegaconf import OmegaConf
 
 from posbench.attention import Attention
 from posbench.catalogue import portraits
 from posbench.catalogue.conformance import Subject, composed
+from posbench.catalogue.descriptions import Description, described
 from posbench.catalogue.portraits import Portrait
 from posbench.composing import mistakes
 from posbench.composing.compose import composing
@@ -46,15 +44,6 @@ SIZES = (
 MAP = 48  # tokens in the maps
 STRETCH = 4  # pictures show an extension at this multiple of the training length
 BASES = (100, 1_000, 10_000, 100_000)
-
-
-@dataclass(frozen=True)
-class Description:
-    """The docstring of one class, and its sources."""
-
-    name: str
-    text: str  # HTML
-    sources: tuple[str, ...]  # arXiv ids
 
 
 @dataclass(frozen=True)
@@ -76,28 +65,8 @@ class Entry:
 
 
 def describe(cls: type) -> Description:
-    """Turn a class's docstring into HTML, and its formulas into MathML."""
-    text = inspect.cleandoc(cls.__doc__ or "")
-    paragraphs = [
-        f"<p>{_inline(' '.join(part.split()))}</p>" for part in text.split("\n\n") if part.strip()
-    ]
-    return Description(
-        cls.__name__, "\n".join(paragraphs), tuple(dict.fromkeys(re.findall(r"\d{4}\.\d{5}", text)))
-    )
-
-
-def _inline(text: str) -> str:
-    def formula(match: re.Match[str]) -> str:
-        return convert(match[1] or match[2], display="block" if match[1] else "inline")
-
-    # Formulas come first, because what stands between dollars is not prose.
-    parts = re.split(r"(\$\$.+?\$\$|\$.+?\$)", text)
-    parts[1::2] = [re.sub(r"\$\$(.+?)\$\$|\$(.+?)\$", formula, part) for part in parts[1::2]]
-    parts[::2] = [
-        re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(part, quote=False))
-        for part in parts[::2]
-    ]
-    return "".join(parts)
+    """A class's docstring as HTML."""
+    return described(cls.__name__, inspect.cleandoc(cls.__doc__ or ""))
 
 
 def parts_of(encoding: PositionEncoding) -> Iterator[PositionEncoding]:

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import jinja2
 import pandas as pd
 
 from posbench.boards import definition
@@ -21,7 +20,13 @@ from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.excerpt import excerpts
-from posbench.leaderboard.ranking import board_sections
+from posbench.leaderboard.page import document
+from posbench.leaderboard.ranking import (
+    Measured,
+    board_sections,
+    standings_of,
+    standings_without_board,
+)
 from posbench.leaderboard.remarks import remarks
 from posbench.leaderboard.sections import DETAILS, Section, Table, sections
 from posbench.leaderboard.summaries import TaskBoard, boards, per_run
@@ -95,14 +100,6 @@ def _pipes(table: Table) -> list[str]:
     ]
     lines.insert(1, " | ".join(["---"] + ["---:"] * (len(table.headings) - 1)))
     return [f"| {line} |" for line in lines]
-
-
-def html(shown: list[Section], notes: list[str]) -> str:
-    source = (Path(__file__).parent / "leaderboard.html.j2").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    return environment.from_string(source).render(sections=shown, notes=notes, guide=GUIDE)
 
 
 def csv(found: list[list[TaskBoard]]) -> str:
@@ -206,10 +203,13 @@ def generate(
             hint += f", or read the published board with `{command}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = tables.table(found)
-    notes = [*about(folder), *remarks(found, table, audits)]
+    said, warned = about(folder), remarks(found, table, audits)
+    notes = [*said, *warned]
     summaries = boards(table)
     board = board or board_of(folder, None)
-    shown = board_sections(board, table) + sections(
+    measured = Measured.of(table)
+    ranked = standings_of(board, measured)
+    shown = board_sections(board, ranked) + sections(
         summaries,
         tables.views(found),
         discriminations(table),
@@ -218,7 +218,14 @@ def generate(
     )
     pages = {
         "leaderboard.md": markdown(shown, notes),
-        "leaderboard.html": html(shown, notes),
+        "leaderboard.html": document(
+            board,
+            measured,
+            ranked or standings_without_board(measured),
+            found,
+            warned,
+            said,
+        ),
         "leaderboard.csv": csv(summaries),
         "runs.csv": runs_csv(table),
     }

@@ -5,6 +5,7 @@ What is shown of each task and seed comes after them; see `posbench.leaderboard.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,18 +14,16 @@ import pandas as pd
 
 from posbench.boards.definition import Board, Rows
 from posbench.boards.naming import pairs
-from posbench.leaderboard import rank_tests, sensitivity, standings, statistics
-from posbench.leaderboard.comparison_figures import critical_difference, performance_profiles
-from posbench.leaderboard.measures import median_reach, of_runs
-from posbench.leaderboard.sections import Detail, Picture, Row, Section, Table, anchor
+from posbench.leaderboard import sensitivity, standings, statistics
+from posbench.leaderboard.measures import LONGEST, Reach, corrected, median_reach, of_runs
+from posbench.leaderboard.sections import Detail, Row, Section, Table
+from posbench.leaderboard.statistics import Draws
 from posbench.leaderboard.summaries import NOTHING, named, number, without_repeats
 
 LEADERS = 6
 """Rows whose place without each task is shown."""
 FEW = 3
 """The most names in a sentence."""
-DRAWN = 40
-"""The most rows that a picture can show."""
 
 
 @dataclass(frozen=True)
@@ -40,27 +39,46 @@ class Part:
         return int(self.runs["row"].nunique())
 
 
-def parts(board: Board, table: pd.DataFrame) -> list[Part]:
+@dataclass(frozen=True)
+class Measured:
+    """Every run once: what was measured at each length, and a line a run."""
+
+    lengths: pd.DataFrame  # the long table, with names as they are shown
+    runs: pd.DataFrame  # see `posbench.leaderboard.measures.of_runs`; the same names
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> Measured:
+        known = named(without_repeats(table))
+        shown = {name: known[f"{name}_name"] for name in ("protocol", "task", "method")}
+        return cls(known, of_runs(known.assign(**shown)))
+
+
+def parts(board: Board, measured: Measured) -> list[Part]:
     """Each part of the board that has a run, in the board's order."""
-    known = named(without_repeats(table))
+    known = measured.lengths
     known = known[~known["task_changed"] & known["task"].isin(board.all_tasks)]
     known = _of_one_kind(known, "task", ["task_version", "task_hash"])
     known = _of_one_kind(known, "protocol", ["protocol_hash"])
-    known = known.assign(method=known["method_name"])  # which tells apart what has one label
+    keys = ["protocol_name", "task_name", "method_name", "seed"]
+    once = known.drop_duplicates(keys)
+    label = dict(zip(once["task_name"], once["task"], strict=True))
+    places = measured.runs.set_index(["protocol", "task", "row", "seed"])
     found = []
     for title, rows in board.parts.items():
         asked = set(pairs(rows))
-        of_part = known[known["protocol"] == _under(known, rows.protocol or board.protocol)]
-        keys = zip(of_part["encoding"], of_part["extension"], of_part["changed"], strict=True)
+        of_part = once[once["protocol"] == _under(once, rows.protocol or board.protocol)]
+        chosen = zip(of_part["encoding"], of_part["extension"], of_part["changed"], strict=True)
         # An empty list would choose columns.
-        mine = of_part[np.array([key in asked for key in keys], dtype=bool)]
+        mine = of_part[np.array([key in asked for key in chosen], dtype=bool)]
         mine = mine[mine["seed"].isin(rows.seeds)]
         if mine.empty:
             continue
-        runs = of_runs(mine)
+        index = pd.MultiIndex.from_frame(mine[keys])
+        runs = places.loc[places.index.isin(index)].reset_index()
+        runs["task"] = runs["task"].map(label)
         runs["group"] = runs["task"].map(board.group_of)
-        once = mine.drop_duplicates(["method", "task", "seed"])
-        found.append(Part(title, rows, runs, once.groupby("method")["train_cpu_seconds"].mean()))
+        cost = mine.groupby("method_name")["train_cpu_seconds"].mean()
+        found.append(Part(title, rows, runs, cost))
     return found
 
 
@@ -88,18 +106,100 @@ def _of_one_kind(table: pd.DataFrame, label: str, columns: list[str]) -> pd.Data
     return table[np.array([key in chosen for key in keys], dtype=bool)]
 
 
-def board_sections(board: Board, table: pd.DataFrame) -> list[Section]:
-    """What stands above the tables of tasks: one section a part, and how much each order is worth.
+@dataclass(frozen=True)
+class Standing:
+    """The rows of one part and one class, which alone are compared with each other."""
 
-    Nothing, if the board has no groups or none of its runs is there.
-    """
+    part: Part  # its runs of this class
+    kind: str
+    summary: pd.DataFrame  # by row, best first: see `posbench.leaderboard.standings.summarise`
+    draws: Draws | None  # over tasks; none where no row has all tasks
+    longest: float = LONGEST  # where areas end
+
+    @property
+    def complete(self) -> list[str]:
+        """The rows that have all tasks, best first."""
+        return [str(row) for row in self.summary.index[self.summary["overall"].notna()]]
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups of its tasks, in the order of the board."""
+        return [str(group) for group in dict.fromkeys(self.part.runs["group"])]
+
+    def reach(self, row: str) -> tuple[Reach, float]:
+        """The median over tasks and seeds, and the share that is censored."""
+        return self._reaches[row]
+
+    @functools.cached_property
+    def _reaches(self) -> dict[str, tuple[Reach, float]]:
+        runs = self.part.runs
+        return {
+            str(row): median_reach(list(each)) for row, each in runs.groupby("row")["reach"]
+        }
+
+
+def standings_of(board: Board, measured: Measured) -> list[Standing]:
+    """Every part of the board, class by class; none if it has no groups or no run is there."""
     if not board.groups:
         return []
-    shown: list[Section] = []
-    for part in parts(board, table):
-        for kind, runs in part.runs.groupby("class", sort=False):
+    judged = board.judged
+    places = {group: place for place, group in enumerate(board.groups)}
+    found = []
+    for part in parts(board, measured):
+        for kind, unsorted in part.runs.groupby("class", sort=False):
+            runs = unsorted.sort_values("group", key=lambda names: names.map(places), kind="stable")
             each = Part(_titled(part, str(kind)), part.rows, runs, part.cost)
-            shown += _ranked(board, each)
+            summary, draws = standings.standing(runs, judged.draws, judged.seed)
+            found.append(Standing(each, str(kind), summary, draws))
+    return found
+
+
+def standings_without_board(measured: Measured) -> list[Standing]:
+    """The same of runs that no board has asked for: by protocol and class, a task a group.
+
+    Where areas to 8x cannot be had, they end at the longest length that all tasks have.
+    """
+    found = []
+    known = measured.lengths
+    cost = known.drop_duplicates(["protocol_name", "task_name", "method_name", "seed"])
+    for protocol, of_protocol in measured.runs.groupby("protocol", sort=True):
+        runs = of_protocol.assign(group=of_protocol["task"])
+        longest = LONGEST
+        if runs["area"].isna().all():
+            runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])
+        seconds = cost[cost["protocol_name"] == protocol].groupby("method_name")
+        for kind in sorted(set(runs["class"]), key=lambda kind: (kind != "zero-shot", kind)):
+            mine = runs[runs["class"] == kind]
+            title = f"{kind[0].upper()}{kind[1:]}, protocol {protocol}"
+            rows = Rows(methods=tuple(sorted(set(mine["row"]))), seeds=(0,))
+            part = Part(title, rows, mine, seconds["train_cpu_seconds"].mean())
+            summary, draws = standings.standing(mine)
+            found.append(Standing(part, kind, summary, draws, longest))
+    return found
+
+
+def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataFrame, float]:
+    """Runs with areas to the longest multiple that all tasks have, and that multiple."""
+    known = known[known["aggregated"] & (known["multiple"] >= 1)]
+    each = [set(part) for _, part in known.groupby("task_name")["multiple"]]
+    common = sorted(set.intersection(*each)) if each else []
+    if len(common) < 2:
+        return runs, common[0] if common else 1.0
+    axis = np.log2(common)
+    scores = corrected(known["score"].to_numpy(float), known["chance"].to_numpy(float))
+    wide = known.assign(corrected=np.maximum(scores, 0.0)).pivot_table(
+        index=["task_name", "method_name", "seed"], columns="multiple", values="corrected"
+    )[common]
+    areas = pd.Series(
+        np.trapezoid(wide.to_numpy(), axis, axis=1) / (axis[-1] - axis[0]), index=wide.index
+    )
+    keys = pd.MultiIndex.from_frame(runs[["task", "row", "seed"]])
+    return runs.assign(area=areas.reindex(keys).to_numpy()), float(common[-1])
+
+
+def board_sections(board: Board, found: Sequence[Standing]) -> list[Section]:
+    """What stands above the tables of tasks: one section a part, and how much each order is worth."""
+    shown = [section for each in found for section in _ranked(board, each)]
     return [_defined(board), *shown] if shown else []
 
 
@@ -121,16 +221,10 @@ def _defined(board: Board) -> Section:
     return Section(f"Board {board.name}", notes, Table(["group", "tasks", "asks to"], rows))
 
 
-def _ranked(board: Board, part: Part) -> list[Section]:
+def _ranked(board: Board, standing: Standing) -> list[Section]:
     """The table of one part and class; rows that lack a task stand last, without a place."""
-    judged = board.judged
-    summary = standings.summarise(part.runs, None, judged.draws, judged.seed)
-    summary = summary.droplevel("class")
-    complete = [row for row in summary.index if not np.isnan(summary.loc[row, "overall"])]
-    groups = [group for group in board.groups if group in set(part.runs["group"])]
-    reaches = {
-        str(row): median_reach(list(each["reach"])) for row, each in part.runs.groupby("row")
-    }
+    judged, part, summary = board.judged, standing.part, standing.summary
+    complete, groups = standing.complete, standing.groups
     columns: dict[str, Callable[[str], str]] = {
         "tier": lambda row: _whole(summary.loc[row, "tasks_tier"]),
         "rank": lambda row: _span(summary, row, "tasks_rank", 0),
@@ -141,47 +235,23 @@ def _ranked(board: Board, part: Part) -> list[Section]:
         "1x": lambda row: number(summary.loc[row, "in_distribution"]),
         "solved": lambda row: f"{100 * summary.loc[row, 'learned']:.0f} %",
         "solved only": lambda row: number(summary.loc[row, "overall_learned"]),
-        "reach": lambda row: str(reaches[row][0]),
-        "censored": lambda row: f"{100 * reaches[row][1]:.0f} %",
+        "reach": lambda row: str(standing.reach(row)[0]),
+        "censored": lambda row: f"{100 * standing.reach(row)[1]:.0f} %",
         "seeds": lambda row: _whole(summary.loc[row, "num_seeds"]),
         "tasks": lambda row: _whole(summary.loc[row, "num_tasks"]),
         "CPU s": lambda row: number(float(part.cost.get(row, np.nan)), 0),
     }
     rows = [Row(str(row), [show(row) for show in columns.values()]) for row in summary.index]
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
-    notes += _answer(part, complete, judged.equivalent)
+    notes += answer(part, complete, judged.equivalent)
     return [
         Section(
             part.title,
             notes,
             Table(["method", *columns], rows),
             details=list(_sensitivity(part, complete)),
-            pictures=list(_pictures(part, complete)),
         )
     ]
-
-
-def _pictures(part: Part, complete: Sequence[str]) -> Iterator[Picture]:
-    """Profiles and ranks of the rows that have all tasks, where a picture can hold them."""
-    if not 1 < len(complete) <= DRAWN:
-        return
-    runs = part.runs[part.runs["row"].isin(complete)]
-    name = anchor(part.title)
-    ordered = statistics.profiles(runs, np.linspace(0, 1, 101))[list(complete)]
-    yield Picture(
-        f"{part.title}: profiles",
-        "The share of runs with a larger area; every task weighs the same.",
-        performance_profiles(ordered, name),
-    )
-    means = statistics.task_means(runs)
-    if means.shape[1] > 1:
-        found = rank_tests.CriticalDifference.of(means)
-        yield Picture(
-            f"{part.title}: average ranks over tasks",
-            "A bar joins rows that Nemenyi's test at .05 does not tell apart "
-            f"(Friedman: p = {found.p:.2g}).",
-            critical_difference(found, name),
-        )
 
 
 def _of(summary: pd.DataFrame, group: str) -> Callable[[str], str]:
@@ -199,7 +269,7 @@ def _span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
     return f"{number(low, decimals)} to {number(high, decimals)}"
 
 
-def _answer(part: Part, complete: Sequence[str], margin: float) -> Iterator[str]:
+def answer(part: Part, complete: Sequence[str], margin: float) -> Iterator[str]:
     """Who wins each group, and whether anyone wins all in all."""
     if len(complete) < 2:
         return

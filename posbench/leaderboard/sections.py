@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posbench.leaderboard import figures
 from posbench.leaderboard.comparisons import Agreement, Discrimination
 from posbench.leaderboard.summaries import (
     NOTHING,
@@ -29,7 +28,6 @@ class Row:
     name: str
     cells: list[str]
     mark: str = ""  # shown beside the name
-    curve: str = ""  # id of its curve in the SVG
 
 
 @dataclass(frozen=True)
@@ -48,30 +46,13 @@ class Detail:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture of a section."""
-
-    title: str
-    note: str
-    drawing: str  # SVG
-
-
-@dataclass(frozen=True)
 class Section:
     """What is shown of one task of a protocol, or of a comparison over tasks or protocols."""
 
     title: str
     notes: list[str]
     table: Table
-    curves: str = ""  # SVG
-    measure: str = ""  # what the curves show
-    depths: str = ""  # SVG
     details: Sequence[Detail] = ()
-    pictures: Sequence[Picture] = ()
-
-    @property
-    def anchor(self) -> str:
-        return anchor(self.title)
 
 
 Columns = dict[str, Callable[[Any], str]]
@@ -95,8 +76,6 @@ CHOICES_NOTE = (
     "test length; learning rates by their loss in distribution. Defaults: nothing that was tried "
     "did better."
 )
-FEW, MANY_DEPTHS = 12, 8
-"""The most methods with pictures side by side, and the fewest bins of depth that make a picture."""
 DETAILS = (
     "area",
     "effective .5",
@@ -141,26 +120,20 @@ def task_section(
     board: TaskBoard, views: pd.DataFrame | None = None, choices: pd.DataFrame | None = None
 ) -> Section:
     title = f"{board.task}, protocol {board.protocol}"
-    ids = [f"curve-{anchor(title)}-{index}" for index in range(len(board.summaries))]
     return Section(
         title,
         [_lengths_note(board), *_chance_note(board)],
         tabulated(
-            _task_columns(board.lengths) | _gpu_column(board.summaries), board.summaries, ids
+            _task_columns(board.lengths) | _gpu_column(board.summaries), board.summaries
         ),
-        figures.score_by_length(
-            _curves(board), [n.multiple for n in board.lengths], anchor(title), board.measure
-        ),
-        board.measure,
-        _depth_grids(board, views),
-        [*_distances(board, ids), *_binned(board, views, ids), *_choices(board, choices)],
+        [*_distances(board), *_binned(board, views), *_choices(board, choices)],
     )
 
 
-def _distances(board: TaskBoard, ids: Sequence[str]) -> Iterator[Detail]:
+def _distances(board: TaskBoard) -> Iterator[Detail]:
     cells = [cell for row in board.summaries for cell in row.cells.values()]
     if any(not np.isnan(cell.within) or not np.isnan(cell.beyond) for cell in cells):
-        table = tabulated(_distance_columns(board.lengths), board.summaries, ids)
+        table = tabulated(_distance_columns(board.lengths), board.summaries)
         yield Detail("Token accuracy within / beyond the trained distance", DISTANCES_NOTE, table)
 
 
@@ -172,44 +145,7 @@ def _of_board(board: TaskBoard, views: pd.DataFrame) -> pd.DataFrame:
     ]
 
 
-def _depth_grids(board: TaskBoard, views: pd.DataFrame | None) -> str:
-    """Pictures of all methods; "" if there are too many to look at.
-
-    Sources must also stand at all depths.
-    """
-    if views is None or len(board.summaries) > FEW:
-        return ""
-    mine = _of_board(board, views)
-    mine = mine[mine["by"] == "depth"]
-    if mine.empty or (mine.groupby("test_length")["above"].nunique() < MANY_DEPTHS).any():
-        return ""
-    edges = sorted({*mine["above"], *mine["up_to"]})
-    right = mine["token_accuracy_teacher_forced"] * mine["num_tokens"]
-    sums = (
-        mine.assign(right=right)
-        .groupby(["method_hash", "test_length", "above"])[["right", "num_tokens"]]
-        .sum()
-    )
-    accuracy = (sums["right"] / sums["num_tokens"]).to_dict()
-    grids = [
-        figures.Grid(
-            row.method,
-            np.array(
-                [
-                    [
-                        accuracy.get((row.method_hash, n.test_length, low), np.nan)
-                        for low in edges[:-1]
-                    ]
-                    for n in board.lengths
-                ]
-            ),
-        )
-        for row in board.summaries
-    ]
-    return figures.depth_grids(grids, [f"{n.multiple:g}x" for n in board.lengths], edges)
-
-
-def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) -> Iterator[Detail]:
+def _binned(board: TaskBoard, views: pd.DataFrame | None) -> Iterator[Detail]:
     """Accuracy by depth of the source, or loss by position if a task has no sources.
 
     Both are for the longest test in the mean.
@@ -240,10 +176,7 @@ def _binned(board: TaskBoard, views: pd.DataFrame | None, ids: Sequence[str]) ->
         columns = {_bin(*each): _of(means, *each) for each in bins}
         # A ceiling is trained anew at each length, so its training positions differ.
         rows = [row for row in board.summaries if by != "position" or row.method_class != "ceiling"]
-        curves = [curve for curve, row in zip(ids, board.summaries, strict=True) if row in rows]
-        yield Detail(
-            title, note.format(multiple=longest.multiple), tabulated(columns, rows, curves)
-        )
+        yield Detail(title, note.format(multiple=longest.multiple), tabulated(columns, rows))
 
 
 def _choices(board: TaskBoard, choices: pd.DataFrame | None) -> Iterator[Detail]:
@@ -375,16 +308,11 @@ def overall_section(tasks: list[TaskBoard]) -> Section:
     return Section(title, notes, tabulated(_overall_columns(common) | _gpu_column(rows), rows))
 
 
-def tabulated(columns: Columns, rows: Sequence[Any], ids: Sequence[str] = ()) -> Table:
-    shown = [[show(row) for show in columns.values()] for row in rows]
-    curves = ids or [""] * len(rows)
-    return Table(
-        ["method", *columns],
-        [
-            Row(row.method, cells, row.mark, curve)
-            for row, cells, curve in zip(rows, shown, curves, strict=True)
-        ],
-    )
+def tabulated(columns: Columns, rows: Sequence[Any]) -> Table:
+    shown = [
+        Row(row.method, [show(row) for show in columns.values()], row.mark) for row in rows
+    ]
+    return Table(["method", *columns], shown)
 
 
 def _task_columns(lengths: Sequence[Length]) -> Columns:
@@ -469,20 +397,3 @@ def _chance_note(board: TaskBoard) -> Iterator[str]:
     same = all(n.chance == highest for n in board.lengths)
     bound = "" if same else "at most "
     yield f"Guessing the answer succeeds with a probability of {bound}{highest:.1g}."
-
-
-def _curves(board: TaskBoard) -> list[figures.Curve]:
-    return [
-        figures.Curve(
-            summary.method,
-            board.looks[summary.method, summary.method_hash],
-            list(summary.cells),
-            [cell.accuracy.mean for cell in summary.cells.values()],
-            [cell.accuracy.half_width for cell in summary.cells.values()],
-        )
-        for summary in board.summaries
-    ]
-
-
-def anchor(title: str) -> str:
-    return "".join(character if character.isalnum() else "-" for character in title.lower())

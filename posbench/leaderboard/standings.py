@@ -52,7 +52,9 @@ def summarise(
     """
     runs = of_board(frame, board)
     classes = runs["class"] if "class" in runs else pd.Series("all", runs.index)
-    tables = {name: _class(part, draws, seed) for name, part in runs.groupby(classes, sort=True)}
+    tables = {
+        name: standing(part, draws, seed)[0] for name, part in runs.groupby(classes, sort=True)
+    }
     # Zero-shot rows come first, as on every board.
     order = sorted(tables, key=lambda name: (name != "zero-shot", name))
     return pd.concat({name: tables[name] for name in order}, names=["class", "row"])
@@ -130,8 +132,14 @@ def of_board(frame: pd.DataFrame, board: Mapping[str, str] | None = None) -> pd.
     return statistics.checked(runs)
 
 
-def _class(runs: pd.DataFrame, draws: int, seed: int) -> pd.DataFrame:
-    """The part of `summarise` that stands within a class."""
+def standing(
+    runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0
+) -> tuple[pd.DataFrame, Draws | None]:
+    """The part of `summarise` that stands within a class, and the draws over tasks behind it.
+
+    There are no draws where no row has all tasks.
+    """
+    over = None
     by_row, by_task = runs.groupby("row", sort=True), runs.groupby(["row", "task"], sort=True)
     table = pd.DataFrame({"overall": statistics.overall(runs)})
     table["num_seeds"] = by_task.size().groupby("row").min()
@@ -159,7 +167,8 @@ def _class(runs: pd.DataFrame, draws: int, seed: int) -> pd.DataFrame:
             table[group] = groups[group]
             for side in ("low", "high"):
                 table[f"{group}_{side}"] = bounds[(group, side)].where(repeated)
-    return table.sort_values("overall", ascending=False, kind="stable", na_position="last")
+    ordered = table.sort_values("overall", ascending=False, kind="stable", na_position="last")
+    return ordered, over
 
 
 def _add(table: pd.DataFrame, drawn: Draws, name: str, known: pd.Series) -> None:

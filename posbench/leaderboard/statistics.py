@@ -146,6 +146,14 @@ class Draws:
         shares = [float(each.mean()) for each in (above, ~above & ~below, below)]
         return Order(*shares)
 
+    def above(self, margin: float = EQUIVALENT) -> pd.DataFrame:
+        """How often each row comes out above each other one by the margin at least, [row, row]."""
+        shares = [
+            _above(np.round(self.overall[:, [row]] - self.overall, 9), margin).mean(0)
+            for row in range(len(self.rows))
+        ]
+        return pd.DataFrame(np.array(shares), index=self._index, columns=self.rows)
+
     def difference(self, a: str, b: str, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """The percentile interval of the overall number of `a` less that of `b`."""
         drawn = self.overall[:, self._place(a)] - self.overall[:, self._place(b)]

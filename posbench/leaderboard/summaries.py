@@ -375,10 +375,9 @@ class TaskBoard:
     measure: str  # what the score measures
     lengths: list[Length]
     summaries: list[Summary]
-    looks: dict[tuple[str, str], int]  # (method, hash) -> look of its curve, fixed for a protocol
 
     @classmethod
-    def of(cls, runs: pd.DataFrame, looks: dict[tuple[str, str], int]) -> TaskBoard:
+    def of(cls, runs: pd.DataFrame) -> TaskBoard:
         """Build the board from `runs`, the rows of one task under one protocol."""
         lengths, first = lengths_of(runs), runs.iloc[0]
         return cls(
@@ -391,7 +390,6 @@ class TaskBoard:
             measure=str(first["measure"]),
             lengths=lengths,
             summaries=best_first(Summary.of(part, lengths) for _, part in runs.groupby(METHOD)),
-            looks=looks,
         )
 
 
@@ -403,9 +401,7 @@ def boards(table: pd.DataFrame) -> list[list[TaskBoard]]:
     ordered = without_repeats(table).sort_values(["seed", "test_length"], kind="stable")
     found = []
     for _, protocol in named(ordered).groupby(BOARD):
-        methods = sorted(set(zip(protocol["method_name"], protocol["method_hash"], strict=True)))
-        looks = {method: index for index, method in enumerate(methods)}
-        found.append([TaskBoard.of(runs, looks) for _, runs in protocol.groupby(TASK)])
+        found.append([TaskBoard.of(runs) for _, runs in protocol.groupby(TASK)])
     return found
 
 

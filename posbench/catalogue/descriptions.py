@@ -1,0 +1,47 @@
+"""What the docstring of a class says, as HTML: prose, and formulas as MathML. No torch is needed."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+
+from latex2mathml.converter import convert
+
+
+@dataclass(frozen=True)
+class Description:
+    """The docstring of one class, and its sources."""
+
+    name: str
+    text: str  # HTML
+    sources: tuple[str, ...]  # arXiv ids
+
+
+def described(name: str, text: str) -> Description:
+    """The description that a docstring, without its indentation, gives of a class."""
+    paragraphs = [f"<p>{inline(part)}</p>" for part in paragraphs_of(text)]
+    return Description(
+        name, "\n".join(paragraphs), tuple(dict.fromkeys(re.findall(r"\d{4}\.\d{5}", text)))
+    )
+
+
+def paragraphs_of(text: str) -> list[str]:
+    """The paragraphs of a docstring, a line each."""
+    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
+
+
+def inline(text: str) -> str:
+    """A paragraph as HTML."""
+
+    def formula(match: re.Match[str]) -> str:
+        return convert(match[1] or match[2], display="block" if match[1] else "inline")
+
+    # Formulas come first, because what stands between dollars is not prose.
+    parts = re.split(r"(\$\$.+?\$\$|\$.+?\$)", text)
+    parts[1::2] = [re.sub(r"\$\$(.+?)\$\$|\$(.+?)\$", formula, part) for part in parts[1::2]]
+    parts[::2] = [
+        re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(part, quote=False))
+        for part in parts[::2]
+    ]
+    return "".join(parts)

@@ -1,0 +1,545 @@
+// What the page does beyond its tables: filters, sorting, curves, and what opens behind a row.
+// All of it is drawn from the data at the end of the page; nothing is fetched, and every text that
+// comes from a record becomes a text node.
+"use strict";
+const D = JSON.parse(document.getElementById("data").textContent);
+const LOOKS = 8, SVG = "http://www.w3.org/2000/svg", NONE = "–";
+// Student's t at 97.5 % for 1, 2, ... degrees of freedom.
+const STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+const one = (selector, within = document) => within.querySelector(selector);
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const make = (space, tag, attributes = {}, ...children) => {
+  const made = space ? document.createElementNS(space, tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter(child => child !== null && child !== undefined));
+  return made;
+};
+const el = (tag, attributes, ...children) => make(null, tag, attributes, ...children);
+const draw = (tag, attributes, ...children) => make(SVG, tag, attributes, ...children);
+const number = (value, digits = 2) => {
+  if (value === null || Number.isNaN(value)) return NONE;
+  const text = (Math.round(value * 10 ** digits) / 10 ** digits + 0).toFixed(digits);
+  return text.replace(/^(-?)0\./, "$1.");
+};
+const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length;
+const option = (value, text) => el("option", { value }, text);
+const labelled = (text, field) => el("label", {}, text, field);
+
+// -- numbers -----------------------------------------------------------------------------------------
+
+const runsOf = (task, row) => (D.runs[task][row] || []).map(([seed, training, learned, area, ...scores]) =>
+  ({ seed, training, learned, area, scores }));
+const areaOf = (task, row) => {
+  const areas = runsOf(task, row).map(run => run.area);
+  return areas.length && !areas.includes(null) ? mean(areas) / 1000 : null;
+};
+const correctedAt = (task, place, score) => {
+  const chance = D.tasks[task].chances[place] / 1000;
+  return (score / 1000 - chance) / (1 - chance);
+};
+const interval = values => {
+  const middle = mean(values), freedom = values.length - 1;
+  if (freedom < 1) return [middle, null];
+  const spread = Math.sqrt(values.reduce((sum, value) => sum + (value - middle) ** 2, 0) / freedom);
+  return [middle, (STUDENT[freedom - 1] || 1.96) * spread / Math.sqrt(values.length)];
+};
+// Points of a curve: {x: multiple, y: mean, half: of the interval or null, further}; only lengths that all seeds have.
+function curveOf(task, row) {
+  const runs = runsOf(task, row), { true: multiples, further } = D.tasks[task];
+  return multiples.flatMap((x, place) => {
+    const scores = runs.map(run => run.scores[place]);
+    if (!scores.length || scores.some(score => score === null || score === undefined)) return [];
+    const [y, half] = interval(scores.map(score => score / 1000));
+    return [{ x, y, half, further: further[place] }];
+  });
+}
+// The mean over tasks of the corrected score, by nominal multiple; only seeds and lengths that all tasks have.
+function meanCurve(row, tasks) {
+  const each = tasks.map(task => new Map(runsOf(task, row).map(run => [run.seed, run])));
+  if (!each.length || each.some(runs => !runs.size)) return [];
+  const seeds = [...each[0].keys()].filter(seed => each.every(runs => runs.has(seed)));
+  const multiples = D.tasks[tasks[0]].multiples.filter((_, place) => !D.tasks[tasks[0]].further[place]);
+  return multiples.flatMap(x => {
+    const places = tasks.map(task => D.tasks[task].multiples.indexOf(x));
+    if (places.includes(-1) || !seeds.length) return [];
+    const bySeed = seeds.map(seed => mean(tasks.map((task, k) =>
+      correctedAt(task, places[k], each[k].get(seed).scores[places[k]] ?? NaN))));
+    if (bySeed.some(Number.isNaN)) return [];
+    const [y, half] = interval(bySeed);
+    return [{ x, y, half, further: 0 }];
+  });
+}
+const tasksOf = protocol => D.tasks.flatMap((task, number) => task.protocol === protocol ? [number] : []);
+const tasksOfSection = section => tasksOf(section.protocol).filter(task =>
+  section.tasks.includes(D.tasks[task].name.split(", version ")[0].split(" [")[0]) || section.tasks.includes(D.tasks[task].name));
+// The chance that a run of a is above one of b: Mann and Whitney's U, a tie counting half.
+function chanceAbove(a, b) {
+  const pairs = a.flatMap(x => b.map(y => x > y ? 1 : x === y ? 0.5 : 0));
+  return pairs.length ? mean(pairs) : null;
+}
+
+// -- drawings ----------------------------------------------------------------------------------------
+
+// Names at the ends of their curves, moved apart.
+function spread(wanted, apart, bottom) {
+  const found = [];
+  for (const place of wanted) found.push(found.length ? Math.max(place, found.at(-1) + apart) : place);
+  let limit = bottom;
+  for (let k = found.length - 1; k >= 0; k--) { found[k] = Math.min(found[k], limit); limit = found[k] - apart; }
+  return found;
+}
+// curves: {label, points, look (null: faint), title}; a small one has no names and no axis titles.
+function chart(curves, { small = false, label = "score", names = true } = {}) {
+  const width = small ? 220 : 720, height = small ? 130 : 360, named = names && !small;
+  const [left, right, top, bottom] = small ? [24, 8, 6, 18] : [42, named ? 190 : 16, 10, 40];
+  const xs = curves.flatMap(curve => curve.points.map(point => point.x));
+  const longest = Math.max(2, ...xs), shortest = Math.min(1, ...xs);
+  const x = value => left + Math.log(value / shortest) / Math.log(longest / shortest) * (width - left - right);
+  const y = value => top + (1 - Math.min(1, Math.max(0, value))) * (height - top - bottom);
+  const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${label} against length: ${curves.map(curve => curve.label).slice(0, 12).join(", ")}` });
+  for (const value of small ? [0, 1] : [0, .25, .5, .75, 1]) {
+    picture.append(draw("path", { class: "grid", d: `M${left} ${y(value)}H${width - right}` }),
+      draw("text", { class: "soft", x: left - 5, y: y(value) + 4, "text-anchor": "end" }, number(value, value % .5 ? 2 : value % 1 ? 1 : 0)));
+  }
+  for (let tick = 1; tick <= longest * 1.01; tick *= 2)
+    if (!small || tick === 1 || tick === 8 || tick * 2 > longest)
+      picture.append(draw("text", { class: "soft", x: x(tick), y: height - bottom + 14, "text-anchor": "middle" }, `${tick}x`));
+  picture.append(draw("path", { class: "trained", d: `M${x(1)} ${top}V${height - bottom}` }));
+  if (!small) picture.append(
+    draw("text", { class: "soft", x: x(1) + 4, y: height - bottom - 6 }, "trained to here"),
+    draw("text", { class: "soft", x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, "positions of the test / of training"),
+    draw("text", { class: "soft", x: -(top + height - bottom) / 2, y: 11, transform: "rotate(-90)", "text-anchor": "middle" }, label));
+  const drawn = curves.filter(curve => curve.points.length);
+  for (const { points, look, label: name } of drawn) {
+    const line = points.map(point => `${x(point.x).toFixed(1)} ${y(point.y).toFixed(1)}`).join("L");
+    const path = draw("path", { class: look === null ? "faint" : `curve c${look % LOOKS}`, d: `M${line}` }, draw("title", {}, name));
+    const sure = points.filter(point => point.half !== null);
+    if (look !== null && sure.length > 1) {
+      const up = sure.map(point => `${x(point.x).toFixed(1)} ${y(point.y + point.half).toFixed(1)}`);
+      const down = sure.map(point => `${x(point.x).toFixed(1)} ${y(point.y - point.half).toFixed(1)}`).reverse();
+      picture.append(draw("path", { class: `band c${look % LOOKS}`, d: `M${[...up, ...down].join("L")}Z` }));
+    }
+    picture.append(path);
+  }
+  if (named) {
+    const ends = drawn.filter(curve => curve.look !== null).sort((a, b) => b.points.at(-1).y - a.points.at(-1).y);
+    const places = spread(ends.map(curve => y(curve.points.at(-1).y)), 14, height - bottom + 10);
+    ends.forEach(({ points, look, label: name }, k) => {
+      const end = x(points.at(-1).x);
+      picture.append(draw("path", { class: `lead c${look % LOOKS}`, d: `M${end + 3} ${y(points.at(-1).y)}L${width - right + 12} ${places[k]}` }),
+        draw("text", { class: `c${look % LOOKS}`, x: width - right + 15, y: places[k] + 4 }, name.length > 26 ? name.slice(0, 25) + "…" : name));
+    });
+  }
+  return picture;
+}
+const legend = curves => el("ul", { class: "legend" }, ...curves.filter(curve => curve.look !== null).map(curve =>
+  el("li", {}, draw("svg", { viewBox: "0 0 26 10", "aria-hidden": "true" }, draw("path", { class: `curve c${curve.look % LOOKS}`, d: "M0 5H26" })), curve.label)));
+const narrow = () => matchMedia("(max-width: 40rem)").matches;
+const withLegend = (curves, options) => narrow() && !options.small
+  ? el("div", {}, chart(curves, { ...options, names: false }), legend(curves)) : chart(curves, options);
+
+function depthMap(task, row) {
+  const byLength = D.depths[task][row];
+  if (!byLength) return null;
+  const { n, multiples, name } = D.tasks[task];
+  const lines = n.flatMap((length, place) => byLength[length] ? [[multiples[place], byLength[length]]] : []);
+  return el("figure", {}, el("figcaption", {}, name), el("table", { class: "depth", role: "img", "aria-label": `${name}: right tokens by length (rows) and depth of their source (columns)` },
+    ...lines.map(([multiple, letters]) => el("tr", {}, el("th", {}, `${multiple}x`), ...[...letters].map(letter => {
+      const level = LETTERS.indexOf(letter);
+      return level < 0 ? el("td", {}) : el("td", { style: `--h:${Math.round(100 * level / 61)}`, title: number(level / 61) });
+    })))));
+}
+// One row of dots: a seed each, beside the mean.
+function seedDots(task, row, look) {
+  const runs = runsOf(task, row), picture = draw("svg", { viewBox: "0 0 220 16", role: "img", "aria-label": `areas by seed: ${runs.map(run => number(run.area === null ? null : run.area / 1000)).join(", ")}` });
+  const x = value => 24 + value / 1000 * 188;
+  picture.append(draw("path", { class: "grid", d: "M24 8H212" }));
+  for (const { seed, area, learned } of runs) if (area !== null)
+    picture.append(draw("circle", { class: `dot c${look}`, cx: x(area), cy: 8, r: 3.4, "fill-opacity": learned ? .75 : .1 }, draw("title", {}, `seed ${seed}: ${number(area / 1000)}${learned ? "" : ", did not learn"}`)));
+  return picture;
+}
+function sketch(name) {
+  const { quantity, distances, curves, map, trained } = D.sketches[name];
+  const values = curves.flat().filter(value => value !== null), low = Math.min(...values), high = Math.max(...values);
+  const x = distance => 40 + distance / distances.at(-1) * 250, y = value => 10 + (1 - (value - low) / (high - low || 1)) * 110;
+  const picture = draw("svg", { viewBox: "0 0 470 150", role: "img", "aria-label": `${quantity} of ${name} by distance, and a map of its attention` });
+  picture.append(draw("path", { class: "trained", d: `M${x(trained - 1)} 10V120` }),
+    draw("text", { class: "soft", x: x(0), y: 146 }, "0"), draw("text", { class: "soft", x: 165, y: 146, "text-anchor": "middle" }, "distance, tokens"),
+    draw("text", { class: "soft", x: 290, y: 146, "text-anchor": "end" }, String(distances.at(-1))),
+    draw("text", { class: "soft", x: 36, y: 16, "text-anchor": "end" }, high.toPrecision(2)), draw("text", { class: "soft", x: 36, y: 122, "text-anchor": "end" }, low.toPrecision(2)));
+  curves.forEach((curve, head) => {
+    let pen = "M";
+    const line = curve.map((value, k) => {
+      if (value === null) { pen = "M"; return ""; }
+      const step = `${pen}${x(distances[k]).toFixed(1)} ${y(value).toFixed(1)}`; pen = "L"; return step;
+    }).join("");
+    picture.append(draw("path", { class: `curve c${head % LOOKS}`, d: line }, draw("title", {}, curves.length > 1 ? `head ${head + 1}` : "all heads")));
+  });
+  const side = 16, cell = 7;
+  let place = 0;
+  for (let query = 0; query < side; query++) for (let key = 0; key <= query; key++) {
+    const level = LETTERS.indexOf(map[place++]) / 61;
+    picture.append(draw("rect", { x: 330 + key * cell, y: 10 + query * cell, width: cell, height: cell, fill: `color-mix(in srgb, var(--heat) ${Math.round(level * 100)}%, var(--page))` }));
+  }
+  picture.append(draw("text", { class: "soft", x: 330, y: 146 }, "attention: query ↓ key →"));
+  return el("figure", {}, picture, el("figcaption", {}, `${quantity} by distance and attention of one untrained layer whose tokens are all alike`));
+}
+
+// -- behind a row ------------------------------------------------------------------------------------
+
+function detail(number_, section) {
+  const row = D.rows[number_], tasks = D.tasks.flatMap((_, task) => D.runs[task][number_] ? [task] : []);
+  const seeds = [...new Set(tasks.flatMap(task => runsOf(task, number_).map(run => run.seed)))].sort((a, b) => a - b);
+  const trainings = new Set(tasks.flatMap(task => runsOf(task, number_).map(run => run.training)));
+  const records = tasks.reduce((sum, task) => sum + runsOf(task, number_).length, 0);
+  const prose = el("div", { class: "formula" });
+  for (const name of row.classes) prose.append(el("h3", {}, name), html(D.texts[name]));
+  const depths = tasks.map(task => depthMap(task, number_)).filter(map => map && map.querySelectorAll("tr:first-child td").length > 2);
+  return el("div", { class: "inside" },
+    el("div", { class: "cards" }, prose, el("div", {}, D.sketches[row.name] ? sketch(row.name) : null,
+      el("dl", {},
+        el("dt", {}, "family"), el("dd", {}, row.family), el("dt", {}, "trained as"), el("dd", {}, row.host),
+        el("dt", {}, "extension"), el("dd", {}, row.extension), el("dt", {}, "class"), el("dd", {}, row.class),
+        el("dt", {}, "settings"), el("dd", {}, row.settings.join(", ") || "none"),
+        el("dt", {}, "parameters"), el("dd", {}, row.parameters.toLocaleString("en")),
+        el("dt", {}, "records"), el("dd", {}, `${records}, of ${trainings.size} trainings; seeds ${seeds.join(", ")}`)),
+      el("p", { class: "small" }, "Repeats a record:"), el("code", { class: "command" }, row.command))),
+    el("h3", {}, "Score against length, task by task; below it the areas of the seeds, hollow where nothing was learned"),
+    el("div", { class: "small-multiples" }, ...tasks.map(task => el("figure", {},
+      el("figcaption", {}, `${taskName(task)}  ${number(areaOf(task, number_))}`),
+      chart([{ label: row.name, look: 0, points: curveOf(task, number_) }], { small: true, label: taskName(task) }), seedDots(task, number_, 0)))),
+    depths.length ? el("h3", {}, "Right tokens by length (down) and depth of their source (across), dark is right") : null,
+    depths.length ? el("div", { class: "small-multiples" }, ...depths) : null);
+}
+// Descriptions are made of docstrings by posbench, and never of a record.
+function html(text) {
+  const holder = document.createElement("template");
+  holder.innerHTML = text;
+  return holder.content;
+}
+const protocols = new Set(D.tasks.map(task => task.protocol));
+const taskName = task => protocols.size > 1 ? `${D.tasks[task].name}, ${D.tasks[task].protocol}` : D.tasks[task].name;
+
+function toggle(line, open) {
+  const button = one("button", line);
+  const now = open ?? button.getAttribute("aria-expanded") === "false";
+  button.setAttribute("aria-expanded", now);
+  line.classList.toggle("open", now);
+  if (line.nextElementSibling?.classList.contains("detail")) line.nextElementSibling.remove();
+  if (now) line.after(el("tr", { class: "detail" }, el("td", { colspan: line.cells.length }, detail(+line.dataset.r))));
+}
+
+// -- tables: sorting, filters, choosing --------------------------------------------------------------
+
+const lines = [];  // every row of a ranked table: {line, row, section}
+const chosen = new Set();  // rows by number
+const value = cell => cell.dataset.v !== undefined ? +cell.dataset.v : parseFloat(cell.textContent.replace(/[,>< ]/g, ""));
+
+function sort(heading, down) {
+  const table = heading.closest("table"), column = heading.cellIndex;
+  const text = column === 0 || [...table.tBodies].flatMap(body => [...body.rows]).every(row =>
+    row.matches(".class, .detail") || Number.isNaN(value(row.cells[column])));
+  down ??= heading.ariaSort ? heading.ariaSort === "ascending" : !text && !/^(rank|tier|CPU s)$/.test(heading.textContent);
+  for (const other of heading.parentNode.children) other.removeAttribute("aria-sort");
+  heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+  for (const body of table.tBodies) {  // a class each: none is mixed with another
+    const head = all("tr.class", body), rows = all("tr:not(.class):not(.detail)", body);
+    const details = new Map(rows.map(row => [row, row.nextElementSibling?.classList.contains("detail") ? row.nextElementSibling : null]));
+    const sign = down ? -1 : 1;
+    rows.sort((a, b) => {
+      const [one_, other] = [a.cells[column], b.cells[column]];
+      if (text) return sign * one_.textContent.trim().localeCompare(other.textContent.trim());
+      const [x, y] = [value(one_), value(other)];
+      if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+      return sign * (x - y);
+    });
+    body.append(...head, ...rows.flatMap(row => details.get(row) ? [row, details.get(row)] : [row]));
+  }
+}
+function sortable(table) {
+  for (const heading of all("thead th", table)) {
+    const text = heading.textContent;
+    heading.replaceChildren(el("button", { type: "button", onclick: () => sort(heading) }, text));
+  }
+}
+
+const controls = {};
+function fields() {
+  const families = [...new Set(D.rows.map(row => row.family))].sort(), classes = [...new Set(D.rows.map(row => row.class))].sort();
+  const hosts = [...new Set(D.rows.map(row => row.host))].sort();
+  const select = (name, label, options) => labelled(label, controls[name] = el("select", { id: `by-${name}`, onchange: filter }, ...options));
+  controls.text = el("input", { type: "search", id: "by-text", placeholder: "name, / to search", oninput: filter });
+  const lengths = [...new Set(D.tasks.flatMap(task => task.multiples))].sort((a, b) => a - b);
+  one("#controls").append(labelled("text", controls.text),
+    select("family", "family", [option("", "all families"), ...families.map(name => option(name, name))]),
+    select("class", "class", [option("", "all classes"), ...classes.map(name => option(name, name))]),
+    select("host", "host", [option("", "all hosts"), ...hosts.map(name => option(name, name))]),
+    select("task", "score of task", [option("", "all tasks"), ...D.tasks.map((_, task) => option(task, taskName(task)))]),
+    select("length", "at length", [option("", "area"), ...lengths.map(length => option(length, `${length}x`))]),
+    el("button", { class: "plain", type: "button", id: "reset", onclick: reset }, "Reset"),
+    controls.compare = el("button", { class: "plain", type: "button", id: "compare", disabled: true, onclick: compare }, "Compare"),
+    el("span", { id: "count", "aria-live": "polite" }));
+  one("#controls").hidden = false;
+}
+function reset() {
+  for (const name of ["text", "family", "class", "host", "task", "length"]) controls[name].value = "";
+  for (const row of [...chosen]) choose(row, false);
+  filter();
+}
+function scoreOf(row, section) {
+  const task = controls.task.value, length = controls.length.value;
+  const tasks = task === "" ? tasksOfSection(section) : [+task];
+  const each = tasks.map(number_ => {
+    if (length === "") return areaOf(number_, row);
+    const place = D.tasks[number_].multiples.indexOf(+length), scores = runsOf(number_, row).map(run => run.scores[place]);
+    if (place < 0 || !scores.length || scores.some(score => score === null || score === undefined)) return null;
+    return mean(scores.map(score => task === "" ? correctedAt(number_, place, score) : score / 1000));
+  });
+  return each.length && !each.includes(null) ? mean(each) : null;
+}
+function filter() {
+  const words = controls.text.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const { task, length } = controls, one_ = task.value !== "" || length.value !== "";
+  let shown = 0;
+  for (const each of lines) {
+    const row = D.rows[each.row];
+    const text = `${row.name} ${row.family} ${row.class} ${row.extension} ${row.host}`.toLowerCase();
+    const keep = words.every(word => text.includes(word)) && (!controls.family.value || row.family === controls.family.value)
+      && (!controls.class.value || row.class === controls.class.value) && (!controls.host.value || row.host === controls.host.value);
+    if (!keep && each.line.classList.contains("open")) toggle(each.line, false);
+    each.line.hidden = !keep;
+    shown += keep;
+    const cell = each.line.cells[1];
+    cell.hidden = !one_;
+    if (one_) {
+      const score = scoreOf(each.row, each.section);
+      cell.textContent = number(score);
+      cell.dataset.v = score ?? NaN;
+      if (score === null) cell.removeAttribute("style");
+      else cell.style.setProperty("--h", Math.round(100 * Math.min(1, Math.max(0, score))));
+    }
+  }
+  for (const section of all(".ranked")) {
+    section.hidden = !all("tbody tr[data-r]", section).some(line => !line.hidden);
+    const heading = all("thead th", section)[1];
+    heading.hidden = !one_;
+    if (one_) {
+      one("button", heading).textContent = `${task.value === "" ? "all tasks" : D.tasks[+task.value].name}${length.value ? ` at ${length.value}x` : ""}`;
+      sort(heading, true);
+    } else if (heading.ariaSort) sort(all("thead th", section)[2], true);
+  }
+  one("#count").textContent = shown === lines.length ? `${shown} rows` : `${shown} of ${lines.length} rows`;
+  picture();
+}
+function choose(row, on) {
+  on ? chosen.add(row) : chosen.delete(row);
+  for (const { line, row: number_ } of lines) if (number_ === row) {
+    one("input", line).checked = on;
+    line.classList.toggle("chosen", on);
+  }
+  controls.compare.disabled = chosen.size !== 2;
+  controls.compare.textContent = chosen.size === 2 ? "Compare 2 rows" : chosen.size ? `${chosen.size} chosen` : "Choose 2 rows";
+  picture();
+}
+
+function tables() {
+  D.sections.forEach((section, place) => {
+    const table = one(`[data-section="${place}"] table`);
+    one("thead tr", table).cells[0].after(el("th", { scope: "col", class: "heat", hidden: true }, "score"));
+    sortable(table);
+    for (const line of all("tbody tr", table)) {
+      const row = +line.dataset.r, { name } = D.rows[row], head = line.cells[0];
+      const mark = one(".mark", head);
+      head.replaceChildren(el("span", { class: "row" },
+        el("input", { type: "checkbox", "aria-label": `choose ${name}`, onchange: event => choose(row, event.target.checked) }),
+        el("button", { type: "button", "aria-expanded": false, onclick: () => toggle(line) }, name), mark));
+      head.after(el("td", { hidden: true }));
+      lines.push({ line, row, section });
+    }
+  });
+  for (const task of all(".task")) task.addEventListener("toggle", () => {
+    sortable(one("table", task));
+    const heated = all("thead th", task).flatMap((heading, column) => heading.classList.contains("heat") ? [column] : []);
+    for (const row of all("tbody tr:not(.class)", task)) for (const column of heated) {
+      const cell = row.cells[column], score = value(cell);
+      if (!Number.isNaN(score)) cell.style.setProperty("--h", Math.round(100 * Math.min(1, Math.max(0, score))));
+    }
+  }, { once: true });
+}
+
+// -- two rows over each other ------------------------------------------------------------------------
+
+function compare() {
+  const [a, b] = [...chosen], names = [a, b].map(row => D.rows[row].name), box = one("#comparison");
+  const tasks = D.tasks.flatMap((_, task) => D.runs[task][a] && D.runs[task][b] ? [task] : []);
+  const rows = tasks.map(task => {
+    const areas = [a, b].map(row => runsOf(task, row).map(run => run.area).filter(area => area !== null));
+    const means = areas.map(each => each.length ? mean(each) / 1000 : null);
+    return { task, means, above: areas[0].length && areas[1].length ? chanceAbove(...areas) : null };
+  });
+  const known = rows.filter(row => row.above !== null);
+  const section = D.sections.find(each => each.above && [a, b].every(row => each.rows.indexOf(row) >= 0 && each.rows.indexOf(row) < each.above.length));
+  const said = [];
+  if (section) {
+    const [i, j] = [a, b].map(row => section.rows.indexOf(row)), over = section.above[i][j], under = section.above[j][i];
+    said.push(`In “${section.title}”, were other tasks and seeds drawn: P(${names[0]} above ${names[1]}) = ${number(over / 100)}, P(below) = ${number(under / 100)}, the rest within .02.`);
+  } else said.push("The two stand in different sections, or lack a task: only their runs are compared, task by task.");
+  if (known.length) said.push(`P(a run of ${names[0]} is above one of ${names[1]} on the same task) = ${number(mean(known.map(row => row.above)))}, a tie counting half, over ${known.length} tasks.`);
+  box.replaceChildren(
+    el("header", {}, el("h2", {}, `${names[0]} and ${names[1]}`), el("button", { class: "plain", type: "button", onclick: () => box.close(), autofocus: true }, "Close")),
+    legend(names.map((label, look) => ({ label, look }))), ...said.map(text => el("p", {}, text)),
+    el("div", { class: "small-multiples" }, ...tasks.map(task => el("figure", {}, el("figcaption", {}, taskName(task)),
+      chart([a, b].map((row, look) => ({ label: names[look], look, points: curveOf(task, row) })), { small: true, label: taskName(task) }),
+      seedDots(task, a, 0), seedDots(task, b, 1)))),
+    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...["task", names[0], names[1], "difference", "P(run above)"].map(text => el("th", {}, text)))),
+      el("tbody", {}, ...rows.map(({ task, means, above }) => el("tr", {}, el("th", {}, taskName(task)), ...means.map(area => el("td", {}, number(area))),
+        el("td", {}, means.includes(null) ? NONE : number(means[0] - means[1])), el("td", {}, number(above))))))));
+  box.showModal();
+}
+
+// -- pictures ----------------------------------------------------------------------------------------
+
+const PICTURES = { curves: "Curves", cost: "Cost", fan: "Extensions of one host", depth: "Depth", profiles: "Profiles", ranks: "Average ranks" };
+let shown = "curves";
+const chosenIn = {};
+function pictures() {
+  const list = el("div", { role: "tablist", "aria-label": "pictures", onkeydown: event => {
+    const tabs = all("[role=tab]", list), step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) { const next = tabs.at((tabs.indexOf(document.activeElement) + step) % tabs.length); next.focus(); next.click(); }
+  } }, ...Object.entries(PICTURES).map(([id, text]) => el("button", { type: "button", role: "tab", id: `tab-${id}`, "aria-controls": "picture", onclick: () => { shown = id; picture(); } }, text)));
+  const hosts = new Map();
+  D.rows.forEach(row => hosts.set(row.host, (hosts.get(row.host) || 0) + 1));
+  const fans = [...hosts].filter(([, count]) => count > 1).sort((a, b) => b[1] - a[1]).map(([host]) => host);
+  chosenIn.section = el("select", { id: "picture-section", onchange: picture }, ...D.sections.map((section, place) => option(place, section.title)));
+  chosenIn.host = el("select", { id: "picture-host", onchange: picture }, ...fans.map(host => option(host, host)));
+  one("#pictures").append(list, el("div", { class: "choose" }, labelled("section", chosenIn.section), labelled("host", chosenIn.host)),
+    el("div", { id: "picture", role: "tabpanel" }));
+  one("#pictures").hidden = !D.sections.length;
+}
+const rowsShown = section => section.rows.filter(row => lines.some(each => each.row === row && each.section === section && !each.line.hidden));
+const leading = (section, count) => chosen.size ? [...chosen] : rowsShown(section).slice(0, count);
+function points(row, section) {
+  const task = controls.task.value;
+  return task === "" ? meanCurve(row, tasksOfSection(section)) : curveOf(+task, row);
+}
+const ylabel = () => controls.task.value === "" ? "corrected score, mean over tasks" : `${D.tasks[+controls.task.value].name}: ${D.tasks[+controls.task.value].measure}`;
+function picture() {
+  const section = D.sections[+chosenIn.section?.value || 0];
+  if (!section || one("#pictures").hidden) return;
+  for (const tab of all("[role=tab]")) {
+    const on = tab.id === `tab-${shown}`;
+    tab.setAttribute("aria-selected", on);
+    tab.tabIndex = on ? 0 : -1;
+  }
+  chosenIn.section.parentNode.hidden = shown === "fan";
+  chosenIn.host.parentNode.hidden = shown !== "fan";
+  const [drawn, said] = DRAW[shown](section);
+  one("#picture").replaceChildren(el("p", { class: "small" }, said), el("div", { class: "drawing" }, drawn));
+}
+const DRAW = {
+  curves(section) {
+    const rows = leading(section, LOOKS);
+    const others = rowsShown(section).filter(row => !rows.includes(row)).map(row => ({ label: D.rows[row].name, look: null, points: points(row, section) }));
+    const curves = [...others, ...rows.map((row, look) => ({ label: D.rows[row].name, look, points: points(row, section) }))];
+    return [withLegend(curves, { label: ylabel() }), "The rows that are chosen, or else the first of the section; the others are grey. Bands: 95 % over seeds. The filters above choose rows and task."];
+  },
+  fan() {
+    const host = chosenIn.host.value;
+    const rows = D.rows.flatMap((row, number_) => row.host === host ? [number_] : []);
+    if (!rows.length) return ["", "No host has an extension here."];
+    const section = D.sections.find(each => rows.some(row => each.rows.includes(row))) || D.sections[0];
+    const last = row => points(row, section).at(-1)?.y ?? -1, base = rows.find(row => D.rows[row].extension === "direct");
+    const best = rows.filter(row => row !== base).sort((a, b) => last(b) - last(a)).slice(0, LOOKS - 1);
+    const coloured = [base, ...best].filter(row => row !== undefined), faint = rows.filter(row => !coloured.includes(row));
+    const curves = [...faint.map(row => ({ label: D.rows[row].name, look: null, points: points(row, section) })),
+      ...coloured.map((row, look) => ({ label: D.rows[row].name, look, points: points(row, section) }))];
+    return [withLegend(curves, { label: ylabel() }), `${rows.length} rows of one training of ${host}: as it was trained, its best extensions, and in grey the others.`];
+  },
+  depth(section) {
+    const rows = leading(section, 2).slice(0, 4);
+    const maps = rows.map(row => {
+      const tasks = controls.task.value === "" ? tasksOfSection(section) : [+controls.task.value];
+      const each = tasks.map(task => depthMap(task, row)).filter(Boolean);
+      return el("div", {}, el("h3", {}, D.rows[row].name), each.length ? el("div", { class: "small-multiples" }, ...each) : el("p", { class: "small" }, "no task with sources at several depths"));
+    });
+    return [el("div", {}, ...maps), "Right tokens by length (down) and by where in the prompt their source stands, from its start to its end (across); dark is right. Of the rows that are chosen, or the first two."];
+  },
+  cost(section) {
+    const marks = section.rows.flatMap((row, place) => section.overall[place] !== null && section.cost[place] > 0 && rowsShown(section).includes(row)
+      ? [{ row, name: D.rows[row].name, score: section.overall[place] / 1000, cost: section.cost[place] }] : []);
+    if (!marks.length) return ["", "No row of this section has a cost and a score."];
+    const width = 720, height = 380, costs = marks.map(mark => mark.cost), low = Math.min(...costs) / 1.15, high = Math.max(...costs) * 1.15;
+    const x = cost => 42 + Math.log(cost / low) / Math.log(high / low) * 510, y = score => 10 + (1 - score) * 320;
+    const sorted = [...marks].sort((a, b) => a.cost - b.cost || b.score - a.score);
+    let best = -1;
+    const front = sorted.filter(mark => mark.score > best && ((best = mark.score), true));
+    const drawing = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `score against cost; the frontier: ${front.map(mark => mark.name).join(", ")}` });
+    for (const score of [0, .25, .5, .75, 1]) drawing.append(draw("path", { class: "grid", d: `M42 ${y(score)}H552` }), draw("text", { class: "soft", x: 37, y: y(score) + 4, "text-anchor": "end" }, number(score, score % .5 ? 2 : score % 1 ? 1 : 0)));
+    for (const cost of [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000]) if (cost >= low && cost <= high) drawing.append(draw("text", { class: "soft", x: x(cost), y: 347, "text-anchor": "middle" }, `${cost} s`));
+    drawing.append(draw("text", { class: "soft", x: 297, y: 372, "text-anchor": "middle" }, "CPU seconds of a training, mean over tasks"),
+      draw("path", { class: "curve c0", d: front.map((mark, k) => `${k ? `H${x(mark.cost)}V` : `M${x(mark.cost)} `}${y(mark.score)}`).join("") + "H552" }));
+    for (const mark of marks) drawing.append(draw("circle", { class: `dot ${chosen.has(mark.row) ? "c1" : front.includes(mark) ? "c0" : "c5"}`, cx: x(mark.cost), cy: y(mark.score), r: front.includes(mark) || chosen.has(mark.row) ? 5 : 3.2, "fill-opacity": .65 },
+      draw("title", {}, `${mark.name}: ${number(mark.score)}, ${number(mark.cost, 0)} s`)));
+    const named = marks.filter(mark => front.includes(mark) || chosen.has(mark.row)).sort((a, b) => b.score - a.score), places = spread(named.map(mark => y(mark.score)), 14, 336);
+    named.forEach((mark, k) => drawing.append(draw("path", { class: `lead ${chosen.has(mark.row) ? "c1" : "c0"}`, d: `M${x(mark.cost) + 6} ${y(mark.score)}L562 ${places[k]}` }), draw("text", { x: 566, y: places[k] + 4 }, mark.name.length > 24 ? mark.name.slice(0, 23) + "…" : mark.name)));
+    return [drawing, "Overall score against the cost of a training. The line is the frontier: no row is both cheaper and better than one on it. Chosen rows are marked as well."];
+  },
+  profiles(section) {
+    const rows = leading(section, LOOKS).filter(row => section.rows.includes(row)), tasks = tasksOfSection(section);
+    const width = 720, height = 360, x = area => 42 + area / 1000 * 488, y = share => 10 + (1 - share) * 310;
+    const drawing = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "share of runs above each area" });
+    for (const share of [0, .25, .5, .75, 1]) drawing.append(draw("path", { class: "grid", d: `M42 ${y(share)}H530` }), draw("text", { class: "soft", x: 37, y: y(share) + 4, "text-anchor": "end" }, number(share, share % .5 ? 2 : share % 1 ? 1 : 0)),
+      draw("text", { class: "soft", x: x(share * 1000), y: 336, "text-anchor": "middle" }, number(share, share % .5 ? 2 : share % 1 ? 1 : 0)));
+    drawing.append(draw("text", { class: "soft", x: 286, y: 356, "text-anchor": "middle" }, "area"));
+    const curves = rows.map((row, look) => {
+      const byTask = tasks.map(task => runsOf(task, row).map(run => run.area).filter(area => area !== null)).filter(areas => areas.length);
+      const share = tau => byTask.length ? mean(byTask.map(areas => areas.filter(area => area > tau).length / areas.length)) : 0;
+      const steps = [...new Set([0, ...byTask.flat(), 1000])].sort((a, b) => a - b);
+      drawing.append(draw("path", { class: `curve c${look % LOOKS}`, d: steps.map((tau, k) => k ? `H${x(tau).toFixed(1)}V${y(share(tau)).toFixed(1)}` : `M${x(tau)} ${y(share(tau)).toFixed(1)}`).join("") }, draw("title", {}, D.rows[row].name)));
+      return { label: D.rows[row].name, look, middle: mean([.25, .5, .75].map(tau => share(1000 * tau))) };
+    });
+    return [el("div", {}, drawing, legend(curves)), "The share of runs with a larger area; every task weighs the same. A curve above another everywhere is of a better row by any quantile."];
+  },
+  ranks(section) {
+    if (!section.ranks) return ["", "Average ranks need two rows that have all tasks, and two tasks."];
+    const { rows, ranks, difference, cliques, p } = section.ranks, count = rows.length, half = Math.ceil(count / 2);
+    const levels = [], ends = [];
+    for (const [first, last] of cliques) {
+      let level = ends.findIndex(end => end < ranks[first]);
+      if (level < 0) level = ends.length;
+      ends[level] = ranks[last];
+      levels.push(level);
+    }
+    const width = 720, top = 60 + 9 * ends.length, height = top + half * 15 + 10, x = rank => 220 + (rank - 1) / (count - 1) * 280;
+    const drawing = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "average ranks over tasks, best on the left" });
+    const step = Math.max(1, Math.round(count / 8));
+    drawing.append(draw("path", { class: "curve c5", "stroke-dasharray": "none", d: `M${x(1)} 42H${x(count)}` }));
+    for (let rank = 1; rank <= count; rank += step) drawing.append(draw("text", { class: "soft", x: x(rank), y: 36, "text-anchor": "middle" }, String(rank)));
+    const end = Math.min(1 + difference, count);
+    drawing.append(draw("path", { class: "curve c1", style: "stroke-dasharray: none", d: `M${x(1)} 16H${x(end)}M${x(1)} 12v8M${x(end)} 12v8` }), draw("text", { x: x(end) + 8, y: 20 }, `critical difference ${difference.toFixed(2)}`));
+    cliques.forEach(([first, last], k) => drawing.append(draw("path", { d: `M${x(ranks[first]) - 2} ${50 + 9 * levels[k]}H${x(ranks[last]) + 2}`, style: "stroke: var(--ink); stroke-width: 4" })));
+    rows.forEach((row, place) => {
+      const left = place < half, height_ = top + 15 * (left ? place : count - 1 - place), edge = left ? 205 : 515, name = D.rows[row].name;
+      drawing.append(draw("path", { class: "faint", d: `M${x(ranks[place])} 42V${height_}H${edge}` }),
+        draw("text", { x: left ? edge - 4 : edge + 4, y: height_ + 4, "text-anchor": left ? "end" : "start" }, `${name.length > 24 ? name.slice(0, 23) + "…" : name} ${ranks[place].toFixed(1)}`));
+    });
+    return [drawing, `Average ranks over tasks, best on the left. A bar joins rows that Nemenyi's test at .05 does not tell apart (Friedman: p = ${p}).`];
+  },
+};
+
+tables();
+fields();
+pictures();
+choose(-1, false);
+filter();
+new ResizeObserver(() => document.documentElement.style.setProperty("--below", `${narrow() ? 0 : one("#controls").offsetHeight}px`)).observe(one("#controls"));
+document.addEventListener("keydown", event => {
+  if (event.key === "/" && !event.target.matches("input, select, textarea")) { event.preventDefault(); controls.text.focus(); }
+  if (event.key === "Escape" && event.target === controls.text) { controls.text.value = ""; filter(); }
+});
+addEventListener("beforeprint", () => all("details").forEach(each => { each.open = true; }));

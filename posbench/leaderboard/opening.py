@@ -1,0 +1,115 @@
+"""The picture that a page opens with: the leaders' score against length, as a small SVG by hand.
+
+It takes its colours from the page and needs neither a script nor matplotlib, whose versions draw
+the same curve with other bytes.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from posbench.leaderboard.measures import corrected
+from posbench.leaderboard.ranking import Measured, Standing
+
+WIDTH, HEIGHT = 560, 300
+LEFT, RIGHT, TOP, BOTTOM = 34, 170, 14, 34
+LEADERS = 8
+"""Curves: the first of each section, then the second of each, until there are so many."""
+APART = 15
+"""Pixels between two labels."""
+NAMES = 24
+
+
+def picture(measured: Measured, standings: Sequence[Standing]) -> str:
+    """The SVG; "" where no row has been run on all tasks."""
+    if not standings:
+        return ""
+    first = standings[0]
+    protocol = str(first.part.runs["protocol"].iloc[0])
+    same = [each for each in standings if str(each.part.runs["protocol"].iloc[0]) == protocol]
+    ranked = [
+        row
+        for place in range(LEADERS)
+        for each in same
+        for row in each.complete[place : place + 1]
+    ]
+    rows = list(dict.fromkeys(ranked))[:LEADERS]
+    curves = {row: curve for row in rows if len(curve := _curve(measured, first, protocol, row)) > 1}
+    return _drawn(curves) if curves else ""
+
+
+def _curve(measured: Measured, standing: Standing, protocol: str, row: str) -> pd.Series:
+    """Mean corrected score over the tasks of the section, by multiple; only where all have it."""
+    known = measured.lengths
+    tasks = set(standing.part.runs["task"])
+    mine = known[
+        (known["method_name"] == row)
+        & (known["protocol_name"] == protocol)
+        & known["task"].isin(tasks)
+        & known["aggregated"]
+        & (known["multiple"] >= 1)
+    ]
+    scores = corrected(mine["score"].to_numpy(float), mine["chance"].to_numpy(float))
+    means = mine.assign(corrected=scores).groupby(["multiple", "task"])["corrected"].mean().unstack()
+    return means.dropna().mean(axis=1) if means.shape[1] == len(tasks) else pd.Series(dtype=float)
+
+
+def _drawn(curves: dict[str, pd.Series]) -> str:
+    multiples = sorted({float(each) for curve in curves.values() for each in curve.index})
+    low, high = np.log2(multiples[0]), np.log2(multiples[-1])
+
+    def x(multiple: float) -> float:
+        return LEFT + (np.log2(multiple) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+
+    def y(score: float) -> float:
+        return TOP + (1 - min(max(score, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM)
+
+    parts = [
+        f'<svg class="opening" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        'aria-label="Mean score of the leaders against test length">'
+    ]
+    for score in (0, 0.5, 1):
+        parts.append(
+            f'<path class="grid" d="M{LEFT} {y(score):.1f}H{WIDTH - RIGHT}"/>'
+            f'<text x="{LEFT - 6}" y="{y(score) + 4:.1f}" text-anchor="end">{score:g}</text>'
+        )
+    for multiple in multiples:
+        if np.log2(multiple) % 1 == 0:
+            parts.append(
+                f'<text x="{x(multiple):.1f}" y="{HEIGHT - 16}" text-anchor="middle">'
+                f"{multiple:g}x</text>"
+            )
+    parts.append(
+        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 2}" text-anchor="middle">'
+        "positions of the test / of training</text>"
+    )
+    ends = sorted(curves, key=lambda row: -curves[row].iloc[-1])
+    places = _apart([y(float(curves[row].iloc[-1])) for row in ends])
+    for row, place in zip(ends, places, strict=True):
+        look = list(curves).index(row)
+        points = "L".join(f"{x(float(m)):.1f} {y(float(s)):.1f}" for m, s in curves[row].items())
+        end = x(float(curves[row].index[-1]))
+        name = row if len(row) <= NAMES else f"{row[: NAMES - 1]}…"
+        parts.append(
+            f'<path class="curve c{look}" d="M{points}"/>'
+            f'<path class="lead c{look}" d="M{end + 3:.1f} {y(float(curves[row].iloc[-1])):.1f}'
+            f'L{end + 12:.1f} {place:.1f}"/>'
+            f'<text class="c{look}" x="{end + 15:.1f}" y="{place + 4:.1f}">{html.escape(name)}</text>'
+        )
+    return "".join(parts) + "</svg>"
+
+
+def _apart(wanted: Sequence[float]) -> list[float]:
+    """The places of labels, in order from above, none nearer to the next than they can be read."""
+    found: list[float] = []
+    for place in wanted:
+        found.append(max(place, found[-1] + APART) if found else place)
+    over = found[-1] - (HEIGHT - BOTTOM + 8) if found else 0.0
+    for index in range(len(found) - 1, -1, -1):  # push the last ones up again
+        limit = found[index + 1] - APART if index + 1 < len(found) else found[index] - max(over, 0)
+        found[index] = min(found[index], limit)
+    return found

@@ -1,0 +1,316 @@
+"""The page: one file that needs no network, with its tables as text and all else drawn from data.
+
+The answer comes first, then what is ranked, section by section, then each task; what the terms mean
+is folded away. A browser without JavaScript shows the tables as they stand here. The rest is in
+`leaderboard.js`: filters, curves, what opens behind a row, two rows beside each other.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import pandas as pd
+
+from posbench.boards.definition import Board
+from posbench.leaderboard import opening, page_data
+from posbench.leaderboard.ranking import Measured, Standing, answer
+from posbench.leaderboard.summaries import NOTHING, Estimate, number
+from posbench.records.record import Record
+
+HERE = Path(__file__).parent
+FIRST = 3
+"""Rows of each section that stand at the top of the page."""
+HASH = 12
+"""Digits of a commit."""
+
+
+GUIDE = {
+    "Score": "The share of sequences of which every answer token and the end is right. Each task "
+    "below says what it measures if that is something else. Lengths are multiples of the positions "
+    "of the longest training sequence.",
+    "Overall": "A task counts with the area under its score from 1x to 8x on a logarithmic axis, "
+    "corrected for guessing and not below 0. A group is the mean of its tasks, overall the mean of "
+    "the groups. 1 is: no error up to 8x. A row that lacks a task has no overall number and stands "
+    "last.",
+    "95 %": "An interval from the bootstrap, over seeds and over tasks of the same groups.",
+    "Rank, tier": "Where a row may stand within its section, by the same draws; differences below "
+    ".02 are none. A tier holds the rows that are not told apart from its first.",
+    "Reach": "The length, in multiples of training, up to which the corrected score is at least "
+    ".5; the median over tasks and seeds. < 1: not even at the training length. > 8: as far as was "
+    "measured.",
+    "Solved": "The share of trainings whose test at 1x reached the score that the task asks for, "
+    "mostly .95. The others say little about length, and stay in every mean.",
+    "CPU s": "Of a training, and of searching or fine-tuning where a row has that. Extensions of "
+    "one model share its training, and its cost.",
+    "Path": "How attention is computed: in a fused kernel, fused row by row with a mask, or from "
+    "the whole matrix of scores. Measured on an untrained layer.",
+    "Keys": "Whether keys can be cached while a text grows. Yes: a key stays what it is. At one "
+    "scale: as long as the extension keeps its factor. No: keys change as tokens follow. No keys: "
+    "scores are not products with keys. Measured on an untrained layer.",
+    "Classes": "What a row was given; classes never share a table. Zero-shot rows saw training "
+    "lengths alone. Tuned: settings chosen on a length beyond training. Fine-tuned: trained on for "
+    "a little. Trained beyond: positions beyond the training length were seen. Task-supplied ids: "
+    "the task says where things are. A ceiling is no method: a model trained at each length.",
+}
+"""Terms of the page, in the order in which a reader meets them."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading with what it means, and whether its cells are coloured by their number."""
+
+    name: str
+    about: str = ""
+    heat: bool = False
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of the page; all that is in it is HTML."""
+
+    columns: Sequence[Column]
+    body: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A section of the page: what is ranked together."""
+
+    title: str
+    anchor: str
+    notes: Sequence[str]
+    leaders: Sequence[tuple[str, str, str]]  # row, overall, rank interval
+    grid: Grid
+
+
+COLUMNS = (
+    Column("overall", "mean of the groups: area under the corrected score, 0 to 1", heat=True),
+    Column("95 %", "interval of the overall number, were other tasks and seeds drawn"),
+    Column("rank", "95 % interval of the rank within this section"),
+    Column("tier", "rows of a tier are not told apart from its first"),
+)
+MORE = (
+    Column("reach", "length in multiples of training up to which half of the score is held, median"),
+    Column("solved", "share of trainings that learned their task"),
+    Column("CPU s", "of training, mean over tasks and seeds"),
+    Column("path", "how attention is computed: fused kernel, fused by rows, or dense"),
+    Column("keys", "whether the keys of earlier tokens can be cached while others follow"),
+)
+
+
+def document(
+    board: Board,
+    measured: Measured,
+    standings: Sequence[Standing],
+    found: Sequence[Record],
+    notes: Sequence[str],
+    about: Sequence[str],
+) -> str:
+    """The text of the page.
+
+    Args:
+        board: by which the runs are judged
+        measured: all runs
+        standings: what is ranked, first things first
+        found: the records
+        notes: what must be known before a number is believed
+        about: what the folder says of itself, a paragraph each
+    """
+    data = page_data.content(measured.lengths, measured.runs, standings, found, board.group_of)
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    template = environment.from_string(_own("leaderboard.html.j2"))
+    numbers = {row["name"]: place for place, row in enumerate(data["rows"])}
+    asked = bool(board.groups) and any(each.part.rows.about for each in standings)
+    return template.render(
+        title=f"Board {board.name}" if asked else "Leaderboard",
+        about=about,
+        answer=_answer(standings, board.judged.equivalent),
+        sections=[_shown(each, data, numbers) for each in standings],
+        tasks=[_task(place, data) for place in range(len(data["tasks"]))],
+        opening=opening.picture(measured, standings),
+        notes=notes,
+        guide=GUIDE,
+        defined=_defined(board) if asked else [],
+        origins=_origins(found),
+        style=_own("leaderboard.css"),
+        script=_own("leaderboard.js"),
+        data=page_data.as_script(data),
+    )
+
+
+def _own(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+# -- the answer ------------------------------------------------------------------------------------
+
+
+def _answer(standings: Sequence[Standing], margin: float) -> str:
+    """One sentence: who leads the first section, or why nobody does."""
+    for each in standings:
+        said = list(answer(each.part, each.complete, margin))
+        if said:
+            return f"{each.part.title}: {said[-1][0].lower()}{said[-1][1:]}"
+        if each.complete:
+            best = each.complete[0]
+            return f"{each.part.title}: {best} has {number(each.summary.loc[best, 'overall'])}."
+    return "No row has been run on all tasks yet."
+
+
+def _defined(board: Board) -> list[str]:
+    """What was fixed before the runs."""
+    said = [" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")]
+    lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
+    said.append(
+        f"Tests at {lengths} of the positions of the longest training sequence. Definition "
+        f"{board.hash[:8]}, protocol {board.protocol}."
+    )
+    return said + [f"{each.date}: {each.why} (before: {each.of[:8]})" for each in board.changes]
+
+
+def _origins(found: Sequence[Record]) -> list[str]:
+    """Where the numbers come from: commits, versions and devices, the most frequent first."""
+    commits = _counted(str(record.training.commit or "unknown")[:HASH] for record in found)
+    devices = _counted(record.training.device for record in found)
+    versions = _counted(
+        ", ".join(f"{name} {version}" for name, version in sorted(record.training.versions.items()))
+        for record in found
+    )
+    return [
+        f"{len(found):,} records",
+        f"trained at commit {commits}",
+        f"on {devices}",
+        f"with {versions}",
+    ]
+
+
+def _counted(values: Iterator[str]) -> str:
+    counts = pd.Series(list(values)).value_counts()
+    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    more = f" and {len(ordered) - FIRST} others" if len(ordered) > FIRST else ""
+    return ", ".join(str(value) for value, _ in ordered[:FIRST]) + more
+
+
+# -- what is ranked --------------------------------------------------------------------------------
+
+
+def _shown(standing: Standing, data: dict[str, Any], numbers: dict[str, int]) -> Shown:
+    part, summary = standing.part, standing.summary
+    ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
+    notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
+    columns = [
+        Column("method"),
+        *COLUMNS,
+        *(Column(group, heat=True) for group in standing.groups),
+        *MORE,
+    ]
+    body = [_line(standing, str(row), data["rows"][numbers[str(row)]], numbers) for row in summary.index]
+    leaders = [
+        (row, number(summary.loc[row, "overall"]), _span(summary, row, "tasks_rank", 0))
+        for row in standing.complete[:FIRST]
+    ]
+    return Shown(part.title, _anchor(part.title), notes, leaders, Grid(columns, "\n".join(body)))
+
+
+def _line(standing: Standing, row: str, known: dict[str, Any], numbers: dict[str, int]) -> str:
+    summary = standing.summary
+    solved = summary["learned"].get(row, np.nan) if "learned" in summary else np.nan
+    tier = summary["tasks_tier"].get(row) if "tasks_tier" in summary else None
+    cells = [
+        _heat(summary.loc[row, "overall"]),
+        f"<td>{_span(summary, row, 'tasks', 2)}",
+        f"<td>{_span(summary, row, 'tasks_rank', 0)}",
+        f"<td>{NOTHING if tier is None or pd.isna(tier) else int(tier)}",
+        *(_heat(summary.loc[row, group]) for group in standing.groups),
+        f"<td>{html.escape(str(standing.reach(row)[0]))}",
+        f"<td>{NOTHING if pd.isna(solved) else f'{100 * solved:.0f} %'}",
+        f"<td>{number(float(standing.part.cost.get(row, np.nan)), 0)}",
+        f"<td>{known['path'] or NOTHING}",
+        f"<td>{known['keys'] or NOTHING}",
+    ]
+    mark = "" if pd.isna(solved) or solved else ' <span class="mark">did not learn</span>'
+    lacking = ' class="lacking"' if pd.isna(summary.loc[row, "overall"]) else ""
+    return f'<tr data-r="{numbers[row]}"{lacking}><th scope="row">{html.escape(row)}{mark}{"".join(cells)}'
+
+
+def _heat(value: float) -> str:
+    """A cell whose colour follows its number; it is the number that says it."""
+    if pd.isna(value):
+        return f"<td>{NOTHING}"
+    return f'<td style="--h:{100 * min(max(value, 0.0), 1.0):.0f}">{number(value)}'
+
+
+def _span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
+    if f"{name}_low" not in summary or pd.isna(summary.loc[row, f"{name}_low"]):
+        return NOTHING
+    low, high = (number(float(summary.loc[row, f"{name}_{side}"]), decimals) for side in ("low", "high"))
+    return low if low == high else f"{low}{NOTHING}{high}"
+
+
+# -- one task --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of the page: every row that was run on it."""
+
+    name: str
+    note: str
+    grid: Grid
+
+
+def _task(place: int, data: dict[str, Any]) -> Task:
+    task, runs, rows = data["tasks"][place], data["runs"][place], data["rows"]
+    counted = [k for k, further in enumerate(task["further"]) if not further]
+    columns = [
+        Column("method"),
+        Column("area"),
+        *(
+            Column(f"{multiple:g}x" if k in counted else f"({multiple:g}x)", heat=True)
+            for k, multiple in enumerate(task["multiples"])
+        ),
+        Column("seeds"),
+    ]
+    lines = []
+    for row, of_row in runs.items():
+        area = Estimate.over(_number(each[3]) for each in of_row)
+        scores = [
+            np.mean([_number(each[4 + k]) if 4 + k < len(each) else np.nan for each in of_row])
+            for k in range(len(task["multiples"]))
+        ]
+        kind = rows[int(row)]["class"]
+        key = (kind != "zero-shot", kind, -np.nan_to_num(area.mean), rows[int(row)]["name"])
+        lines.append((key, row, kind, area, scores, len(of_row)))
+    body, before = [], None
+    for _, row, kind, area, scores, seeds in sorted(lines):
+        if kind != before:
+            body.append(f'<tbody><tr class="class"><th colspan="{len(columns)}">{html.escape(kind)}')
+            before = kind
+        cells = "".join(f"<td>{number(float(score))}" for score in scores)
+        name = html.escape(rows[int(row)]["name"])
+        body.append(f"<tr><th>{name}<td>{area}{cells}<td>{seeds}")
+    trained = task["trained"]
+    tested = ", ".join(map(str, task["n"]))
+    note = f"{task['measure']}; trained on {trained} positions, tested at n = {tested}"
+    name = task["name"] if _one_protocol(data) else f"{task['name']}, protocol {task['protocol']}"
+    return Task(name, note, Grid(columns, "\n".join(body)))
+
+
+def _one_protocol(data: dict[str, Any]) -> bool:
+    return len({task["protocol"] for task in data["tasks"]}) == 1
+
+
+def _number(value: int | None) -> float:
+    return np.nan if value is None else value / 1000
+
+
+def _anchor(title: str) -> str:
+    return "".join(character if character.isalnum() else "-" for character in title.lower())

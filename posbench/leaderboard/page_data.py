@@ -1,0 +1,317 @@
+"""What the page draws from: all runs of a folder as compact JSON, with what opens behind a row.
+
+    tasks      name, protocol, group, lengths n, true multiples, chances, which lengths count
+    rows       name, class, family, host, extension, settings, command, path, keys, descriptions
+    runs       by task and row: seed, training, learned, area, then the score at each length
+    depths     by task and row: accuracy by length and depth of the source, a letter a cell
+    sections   what is ranked together: rows, chances to be above each other, average ranks
+    texts      descriptions of classes, HTML
+    sketches   pictures of methods
+
+Scores, areas and chances are whole numbers of thousandths; null where there is none.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posbench.catalogue import names
+from posbench.catalogue.descriptions import inline, paragraphs_of
+from posbench.errors import PosbenchError
+from posbench.leaderboard import rank_tests, statistics
+from posbench.leaderboard.ranking import Standing
+from posbench.provenance import targets
+from posbench.records.record import Record
+
+LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+"""Levels from 0 to 1."""
+NO_TOKENS = "-"
+PARAGRAPHS = 2
+"""Of a docstring: the formula stands in the first of them, what is special in the second."""
+TASK = ["protocol_name", "task_name"]
+Json = dict[str, Any]
+
+
+def thousandths(values: Iterable[float]) -> list[int | None]:
+    """Numbers as JSON can hold them, None for what is none."""
+    return [None if value != value else round(1000 * value) for value in values]
+
+
+def content(
+    known: pd.DataFrame,
+    runs: pd.DataFrame,
+    standings: Sequence[Standing],
+    found: Sequence[Record],
+    groups: dict[str, str],
+) -> Json:
+    """The JSON of a page.
+
+    Args:
+        known: the long table, each run once, with names as they are shown
+        runs: one line a run, of the same; see `posbench.leaderboard.measures.of_runs`
+        standings: what is ranked, in the order in which it is shown
+        found: the records
+        groups: of tasks
+    """
+    tasks = _tasks(known, groups)
+    methods = known.drop_duplicates(["method_name"]).sort_values("method_name")
+    rows = {name: number for number, name in enumerate(methods["method_name"])}
+    last = {record.method.hash: record for record in found}
+    texts: dict[str, str] = {}
+    described = [_row(line, last, texts) for line in methods.to_dict("records")]
+    shown = {name: sketch for name in rows if (sketch := sketches().get(name))}
+    return {
+        "tasks": [
+            {key: value for key, value in task.items() if key != "lengths"}
+            for task in tasks.values()
+        ],
+        "rows": described,
+        "runs": _runs(known, runs, tasks, rows),
+        "depths": _depths(found, tasks, rows, known),
+        "sections": [_section(each, rows) for each in standings],
+        "texts": texts,
+        "sketches": {
+            name: {key: each[key] for key in ("quantity", "distances", "curves", "map", "trained")}
+            for name, each in shown.items()
+        },
+    }
+
+
+def as_script(content: Json) -> str:
+    """The text of the JSON inside an element of HTML: no name in it can end that element."""
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+# -- tasks and rows --------------------------------------------------------------------------------
+
+
+def _tasks(known: pd.DataFrame, groups: dict[str, str]) -> dict[tuple[str, str], Json]:
+    """By protocol and name, those of the board first and group by group."""
+    columns = ["multiple", "true_multiple", "test_length", "chance", "aggregated"]
+    once = known[known["multiple"] >= 1].drop_duplicates([*TASK, "test_length"])
+    order = list(groups)
+    found: dict[tuple[str, str], Json] = {}
+    for key, part in once.sort_values("test_length").groupby(TASK):
+        first, listed = part.iloc[0], part[columns].to_dict("list")
+        found[key] = {
+            "name": key[1],
+            "protocol": key[0],
+            "group": groups.get(key[1], ""),
+            "measure": first["measure"],
+            "trained": int(first["train_positions"]),
+            "n": listed["test_length"],
+            "multiples": listed["multiple"],
+            "true": [round(value, 4) for value in listed["true_multiple"]],
+            "chances": thousandths(listed["chance"]),
+            "further": [int(not counted) for counted in listed["aggregated"]],
+            "lengths": {length: place for place, length in enumerate(listed["test_length"])},
+        }
+    places = {name: place for place, name in enumerate(order)}
+    return dict(
+        sorted(
+            found.items(), key=lambda each: (each[0][0], places.get(each[0][1], len(order)), each[0])
+        )
+    )
+
+
+@functools.cache
+def sketches() -> dict[str, Json]:
+    """What `posbench.catalogue.sketches` has written, by method."""
+    path = files("posbench.catalogue") / "sketches.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return {line["method"]: line for line in map(json.loads, lines)}
+
+
+def _row(line: Json, records: dict[str, Record], texts: dict[str, str]) -> Json:
+    record = records[line["method_hash"]]
+    encoding, extension = record.config["encoding"], record.config["extension"]
+    used = [*sorted(targets(encoding)), *([] if line["plain"] else sorted(targets(extension)))]
+    sketch = sketches().get(line["method_name"], {})
+    return {
+        "name": line["method_name"],
+        "class": line["method_class"],
+        "family": names.family(record.method.encoding),
+        "host": record.method.base_label,
+        "extension": line["extension"],
+        "settings": _settings(encoding) + ([] if line["plain"] else _settings(extension)),
+        "command": record.command,
+        "parameters": line["parameters"],
+        "path": sketch.get("path", ""),
+        "keys": sketch.get("keys", ""),
+        "classes": [name for target in used if (name := _described(target, texts))],
+    }
+
+
+def _settings(node: Any, prefix: str = "") -> list[str]:
+    """The settings of a class, and of those inside it, as they stand on a command line."""
+    found: list[str] = []
+    for key, value in node.items():
+        if isinstance(value, dict):
+            found += _settings(value, f"{prefix}{key}.")
+        elif key not in ("_target_", "_partial_"):
+            text = str(value)
+            found.append(f"{prefix}{key}={text if len(text) < 60 else text[:56] + ' ...'}")
+    return found
+
+
+def _described(target: str, texts: dict[str, str]) -> str:
+    """The class's name, once its text is among the others; "" where posbench has no such class."""
+    name = target.rpartition(".")[2]
+    if name not in texts:
+        try:
+            texts[name] = _text(target)
+        except PosbenchError:  # a class of one's own, whose file is elsewhere
+            return ""
+    return name
+
+
+@functools.cache
+def _text(target: str) -> str:
+    paragraphs = paragraphs_of(names.docstring(target))[:PARAGRAPHS]
+    return "".join(f"<p>{inline(part)}</p>" for part in paragraphs)
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def _runs(
+    known: pd.DataFrame,
+    runs: pd.DataFrame,
+    tasks: dict[tuple[str, str], Json],
+    rows: dict[str, int],
+) -> list[Json]:
+    numbers = {key: number for number, key in enumerate(tasks)}
+    measured = {
+        key: (area, learned, training)
+        for *key, area, learned, training in zip(
+            *(runs[name] for name in ("protocol", "task", "row", "seed")),
+            thousandths(runs["area"]),
+            runs["learned"],
+            runs["training"],
+            strict=True,
+        )
+        for key in [tuple(key)]
+    }
+    found: list[Json] = [{} for _ in tasks]
+    trainings: dict[str, int] = {}
+    scores: dict[tuple[Any, ...], list[int | None]] = {}
+    counted = known[known["multiple"] >= 1]
+    columns = ("protocol_name", "task_name", "method_name", "seed", "test_length", "score")
+    for *key, length, score in zip(*(counted[name].tolist() for name in columns), strict=True):
+        places = tasks[key[0], key[1]]["lengths"]
+        line = scores.setdefault(tuple(key), [None] * len(places))
+        line[places[length]] = None if score != score else round(1000 * score)
+    for key, line in sorted(scores.items()):
+        protocol, task, row, seed = key
+        area, learned, training = measured.get(key, (None, False, ""))
+        while line and line[-1] is None:  # rungs that it did not climb
+            line.pop()
+        of_row = found[numbers[protocol, task]].setdefault(str(rows[row]), [])
+        of_row.append(
+            [seed, trainings.setdefault(training, len(trainings)), int(learned), area, *line]
+        )
+    return found
+
+
+def _depths(
+    found: Sequence[Record],
+    tasks: dict[tuple[str, str], Json],
+    rows: dict[str, int],
+    known: pd.DataFrame,
+) -> list[Json]:
+    """Right tokens by length and depth, summed over seeds; nothing where depth does not vary."""
+    columns = ["protocol_hash", "task_hash", "task_version", "method_hash"]
+    named = known.drop_duplicates(columns)
+    shown = ["protocol_name", "task_name", "method_name"]
+    labels = dict(
+        zip(
+            named[columns].itertuples(index=False, name=None),
+            named[shown].itertuples(index=False, name=None),
+            strict=True,
+        )
+    )
+    last = {}
+    for record in found:  # of a run that is there twice the last counts, as in the tables
+        key = (record.protocol.hash, record.task.hash, record.task_version, record.method.hash)
+        last[(*key, record.seed)] = record
+    sums: list[dict[int, dict[int, list[Any]]]] = [{} for _ in tasks]
+    numbers = {key: number for number, key in enumerate(tasks)}
+    for (*hashes, _), record in last.items():
+        protocol, task, row = labels[tuple(hashes)]  # type: ignore[index]
+        of_row = sums[numbers[protocol, task]].setdefault(rows[row], {})
+        for view in record.views:
+            if view.by != "depth" or len(view.above) < 2:
+                continue
+            tokens = np.array(view.num_tokens, float)
+            right = np.array(view.token_accuracy_teacher_forced) * tokens
+            edges = tuple(view.above)
+            known_bins = of_row.setdefault(view.test_length, [edges, 0.0, 0.0])
+            if known_bins[0] == edges:
+                known_bins[1], known_bins[2] = known_bins[1] + right, known_bins[2] + tokens
+    return [
+        {
+            str(row): {str(n): _letters(right, tokens) for n, (_, right, tokens) in each.items()}
+            for row, each in by_row.items()
+            if each
+        }
+        for by_row in sums
+    ]
+
+
+def _letters(right: Any, tokens: Any) -> str:
+    shares = np.divide(right, tokens, out=np.full(len(tokens), np.nan), where=tokens > 0)
+    return "".join(
+        NO_TOKENS if share != share else LETTERS[round(share * (len(LETTERS) - 1))]
+        for share in shares
+    )
+
+
+# -- what is ranked --------------------------------------------------------------------------------
+
+
+def _section(standing: Standing, rows: dict[str, int]) -> Json:
+    part, summary = standing.part, standing.summary
+    overall = summary["overall"]
+    complete = standing.complete
+    found: Json = {
+        "title": part.title,
+        "class": standing.kind,
+        "protocol": str(part.runs["protocol"].iloc[0]),
+        "tasks": sorted(set(part.runs["task"])),
+        "rows": [rows[str(row)] for row in summary.index],
+        "overall": thousandths(overall),
+        "cost": [
+            None if value != value else round(value, 1)
+            for value in (float(part.cost.get(row, np.nan)) for row in summary.index)
+        ],
+        "seeds": sorted({int(seed) for seed in part.runs["seed"]}),
+        "longest": standing.longest,
+    }
+    if standing.draws is not None and len(complete) > 1:
+        above = standing.draws.above()
+        # Percent, in the order of `rows`: rows that lack a task have no place.
+        found["above"] = [
+            [round(100 * share) for share in above.loc[row, complete]] for row in complete
+        ]
+        means = statistics.task_means(part.runs[part.runs["row"].isin(complete)])
+        if means.shape[1] > 1:
+            ranks = rank_tests.CriticalDifference.of(means)
+            found["ranks"] = {
+                "rows": [rows[str(row)] for row in ranks.ranks.index],
+                "ranks": [round(float(rank), 2) for rank in ranks.ranks],
+                "difference": round(ranks.difference, 2),
+                "cliques": [
+                    [list(ranks.ranks.index).index(each) for each in (clique[0], clique[-1])]
+                    for clique in ranks.cliques
+                ],
+                "p": float(f"{ranks.p:.2g}"),
+            }
+    return found
