@@ -130,7 +130,9 @@ def _hash_of_reached(roots: set[str]) -> str:
         here = waiting.pop()
         if here in reached or here.module in NOT_COMPUTING:
             continue
-        uses, bound = _uses(here), []
+        if here not in _used:
+            _used[here] = _uses(here)
+        uses, bound = _used[here], []
         for local, there in uses.items():
             bound.append((local, there if isinstance(there, str) else _digest(there)))
             if isinstance(there, Definition):
@@ -265,6 +267,8 @@ def _is_text(node: ast.AST) -> bool:
 
 _read: dict[str, Source | None] | None = None
 """Modules as they were read first, while `reading_once`."""
+_used: dict[Definition, dict[str, Definition | str]] = {}
+"""What their definitions use, meanwhile."""
 
 
 @contextmanager
@@ -276,6 +280,8 @@ def reading_once() -> Iterator[None]:
         yield
     finally:
         _read = before
+        if _read is None:
+            _used.clear()
 
 
 def source_of(module: str) -> Source | None:

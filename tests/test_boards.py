@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 from conftest import CONF, names, setup
@@ -17,6 +18,7 @@ from posbench.composing.methods import methods
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board as leaderboard
 from posbench.leaderboard import ranking
+from posbench.leaderboard.sections import Section
 from posbench.records import tables
 from posbench.records.record import Record
 
@@ -158,10 +160,18 @@ def test_a_board_of_ones_own_stands_in_a_folder(tmp_path: Path) -> None:
 # -- pages -----------------------------------------------------------------------------------------
 
 
+def parts(board: Board, table: pd.DataFrame) -> list[ranking.Part]:
+    return ranking.parts(board, ranking.Measured.of(table))
+
+
+def sections(board: Board, table: pd.DataFrame) -> list[Section]:
+    return ranking.board_sections(board, ranking.standings_of(board, ranking.Measured.of(table)))
+
+
 def test_rows_stand_in_their_order_with_group_means_and_reach() -> None:
     board = small()
     table = tables.table(of(board, rope=0.4, nope=0.9, rope_pi=0.0))
-    first, section, *_ = ranking.board_sections(board, table)
+    first, section, *_ = sections(board, table)
     assert first.title == "Board small" and [row.name for row in first.table.rows] == [
         "copy",
         "retrieve",
@@ -181,7 +191,7 @@ def test_no_winner_is_named_where_groups_disagree() -> None:
         *[each for each in of(board, rope=0.9, nope=0.1) if each.task.name in ("copy", "reverse")],
         *[each for each in of(board, rope=0.2, nope=0.8) if each.task.name[0] in "pk"],
     ]
-    _, section, *_ = ranking.board_sections(board, tables.table(found))
+    _, section, *_ = sections(board, tables.table(found))
     assert any(note.startswith("First of each group: copy: rope") for note in section.notes)
     said = [note for note in section.notes if note.startswith("No overall winner is named: ")]
     assert said == ["No overall winner is named: nope and rope differ by less than .02."] or (
@@ -193,7 +203,7 @@ def test_a_winner_must_lead_by_more_than_the_margin_and_without_each_group() -> 
     board = small()
 
     def answer(**levels: float) -> str:
-        _, section, *_ = ranking.board_sections(board, tables.table(of(board, **levels)))
+        _, section, *_ = sections(board, tables.table(of(board, **levels)))
         return section.notes[-1]
 
     assert "nope and rope differ by less than .02" in answer(rope=0.5, nope=0.51)
@@ -206,7 +216,7 @@ def test_a_row_that_lacks_a_task_has_no_place() -> None:
     board = small()
     found = [each for each in of(board, rope=0.4, nope=0.9) if each.task.name != "copy"]
     found += [each for each in of(board, rope=0.4) if each.task.name == "copy"]
-    _, section, *_ = ranking.board_sections(board, tables.table(found))
+    _, section, *_ = sections(board, tables.table(found))
     last = section.table.rows[-1]
     assert last.name == "nope" and last.cells[:3] == ["\N{EN DASH}"] * 3
 
@@ -217,7 +227,7 @@ def test_changed_settings_and_other_seeds_are_not_of_the_board() -> None:
     strange = record("rope", {1: 1.0, 2: 0.0, 4: 0.0, 8: 0.0}, seed=3, extension="direct")
     whole = tables.table(of(board, rope=0.4))
     mixed = tables.table([*of(board, rope=0.4), other, strange])
-    [part], [same] = ranking.parts(board, whole), ranking.parts(board, mixed)
+    [part], [same] = parts(board, whole), parts(board, mixed)
     assert part.runs.equals(same.runs)
 
 
@@ -226,9 +236,7 @@ def test_what_has_one_label_and_unlike_contents_is_not_mixed() -> None:
     found = of(board, rope=0.4, nope=0.9)
     old = changed(found[0], {"task_version": 0, "task.hash": "0" * 64})
     before = changed(found[0], {"method.hash": "1" * 64})
-    [plain], [part] = (
-        ranking.parts(board, tables.table(each)) for each in (found, [*found, old, before])
-    )
+    [plain], [part] = (parts(board, tables.table(each)) for each in (found, [*found, old, before]))
     assert set(part.runs["task"]) == set(plain.runs["task"])
     assert len(part.runs) == len(plain.runs) + 1
     assert {row.partition(" [")[0] for row in part.runs["row"]} == {"rope", "nope"}
@@ -237,15 +245,15 @@ def test_what_has_one_label_and_unlike_contents_is_not_mixed() -> None:
 
 def test_records_that_are_not_of_the_board_make_no_section_of_it() -> None:
     found = tables.table([record("rope", seed=3, protocol="smoke")])
-    assert ranking.board_sections(small(), found) == []
+    assert sections(small(), found) == []
 
 
 def test_a_dry_run_is_shown_under_its_own_protocol() -> None:
     board = small()
     found = [changed(each, {"protocol.name": "smoke"}) for each in of(board, rope=0.4, nope=0.9)]
-    assert len(ranking.parts(board, tables.table(found))) == 1
+    assert len(parts(board, tables.table(found))) == 1
     mixed = [*found, *of(board, rope=0.2)]
-    [part] = ranking.parts(board, tables.table(mixed))
+    [part] = parts(board, tables.table(mixed))
     assert set(part.runs["row"]) == {"rope"}, (
         "beside runs of the board's protocol they are left out"
     )

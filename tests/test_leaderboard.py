@@ -86,11 +86,13 @@ def test_check_passes_after_generating_and_fails_after_tampering(
     assert leaderboard.main(check) == 1
 
 
-def test_check_compares_the_curves_as_well(tmp_path: Path) -> None:
+def test_check_compares_what_the_page_draws_as_well(tmp_path: Path) -> None:
     a_board(tmp_path)
     leaderboard.main([str(tmp_path)], emit=lambda line: None)
     page = tmp_path / "leaderboard.html"
-    page.write_bytes(page.read_bytes().replace(b"stroke-width: 1.8", b"stroke-width: 1.80"))
+    before = page.read_bytes()
+    page.write_bytes(before.replace(b'"multiples":[1.0,2.0]', b'"multiples":[1.0,3.0]'))
+    assert page.read_bytes() != before
     assert leaderboard.main([str(tmp_path), "--check"], emit=lambda line: None) == 1
 
 

@@ -245,12 +245,12 @@ def test_scores_of_unlike_measures_have_no_mean_in_common() -> None:
     )
 
 
-def test_a_measure_of_its_own_names_the_axis_and_is_what_is_averaged() -> None:
+def test_a_measure_of_its_own_is_named_and_is_what_is_averaged() -> None:
     none_right = {f"rows.{index}.sequence_accuracy": 0.0 for index in range(2)}
     measured = {"measure": "share explained"} | none_right
     found = changed(record("rope", {1: 0.9, 2: 0.5}), measured)
     [section] = sectioning.sections(boards(found))
-    assert "share explained" in section.curves and section.measure == "share explained"
+    assert "The score is the share explained." in section.notes
     assert summarised(found)["rope"].mean.mean == 0.5
 
 

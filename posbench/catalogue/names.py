@@ -300,11 +300,13 @@ def _listed(group: str) -> dict[str, str]:
     return _of_rope() if group == "extension" else {}
 
 
+@functools.cache
 def family(encoding: str) -> str:
     """What an encoding is counted among, by the comments of conf/methods.yaml."""
     return _heading("encoding", encoding) if encoding in own_names("encoding") else "others"
 
 
+@functools.cache
 def _rows() -> dict[str, str]:
     """The encodings of conf/methods.yaml, each with the comment above its family."""
     return {key.value: _comment(key, "") for key, _ in _table().value}

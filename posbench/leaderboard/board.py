@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -19,10 +20,10 @@ from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard.comparisons import agreements, discriminations
-from posbench.leaderboard.excerpt import excerpts
 from posbench.leaderboard.page import document
 from posbench.leaderboard.ranking import (
     Measured,
+    Standing,
     board_sections,
     standings_of,
     standings_without_board,
@@ -96,7 +97,8 @@ def _pipes(table: Table) -> list[str]:
         [f"{row.name} *({row.mark})*" if row.mark else row.name, *row.cells] for row in table.rows
     ]
     lines = [
-        " | ".join(cell.replace("|", "\\|") for cell in cells) for cells in [table.headings, *rows]
+        " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells)
+        for cells in [table.headings, *rows]
     ]
     lines.insert(1, " | ".join(["---"] + ["---:"] * (len(table.headings) - 1)))
     return [f"| {line} |" for line in lines]
@@ -189,13 +191,21 @@ def board_of(folder: Path, name: str | None, own: Sequence[Path] = ()) -> Board:
     return definition.load(name, own)
 
 
+@dataclass(frozen=True)
+class Generated:
+    """All that is made of the records of a folder."""
+
+    pages: dict[str, str]  # by the names of their files
+    sections: list[Section]
+    notes: list[str]
+    measured: Measured
+    ranked: list[Standing]
+
+
 def generate(
     folder: Path, found: list[Record], audits: Sequence[Audit] = (), board: Board | None = None
-) -> tuple[dict[str, str], list[Section], list[str]]:
-    """The content of every file by name, and the sections and notes that the terminal shows.
-
-    PosbenchError if there are no records.
-    """
+) -> Generated:
+    """What is made of the records; PosbenchError if there are none."""
     if not found:
         hint = "run `python -m posbench` first"
         if folder != files.PUBLISHED and files.PUBLISHED.is_dir():
@@ -208,8 +218,9 @@ def generate(
     summaries = boards(table)
     board = board or board_of(folder, None)
     measured = Measured.of(table)
-    ranked = standings_of(board, measured)
-    shown = board_sections(board, ranked) + sections(
+    asked = standings_of(board, measured)
+    ranked = asked or standings_without_board(measured)
+    shown = board_sections(board, asked) + sections(
         summaries,
         tables.views(found),
         discriminations(table),
@@ -221,7 +232,7 @@ def generate(
         "leaderboard.html": document(
             board,
             measured,
-            ranked or standings_without_board(measured),
+            ranked,
             found,
             warned,
             said,
@@ -229,7 +240,7 @@ def generate(
         "leaderboard.csv": csv(summaries),
         "runs.csv": runs_csv(table),
     }
-    return pages, shown, notes
+    return Generated(pages, shown, notes, measured, ranked)
 
 
 def about(folder: Path) -> list[str]:
@@ -240,12 +251,12 @@ def about(folder: Path) -> list[str]:
     return [paragraph for paragraph in paragraphs if paragraph]
 
 
-def changed(contents: dict[Path, str]) -> list[str]:
+def changed(contents: Mapping[Path, bytes]) -> list[str]:
     """The files that do not hold this content."""
     return [
         str(path)
         for path, content in contents.items()
-        if not path.exists() or path.read_bytes() != content.encode()
+        if not path.exists() or path.read_bytes() != content
     ]
 
 
@@ -266,6 +277,12 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         help="also write the rows that a comment in this file asks for, and their picture",
     )
     parser.add_argument(
+        "--pictures", type=Path, metavar="DIR", help="also write pictures into it, SVG and PNG"
+    )
+    parser.add_argument(
+        "--latex", type=Path, metavar="FILE", help="also write the tables into it, for booktabs"
+    )
+    parser.add_argument(
         "--board", help="default: the board that the folder is called after, or main"
     )
     parser.add_argument(
@@ -283,25 +300,45 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
             print(f"posbench: left out: {sentence}", file=sys.stderr)
         if chosen.folder.name == board.name:
             _of_definition(chosen.folder, board, found)
-        pages, shown, notes = generate(chosen.folder, found, audits, board)
-        written = {chosen.folder / name: content for name, content in pages.items()}
+        made = generate(chosen.folder, found, audits, board)
+        written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
         if chosen.excerpt is not None:
-            written |= excerpts(chosen.excerpt, chosen.folder, tables.table(found))
+            from posbench.leaderboard.excerpt import excerpts  # and with it matplotlib: a second
+
+            texts = excerpts(chosen.excerpt, chosen.folder, tables.table(found))
+            written |= {path: text.encode() for path, text in texts.items()}
+        written |= _for_papers(chosen, made)
         if chosen.check:
             _check(chosen.folder, written)
             emit(f"{chosen.folder}: up to date{' with the others' if unreadable else ''}.")
             return 1 if unreadable else 0
         for path, content in written.items():
-            path.write_bytes(content.encode())
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
     except (PosbenchError, OSError) as error:
         print(f"posbench: {error}", file=sys.stderr)
         return 1
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its tables
-    show(shown, notes, emit)
+    show(made.sections, made.notes, emit)
     emit(f"Written, with more columns: {', '.join(map(str, written))}")
     emit(f"Open the page in a browser: {chosen.folder / 'leaderboard.html'}")
     return 1 if unreadable else 0
+
+
+def _for_papers(chosen: argparse.Namespace, made: Generated) -> dict[Path, bytes]:
+    """The pictures and the tables that were asked for, by their paths."""
+    if chosen.pictures is None and chosen.latex is None:
+        return {}
+    from posbench.leaderboard import pictures  # and with it matplotlib: a second
+
+    found: dict[Path, bytes] = {}
+    if chosen.pictures is not None:
+        drawn = pictures.pictures(made.measured, made.ranked)
+        found |= {chosen.pictures / name: content for name, content in drawn.items()}
+    if chosen.latex is not None:
+        found[chosen.latex] = pictures.latex(made.ranked).encode()
+    return found
 
 
 def _of_definition(folder: Path, board: Board, found: Sequence[Record]) -> None:
@@ -316,7 +353,7 @@ def _of_definition(folder: Path, board: Board, found: Sequence[Record]) -> None:
         )
 
 
-def _check(folder: Path, contents: dict[Path, str]) -> None:
+def _check(folder: Path, contents: dict[Path, bytes]) -> None:
     if names := changed(contents):
         raise PosbenchError(
             f"regenerating changes {', '.join(names)}: "

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import pandas as pd
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from posbench.leaderboard.figures import COLOURS, DASHES, STYLE, svg_text
+from posbench.leaderboard.figures import COLOURS, DASHES, STYLE, Written, svg_text
 from posbench.leaderboard.rank_tests import CriticalDifference
 
 NAMES = 30
 """Letters of a label that there is room for."""
 
 
-def performance_profiles(profiles: pd.DataFrame, name: str) -> str:
+def performance_profiles(
+    profiles: pd.DataFrame,
+    name: str,
+    written: Callable[[Figure], Written] = svg_text,  # type: ignore[assignment]
+) -> Written:
     """SVG of the share of runs above each area, a curve a row: see `statistics.profiles`.
 
     The legend is in the order of the columns. Curve number i has the id `profile-{name}-{i}`.
@@ -23,6 +29,7 @@ def performance_profiles(profiles: pd.DataFrame, name: str) -> str:
     Args:
         profiles: [threshold, row], shares
         name: of the picture, for its ids
+        written: what becomes of the figure
     """
     rows = list(profiles.columns)
     columns = -(-len(rows) // 20)  # of the legend
@@ -59,10 +66,14 @@ def performance_profiles(profiles: pd.DataFrame, name: str) -> str:
         )
         for text in legend.get_texts():
             text.set_parse_math(False)  # a label may hold an interpolation, ${...}
-        return svg_text(figure)
+        return written(figure)
 
 
-def critical_difference(found: CriticalDifference, name: str) -> str:
+def critical_difference(
+    found: CriticalDifference,
+    name: str,
+    written: Callable[[Figure], Written] = svg_text,  # type: ignore[assignment]
+) -> Written:
     """SVG of average ranks on an axis, best on the left: a diagram as in Demsar 2006.
 
     A bar joins rows that are not told apart, and the critical difference stands above the axis.
@@ -72,6 +83,7 @@ def critical_difference(found: CriticalDifference, name: str) -> str:
     Args:
         found: see `posbench.leaderboard.rank_tests`
         name: of the picture, for its ids
+        written: what becomes of the figure
     """
     ranks, count = found.ranks, len(found.ranks)
     # Cliques are in order of their start, and so each goes on the first level where it fits.
@@ -93,7 +105,53 @@ def critical_difference(found: CriticalDifference, name: str) -> str:
         axes.set_ylim(top + half + 0.3, -2.6)
         axes.set_xlim(1 - 0.52 * (count - 1), count + 0.52 * (count - 1))
         axes.set_axis_off()
-        return svg_text(figure)
+        return written(figure)
+
+
+def score_and_cost(
+    points: Mapping[str, tuple[float, float]],
+    written: Callable[[Figure], Written] = svg_text,  # type: ignore[assignment]
+) -> Written:
+    """SVG of scores against costs, with the frontier: no row is both cheaper and better than one
+    on it, and only those are named.
+
+    Args:
+        points: seconds and overall score, by row
+        written: what becomes of the figure
+    """
+    ordered = sorted(points.items(), key=lambda each: (each[1][0], -each[1][1], each[0]))
+    best, front = -1.0, []
+    for row, (cost, score) in ordered:
+        if score > best:
+            best = score
+            front.append((row, cost, score))
+    with style.context(["default", STYLE]):
+        figure = Figure(figsize=(7.5, 4.4), layout="constrained")
+        axes = figure.subplots()
+        costs, scores = zip(*points.values(), strict=True)
+        axes.scatter(costs, scores, s=18, color="0.6", linewidths=0)
+        # The line goes on to the dearest row: what is dearer and worse lies below it.
+        line = [*((cost, score) for _, cost, score in front), (max(costs), best)]
+        axes.plot(*zip(*line, strict=True), drawstyle="steps-post", color=COLOURS[0])
+        axes.scatter(
+            [cost for _, cost, _ in front], [score for *_, score in front], color=COLOURS[0]
+        )
+        for row, cost, score in front:
+            axes.annotate(
+                _shortened(row),
+                (cost, score),
+                xytext=(6, -11),
+                textcoords="offset points",
+                fontsize=8,
+                parse_math=False,
+            )
+        axes.set_xscale("log")
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("CPU seconds of a training, mean over tasks")
+        axes.set_ylabel("overall score")
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        return written(figure)
 
 
 def _shortened(label: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from matplotlib import style
@@ -48,9 +49,32 @@ class Curve:
     half_widths: Sequence[float]  # NaN where there is no interval
 
 
+def svg_text(figure: Figure) -> str:
+    """The figure as an `<svg>` element; the same figure gives the same text."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()[out.getvalue().index("<svg") :]
+
+
+def in_both(figure: Figure) -> dict[str, bytes]:
+    """The figure as a file of SVG and as one of PNG."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=200, metadata={"Software": None})
+    declaration = '<?xml version="1.0" encoding="utf-8"?>\n'
+    return {"svg": (declaration + svg_text(figure)).encode(), "png": out.getvalue()}
+
+
+Written = TypeVar("Written")
+"""What becomes of a figure: the text of `svg_text`, or the files of `in_both`."""
+
+
 def score_by_length(
-    curves: Sequence[Curve], ticks: Sequence[float], name: str, measure: str
-) -> str:
+    curves: Sequence[Curve],
+    ticks: Sequence[float],
+    name: str,
+    measure: str,
+    written: Callable[[Figure], Written] = svg_text,  # type: ignore[assignment]
+) -> Written:
     """SVG with a legend in the order given. Curve number i has the id `curve-{name}-{i}`.
 
     More than `MANY` curves are drawn as plain lines; a reader points at a row to see its curve.
@@ -65,53 +89,13 @@ def score_by_length(
             _draw(axes, curve, f"curve-{name}-{index}", crowded)
         _dress(axes, ticks, measure)
         if crowded:
-            return svg_text(figure)
+            return written(figure)
         legend = figure.legend(
             loc="outside right upper", frameon=False, handlelength=3.4, labelspacing=0.7
         )
         for text in legend.get_texts():
             text.set_parse_math(False)  # a label may hold an interpolation, ${...}
-        return svg_text(figure)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The accuracy of one method by length (rows) and depth (columns); NaN without data."""
-
-    label: str
-    values: np.ndarray
-
-
-def depth_grids(grids: Sequence[Grid], lengths: Sequence[str], edges: Sequence[float]) -> str:
-    """SVG with one picture per method.
-
-    It shows at which depth of the prompt, and in how long a prompt, the model still finds a source.
-    """
-    across = min(len(grids), 4)
-    down = -(-len(grids) // across)
-    with style.context(["default", STYLE]):
-        figure = Figure(figsize=(9, 0.5 + 1.75 * down), layout="constrained")
-        all_axes = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).ravel()
-        for axes, grid in zip(all_axes, grids, strict=False):
-            mesh = axes.pcolormesh(
-                np.array(edges), np.arange(len(lengths) + 1), grid.values, vmin=0, vmax=1
-            )
-            axes.set_title(textwrap.shorten(grid.label, 28), fontsize=9, parse_math=False)
-            axes.set_yticks(np.arange(len(lengths)) + 0.5, lengths)
-            axes.set_xticks([0, 0.5, 1], ["start", "", "end"])
-        all_axes[0].invert_yaxis()  # and with it the y axis of all others, which is shared
-        for axes in all_axes[len(grids) :]:
-            axes.set_axis_off()
-        figure.supxlabel("where in the prompt the source stands", fontsize=9)
-        figure.colorbar(mesh, ax=list(all_axes), label="token accuracy", fraction=0.03)
-        return svg_text(figure)
-
-
-def svg_text(figure: Figure) -> str:
-    """The figure as an `<svg>` element; the same figure gives the same text."""
-    out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue()[out.getvalue().index("<svg") :]
+        return written(figure)
 
 
 def _draw(axes: Axes, curve: Curve, gid: str, crowded: bool) -> None:

@@ -27,6 +27,8 @@ const number = (value, digits = 2) => {
   return text.replace(/^(-?)0\./, "$1.");
 };
 const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length;
+// A name that may break where its parts meet.
+const broken = name => name.split(/(?<=[_+\-,])/).flatMap((part, k) => k ? [document.createElement("wbr"), part] : [part]);
 const option = (value, text) => el("option", { value }, text);
 const labelled = (text, field) => el("label", {}, text, field);
 
@@ -75,8 +77,7 @@ function meanCurve(row, tasks) {
   });
 }
 const tasksOf = protocol => D.tasks.flatMap((task, number) => task.protocol === protocol ? [number] : []);
-const tasksOfSection = section => tasksOf(section.protocol).filter(task =>
-  section.tasks.includes(D.tasks[task].name.split(", version ")[0].split(" [")[0]) || section.tasks.includes(D.tasks[task].name));
+const tasksOfSection = section => tasksOf(section.protocol).filter(task => section.tasks.includes(D.tasks[task].name));
 // The chance that a run of a is above one of b: Mann and Whitney's U, a tie counting half.
 function chanceAbove(a, b) {
   const pairs = a.flatMap(x => b.map(y => x > y ? 1 : x === y ? 0.5 : 0));
@@ -223,7 +224,7 @@ function html(text) {
   return holder.content;
 }
 const protocols = new Set(D.tasks.map(task => task.protocol));
-const taskName = task => protocols.size > 1 ? `${D.tasks[task].name}, ${D.tasks[task].protocol}` : D.tasks[task].name;
+const taskName = task => protocols.size > 1 && D.tasks[task].protocol !== (D.sections[0] || D.tasks[0]).protocol ? `${D.tasks[task].name}, ${D.tasks[task].protocol}` : D.tasks[task].name;
 
 function toggle(line, open) {
   const button = one("button", line);
@@ -357,7 +358,7 @@ function tables() {
       const mark = one(".mark", head);
       head.replaceChildren(el("span", { class: "row" },
         el("input", { type: "checkbox", "aria-label": `choose ${name}`, onchange: event => choose(row, event.target.checked) }),
-        el("button", { type: "button", "aria-expanded": false, onclick: () => toggle(line) }, name), mark));
+        el("button", { type: "button", "aria-expanded": "false", onclick: () => toggle(line) }, ...broken(name)), mark));
       head.after(el("td", { hidden: true }));
       lines.push({ line, row, section });
     }

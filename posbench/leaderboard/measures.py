@@ -206,9 +206,7 @@ def of_runs(table: pd.DataFrame) -> pd.DataFrame:
         multiples, scores, chances = known[:, start:end]
         base = np.flatnonzero(nominal[start:end] == 1)
         whole = expected.get(of_task[start], set()) <= set(tested[start:end])
-        bases.append(
-            float(corrected(scores[base[0]], chances[base[0]])) if len(base) else np.nan
-        )
+        bases.append(float(corrected(scores[base[0]], chances[base[0]])) if len(base) else np.nan)
         areas.append(area(multiples, scores, chances) if whole else np.nan)
         reaches.append(reach(multiples, scores, chances))
     found = rows | {"in_distribution": bases, "area": areas, "reach": reaches}

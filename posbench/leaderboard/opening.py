@@ -32,29 +32,33 @@ def picture(measured: Measured, standings: Sequence[Standing]) -> str:
     protocol = str(first.part.runs["protocol"].iloc[0])
     same = [each for each in standings if str(each.part.runs["protocol"].iloc[0]) == protocol]
     ranked = [
-        row
-        for place in range(LEADERS)
-        for each in same
-        for row in each.complete[place : place + 1]
+        row for place in range(LEADERS) for each in same for row in each.complete[place : place + 1]
     ]
     rows = list(dict.fromkeys(ranked))[:LEADERS]
-    curves = {row: curve for row in rows if len(curve := _curve(measured, first, protocol, row)) > 1}
+    curves = {
+        row: curve for row in rows if len(curve := _curve(measured, first, protocol, row)) > 1
+    }
     return _drawn(curves) if curves else ""
 
 
 def _curve(measured: Measured, standing: Standing, protocol: str, row: str) -> pd.Series:
     """Mean corrected score over the tasks of the section, by multiple; only where all have it."""
     known = measured.lengths
-    tasks = set(standing.part.runs["task"])
+    tasks = set(standing.part.runs["shown"])
     mine = known[
         (known["method_name"] == row)
         & (known["protocol_name"] == protocol)
-        & known["task"].isin(tasks)
+        & known["task_name"].isin(tasks)
         & known["aggregated"]
         & (known["multiple"] >= 1)
     ]
     scores = corrected(mine["score"].to_numpy(float), mine["chance"].to_numpy(float))
-    means = mine.assign(corrected=scores).groupby(["multiple", "task"])["corrected"].mean().unstack()
+    means = (
+        mine.assign(corrected=scores)
+        .groupby(["multiple", "task_name"])["corrected"]
+        .mean()
+        .unstack()
+    )
     return means.dropna().mean(axis=1) if means.shape[1] == len(tasks) else pd.Series(dtype=float)
 
 

@@ -25,7 +25,8 @@ from posbench.records.record import Record
 
 HERE = Path(__file__).parent
 FIRST = 3
-"""Rows of each section that stand at the top of the page."""
+SHOWN = 6
+"""Rows of a section that stand at the top of the page, and the sections with more than the first."""
 HASH = 12
 """Digits of a commit."""
 
@@ -96,7 +97,9 @@ COLUMNS = (
     Column("tier", "rows of a tier are not told apart from its first"),
 )
 MORE = (
-    Column("reach", "length in multiples of training up to which half of the score is held, median"),
+    Column(
+        "reach", "length in multiples of training up to which half of the score is held, median"
+    ),
     Column("solved", "share of trainings that learned their task"),
     Column("CPU s", "of training, mean over tasks and seeds"),
     Column("path", "how attention is computed: fused kernel, fused by rows, or dense"),
@@ -133,7 +136,10 @@ def document(
         title=f"Board {board.name}" if asked else "Leaderboard",
         about=about,
         answer=_answer(standings, board.judged.equivalent),
-        sections=[_shown(each, data, numbers) for each in standings],
+        sections=[
+            _shown(each, data, numbers, FIRST if place < SHOWN else 1)
+            for place, each in enumerate(standings)
+        ],
         tasks=[_task(place, data) for place in range(len(data["tasks"]))],
         opening=opening.picture(measured, standings),
         notes=notes,
@@ -158,7 +164,8 @@ def _answer(standings: Sequence[Standing], margin: float) -> str:
     for each in standings:
         said = list(answer(each.part, each.complete, margin))
         if said:
-            return f"{each.part.title}: {said[-1][0].lower()}{said[-1][1:]}"
+            told = f"{said[-1][0].lower()}{said[-1][1:]}"
+            return f"Of the {len(each.complete)} rows in “{each.part.title}”: {told}"
         if each.complete:
             best = each.complete[0]
             return f"{each.part.title}: {best} has {number(each.summary.loc[best, 'overall'])}."
@@ -202,7 +209,7 @@ def _counted(values: Iterator[str]) -> str:
 # -- what is ranked --------------------------------------------------------------------------------
 
 
-def _shown(standing: Standing, data: dict[str, Any], numbers: dict[str, int]) -> Shown:
+def _shown(standing: Standing, data: dict[str, Any], numbers: dict[str, int], first: int) -> Shown:
     part, summary = standing.part, standing.summary
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
@@ -212,10 +219,12 @@ def _shown(standing: Standing, data: dict[str, Any], numbers: dict[str, int]) ->
         *(Column(group, heat=True) for group in standing.groups),
         *MORE,
     ]
-    body = [_line(standing, str(row), data["rows"][numbers[str(row)]], numbers) for row in summary.index]
+    body = [
+        _line(standing, str(row), data["rows"][numbers[str(row)]], numbers) for row in summary.index
+    ]
     leaders = [
         (row, number(summary.loc[row, "overall"]), _span(summary, row, "tasks_rank", 0))
-        for row in standing.complete[:FIRST]
+        for row in standing.complete[:first]
     ]
     return Shown(part.title, _anchor(part.title), notes, leaders, Grid(columns, "\n".join(body)))
 
@@ -251,7 +260,9 @@ def _heat(value: float) -> str:
 def _span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
     if f"{name}_low" not in summary or pd.isna(summary.loc[row, f"{name}_low"]):
         return NOTHING
-    low, high = (number(float(summary.loc[row, f"{name}_{side}"]), decimals) for side in ("low", "high"))
+    low, high = (
+        number(float(summary.loc[row, f"{name}_{side}"]), decimals) for side in ("low", "high")
+    )
     return low if low == high else f"{low}{NOTHING}{high}"
 
 
@@ -292,7 +303,9 @@ def _task(place: int, data: dict[str, Any]) -> Task:
     body, before = [], None
     for _, row, kind, area, scores, seeds in sorted(lines):
         if kind != before:
-            body.append(f'<tbody><tr class="class"><th colspan="{len(columns)}">{html.escape(kind)}')
+            body.append(
+                f'<tbody><tr class="class"><th colspan="{len(columns)}">{html.escape(kind)}'
+            )
             before = kind
         cells = "".join(f"<td>{number(float(score))}" for score in scores)
         name = html.escape(rows[int(row)]["name"])

@@ -63,9 +63,9 @@ def content(
     tasks = _tasks(known, groups)
     methods = known.drop_duplicates(["method_name"]).sort_values("method_name")
     rows = {name: number for number, name in enumerate(methods["method_name"])}
-    last = {record.method.hash: record for record in found}
+    first = {record.method.hash: record for record in reversed(found)}
     texts: dict[str, str] = {}
-    described = [_row(line, last, texts) for line in methods.to_dict("records")]
+    described = [_row(line, first, texts) for line in methods.to_dict("records")]
     shown = {name: sketch for name in rows if (sketch := sketches().get(name))}
     return {
         "tasks": [
@@ -73,7 +73,12 @@ def content(
             for task in tasks.values()
         ],
         "rows": described,
-        "runs": _runs(known, runs, tasks, rows),
+        "runs": _runs(
+            known,
+            [runs.assign(shown=runs["task"]), *(each.part.runs for each in standings)],
+            tasks,
+            rows,
+        ),
         "depths": _depths(found, tasks, rows, known),
         "sections": [_section(each, rows) for each in standings],
         "texts": texts,
@@ -117,7 +122,8 @@ def _tasks(known: pd.DataFrame, groups: dict[str, str]) -> dict[tuple[str, str],
     places = {name: place for place, name in enumerate(order)}
     return dict(
         sorted(
-            found.items(), key=lambda each: (each[0][0], places.get(each[0][1], len(order)), each[0])
+            found.items(),
+            key=lambda each: (each[0][0], places.get(each[0][1], len(order)), each[0]),
         )
     )
 
@@ -184,21 +190,22 @@ def _text(target: str) -> str:
 
 def _runs(
     known: pd.DataFrame,
-    runs: pd.DataFrame,
+    runs: Sequence[pd.DataFrame],
     tasks: dict[tuple[str, str], Json],
     rows: dict[str, int],
 ) -> list[Json]:
+    """Of several tables that have a run the last counts: areas may end where its section ends."""
     numbers = {key: number for number, key in enumerate(tasks)}
     measured = {
-        key: (area, learned, training)
+        tuple(key): (area, learned, training)
+        for table in runs
         for *key, area, learned, training in zip(
-            *(runs[name] for name in ("protocol", "task", "row", "seed")),
-            thousandths(runs["area"]),
-            runs["learned"],
-            runs["training"],
+            *(table[name].tolist() for name in ("protocol", "shown", "row", "seed")),
+            thousandths(table["area"].tolist()),
+            table["learned"].tolist(),
+            table["training"].tolist(),
             strict=True,
         )
-        for key in [tuple(key)]
     }
     found: list[Json] = [{} for _ in tasks]
     trainings: dict[str, int] = {}
@@ -242,7 +249,7 @@ def _depths(
     for record in found:  # of a run that is there twice the last counts, as in the tables
         key = (record.protocol.hash, record.task.hash, record.task_version, record.method.hash)
         last[(*key, record.seed)] = record
-    sums: list[dict[int, dict[int, list[Any]]]] = [{} for _ in tasks]
+    sums: list[dict[int, dict[int, Any]]] = [{} for _ in tasks]
     numbers = {key: number for number, key in enumerate(tasks)}
     for (*hashes, _), record in last.items():
         protocol, task, row = labels[tuple(hashes)]  # type: ignore[index]
@@ -250,12 +257,17 @@ def _depths(
         for view in record.views:
             if view.by != "depth" or len(view.above) < 2:
                 continue
-            tokens = np.array(view.num_tokens, float)
-            right = np.array(view.token_accuracy_teacher_forced) * tokens
-            edges = tuple(view.above)
-            known_bins = of_row.setdefault(view.test_length, [edges, 0.0, 0.0])
-            if known_bins[0] == edges:
-                known_bins[1], known_bins[2] = known_bins[1] + right, known_bins[2] + tokens
+            nothing = [0] * len(view.above)
+            edges, right, tokens = of_row.setdefault(
+                view.test_length, (view.above, nothing, nothing.copy())
+            )
+            if edges != view.above:
+                continue
+            # Lists: for ten bins they are faster than arrays.
+            pairs = zip(view.num_tokens, view.token_accuracy_teacher_forced, strict=True)
+            for place, (count, share) in enumerate(pairs):
+                right[place] += share * count
+                tokens[place] += count
     return [
         {
             str(row): {str(n): _letters(right, tokens) for n, (_, right, tokens) in each.items()}
@@ -266,11 +278,10 @@ def _depths(
     ]
 
 
-def _letters(right: Any, tokens: Any) -> str:
-    shares = np.divide(right, tokens, out=np.full(len(tokens), np.nan), where=tokens > 0)
+def _letters(right: Sequence[float], tokens: Sequence[int]) -> str:
     return "".join(
-        NO_TOKENS if share != share else LETTERS[round(share * (len(LETTERS) - 1))]
-        for share in shares
+        LETTERS[round(part / count * (len(LETTERS) - 1))] if count else NO_TOKENS
+        for part, count in zip(right, tokens, strict=True)
     )
 
 
@@ -285,7 +296,7 @@ def _section(standing: Standing, rows: dict[str, int]) -> Json:
         "title": part.title,
         "class": standing.kind,
         "protocol": str(part.runs["protocol"].iloc[0]),
-        "tasks": sorted(set(part.runs["task"])),
+        "tasks": sorted(set(part.runs["shown"])),
         "rows": [rows[str(row)] for row in summary.index],
         "overall": thousandths(overall),
         "cost": [

@@ -28,7 +28,10 @@ FEW = 3
 
 @dataclass(frozen=True)
 class Part:
-    """The runs of one part of a board, one line a run, with what is known of each row."""
+    """The runs of one part of a board, one line a run, with what is known of each row.
+
+    `shown` is the name of the task as it stands in other tables, where it may have a version.
+    """
 
     title: str
     rows: Rows
@@ -75,7 +78,7 @@ def parts(board: Board, measured: Measured) -> list[Part]:
             continue
         index = pd.MultiIndex.from_frame(mine[keys])
         runs = places.loc[places.index.isin(index)].reset_index()
-        runs["task"] = runs["task"].map(label)
+        runs["shown"], runs["task"] = runs["task"], runs["task"].map(label)
         runs["group"] = runs["task"].map(board.group_of)
         cost = mine.groupby("method_name")["train_cpu_seconds"].mean()
         found.append(Part(title, rows, runs, cost))
@@ -133,9 +136,7 @@ class Standing:
     @functools.cached_property
     def _reaches(self) -> dict[str, tuple[Reach, float]]:
         runs = self.part.runs
-        return {
-            str(row): median_reach(list(each)) for row, each in runs.groupby("row")["reach"]
-        }
+        return {str(row): median_reach(list(each)) for row, each in runs.groupby("row")["reach"]}
 
 
 def standings_of(board: Board, measured: Measured) -> list[Standing]:
@@ -160,10 +161,13 @@ def standings_without_board(measured: Measured) -> list[Standing]:
     Where areas to 8x cannot be had, they end at the longest length that all tasks have.
     """
     found = []
-    known = measured.lengths
+    known = measured.lengths[~measured.lengths["task_changed"]]  # a changed task has its own table
+    as_shipped = set(zip(known["protocol_name"], known["task_name"], strict=True))
+    keys = zip(measured.runs["protocol"], measured.runs["task"], strict=True)
+    kept = measured.runs[np.array([key in as_shipped for key in keys], dtype=bool)]
     cost = known.drop_duplicates(["protocol_name", "task_name", "method_name", "seed"])
-    for protocol, of_protocol in measured.runs.groupby("protocol", sort=True):
-        runs = of_protocol.assign(group=of_protocol["task"])
+    for protocol, of_protocol in kept.groupby("protocol", sort=True):
+        runs = of_protocol.assign(group=of_protocol["task"], shown=of_protocol["task"])
         longest = LONGEST
         if runs["area"].isna().all():
             runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Sequence
 
 import pandas as pd
@@ -21,6 +20,8 @@ def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = 
     runs = named(table).drop_duplicates(RUN, keep="last")
     repeats = len(found) - len(runs)
     found = _latest(found)
+    with provenance.reading_once():
+        ages = [outdated(record) for record in found]
     said = [
         _several_protocols(runs),
         _smoke(runs),
@@ -31,8 +32,8 @@ def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = 
         _mixed_code(runs),
         _mixed_replicas(found),
         _diverged(found),
-        _outdated(found),
-        _unknown_code(found),
+        _outdated(found, ages),
+        _unknown_code(found, ages),
         _repeats(repeats),
         _carried_over(found),
         _audits(audits),
@@ -148,8 +149,8 @@ def _diverged(found: list[Record]) -> str:
     )
 
 
-def _outdated(found: list[Record]) -> str:
-    old = [record for record in found if outdated(record)]
+def _outdated(found: list[Record], ages: Sequence[bool | None]) -> str:
+    old = [record for record, age in zip(found, ages, strict=True) if age]
     if not old:
         return ""
     names = sorted({record.method.label for record in old})
@@ -160,8 +161,9 @@ def _outdated(found: list[Record]) -> str:
     )
 
 
-def _unknown_code(found: list[Record]) -> str:
-    names = sorted({record.method.label for record in found if outdated(record) is None})
+def _unknown_code(found: list[Record], ages: Sequence[bool | None]) -> str:
+    unknown = (record for record, age in zip(found, ages, strict=True) if age is None)
+    names = sorted({record.method.label for record in unknown})
     if not names:
         return ""
     return (
@@ -224,18 +226,25 @@ def outdated(record: Record) -> bool | None:
 
     None where that cannot be told, because a module from outside the package is not at hand.
     """
-    config = record.config
-    for part in ("task", "encoding", "extension"):
-        for target in provenance.targets(config[part]):
-            if provenance.located(target) is None:
-                return True if target.startswith("posbench.") else None
-    parts = (json.dumps(config[part], sort_keys=True) for part in ("task", "encoding", "extension"))
-    return _hashes(*parts) != (record.training.source_hash, record.evaluated.source_hash)
+    task, encoding, extension = (
+        frozenset(provenance.targets(record.config[part]))
+        for part in ("task", "encoding", "extension")
+    )
+    for target in task | encoding | extension:
+        if not _at_hand(target):
+            return True if target.startswith("posbench.") else None
+    made_by = record.training.source_hash, record.evaluated.source_hash
+    return made_by != (
+        _hash("posbench.training", task | encoding),
+        _hash("posbench.evaluation", extension),
+    )
 
 
 @functools.cache
-def _hashes(task: str, encoding: str, extension: str) -> tuple[str, str]:
-    return (
-        provenance.training_hash(json.loads(task), json.loads(encoding)),
-        provenance.evaluation_hash(json.loads(extension)),
-    )
+def _at_hand(target: str) -> bool:
+    return provenance.located(target) is not None
+
+
+@functools.cache
+def _hash(root: str, classes: frozenset[str]) -> str:
+    return provenance.hash_of(root, classes)

@@ -123,9 +123,7 @@ def task_section(
     return Section(
         title,
         [_lengths_note(board), *_chance_note(board)],
-        tabulated(
-            _task_columns(board.lengths) | _gpu_column(board.summaries), board.summaries
-        ),
+        tabulated(_task_columns(board.lengths) | _gpu_column(board.summaries), board.summaries),
         [*_distances(board), *_binned(board, views), *_choices(board, choices)],
     )
 
@@ -309,9 +307,7 @@ def overall_section(tasks: list[TaskBoard]) -> Section:
 
 
 def tabulated(columns: Columns, rows: Sequence[Any]) -> Table:
-    shown = [
-        Row(row.method, [show(row) for show in columns.values()], row.mark) for row in rows
-    ]
+    shown = [Row(row.method, [show(row) for show in columns.values()], row.mark) for row in rows]
     return Table(["method", *columns], shown)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
@@ -15,6 +16,7 @@ THRESHOLD, HALF = 0.95, 0.5
 """The mean scores that a length needs to count towards the `effective` and the `half` length."""
 CONFIDENCE = 0.95
 NOTHING = "\N{EN DASH}"
+Array = npt.NDArray[np.float64]
 
 BOARD = ["protocol", "protocol_hash"]
 TASK = ["task", "task_hash", "task_version"]
@@ -81,24 +83,32 @@ class Cell:
     untrained: float  # share of the encoding's parameters used here that training did not reach
 
     @classmethod
-    def of(cls, runs: pd.DataFrame, length: Length, seeds: Iterable[int]) -> Cell:
-        """Of the rows at a length. Beyond the mean, seeds that got there are no fair sample of all:
-        scores are NaN unless every seed did.
+    def of(cls, measured: Array, there: npt.NDArray[np.bool_], length: Length) -> Cell:
+        """Of what was measured at a length, [measure, seed], by the seeds that were tested there.
+
+        Beyond the mean, seeds that got there are no fair sample of all: scores are NaN unless every
+        seed did.
         """
-        runs = runs[runs["multiple"] == length.multiple]
-        accuracy = runs.set_index("seed")["score"]
-        if not length.aggregated:
-            accuracy = accuracy.reindex(list(seeds))
-        return cls(
-            Estimate.over(accuracy),
-            float(accuracy.min(skipna=False)),
-            float(accuracy.max(skipna=False)),
-            float(runs["token_accuracy_teacher_forced"].mean()),
-            float(runs["token_accuracy_within_trained_distance"].mean()),
-            float(runs["token_accuracy_beyond_trained_distance"].mean()),
-            float(runs["loss"].mean()),
-            float(runs["untrained"].mean()),
-        )
+        scores = measured[0, there] if length.aggregated else measured[0]
+        lowest, highest = (scores.min(), scores.max()) if len(scores) else (np.nan, np.nan)
+        others = (_known_mean(values[there]) for values in measured[1:])
+        return cls(Estimate.over(scores), float(lowest), float(highest), *others)
+
+
+MEASURES = [
+    "score",
+    "token_accuracy_teacher_forced",
+    "token_accuracy_within_trained_distance",
+    "token_accuracy_beyond_trained_distance",
+    "loss",
+    "untrained",
+]
+"""The columns of the long table that a cell is made of, in its order."""
+
+
+def _known_mean(values: Array) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else np.nan
 
 
 def effective(scores: Mapping[float, float], threshold: float) -> float:
@@ -148,12 +158,23 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     ordered = named(without_repeats(table))
     tested = {task: lengths_of(part) for task, part in ordered.groupby([*BOARD, *TASK])}
-    for key, runs in ordered.groupby(RUN, sort=True):
-        first, lengths = runs.iloc[0], tested[key[: len([*BOARD, *TASK])]]
+    # Plain arrays, cut at the ends of runs: a data frame for each of 10,000 runs takes too long.
+    kinds = ordered.groupby(RUN, sort=True).ngroup().to_numpy()
+    order = np.argsort(kinds, kind="stable")
+    ordered, kinds = ordered.iloc[order], kinds[order]
+    starts = np.flatnonzero(np.diff(kinds, prepend=-1))
+    multiples, scores = (ordered[name].to_numpy() for name in ("multiple", "score"))
+    for start, end, first in zip(
+        starts,
+        [*starts[1:], len(ordered)],
+        ordered.iloc[starts].to_dict("records"),
+        strict=True,
+    ):
+        lengths = tested[tuple(first[name] for name in [*BOARD, *TASK])]
         # A run that lacks a length has NaN there and so no mean, because a mean over other lengths
         # would not be comparable.
         by_multiple = dict.fromkeys((n.multiple for n in lengths), np.nan)
-        by_multiple |= dict(zip(runs["multiple"], runs["score"], strict=True))
+        by_multiple |= dict(zip(multiples[start:end], scores[start:end], strict=True))
         rows.append(
             {
                 "protocol": first["protocol_name"],
@@ -177,6 +198,9 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+SAID = ("task_name", "method_name", "method_hash", "method_class", "parameters")
 
 
 @dataclass(frozen=True)
@@ -203,12 +227,29 @@ class Summary:
     @classmethod
     def of(cls, runs: pd.DataFrame, lengths: Sequence[Length]) -> Summary:
         """Summarise the rows of one method on one task, `runs`, at `lengths`."""
-        first, by_seed = runs.iloc[0], runs.drop_duplicates("seed").set_index("seed").sort_index()
-        accuracy = runs.pivot(index="seed", columns="multiple", values="score")
-        accuracy = accuracy.reindex(columns=[n.multiple for n in lengths])
-        # skipna=False: a record that lacks a length gets no mean, not a mean over other lengths
-        scores = accuracy[[n.multiple for n in lengths if n.in_mean]].mean(axis=1, skipna=False)
-        cells = {n.multiple: Cell.of(runs, n, by_seed.index) for n in lengths}
+        first = {name: runs[name].iat[0] for name in SAID}
+        seeds, places, whose = np.unique(
+            runs["seed"].to_numpy(), return_index=True, return_inverse=True
+        )
+        by_seed = pd.Index(seeds, name="seed")
+        column = {n.multiple: place for place, n in enumerate(lengths)}
+        at = np.array([column[multiple] for multiple in runs["multiple"]], dtype=int)
+        measured = np.full((len(MEASURES), len(seeds), len(lengths)), np.nan)
+        measured[:, whose, at] = runs[MEASURES].to_numpy(float).T
+        there = np.zeros((len(seeds), len(lengths)), dtype=bool)
+        there[whose, at] = True
+        accuracy = pd.DataFrame(measured[0], index=by_seed, columns=list(column))
+        # A record that lacks a length gets no mean, not a mean over other lengths.
+        meant = measured[0][:, [n.in_mean for n in lengths]]
+        scores = pd.Series(meant.mean(axis=1) if meant.size else np.nan, index=by_seed)
+        cells = {
+            n.multiple: Cell.of(measured[:, :, place], there[:, place], n)
+            for place, n in enumerate(lengths)
+        }
+
+        def of_seed(name: str) -> pd.Series:
+            return pd.Series(runs[name].to_numpy()[places], index=by_seed)
+
         return cls(
             task=str(first["task_name"]),
             method=str(first["method_name"]),
@@ -218,16 +259,20 @@ class Summary:
             accuracy=accuracy,
             scores=scores,
             mean=Estimate.over(scores),
-            areas=accuracy.apply(lambda row: area(row, lengths), axis=1),
+            areas=pd.Series(
+                [area(dict(zip(column, row, strict=True)), lengths) for row in measured[0]],
+                index=by_seed,
+                dtype=float,
+            ),
             effective_50=effective_50(
                 {multiple: cell.accuracy.mean for multiple, cell in cells.items()}, lengths
             ),
-            solved=by_seed["solved"],
-            trainings=by_seed["training_hash"],
-            solved_step=float(by_seed["solved_step"].mean()),
+            solved=of_seed("solved"),
+            trainings=of_seed("training_hash"),
+            solved_step=_known_mean(runs["solved_step"].to_numpy(float)[places]),
             parameters=int(first["parameters"]),
-            cpu_seconds=by_seed["train_cpu_seconds"],
-            gpu_seconds=by_seed["train_gpu_seconds"],
+            cpu_seconds=of_seed("train_cpu_seconds"),
+            gpu_seconds=of_seed("train_gpu_seconds"),
         )
 
     @property
@@ -301,8 +346,10 @@ class Overall:
 
     def _averaged(self, values: Callable[[Summary], pd.Series]) -> pd.Series:
         """The mean over tasks, by seed."""
-        found = {seed: np.mean([values(part)[seed] for part in self.parts]) for seed in self.seeds}
-        return pd.Series(found, dtype=float)
+        if not self.seeds:
+            return pd.Series(dtype=float)
+        each = [values(part).loc[self.seeds].to_numpy(float) for part in self.parts]
+        return pd.Series(np.mean(each, axis=0), index=self.seeds)
 
     @functools.cached_property
     def mean(self) -> Estimate:
@@ -323,7 +370,15 @@ class Overall:
     def accuracy(self, multiple: float) -> float:
         if not self.seeds:
             return np.nan
-        return float(np.mean([part.accuracy.loc[self.seeds, multiple] for part in self.parts]))
+        return float(np.mean([each[multiple] for each in self._accuracies]))
+
+    @functools.cached_property
+    def _accuracies(self) -> list[dict[float, Array]]:
+        """By task: multiple -> the scores of `seeds`."""
+        return [
+            dict(zip(part.accuracy, part.accuracy.loc[self.seeds].to_numpy().T, strict=True))
+            for part in self.parts
+        ]
 
     @property
     def mean_of_solved(self) -> float:

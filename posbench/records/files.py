@@ -14,8 +14,10 @@ from pydantic import ValidationError
 
 from posbench.errors import PosbenchError, Unwritable
 from posbench.records.packing import (
+    LARGEST,
     pack,
     pack_audits,
+    parsed,
     refuse_another_schema,
     unpack,
     unpack_audits,
@@ -111,7 +113,9 @@ def read(path: Path) -> Record:
 
 def _content(path: Path, kind: str) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        if (size := path.stat().st_size) > LARGEST:
+            raise ValueError(f"{size:,} bytes are more than it can have")
+        return parsed(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise PosbenchError(
             f"{path} is not a readable {kind} ({error}): delete it and repeat the run"

@@ -63,6 +63,8 @@ REPEATED = (
 """What two trainings by one command have in common, whatever code and machine they were made on."""
 RETRAINED = ("test_length", "learning_rate", "steps")
 """The same of the trainings of a ceiling."""
+LARGEST = 2**24
+"""Bytes of a record, and characters of a line: what is larger is something else."""
 OMITTED: Json = {
     "carried_over": None,
     "ceiling": None,
@@ -376,9 +378,23 @@ def _read_lines(path: Path) -> Iterator[tuple[str, Json | PosbenchError]]:
         yield where, _parsed(line, where)
 
 
+def parsed(text: str) -> Any:
+    """The content of a text of JSON; ValueError where it is none, or none that can be held."""
+    try:
+        return json.loads(text, parse_constant=_refused)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
 def _parsed(line: str, where: str) -> Json | PosbenchError:
     try:
-        content = json.loads(line)
+        if len(line) > LARGEST:
+            raise ValueError(f"{len(line):,} characters are more than a record has")
+        content = parsed(line)
     except ValueError as error:
         return PosbenchError(f"{where} is not JSON ({error}): take it from its commit again")
     if isinstance(content, dict):

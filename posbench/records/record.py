@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from posbench.provenance import content_hash, without_places
-from posbench.records.row import Loss, Part, Row, Score, View
+from posbench.records.row import COUNTED, Loss, Part, Row, Score, View
 
 SCHEMA = 4
 LARGEST_SEED = 2**63 - 1
@@ -83,12 +83,12 @@ class Training(Part):
 
     settings_hash: str  # of the settings, task and seed that the weights depend on
     source_hash: str  # of the code that they depend on
-    train_length: int  # the longest n
-    train_positions: int
+    train_length: int = COUNTED  # the longest n
+    train_positions: int = COUNTED
     learning_rate: float
     learning_rates: list[Rate] | None = None  # where there were several to choose from
     steps: int | None  # that were made; none: it diverged
-    parameters: int
+    parameters: int = COUNTED
     curve: Curve
     device: str
     commit: str | None
@@ -176,7 +176,7 @@ class Record(Part):
     schema_version: Literal[4] = 4
     protocol: Name
     task: Name
-    task_version: int
+    task_version: int = COUNTED
     measure: str  # what the score is
     gate: float  # the proficiency at 1x that counts as solved
     method: MethodName
@@ -205,6 +205,16 @@ class Record(Part):
         if lacking:
             raise ValueError(f"lacks {', '.join(lacking)}")
         return config
+
+    @field_validator("rows")
+    @classmethod
+    def _once(cls, rows: list[Row]) -> list[Row]:
+        """Each length is there once."""
+        if len({row.test_length for row in rows}) < len(rows):
+            raise ValueError("a test length is there twice")
+        if len({row.multiple for row in rows}) < len(rows):
+            raise ValueError("a multiple is there twice")
+        return rows
 
     @property
     def solved(self) -> bool:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 
 class Part(BaseModel):
     """A part of a record: it never changes, and what is not declared is refused."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=()
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+        allow_inf_nan=False,
     )
 
 
@@ -29,6 +33,7 @@ def _or_least(value: Any) -> Any:
 Loss = Annotated[float | None, BeforeValidator(_or_none)]
 Score = Annotated[float, BeforeValidator(_or_least), Field(ge=-1, le=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+COUNTED = Field(ge=0, le=2**53)  # as JSON can hold it, and a table
 
 
 class Unit(str):
@@ -38,7 +43,7 @@ class Unit(str):
 class Row(Part):
     """The measures of one run at one test length."""
 
-    test_length: Annotated[int, Unit("n")]
+    test_length: Annotated[int, COUNTED, Unit("n")]
     """Task length n of the test."""
     multiple: Annotated[float, Unit("x")]
     """Positions of the test over those of the longest training sequence, as the protocol asks."""
@@ -46,17 +51,17 @@ class Row(Part):
     """The same, of the length that comes nearest."""
     aggregated: bool
     """Whether the length enters means."""
-    total_length: Annotated[int, Unit("tokens")]
+    total_length: Annotated[int, COUNTED, Unit("tokens")]
     """Length of a test sequence, BOS and EOS included."""
-    test_positions: Annotated[int, Unit("positions")]
+    test_positions: Annotated[int, COUNTED, Unit("positions")]
     """Largest position of the test plus one, as the encoding counts."""
-    num_samples: Annotated[int, Unit("sequences")]
+    num_samples: Annotated[int, COUNTED, Unit("sequences")]
     """Test sequences; 0 where training diverged."""
-    num_tokens: Annotated[int, Unit("tokens")]
+    num_tokens: Annotated[int, COUNTED, Unit("tokens")]
     """Tokens that the test asks for, EOS included."""
-    num_tokens_within: Annotated[int, Unit("tokens")]
+    num_tokens_within: Annotated[int, COUNTED, Unit("tokens")]
     """Tokens among these whose source is no farther than any in training."""
-    num_tokens_beyond: Annotated[int, Unit("tokens")]
+    num_tokens_beyond: Annotated[int, COUNTED, Unit("tokens")]
     """Tokens among these whose source is farther."""
     score: Annotated[Score, Unit("share")]
     """How well the length is solved; see `measure`. Less than `chance` is worse than guessing."""
@@ -76,7 +81,7 @@ class Row(Part):
     """The same where the source is farther; none: no such tokens."""
     loss: Annotated[Loss, Unit("nats")]
     """Mean cross-entropy of the tokens asked for; none: it overflowed."""
-    chance: Annotated[Share, Unit("share")]
+    chance: Annotated[float, Field(ge=0, lt=1), Unit("share")]
     """Score of guessing, knowing the format."""
     untrained: Annotated[Share | None, Unit("share")]
     """Parameter entries that the encoding uses here and training did not; none: it has none."""
@@ -125,7 +130,7 @@ class Row(Part):
 class View(Part):
     """The tokens of one test told apart by one thing, in bins; a list holds one entry a bin."""
 
-    test_length: Annotated[int, Unit("n")]
+    test_length: Annotated[int, COUNTED, Unit("n")]
     """Task length n of the test."""
     by: Literal["distance", "depth", "position"]
     """What the bins are of.
@@ -137,9 +142,17 @@ class View(Part):
     """Lower edge of the bin, which it does not include."""
     up_to: list[float | None]
     """Upper edge, included; none: no upper edge."""
-    num_tokens: Annotated[list[int], Unit("tokens")]
+    num_tokens: Annotated[list[Annotated[int, COUNTED]], Unit("tokens")]
     """Tokens in the bin."""
     token_accuracy_teacher_forced: Annotated[list[Share], Unit("share")]
     """Right tokens of the bin."""
     loss: Annotated[list[Loss], Unit("nats")]
     """Mean cross-entropy of the bin."""
+
+    @model_validator(mode="after")
+    def _binned(self) -> Self:
+        """Every list has an entry a bin."""
+        others = (self.up_to, self.num_tokens, self.token_accuracy_teacher_forced, self.loss)
+        if any(len(each) != len(self.above) for each in others):
+            raise ValueError("lists of a view are of unlike length")
+        return self

@@ -1,0 +1,160 @@
+"""Pictures of a board for papers and slides, as SVG and PNG, and its tables as LaTeX.
+
+    python -m posbench.leaderboard results/main --pictures FOLDER    four pictures a section
+    python -m posbench.leaderboard results/main --latex FILE         a table a section
+
+The same records and the same matplotlib give the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from posbench.leaderboard import figures, rank_tests, statistics
+from posbench.leaderboard.comparison_figures import (
+    critical_difference,
+    performance_profiles,
+    score_and_cost,
+)
+from posbench.leaderboard.figures import Curve, in_both
+from posbench.leaderboard.measures import corrected
+from posbench.leaderboard.ranking import Measured, Standing
+from posbench.leaderboard.summaries import NOTHING, Estimate, number
+
+LEADERS = 12
+"""Curves of a picture: the first rows of the section."""
+DRAWN = 40
+"""The most rows of which profiles and ranks are drawn."""
+SIGNS = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    NOTHING: "--",
+}
+
+
+def pictures(measured: Measured, standings: Sequence[Standing]) -> dict[str, bytes]:
+    """Every picture by the name of its file."""
+    found: dict[str, bytes] = {}
+    for standing in standings:
+        name = re.sub(r"[^a-z0-9]+", "-", standing.part.title.lower()).strip("-")
+        for kind, formats in _of(measured, standing, name):
+            found |= {f"{name}-{kind}.{suffix}": data for suffix, data in formats.items()}
+    return found
+
+
+def _of(
+    measured: Measured, standing: Standing, name: str
+) -> Iterator[tuple[str, dict[str, bytes]]]:
+    rows = standing.complete
+    if not rows:
+        return
+    curves = list(_curves(measured, standing, rows[:LEADERS]))
+    ticks = sorted({float(each) for curve in curves for each in curve.multiples})
+    if len(ticks) > 1:
+        measure = "corrected score, mean over tasks"
+        yield "curves", figures.score_by_length(curves, ticks, name, measure, in_both)
+    points = {
+        row: (
+            float(standing.part.cost.get(row, np.nan)),
+            float(standing.summary.loc[row, "overall"]),
+        )
+        for row in rows
+    }
+    known = {row: each for row, each in points.items() if each[0] > 0}
+    if known:
+        yield "cost", score_and_cost(known, in_both)
+    if not 1 < len(rows) <= DRAWN:
+        return
+    runs = standing.part.runs[standing.part.runs["row"].isin(rows)]
+    shares = statistics.profiles(runs, np.linspace(0, 1, 101))[rows]
+    yield "profiles", performance_profiles(shares, name, in_both)
+    means = statistics.task_means(runs)
+    if means.shape[1] > 1:
+        ranks = rank_tests.CriticalDifference.of(means)
+        yield "ranks", critical_difference(ranks, name, in_both)
+
+
+def _curves(measured: Measured, standing: Standing, rows: Sequence[str]) -> Iterator[Curve]:
+    """The mean over tasks of the corrected score; the interval is over the seeds that all have."""
+    runs, known = standing.part.runs, measured.lengths
+    tasks = set(runs["shown"])
+    counted = known["aggregated"] & (known["multiple"] >= 1)
+    of_section = known[
+        counted
+        & (known["protocol_name"] == runs["protocol"].iloc[0])
+        & known["task_name"].isin(tasks)
+    ]
+    scores = corrected(of_section["score"].to_numpy(float), of_section["chance"].to_numpy(float))
+    of_section = of_section.assign(corrected=scores)
+    for look, row in enumerate(rows):
+        mine = of_section[of_section["method_name"] == row]
+        each = mine.pivot(index=["seed", "multiple"], columns="task_name", values="corrected")
+        by_seed = (
+            each.dropna().mean(axis=1) if each.shape[1] == len(tasks) else pd.Series(dtype=float)
+        )
+        if by_seed.empty:
+            continue
+        wide = by_seed.unstack("multiple").dropna(axis=1)
+        estimates = [Estimate.over(wide[multiple]) for multiple in wide]
+        yield Curve(
+            row,
+            look,
+            [float(multiple) for multiple in wide],
+            [each.mean for each in estimates],
+            [each.half_width for each in estimates],
+        )
+
+
+# -- LaTeX -----------------------------------------------------------------------------------------
+
+
+def latex(standings: Sequence[Standing]) -> str:
+    """A table a section, for `booktabs`."""
+    parts = ["% Written by python -m posbench.leaderboard; needs \\usepackage{booktabs}.\n"]
+    return "\n".join([*parts, *map(_table, standings)])
+
+
+def _table(standing: Standing) -> str:
+    summary = standing.summary
+    headings = ["method", "overall", r"95\,\%", "tier", *standing.groups, "reach", "solved"]
+    lines = [
+        "\\begin{table}",
+        f"\\caption{{{escaped(standing.part.title)}}}",
+        f"\\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}",
+        "\\toprule",
+        " & ".join([headings[0], *headings[1:3], *map(escaped, headings[3:])]) + r" \\",
+        "\\midrule",
+    ]
+    for row in map(str, summary.index):
+        tier, solved = summary.get("tasks_tier"), summary.get("learned")
+        cells = [
+            row,
+            number(summary.loc[row, "overall"]),
+            _interval(summary, row),
+            NOTHING if tier is None or pd.isna(tier[row]) else str(int(tier[row])),
+            *(number(summary.loc[row, group]) for group in standing.groups),
+            str(standing.reach(row)[0]),
+            NOTHING if solved is None or pd.isna(solved[row]) else f"{100 * solved[row]:.0f} %",
+        ]
+        lines.append(" & ".join(map(escaped, cells)) + r" \\")
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", "\\end{table}", ""])
+
+
+def _interval(summary: pd.DataFrame, row: str) -> str:
+    if "tasks_low" not in summary or pd.isna(summary.loc[row, "tasks_low"]):
+        return NOTHING
+    low, high = (number(float(summary.loc[row, f"tasks_{side}"])) for side in ("low", "high"))
+    return f"{low}{NOTHING}{high}"
+
+
+def escaped(text: str) -> str:
+    """A text as LaTeX shows it; a name may break behind an underscore."""
+    return "".join(SIGNS.get(sign, sign) for sign in text).replace("\\_", "\\_\\allowbreak{}")

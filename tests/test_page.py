@@ -1,0 +1,290 @@
+"""The page: what it holds as text, what it draws from, and, in a browser, what can be done with it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from boards import seeds
+from browser import Page, browsing, found
+from making import changed, plain, record, save, view
+
+from posbench.catalogue.sketches import LEVELS
+from posbench.leaderboard import board as leaderboard
+from posbench.leaderboard import pictures
+from posbench.leaderboard.page_data import LETTERS, as_script
+from posbench.leaderboard.ranking import Measured, standings_without_board
+from posbench.leaderboard.standings import compare
+from posbench.records import tables
+from posbench.records.record import Record
+
+NAMES = ("rope", "alibi", "t5", "nope")
+
+
+def some_records() -> list[Record]:
+    """Four rows of two classes on two tasks with two seeds, of which two share their training."""
+    made = []
+    for place, name in enumerate(NAMES):
+        for task in ("copy", "passkey"):
+            for seed in (0, 1):
+                low = 0.2 + 0.2 * place + 0.05 * seed + (0.1 if task == "copy" else 0.0)
+                scores = {1: 1.0, 2: 0.9, 4: low, 8: low / 2}
+                each = plain(record(name, scores, seed, task=task))
+                bins = [(k / 4, (k + 1) / 4, 5, k / 4, 0.1) for k in range(4)]
+                values: dict[str, Any] = {"views": [view("depth", 20, *bins)]}
+                if name == "t5":
+                    values |= {"method_class": "tuned"}
+                made.append(changed(each, values))
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("board")
+    save(folder, *some_records())
+    assert leaderboard.main([str(folder)], emit=lambda line: None) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(folder: Path) -> str:
+    return (folder / "leaderboard.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def data(text: str) -> dict[str, Any]:
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    assert match is not None
+    return json.loads(match[1])
+
+
+def test_the_page_needs_no_network(text: str) -> None:
+    assert not re.findall(r"""(?:src|href)=["'](?!\#)[^"']*|@import|url\((?!\#)""", text)
+    assert "fetch(" not in text and "XMLHttpRequest" not in text
+
+
+def test_tables_read_without_a_script(text: str) -> None:
+    body = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.S)
+    ranked = re.findall(
+        r'<tr data-r="\d+"[^>]*><th scope="row">(\w+)<td style="--h:\d+">(\S+?)<', body
+    )
+    assert [name for name, _ in ranked] == ["nope", "alibi", "rope", "t5"]
+    assert body.count("<summary>copy</summary>") == body.count("<summary>passkey</summary>") == 1
+    assert '<svg class="opening"' in body and "Zero-shot, protocol cpu" in body
+    assert "first in all, and without each group in turn: nope" in body
+    assert "commit c0ffee" in body and "torch 2.9.0+cpu" in body and "on cpu" in body
+
+
+def test_the_data_are_the_scores_and_areas_of_all_runs(data: dict[str, Any], folder: Path) -> None:
+    runs = pd.read_csv(folder / "runs.csv")
+    assert sum(len(each) for task in data["runs"] for each in task.values()) == len(runs) == 16
+    names = [row["name"] for row in data["rows"]]
+    task = [task["name"] for task in data["tasks"]].index("copy")
+    [seed, _, learned, area, *scores] = data["runs"][task][str(names.index("rope"))][1]
+    assert (seed, learned, scores) == (1, 1, [1000, 900, 350, 175])
+    measured = Measured.of(tables.table(some_records())).runs
+    mine = measured[(measured["row"] == "rope") & (measured["task"] == "copy")].set_index("seed")
+    assert area == round(1000 * mine.loc[1, "area"])
+
+
+def test_depths_are_summed_over_seeds(data: dict[str, Any]) -> None:
+    letters = {each["20"] for task in data["depths"] for each in task.values()}
+    assert letters == {"".join(LETTERS[round(k / 4 * 61)] for k in range(4))}
+    assert LETTERS == LEVELS, "the script reads both with one alphabet"
+
+
+def test_chances_to_be_above_are_those_of_the_draws(data: dict[str, Any]) -> None:
+    [standing, *_] = standings_without_board(Measured.of(tables.table(some_records())))
+    section = data["sections"][0]
+    names = [data["rows"][row]["name"] for row in section["rows"]]
+    found = compare(standing.part.runs.drop(columns="protocol"), names[0], names[1])
+    assert section["above"][0][1] == round(100 * found.loc["over tasks", "p_above"])
+    assert section["above"][1][0] == round(100 * found.loc["over tasks", "p_below"])
+
+
+def test_no_name_ends_the_data() -> None:
+    held = {"name": "</script><script>alert(1)</script>\u2028"}
+    assert "<" not in as_script(held) and "\u2028" not in as_script(held)
+    assert json.loads(as_script(held)) == held
+
+
+def test_a_folder_without_a_score_at_8x_is_ranked_to_its_longest_length(tmp_path: Path) -> None:
+    save(tmp_path, *a_records())
+    measured = Measured.of(tables.table(a_records()))
+    [standing] = standings_without_board(measured)
+    assert standing.longest == 2.0
+    # From 1 to .5 over the logarithm of the length; chance is .001.
+    assert standing.summary.loc["rope", "overall"] == pytest.approx(0.75, abs=1e-3)
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
+    assert "Areas end at 2x." in (tmp_path / "leaderboard.html").read_text(encoding="utf-8")
+
+
+def a_records() -> list[Record]:
+    return seeds("rope", [{1: 1.0, 2: 0.5}, {1: 1.0, 2: 0.5}])
+
+
+# -- pictures and LaTeX ----------------------------------------------------------------------------
+
+
+def test_pictures_are_files_of_both_kinds_and_the_same_twice(tmp_path: Path) -> None:
+    save(tmp_path, *some_records())
+    words = [str(tmp_path), "--pictures", "", "--latex", ""]
+    made = []
+    for name in ("one", "two"):
+        words[2], words[4] = str(tmp_path / name), str(tmp_path / name / "tables.tex")
+        assert leaderboard.main(words, emit=lambda line: None) == 0
+        made.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
+    assert made[0] == made[1]
+    kinds = {name.split("zero-shot-protocol-cpu-")[-1] for name in made[0] if "zero-shot" in name}
+    assert kinds == {
+        f"{k}.{s}" for k in ("curves", "cost", "profiles", "ranks") for s in ("svg", "png")
+    }
+    for name, content in made[0].items():
+        start = {"svg": b"<?xml", "png": b"\x89PNG", "tex": b"% Wri"}[name.rpartition(".")[2]]
+        assert content.startswith(start), name
+    tex = made[0]["tables.tex"].decode()
+    assert "rope & " in tex and "\\begin{tabular}{lrrrrrrr}" in tex and "95\\,\\%" in tex
+
+
+def test_latex_shows_names_as_they_are() -> None:
+    assert pictures.escaped("a_b {c} 5 % ~^\\ <") == (
+        r"a\_\allowbreak{}b \{c\} 5 \% \textasciitilde{}\textasciicircum{}\textbackslash{} \textless{}"
+    )
+
+
+# -- in a browser ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    if found() is None:
+        pytest.skip("there is no chromium on this machine")
+    with browsing(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@pytest.fixture
+def page(browser: Page, folder: Path) -> Page:
+    browser.errors.clear()
+    browser.requests.clear()
+    browser.open(folder / "leaderboard.html")
+    return browser
+
+
+def shown(page: Page) -> list[list[str]]:
+    """The names in each ranked table that is shown, from above."""
+    return page.run(
+        "all('.ranked').filter(section => !section.hidden).map(section => "
+        "all('tbody tr[data-r]', section).filter(line => !line.hidden)"
+        ".map(line => one('button', line).textContent))"
+    )
+
+
+@pytest.mark.slow
+def test_the_page_opens_without_an_error_and_asks_for_nothing(page: Page) -> None:
+    for tab in page.run("Object.keys(PICTURES)"):
+        page.run(f"one('#tab-{tab}').click()")
+        assert page.run("one('#picture').textContent.length") > 20, tab
+    assert page.errors == []
+    assert [url for url in page.requests if not url.startswith("file:")] == []
+
+
+@pytest.mark.slow
+def test_a_heading_sorts_its_section_and_no_other(page: Page) -> None:
+    assert shown(page) == [["nope", "alibi", "rope"], ["t5"]]
+    page.click(".ranked thead th:first-child button")
+    assert shown(page) == [["alibi", "nope", "rope"], ["t5"]]
+    assert page.run("one('.ranked thead th').ariaSort") == "ascending"
+    page.press("Enter")  # the button has the focus
+    assert shown(page) == [["rope", "nope", "alibi"], ["t5"]]
+    page.run("all('.ranked thead th button').find(b => b.textContent === 'overall').focus()")
+    page.press(" ")
+    assert shown(page) == [["nope", "alibi", "rope"], ["t5"]]
+
+
+@pytest.mark.slow
+def test_filters_hide_rows_and_their_reset_shows_them(page: Page) -> None:
+    page.press("/")
+    page.press(*"op")
+    assert shown(page) == [["nope", "rope"]]
+    assert page.run("one('#count').textContent") == "2 of 4 rows"
+    page.press("Escape")
+    assert len(shown(page)[0]) == 3
+    page.run("controls.class.value = 'tuned'; controls.class.dispatchEvent(new Event('change'))")
+    assert shown(page) == [["t5"]]
+    page.click("#reset")
+    assert len(shown(page)) == 2
+
+
+@pytest.mark.slow
+def test_a_task_and_a_length_give_a_column_of_their_own(page: Page) -> None:
+    task = page.run("D.tasks.findIndex(task => task.name === 'copy')")
+    page.run(f"controls.task.value = {task}; controls.length.value = 4; filter()")
+    column = "all('.ranked')[0].querySelectorAll('tbody tr[data-r] td:nth-of-type(1)')"
+    assert page.run(f"[...{column}].map(cell => cell.textContent)") == [".93", ".53", ".33"]
+    assert page.run("all('.ranked thead th')[1].textContent") == "copy at 4x"
+    page.run("reset()")
+    assert page.run("all('.ranked thead th')[1].hidden") is True
+
+
+@pytest.mark.slow
+def test_a_row_opens_with_the_keyboard_and_closes(page: Page) -> None:
+    page.run("one('.ranked tbody tr button').focus()")
+    page.press("Enter")
+    assert page.run("one('.ranked tbody tr button').getAttribute('aria-expanded')") == "true"
+    said = page.run("one('tr.detail').textContent")
+    assert "python -m posbench protocol=cpu" in said and "seeds 0, 1" in said
+    assert page.run("all('tr.detail .small-multiples:first-of-type circle').length") == 4
+    page.click(".ranked thead th:first-child button")
+    assert page.run("one('tr.detail').previousElementSibling.textContent").startswith("nope")
+    page.run("one('tr.open button').focus()")
+    page.press("Enter")
+    assert page.run("one('tr.detail')") is None
+
+
+@pytest.mark.slow
+def test_two_rows_are_laid_over_each_other(page: Page, data: dict[str, Any]) -> None:
+    assert page.run("controls.compare.disabled") is True
+    for place in (0, 1):
+        page.run(f"all('.ranked tbody tr input')[{place}].focus()")
+        page.press(" ")
+    page.click("#compare")
+    assert page.run("one('#comparison').open") is True
+    said = page.run("one('#comparison').textContent")
+    share = data["sections"][0]["above"][0][1] / 100
+    assert f"P(nope above alibi) = {share:.2f}".replace(" 0.", " .") in said
+    runs = page.run("all('#comparison tbody tr').map(r => [...r.cells].map(c => c.textContent))")
+    assert [row[-1] for row in runs] == ["1.00", "1.00"]  # every run of nope is above
+    assert page.run("all('#comparison path.curve').length") == 2 * 2 + 2  # and two in the legend
+    page.press("Escape")
+    assert page.run("one('#comparison').open") is False
+
+
+@pytest.mark.slow
+def test_tabs_follow_the_arrows(page: Page) -> None:
+    page.run("one('#tab-curves').focus()")
+    page.press("ArrowRight")
+    assert page.run("document.activeElement.id") == "tab-cost"
+    assert page.run("one('#tab-cost').ariaSelected") == "true"
+
+
+@pytest.mark.slow
+def test_a_telephone_shows_numbers_and_nothing_is_wider_than_it(
+    browser: Page, folder: Path
+) -> None:
+    browser.open(folder / "leaderboard.html", 380, 800)
+    assert browser.run("document.documentElement.scrollWidth") <= 380
+    right = browser.run("one('.ranked tbody td:not([hidden])').getBoundingClientRect().right")
+    assert right < 380, "the overall number is seen without scrolling to the side"
+
+
+@pytest.mark.slow
+def test_tables_are_there_where_scripts_are_not(browser: Page, folder: Path) -> None:
+    browser.open(folder / "leaderboard.html", script=False)
+    browser.shoot(folder / "bare.png")
+    assert (folder / "bare.png").stat().st_size > 20_000
