@@ -152,7 +152,7 @@ def browsing(profile: Path) -> Iterator[Page]:
         [program, *SWITCHES, f"--user-data-dir={profile}"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=handed_over,  # noqa: PLW1509
+        preexec_fn=handed_over,
         close_fds=False,
     )
     os.close(there_in)

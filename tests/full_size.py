@@ -1,6 +1,6 @@
 """Records of a whole board that were never run: to see how pages bear its size, and nothing else.
 
-    python tests/full_size.py FOLDER [SEEDS [BOARD]]    three seeds a row and the main board, unless told
+    python tests/full_size.py FOLDER [SEEDS [BOARD]]    3 seeds a row and the main board, unless told
 
 Scores fall with the length as 1 / (1 + (m / r)^k), where r and k are drawn by row, task and seed;
 a few trainings learn nothing. The same arguments give the same records.
@@ -170,7 +170,7 @@ def _record(board: Board, rows: Rows, name: MethodName, task: str, seed: int) ->
             further_training_cpu_seconds=0.0,
             evaluation_cpu_seconds=1.0,
         ),
-        command=f"python -m posbench protocol={protocol} task={task} method={name.name} seed={seed}",
+        command=f"python -m posbench task={task} method={name.name} seed={seed}",
         definition=board.hash,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from boards import a_board, boards, contents, overall, seeds, summarised
+from boards import boards, contents, overall, seeds, summarised
 from making import changed, record, save, searched, view
 
 from posbench.leaderboard import board as leaderboard

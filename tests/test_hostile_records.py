@@ -20,7 +20,7 @@ GOOD = record("rope", {1: 1.0, 2: 0.5}).as_json()
 
 def with_values(**values: Any) -> str:
     places = {name.replace("__", "."): value for name, value in values.items()}
-    content = altered(record("rope"), {place: 0 for place in places})
+    content = altered(record("rope"), dict.fromkeys(places, 0))
     for place, value in places.items():
         *path, last = [int(word) if word.isdigit() else word for word in place.split(".")]
         part: Any = content

@@ -1,4 +1,4 @@
-"""What the docstring of a class says, as HTML: prose, and formulas as MathML. No torch is needed."""
+"""What the docstring of a class says, as HTML, with formulas as MathML. No torch is needed."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def of_runs(table: pd.DataFrame) -> pd.DataFrame:
     run = ["method", "method_hash", "seed"]
     counted = table[table["multiple"] >= 1]
     once = counted.drop_duplicates([*task, *run, "test_length"], keep="last")
-    # Plain arrays, cut at the ends of runs: a data frame for each of 10,000 runs takes half a minute.
+    # Plain arrays, cut at the ends of runs: a data frame for each of 10,000 takes half a minute.
     kinds = once.groupby([*task, *run], sort=True).ngroup().to_numpy()
     order = np.argsort(kinds, kind="stable")
     ends = np.flatnonzero(np.diff(kinds[order], append=-1)) + 1

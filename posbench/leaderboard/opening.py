@@ -102,7 +102,8 @@ def _drawn(curves: dict[str, pd.Series]) -> str:
             f'<path class="curve c{look}" d="M{points}"/>'
             f'<path class="lead c{look}" d="M{end + 3:.1f} {y(float(curves[row].iloc[-1])):.1f}'
             f'L{end + 12:.1f} {place:.1f}"/>'
-            f'<text class="c{look}" x="{end + 15:.1f}" y="{place + 4:.1f}">{html.escape(name)}</text>'
+            f'<text class="c{look}" x="{end + 15:.1f}" y="{place + 4:.1f}">'
+            f"{html.escape(name)}</text>"
         )
     return "".join(parts) + "</svg>"
 

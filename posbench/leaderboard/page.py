@@ -24,9 +24,8 @@ from posbench.leaderboard.summaries import NOTHING, Estimate, number
 from posbench.records.record import Record
 
 HERE = Path(__file__).parent
-FIRST = 3
-SHOWN = 6
-"""Rows of a section that stand at the top of the page, and the sections with more than the first."""
+FIRST, SHOWN = 3, 6
+"""Rows of a section that stand at the top of the page, and sections with more than one of them."""
 HASH = 12
 """Digits of a commit."""
 
@@ -247,7 +246,8 @@ def _line(standing: Standing, row: str, known: dict[str, Any], numbers: dict[str
     ]
     mark = "" if pd.isna(solved) or solved else ' <span class="mark">did not learn</span>'
     lacking = ' class="lacking"' if pd.isna(summary.loc[row, "overall"]) else ""
-    return f'<tr data-r="{numbers[row]}"{lacking}><th scope="row">{html.escape(row)}{mark}{"".join(cells)}'
+    head = f'<tr data-r="{numbers[row]}"{lacking}><th scope="row">{html.escape(row)}{mark}'
+    return head + "".join(cells)
 
 
 def _heat(value: float) -> str:

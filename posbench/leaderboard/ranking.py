@@ -202,7 +202,7 @@ def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataF
 
 
 def board_sections(board: Board, found: Sequence[Standing]) -> list[Section]:
-    """What stands above the tables of tasks: one section a part, and how much each order is worth."""
+    """What stands above the tables of tasks: a section a part, and how much its order is worth."""
     shown = [section for each in found for section in _ranked(board, each)]
     return [_defined(board), *shown] if shown else []
 
