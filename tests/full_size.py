@@ -1,6 +1,6 @@
 """Records of a whole board that were never run: to see how pages bear its size, and nothing else.
 
-    python tests/full_size.py FOLDER [SEEDS [BOARD]]    3 seeds a row and the main board, unless told
+    python tests/full_size.py FOLDER [SEEDS [BOARD]]    3 seeds and the main board, unless told
 
 Scores fall with the length as 1 / (1 + (m / r)^k), where r and k are drawn by row, task and seed;
 a few trainings learn nothing. The same arguments give the same records.

@@ -72,7 +72,11 @@ def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) ->
             name = Path("posbench", inside, path.relative_to(ROOT / folder)).as_posix()
             name = name.replace("posbench/sweeping/plugin/", plugin)
             assert name in held, f"{name} is not in the wheel"
-    assert {"posbench/py.typed", "posbench/leaderboard/leaderboard.html.j2"} <= set(held)
+    assert {
+        "posbench/py.typed",
+        *(f"posbench/leaderboard/leaderboard.{kind}" for kind in ("html.j2", "css", "js")),
+        "posbench/catalogue/sketches.jsonl",
+    } <= set(held)
 
 
 def test_the_wheel_runs_in_an_empty_directory(python: str, tmp_path: Path) -> None:

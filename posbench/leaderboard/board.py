@@ -106,28 +106,11 @@ def _pipes(table: Table) -> list[str]:
 
 def csv(found: list[list[TaskBoard]]) -> str:
     """The CSV text with one row per method and test length."""
-    rows = [
-        {
-            "protocol": board.protocol,
-            "task": board.task,
-            "measure": board.measure,
-            "method": row.method,
-            "class": row.method_class,
-            "multiple": length.multiple,
-            "test_length": length.test_length,
-            "aggregated": length.aggregated,
-            "seeds": len(row.scores),
-            "seeds_solved": row.num_solved,
-            "score": cell.accuracy.mean,
-            "half_width_95": cell.accuracy.half_width,
-            "lowest": cell.lowest,
-            "highest": cell.highest,
-            "chance": length.chance,
-            "token_accuracy_teacher_forced": cell.token_accuracy,
-            "token_accuracy_within_trained_distance": cell.within,
-            "token_accuracy_beyond_trained_distance": cell.beyond,
-            "loss": cell.loss,
-            "untrained": cell.untrained,
+    rows = []
+    for board, row in (
+        (board, row) for tasks in found for board in tasks for row in board.summaries
+    ):
+        of_row = {
             "mean": row.mean.mean,
             "mean_half_width_95": row.mean.half_width,
             "mean_solved_only": row.mean_of_solved,
@@ -141,12 +124,33 @@ def csv(found: list[list[TaskBoard]]) -> str:
             "method_hash": row.method_hash,
             **board.hashes,
         }
-        for tasks in found
-        for board in tasks
-        for row in board.summaries
-        for length in board.lengths
-        for cell in [row.cells[length.multiple]]
-    ]
+        for length in board.lengths:
+            cell = row.cells[length.multiple]
+            rows.append(
+                {
+                    "protocol": board.protocol,
+                    "task": board.task,
+                    "measure": board.measure,
+                    "method": row.method,
+                    "class": row.method_class,
+                    "multiple": length.multiple,
+                    "test_length": length.test_length,
+                    "aggregated": length.aggregated,
+                    "seeds": len(row.scores),
+                    "seeds_solved": row.num_solved,
+                    "score": cell.accuracy.mean,
+                    "half_width_95": cell.accuracy.half_width,
+                    "lowest": cell.lowest,
+                    "highest": cell.highest,
+                    "chance": length.chance,
+                    "token_accuracy_teacher_forced": cell.token_accuracy,
+                    "token_accuracy_within_trained_distance": cell.within,
+                    "token_accuracy_beyond_trained_distance": cell.beyond,
+                    "loss": cell.loss,
+                    "untrained": cell.untrained,
+                    **of_row,
+                }
+            )
     return pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
@@ -222,7 +226,7 @@ def generate(
     ranked = asked or standings_without_board(measured)
     shown = board_sections(board, asked) + sections(
         summaries,
-        tables.views(found),
+        tables.views(found, longest=True),
         discriminations(table),
         agreements(summaries),
         tables.choices(found),

@@ -103,6 +103,10 @@ class Agreement:
         None if they share fewer than three methods, or no seed.
         """
         ranked = [_ranked(board) for board in (one, other)]
+        both = set.intersection(*({row.method for row in rows} for rows in ranked))
+        if len(both) < 3:
+            return None
+        ranked = [[row for row in rows if row.method in both] for rows in ranked]
         # [seed, method]
         scores = [pd.DataFrame({row.method: row.scores for row in rows}) for rows in ranked]
         weights = [pd.DataFrame({row.method: row.trainings for row in rows}) for rows in ranked]

@@ -172,7 +172,7 @@ def standing(
 
 
 def _add(table: pd.DataFrame, drawn: Draws, name: str, known: pd.Series) -> None:
-    bounds, ranks = drawn.intervals()["overall"], drawn.rank_intervals()
+    bounds, ranks = drawn.intervals(groups=())["overall"], drawn.rank_intervals()
     for side in ("low", "high"):
         table[f"{name}_{side}"] = bounds[side].where(known)
         table[f"{name}_rank_{side}"] = ranks[side].where(known)

@@ -19,6 +19,7 @@ A row without an area for some task has no overall number; it is left out of dra
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,8 +101,10 @@ class Draws:
         """[draw, row]. Rounded, so that rows that are the same in exact arithmetic tie."""
         return np.round(self.values.mean(1), 9)
 
-    def intervals(self, confidence: float = CONFIDENCE) -> pd.DataFrame:
-        """Percentile intervals of the overall number and of each group.
+    def intervals(
+        self, confidence: float = CONFIDENCE, groups: Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        """Percentile intervals of the overall number and of groups, all of them unless told.
 
         Returns columns (name, "low" or "high") by row; the name is "overall" or that of a group.
         Bounds are kept within 0 and 1, as areas are.
@@ -109,6 +112,8 @@ class Draws:
         tails = [(1 - confidence) / 2, (1 + confidence) / 2]
         found = {"overall": np.quantile(self.overall, tails, axis=0)}
         for index, group in enumerate(self.groups):
+            if groups is not None and group not in groups:
+                continue
             found[group] = np.quantile(self.values[:, index], tails, axis=0)
         columns = {
             (name, side): bound

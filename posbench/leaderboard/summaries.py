@@ -201,6 +201,9 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
 
 
 SAID = ("task_name", "method_name", "method_hash", "method_class", "parameters")
+OF_SEED = ("solved", "solved_step", "training_hash", "train_cpu_seconds", "train_gpu_seconds")
+SUMMARISED = list(dict.fromkeys([*METHOD, "seed", "multiple", *MEASURES, *SAID, *OF_SEED]))
+"""The columns of the long table that a summary is made of."""
 
 
 @dataclass(frozen=True)
@@ -444,7 +447,9 @@ class TaskBoard:
             train_positions=int(first["train_positions"]),
             measure=str(first["measure"]),
             lengths=lengths,
-            summaries=best_first(Summary.of(part, lengths) for _, part in runs.groupby(METHOD)),
+            summaries=best_first(
+                Summary.of(part, lengths) for _, part in runs[SUMMARISED].groupby(METHOD)
+            ),
         )
 
 

@@ -163,12 +163,19 @@ def _run(record: Record) -> dict[str, Any]:
     return {name: getattr(run, name) for name in RUN}
 
 
-def views(found: Iterable[Record]) -> pd.DataFrame:
-    """The second long table: one row a run, test length and bin of a view."""
+def views(found: Iterable[Record], longest: bool = False) -> pd.DataFrame:
+    """The second long table: one row a run, test length and bin of a view.
+
+    Of each record its `longest` test in the mean alone, where no more is asked for: a board of
+    10,000 records has a million bins.
+    """
     rows = []
     for record in found:
         run = _run(record)
+        last = max((row.test_length for row in record.rows if row.aggregated), default=None)
         for view in record.views:
+            if longest and view.test_length != last:
+                continue
             where = run | {"test_length": view.test_length, "by": view.by}
             bins = zip(*(getattr(view, name) for name in BINNED), strict=True)
             rows += [where | dict(zip(BINNED, values, strict=True)) for values in bins]

@@ -1,0 +1,59 @@
+"""Sketches: what a page without torch shows of each method is what the catalogue measures."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from conftest import names
+
+from posbench.catalogue import sketches
+from posbench.leaderboard import page_data
+
+
+def test_every_method_has_a_sketch_and_none_is_left_over() -> None:
+    known = page_data.sketches()
+    assert set(known) == set(names("method")), "run `python -m posbench.catalogue.sketches`"
+    for name, line in known.items():
+        assert len(line["map"]) == sketches.CELLS * (sketches.CELLS + 1) // 2, name
+        assert {len(curve) for curve in line["curves"]} == {len(line["distances"])}, name
+        assert json.loads(sketches.text([line])) == line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rope", "alibi", "rope_sliding_window", "cope"])
+def test_a_sketch_is_what_is_measured_today(name: str) -> None:
+    kept, made = page_data.sketches()[name], sketches.sketch(name)
+    for key in ("quantity", "distances", "trained", "path", "keys"):
+        assert made[key] == kept[key]
+    one, other = (np.array(line["curves"], float) for line in (kept, made))
+    np.testing.assert_allclose(one, other, rtol=2e-2, atol=1e-2)
+    letters = [[sketches.LEVELS.index(letter) for letter in line["map"]] for line in (kept, made)]
+    assert np.abs(np.subtract(*letters)).max() <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("rope", "yes"),
+        ("alibi", "yes"),  # of which the bias is added, and no part of a key
+        ("rope_yarn", "at one scale"),
+        ("rope_dynamic_ntk", "at one scale"),
+        ("path", "no keys"),
+        ("xpos_block_causal", "no"),  # keys are scaled by the block that asks
+    ],
+)
+def test_whether_keys_can_be_cached(name: str, keys: str) -> None:
+    assert sketches.sketch(name)["keys"] == keys
+
+
+def test_a_map_shows_where_attention_goes() -> None:
+    """All of it on the token itself is darkest on the diagonal and white elsewhere."""
+    size = sketches.catalogue.MAP
+    letters = sketches._map(np.eye(size) * np.arange(1, size + 1)[:, None])
+    places = list(zip(*np.tril_indices(sketches.CELLS), strict=True))
+    last = dict(zip(places, letters, strict=True))
+    assert last[sketches.CELLS - 1, sketches.CELLS - 1] == sketches.LEVELS[-1]
+    assert {letter for (query, key), letter in last.items() if key < query} == {"0"}
