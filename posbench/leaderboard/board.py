@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,12 +105,15 @@ def _pipes(table: Table) -> list[str]:
     return [f"| {line} |" for line in lines]
 
 
+def _each(found: list[list[TaskBoard]]) -> Iterator[TaskBoard]:
+    """The boards of all tasks of all protocols."""
+    return itertools.chain.from_iterable(found)
+
+
 def csv(found: list[list[TaskBoard]]) -> str:
     """The CSV text with one row per method and test length."""
     rows = []
-    for board, row in (
-        (board, row) for tasks in found for board in tasks for row in board.summaries
-    ):
+    for board, row in ((each, row) for each in _each(found) for row in each.summaries):
         of_row = {
             "mean": row.mean.mean,
             "mean_half_width_95": row.mean.half_width,
