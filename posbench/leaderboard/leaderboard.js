@@ -3,7 +3,7 @@
 // comes from a record becomes a text node.
 "use strict";
 const D = JSON.parse(document.getElementById("data").textContent);
-const LOOKS = 8, SVG = "http://www.w3.org/2000/svg", NONE = "–";
+const LOOKS = 8, BANDS = 4, SVG = "http://www.w3.org/2000/svg", NONE = "–";
 // Student's t at 97.5 % for 1, 2, ... degrees of freedom.
 const STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
 const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -120,7 +120,7 @@ function chart(curves, { small = false, label = "score", names = true } = {}) {
     const line = points.map(point => `${x(point.x).toFixed(1)} ${y(point.y).toFixed(1)}`).join("L");
     const path = draw("path", { class: look === null ? "faint" : `curve c${look % LOOKS}`, d: `M${line}` }, draw("title", {}, name));
     const sure = points.filter(point => point.half !== null);
-    if (look !== null && sure.length > 1) {
+    if (look !== null && sure.length > 1 && drawn.filter(curve => curve.look !== null).length <= BANDS) {
       const up = sure.map(point => `${x(point.x).toFixed(1)} ${y(point.y + point.half).toFixed(1)}`);
       const down = sure.map(point => `${x(point.x).toFixed(1)} ${y(point.y - point.half).toFixed(1)}`).reverse();
       picture.append(draw("path", { class: `band c${look % LOOKS}`, d: `M${[...up, ...down].join("L")}Z` }));
@@ -332,7 +332,11 @@ function filter() {
     if (one_) {
       one("button", heading).textContent = `${task.value === "" ? "all tasks" : D.tasks[+task.value].name}${length.value ? ` at ${length.value}x` : ""}`;
       sort(heading, true);
-    } else if (heading.ariaSort) sort(all("thead th", section)[2], true);
+    } else if (heading.ariaSort) {
+      heading.removeAttribute("aria-sort");
+      one("tbody", section).append(...lines.filter(each => section.contains(each.line)).flatMap(({ line }) =>
+        line.nextElementSibling?.classList.contains("detail") ? [line, line.nextElementSibling] : [line]));
+    }
   }
   one("#count").textContent = shown === lines.length ? `${shown} rows` : `${shown} of ${lines.length} rows`;
   picture();
@@ -447,7 +451,7 @@ const DRAW = {
     const rows = leading(section, LOOKS);
     const others = rowsShown(section).filter(row => !rows.includes(row)).map(row => ({ label: D.rows[row].name, look: null, points: points(row, section) }));
     const curves = [...others, ...rows.map((row, look) => ({ label: D.rows[row].name, look, points: points(row, section) }))];
-    return [withLegend(curves, { label: ylabel() }), "The rows that are chosen, or else the first of the section; the others are grey. Bands: 95 % over seeds. The filters above choose rows and task."];
+    return [withLegend(curves, { label: ylabel() }), "The rows that are chosen, or else the first of the section; the others are grey. Up to four curves have bands: 95 % over seeds. The filters above choose rows and task."];
   },
   fan() {
     const host = chosenIn.host.value;
@@ -486,8 +490,15 @@ const DRAW = {
       draw("path", { class: "curve c0", d: front.map((mark, k) => `${k ? `H${x(mark.cost)}V` : `M${x(mark.cost)} `}${y(mark.score)}`).join("") + "H552" }));
     for (const mark of marks) drawing.append(draw("circle", { class: `dot ${chosen.has(mark.row) ? "c1" : front.includes(mark) ? "c0" : "c5"}`, cx: x(mark.cost), cy: y(mark.score), r: front.includes(mark) || chosen.has(mark.row) ? 5 : 3.2, "fill-opacity": .65 },
       draw("title", {}, `${mark.name}: ${number(mark.score)}, ${number(mark.cost, 0)} s`)));
-    const named = marks.filter(mark => front.includes(mark) || chosen.has(mark.row)).sort((a, b) => b.score - a.score), places = spread(named.map(mark => y(mark.score)), 14, 336);
-    named.forEach((mark, k) => drawing.append(draw("path", { class: `lead ${chosen.has(mark.row) ? "c1" : "c0"}`, d: `M${x(mark.cost) + 6} ${y(mark.score)}L562 ${places[k]}` }), draw("text", { x: 566, y: places[k] + 4 }, mark.name.length > 24 ? mark.name.slice(0, 23) + "…" : mark.name)));
+    // Above and to the left of the frontier there is nothing but room for its names.
+    let before = Infinity;
+    for (const mark of front) {
+      const place = Math.min(y(mark.score) - 9, before - 14), left = x(mark.cost) < 150;
+      before = place;
+      drawing.append(draw("path", { class: "lead c0", d: `M${x(mark.cost)} ${y(mark.score) - 5}V${place + 3}` }),
+        draw("text", { x: x(mark.cost) + (left ? -4 : 4), y: place, "text-anchor": left ? "start" : "end" }, mark.name));
+    }
+    for (const mark of marks) if (chosen.has(mark.row) && !front.includes(mark)) drawing.append(draw("text", { class: "c1", x: x(mark.cost) + 8, y: y(mark.score) + 4 }, mark.name));
     return [drawing, "Overall score against the cost of a training. The line is the frontier: no row is both cheaper and better than one on it. Chosen rows are marked as well."];
   },
   profiles(section) {
@@ -519,7 +530,7 @@ const DRAW = {
     const width = 720, top = 60 + 9 * ends.length, height = top + half * 15 + 10, x = rank => 220 + (rank - 1) / (count - 1) * 280;
     const drawing = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "average ranks over tasks, best on the left" });
     const step = Math.max(1, Math.round(count / 8));
-    drawing.append(draw("path", { class: "curve c5", "stroke-dasharray": "none", d: `M${x(1)} 42H${x(count)}` }));
+    drawing.append(draw("path", { class: "curve c5", style: "stroke-dasharray: none", d: `M${x(1)} 42H${x(count)}` }));
     for (let rank = 1; rank <= count; rank += step) drawing.append(draw("text", { class: "soft", x: x(rank), y: 36, "text-anchor": "middle" }, String(rank)));
     const end = Math.min(1 + difference, count);
     drawing.append(draw("path", { class: "curve c1", style: "stroke-dasharray: none", d: `M${x(1)} 16H${x(end)}M${x(1)} 12v8M${x(end)} 12v8` }), draw("text", { x: x(end) + 8, y: 20 }, `critical difference ${difference.toFixed(2)}`));

@@ -313,12 +313,10 @@ def _task(place: int, data: dict[str, Any]) -> Task:
     trained = task["trained"]
     tested = ", ".join(map(str, task["n"]))
     note = f"{task['measure']}; trained on {trained} positions, tested at n = {tested}"
-    name = task["name"] if _one_protocol(data) else f"{task['name']}, protocol {task['protocol']}"
+    first = (data["sections"] or data["tasks"])[0]["protocol"]
+    same = task["protocol"] == first
+    name = task["name"] if same else f"{task['name']}, protocol {task['protocol']}"
     return Task(name, note, Grid(columns, "\n".join(body)))
-
-
-def _one_protocol(data: dict[str, Any]) -> bool:
-    return len({task["protocol"] for task in data["tasks"]}) == 1
 
 
 def _number(value: int | None) -> float:
