@@ -96,7 +96,7 @@ function spread(wanted, apart, bottom) {
 }
 // curves: {label, points, look (null: faint), title}; a small one has no names and no axis titles.
 function chart(curves, { small = false, label = "score", names = true } = {}) {
-  const width = small ? 220 : 720, height = small ? 130 : 360, named = names && !small;
+  const width = small ? 220 : narrow() ? 380 : 720, height = small ? 130 : narrow() ? 280 : 360, named = names && !small;
   const [left, right, top, bottom] = small ? [24, 8, 6, 18] : [42, named ? 190 : 16, 10, 40];
   const xs = curves.flatMap(curve => curve.points.map(point => point.x));
   const longest = Math.max(2, ...xs), shortest = Math.min(1, ...xs);
