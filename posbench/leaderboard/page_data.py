@@ -216,9 +216,9 @@ def _runs(
         places = tasks[key[0], key[1]]["lengths"]
         line = scores.setdefault(tuple(key), [None] * len(places))
         line[places[length]] = None if score != score else round(1000 * score)
-    for key, line in sorted(scores.items()):
-        protocol, task, row, seed = key
-        area, learned, training = measured.get(key, (None, False, ""))
+    for run, line in sorted(scores.items()):
+        protocol, task, row, seed = run
+        area, learned, training = measured.get(run, (None, False, ""))
         while line and line[-1] is None:  # rungs that it did not climb
             line.pop()
         of_row = found[numbers[protocol, task]].setdefault(str(rows[row]), [])
@@ -252,7 +252,7 @@ def _depths(
     sums: list[dict[int, dict[int, Any]]] = [{} for _ in tasks]
     numbers = {key: number for number, key in enumerate(tasks)}
     for (*hashes, _), record in last.items():
-        protocol, task, row = labels[tuple(hashes)]  # type: ignore[index]
+        protocol, task, row = labels[tuple(hashes)]
         of_row = sums[numbers[protocol, task]].setdefault(rows[row], {})
         for view in record.views:
             if view.by != "depth" or len(view.above) < 2:
