@@ -11,10 +11,10 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from posbench.explaining.figures import of_heads
+from posbench.explaining.figures import Grid, depth_grid, of_heads
 from posbench.explaining.measures import Inside
 from posbench.explaining.sentences import sentences
-from posbench.leaderboard.figures import Curve, Grid, depth_grids, score_by_length
+from posbench.leaderboard.figures import Curve, score_by_length
 from posbench.leaderboard.summaries import NOTHING, number
 from posbench.records.row import Row, View
 
@@ -69,7 +69,7 @@ class Explained:
             for low, score in zip(view.above, view.token_accuracy_teacher_forced, strict=True):
                 values[line, min(round(low * 10), 9)] = score
         names = [f"{multiples[view.test_length]:g}x" for view in shown]
-        return depth_grids([Grid(self.label, values)], names, np.linspace(0, 1, 11).tolist())
+        return depth_grid(Grid(self.label, values), names)
 
 
 def html(title: str, explained: Sequence[Explained], measure: str) -> str:
@@ -89,7 +89,7 @@ def html(title: str, explained: Sequence[Explained], measure: str) -> str:
     ]
     multiples = {row.multiple for each in explained for row in each.rows}
     ticks = sorted(multiple for multiple in multiples if math.log2(multiple).is_integer())
-    picture = score_by_length(curves, ticks, "score", measure)
+    picture: str = score_by_length(curves, ticks, "score", measure)
     return environment.from_string(source).render(title=title, explained=explained, curves=picture)
 
 
