@@ -76,7 +76,7 @@ def sketch(method: str) -> dict[str, Any]:
         "distances": chosen.tolist(),
         "curves": [[_short(value) for value in curve[chosen]] for curve in curves],
         "map": _map(weights * np.arange(1, catalogue.MAP + 1)[:, None]),
-        "path": ", ".join(dict.fromkeys(plan.path for plan in plans)),
+        "path": ", ".join(dict.fromkeys(plan.path for plan in plans)),  # type: ignore[attr-defined]
         "keys": _keys(stack, at, trained),
     }
 
