@@ -14,8 +14,8 @@ from conftest import composed, thinned
 from omegaconf import OmegaConf
 
 from posbench.catalogue import page as catalogue
-from posbench.catalogue.conformance import Subject
 from posbench.catalogue.portraits import Portrait
+from posbench.catalogue.subject import Subject
 
 
 @pytest.fixture(scope="module")

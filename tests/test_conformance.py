@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.catalogue import conformance
-from posbench.catalogue.conformance import EXACT, Outputs, Subject, difference, outputs
+from posbench.catalogue.subject import EXACT, Outputs, Subject, difference, outputs
 from posbench.composing import legality
 from posbench.composing.building import build
 from posbench.encoding import EncodingStack

@@ -28,8 +28,8 @@ from omegaconf import OmegaConf
 
 from posbench.attention import Attention
 from posbench.catalogue import portraits
-from posbench.catalogue.conformance import Subject, composed
 from posbench.catalogue.portraits import Portrait
+from posbench.catalogue.subject import Subject, composed
 from posbench.composing import mistakes
 from posbench.composing.compose import composing
 from posbench.composing.legality import legal, options
