@@ -127,10 +127,15 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
     subject = make(*[word for word in words if kind != "encoding" or not _is_extension(word)])
     checks: Sequence[Callable[..., None]] = module.CHECKS
     said: dict[str, str] = {}  # sentences with their places, and the check that said them first
+    lost: set[Callable[..., None]] = set()  # what failed, and what rests on that
     failed = asked = 0
     for check in checks:
         title = check.__name__.replace("_", " ")
         asked += 1
+        if lost.intersection(module.RESTS_ON.get(check, ())):
+            lost.add(check)
+            failed += 1
+            continue  # it would say the same again
         try:
             check(subject)
             out.print(f"  ok      {title}", markup=False)
@@ -140,6 +145,7 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
             key = where if not isinstance(error, PosbenchError) or error.__cause__ else ""
             sentence = _sentence(error, where)
         failed += 1
+        lost.add(check)
         key = key or sentence
         if key in said:
             out.print(f"  FAILED  {title}: as in “{said[key]}”", markup=False)
@@ -168,4 +174,6 @@ def _sentence(error: Exception, where: str) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, PosbenchError):
         return f"{text} ({where})" if where else text
+    if isinstance(error, RuntimeError) and "dtype" in text:
+        text += " (queries may be bfloat16 where parameters are float32: cast with .to(a.q.dtype))"
     return f"{type(error).__name__} in {where or 'posbench'}: {text}"

@@ -483,9 +483,22 @@ def every_setting_of_the_model_changes_an_output(subject: Subject) -> None:
 
 FIRST: tuple[Callable[[Subject], None], ...] = (
     contract.calls_return_what_attention_takes,
+    contract.outputs_are_finite,
     contract.two_calls_are_equal,
 )
 """All others rest on these: where one of them fails, the others are not asked."""
+
+RESTS_ON: dict[Callable[[Subject], None], tuple[Callable[[Subject], None], ...]] = {
+    contract.a_prefix_gives_alone_what_it_gives_within_the_whole: (
+        no_output_depends_on_a_later_token,
+    ),
+    contract.positions_are_taken_as_they_come: (
+        contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
+    ),
+    relative_is_measured: (contract.positions_are_taken_as_they_come,),
+    float_positions_are_accepted_iff_declared: (contract.positions_are_taken_as_they_come,),
+}
+"""Checks that would only say again what another has found."""
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     *FIRST,

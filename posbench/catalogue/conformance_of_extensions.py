@@ -30,6 +30,7 @@ from posbench.catalogue.subject import (
     setup,
     with_setting,
 )
+from posbench.composing.folders import own_names
 from posbench.composing.legality import options
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError, IllegalExtension, closest
@@ -38,7 +39,7 @@ from posbench.running.setup import Setup
 from posbench.transformer import Transformer
 
 HOSTS = ("rope", "learned", "alibi", "nope")
-"""Tried first: between them they offer every handle."""
+"""They offer every handle of posbench; encodings of one's own, tried after them, may have more."""
 
 POLICIES = ("none", "fixed", "per test length")
 SIZES = ("protocol=cpu", f"model.head_width={CPU_HEAD}", f"model.num_heads={HEADS}")
@@ -57,7 +58,7 @@ class Extended(Subject):
             self.extension_of(self.base)  # refuses what cannot be extended
             return
         refused = ""
-        for host in [*HOSTS, *options("encoding")]:
+        for host in [*HOSTS, *sorted({*options("encoding")} - {*own_names("encoding")})]:
             super().__init__(*words, f"encoding={host}")
             self.host = host
             self.__dict__.pop("base", None)
@@ -293,9 +294,16 @@ def every_numeric_setting_changes_an_output(subject: Extended) -> None:
 FIRST: tuple[Callable[[Any], None], ...] = (
     apply_returns_an_encoding,
     contract.calls_return_what_attention_takes,
+    contract.outputs_are_finite,
     contract.two_calls_are_equal,
 )
 """All others rest on these."""
+
+RESTS_ON: dict[Callable[[Any], None], tuple[Callable[[Any], None], ...]] = {
+    contract.a_prefix_gives_alone_what_it_gives_within_the_whole: (
+        conformance.no_output_depends_on_a_later_token,
+    ),
+}
 
 CHECKS: tuple[Callable[[Any], None], ...] = (
     *FIRST,

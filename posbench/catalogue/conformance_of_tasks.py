@@ -235,6 +235,10 @@ def _has_no_one_answer(task: Task) -> bool:
 FIRST: tuple[Callable[[Asked], None], ...] = (sample_returns_a_batch,)
 """All others rest on these."""
 
+RESTS_ON: dict[Callable[[Asked], None], tuple[Callable[[Asked], None], ...]] = {
+    worked_examples_are_what_it_generates: (a_batch_is_a_function_of_its_stream,),
+}
+
 CHECKS: tuple[Callable[[Asked], None], ...] = (
     *FIRST,
     a_batch_is_a_function_of_its_stream,

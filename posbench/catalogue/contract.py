@@ -21,6 +21,7 @@ from posbench.catalogue.subject import (
     Subject,
     call,
     difference,
+    finite,
     outputs,
     random_tokens,
     require,
@@ -112,6 +113,11 @@ def _kind(found: object) -> str:
 
 def _named(found: object) -> str:
     return "None" if found is None else f"an object of {type(found).__name__}"
+
+
+def outputs_are_finite(subject: Subject) -> None:
+    for encoding in subject.layers():
+        finite(outputs(encoding, torch.arange(12)[None]), "at the positions 0 to 11")
 
 
 def two_calls_are_equal(subject: Subject) -> None:

@@ -22,12 +22,31 @@ def build(node: dict[str, Any], group: str) -> Any:
         )
     try:
         _check_types(node, group)
-        return hydra.utils.instantiate(node)
+        made = hydra.utils.instantiate(node)
     except InstantiationException as error:
         cause = error.__cause__
         if isinstance(cause, PosbenchError):
             raise cause from None
         raise ConfigError(f"{group}: {_reason(node, cause or error)}") from None
+    _check_base(made, node, group)
+    return made
+
+
+BASES = {
+    "encoding": "posbench.encoding.PositionEncoding",
+    "extension": "posbench.extension.Extension",
+    "task": "posbench.task.Task",
+}
+"""What the class of a group is derived from, by its name: importing it here would import torch."""
+
+
+def _check_base(made: Any, node: dict[str, Any], group: str) -> None:
+    bases = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(made).__mro__]
+    if group in BASES and BASES[group] not in bases:
+        module, _, name = BASES[group].rpartition(".")
+        raise ConfigError(
+            f"{group}: {node['_target_']} is no {name}: derive it from that class of {module}"
+        )
 
 
 def _check_types(node: dict[str, Any], group: str) -> None:

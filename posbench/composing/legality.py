@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import hydra
+from hydra.core.default_element import GroupDefault
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
@@ -72,9 +73,27 @@ def supplying_tasks(kind: str) -> list[str]:
 def node(group: str, name: str) -> DictConfig:
     """The content of one option of a group.
 
-    An option that stands alone is read from its file: composing a hundred would take seconds.
+    It is read from its file, and so are options inside it, such as the host of a wrapper:
+    composing a hundred would take half a minute.
     """
     found = GlobalHydra.instance().config_loader().repository.load_config(f"{group}/{name}")  # type: ignore[attr-defined]
-    if all(default.is_self() for default in found.defaults_list):
-        return found.config
-    return hydra.compose("config", [f"{group}={name}"])[group]
+    merged = OmegaConf.create({})
+    for default in found.defaults_list:
+        if default.is_self() and default is found.defaults_list[-1]:
+            break
+        if _is_plain(default):
+            inside = node(default.group.lstrip("/"), default.value)
+            OmegaConf.update(merged, default.package, inside)
+        else:
+            return hydra.compose("config", [f"{group}={name}"])[group]
+    return OmegaConf.merge(merged, found.config)  # type: ignore[return-value]
+
+
+def _is_plain(default: Any) -> bool:
+    """Whether a default is one option of a group, at a place of its own."""
+    return (
+        isinstance(default, GroupDefault)
+        and isinstance(default.value, str)
+        and not (default.package or "_").startswith("_")
+        and not default.override
+    )
