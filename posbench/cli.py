@@ -71,10 +71,13 @@ def _run(composed: Composition) -> None:
         print(remark(record, asked.path))
         return
 
+    from posbench.records.files import refuse_disagreement
     from posbench.running.console import Console
     from posbench.running.run import make
 
     make(asked, Console())
+    if composed.content["audit"]:
+        refuse_disagreement(asked.path)
 
 
 def main() -> None:

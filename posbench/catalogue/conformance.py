@@ -35,7 +35,7 @@ from posbench.catalogue.subject import (
     setup,
     with_setting,
 )
-from posbench.composing.legality import options
+from posbench.composing.legality import BROKEN, options
 from posbench.encoding import PositionEncoding
 from posbench.encodings.nope import NoPE
 from posbench.errors import ConfigError, IllegalExtension, PosbenchError, closest
@@ -323,7 +323,7 @@ def _extensions(subject: Subject) -> Iterator[tuple[str, Extension]]:
     for name in options("extension"):
         try:
             yield name, subject.extension(name)
-        except PosbenchError:
+        except BROKEN:
             continue
 
 

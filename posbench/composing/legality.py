@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING, Any
 import hydra
 from hydra.core.default_element import GroupDefault
 from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from posbench.composing.building import build
-from posbench.errors import IllegalExtension
+from posbench.errors import IllegalExtension, PosbenchError
 
 if TYPE_CHECKING:
     from posbench.encoding import EncodingStack
     from posbench.extension import Extension
 
+BROKEN = (PosbenchError, HydraException, OmegaConfBaseException, YAMLError)
+"""What a file of one's own raises that cannot be composed or makes no object."""
 TRAIN_POSITIONS, TEST_POSITIONS = 64, 512
 """Lengths for what is built here only to be asked: they do not decide whether a pair is legal."""
 
@@ -30,15 +35,21 @@ def options(group: str) -> list[str]:
 
 
 def legal_encodings(extension: DictConfig) -> list[str]:
-    """The encodings that an extension does not refuse. Needs an initialised Hydra."""
+    """The encodings that an extension does not refuse. Needs an initialised Hydra.
+
+    A file of one's own that makes no encoding is passed over: who chooses it is told.
+    """
     # This imports torch, which is loaded already wherever this function is called.
     root = hydra.compose("config")
     root.extension = extension
     found = []
     for name in options("encoding"):
-        root.encoding = node("encoding", name)
-        if legal(*built(root)):
-            found.append(name)
+        try:
+            root.encoding = node("encoding", name)
+            if legal(*built(root)):
+                found.append(name)
+        except BROKEN:
+            continue
     return found
 
 
@@ -64,10 +75,15 @@ def legal(extension: Extension, stack: EncodingStack) -> bool:
 
 def supplying_tasks(kind: str) -> list[str]:
     """The tasks that supply position ids of this kind. Needs an initialised Hydra."""
-    classes: dict[str, Any] = {
-        name: hydra.utils.get_class(node("task", name).task["_target_"]) for name in options("task")
-    }
-    return [name for name, cls in classes.items() if kind in cls.ids]
+    found = []
+    for name in options("task"):
+        try:
+            cls: Any = hydra.utils.get_class(node("task", name).task["_target_"])
+        except (*BROKEN, ImportError, AttributeError, KeyError):
+            continue
+        if kind in cls.ids:
+            found.append(name)
+    return found
 
 
 def node(group: str, name: str) -> DictConfig:
