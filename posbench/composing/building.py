@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import types
 import typing
@@ -12,6 +13,7 @@ from hydra.errors import InstantiationException
 
 from posbench.config import KINDS, in_words
 from posbench.errors import ConfigError, PosbenchError, shown
+from posbench.provenance import module_file, targets
 
 
 def build(node: dict[str, Any], group: str) -> Any:
@@ -30,6 +32,18 @@ def build(node: dict[str, Any], group: str) -> Any:
         raise ConfigError(f"{group}: {_reason(node, cause or error)}") from None
     _check_base(made, node, group)
     return made
+
+
+def check_source(*nodes: dict[str, Any]) -> None:
+    """ConfigError names the line where a module of one's own is no Python."""
+    for target in sorted(set().union(*map(targets, nodes))):
+        path = None if target.startswith("posbench.") else module_file(target.rpartition(".")[0])
+        if path is None:
+            continue
+        try:
+            ast.parse(path.read_text(encoding="utf-8"), str(path))
+        except SyntaxError as error:
+            raise ConfigError(f"{path} is not Python: {error.msg} in line {error.lineno}") from None
 
 
 BASES = {
