@@ -275,8 +275,8 @@ def handles_are_measured(subject: Subject) -> None:
     is nothing to extend.
     """
     run, stack = subject.made(), subject.model().encodings
-    extensions = dict(_extensions(subject))
-    known = {part for each in extensions.values() for part in each.needs.split(" and ") if part}
+    offered = dict(extensions(subject))
+    known = {part for each in offered.values() for part in each.needs.split(" and ") if part}
     for layer in stack:
         _have_what_they_stand_for(layer, known)
     trained, longest = (
@@ -286,7 +286,7 @@ def handles_are_measured(subject: Subject) -> None:
     pos = torch.arange(min(48, stack.max_positions or 48))[None]
     before = [outputs(layer, pos) for layer in stack]
     changes: dict[str, float] = {}
-    for name, extension in extensions.items():
+    for name, extension in offered.items():
         needs = extension.needs
         try:
             extended = extension.extend(stack, trained, longest)
@@ -318,7 +318,7 @@ def handles_are_measured(subject: Subject) -> None:
         )
 
 
-def _extensions(subject: Subject) -> Iterator[tuple[str, Extension]]:
+def extensions(subject: Subject) -> Iterator[tuple[str, Extension]]:
     """All extensions on offer that can be built: a broken one of one's own is not asked here."""
     for name in options("extension"):
         try:

@@ -4,8 +4,8 @@
     python -m posbench.tasks passkey --n 64 --count 100 --json    a JSON object a line
     python -m posbench.tasks copy task.num_symbols=8 --n 5 --seed 1 --stream test
 
-The same task, n, count, seed and stream give the same tokens on every machine. In JSON, `tokens` are
-integers, `answer` says which of them are asked for, `source` where each comes from (-1: no one
+The same task, n, count, seed and stream give the same tokens on every machine. In JSON, `tokens`
+are integers, `answer` says which of them are asked for, `source` where each comes from (-1: no one
 place), `segments` what is prompt (0) and answer (1), and `ids` are further position ids.
 """
 
