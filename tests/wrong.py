@@ -289,6 +289,16 @@ ENCODINGS = [
         "queries may be bfloat16",
     ),
     Wrong(
+        "a product that autocast does not cast",
+        """
+        class Stubborn(PositionEncoding):
+            def encode(self, a):
+                with torch.autocast("cpu", enabled=False):
+                    return replace(a, q=a.q @ torch.eye(a.q.shape[-1], dtype=a.x.dtype))
+        """,
+        "in mixed precision it fails",
+    ),
+    Wrong(
         "a mean over the whole sequence",
         """
         class Prophet(PositionEncoding):
