@@ -53,7 +53,7 @@ def application(cfg: DictConfig) -> None:
 
 def _run(composed: Composition) -> None:
     """One run, or the job of a sweep."""
-    from posbench.composing.building import build
+    from posbench.composing.building import build, check_source
     from posbench.running.asked import Asked, remark
     from posbench.sweeping.working import work
 
@@ -64,6 +64,7 @@ def _run(composed: Composition) -> None:
     cfg = composed.cfg()
     if checked(cfg).plan_only:
         raise PosbenchError("plan_only=true is for sweeps: add -m")
+    check_source(*(composed.content[group] for group in ("encoding", "extension", "task")))
     asked = Asked.of(composed)
     build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
     record = asked.record()
@@ -71,10 +72,13 @@ def _run(composed: Composition) -> None:
         print(remark(record, asked.path))
         return
 
+    from posbench.records.files import refuse_disagreement
     from posbench.running.console import Console
     from posbench.running.run import make
 
     make(asked, Console())
+    if composed.content["audit"]:
+        refuse_disagreement(asked.path)
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from posbench.errors import ConfigError, closest, known_names, shown
 
+LARGEST_SEED = 2**63 - 1
 SETTINGS = "python -m posbench --cfg job"
 KINDS = {
     int: "an integer",
@@ -195,6 +196,10 @@ class EvaluationConfig:
                 f"evaluation.multiples={self.multiples} must contain 1: without the training "
                 "length nobody can tell what was learned"
             )
+        if len(set(self.multiples)) < len(self.multiples):
+            raise ConfigError(
+                f"evaluation.multiples={self.multiples} lists a length twice: give each once"
+            )
         for multiple in self.multiples:
             if multiple <= 0:
                 raise ConfigError(
@@ -267,6 +272,10 @@ class Config:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise ConfigError(f"seed must not be negative, got {self.seed}")
+        if self.seed > LARGEST_SEED:
+            raise ConfigError(f"seed must be at most 2^63 - 1, got {self.seed}")
+        if not self.results_dir.strip():
+            raise ConfigError("results_dir is empty: give a folder, or leave it out")
         _at_least("audit", self.audit, 0)
 
 

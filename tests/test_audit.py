@@ -13,7 +13,7 @@ from conftest import thinned
 from small_runs import ran
 
 from posbench.attention import Attention
-from posbench.catalogue.conformance import Subject
+from posbench.catalogue.subject import Subject
 from posbench.encoding import PositionEncoding
 from posbench.evaluation import greedy
 from posbench.leaderboard.remarks import remarks

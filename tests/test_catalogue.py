@@ -14,8 +14,8 @@ from conftest import composed, thinned
 from omegaconf import OmegaConf
 
 from posbench.catalogue import page as catalogue
-from posbench.catalogue.conformance import Subject
 from posbench.catalogue.portraits import Portrait
+from posbench.catalogue.subject import Subject
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_every_method_is_described_with_formula_and_source(name: str) -> None:
 
 def portrait(name: str) -> Portrait:
     run = Subject(f"method={name}").made(*catalogue.SIZES)
-    return catalogue.portrait(name, run.model().encodings, run.train_positions)
+    return catalogue.portrait(f"method={name}", run.model().encodings, run.train_positions)
 
 
 def test_the_curves_are_the_formula() -> None:

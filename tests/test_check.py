@@ -8,8 +8,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from wrong import ENCODINGS, EXTENSIONS, TASKS, Wrong
 
 from posbench.catalogue import check, conformance
+from posbench.catalogue.blame import place
+from posbench.catalogue.subject import Subject
 from posbench.composing.compose import composing
 
 BROKEN = """
@@ -223,12 +226,58 @@ def test_each_check_fails_on_an_encoding_that_breaks_its_promise(
 ) -> None:
     (checked,) = (function for function in conformance.CHECKS if function.__name__ == name)
     with composing(folder), pytest.raises(conformance.Broken, match=sentence):
-        checked(conformance.Subject(f"encoding={encoding.lower()}"))
+        checked(Subject(f"encoding={encoding.lower()}"))
+
+
+OF_CLASSES = [
+    ("calls_return_what_attention_takes", "Flat"),
+    ("outputs_are_finite", "Logarithm"),
+    ("two_calls_are_equal", "Noisy"),
+    ("mixed_precision_runs", "Stubborn"),
+    ("a_prefix_gives_alone_what_it_gives_within_the_whole", "Averaged"),
+    ("positions_are_taken_as_they_come", "Counting"),
+    ("positions_are_taken_as_they_come", "Keeping"),
+    ("positions_are_taken_as_they_come", "FirstRow"),
+    ("handles_are_measured", "Misspelt"),
+    ("handles_are_measured", "Hollow"),
+    ("max_positions_is_measured", "Tabled"),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong"), OF_CLASSES, ids=[wrong for _, wrong in OF_CLASSES])
+def test_a_mistake_that_people_make_is_found_by_the_check_that_is_about_it(
+    tmp_path: Path, name: str, wrong: str
+) -> None:
+    (mistake,) = (each for each in ENCODINGS if each.name == wrong)
+    stem = mistake.write(tmp_path).stem
+    (checked,) = (function for function in conformance.CHECKS if function.__name__ == name)
+    with composing(tmp_path), pytest.raises(conformance.Broken) as caught:
+        checked(Subject(f"encoding={stem}"))
+    assert mistake.said in str(caught.value)
+    assert place(caught.value, []) or name != "max_positions_is_measured"
+
+
+@pytest.mark.parametrize("wrong", TASKS, ids=[each.name for each in TASKS])
+def test_a_task_with_a_mistake_is_told_so_once_with_its_line(
+    tmp_path: Path, wrong: Wrong, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check.main([str(wrong.write(tmp_path))]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "FAILED" in line]
+    assert wrong.said in line and f"wrong_{wrong.name.lower()}.py, line 6)" in line
+
+
+@pytest.mark.parametrize("wrong", EXTENSIONS, ids=[each.name for each in EXTENSIONS])
+def test_an_extension_with_a_mistake_is_told_so(
+    tmp_path: Path, wrong: Wrong, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check.main([str(wrong.write(tmp_path))]) == 1
+    assert wrong.said in capsys.readouterr().out
 
 
 def test_every_check_but_one_is_shown_something_broken() -> None:
     """That the transformer's own weights start equal cannot be broken from inside an encoding."""
-    shown = {case[0] for case in CASES} | {"shared_modules_start_equal_across_encodings"}
+    by_class = {name for name, _ in OF_CLASSES}
+    shown = {case[0] for case in CASES} | by_class | {"shared_modules_start_equal_across_encodings"}
     assert shown == {function.__name__ for function in conformance.CHECKS}
 
 

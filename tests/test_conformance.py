@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.catalogue import conformance
-from posbench.catalogue.conformance import EXACT, Outputs, Subject, difference, outputs
+from posbench.catalogue.subject import EXACT, Outputs, Subject, difference, outputs
 from posbench.composing import legality
 from posbench.composing.building import build
 from posbench.encoding import EncodingStack
@@ -34,9 +34,20 @@ def subject(encoding: str) -> Subject:
     return Subject(f"encoding={encoding}")
 
 
+OPEN = {("fope", "mixed_precision_runs")}
+"""Promises that are not kept yet: FoPE's coefficients come out of autocast in bfloat16, of which
+torch makes no complex numbers.
+"""
+
+
 @pytest.mark.parametrize("encoding", thinned("encoding"))
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
-def test_encoding(check: Callable[[Subject], None], encoding: str) -> None:
+def test_encoding(
+    check: Callable[[Subject], None], encoding: str, request: pytest.FixtureRequest
+) -> None:
+    if (encoding, check.__name__) in OPEN:
+        mark = pytest.mark.xfail(raises=conformance.Broken, strict=True)
+        request.applymarker(mark)
     check(subject(encoding))
 
 

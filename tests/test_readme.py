@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import names
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -25,9 +26,15 @@ def test_the_recipe_for_an_encoding_of_ones_own_runs_as_printed(tmp_path: Path) 
         "posbench.check",
         "posbench",
         "posbench.catalogue",
+        "posbench.check",
+        "posbench",
+        "posbench.check",
+        "posbench.tasks",
+        "posbench",
     ]
     for module, words in commands:
-        given = [*words.split(), *(["protocol=smoke"] if module == "posbench" else [])]
+        smoke = ["protocol=smoke", "training.steps=5"]
+        given = [*words.split(), *(smoke if module == "posbench" else [])]
         done = subprocess.run(
             [sys.executable, "-m", module, *given],
             cwd=tmp_path,
@@ -36,8 +43,23 @@ def test_the_recipe_for_an_encoding_of_ones_own_runs_as_printed(tmp_path: Path) 
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    assert list(tmp_path.glob("results/local/records/smoke/passkey/decay/seed=0.json"))
+    assert list(tmp_path.glob("results/local/records/smoke*/passkey/decay/seed=0.json"))
     assert (tmp_path / "results/catalogue/catalogue.html").exists()
+
+
+def test_the_block_with_an_encoding_from_posbench_runs_as_printed() -> None:
+    [block] = re.findall(r"```python\n# elsewhere.py\n(.*?)```", README, re.S)
+    names: dict[str, object] = {}
+    exec(block, names)
+    trained = names["CausalSelfAttention"](64, 4, 128).position  # type: ignore[operator]
+    longer = names["yarn"]().extend(trained, tested=512)  # type: ignore[operator]
+    q, k, v = torch.randn(3, 1, 4, 20, 16)
+    assert torch.equal(longer(q, k, v), longer(q, k, v))
+    assert not torch.allclose(longer(q, k, v), trained(q, k, v))
+    head = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert not torch.allclose(trained(q, k, v), head) and torch.allclose(
+        trained(q, k, v, pos=torch.zeros(1, 20).long()), head, atol=1e-6
+    )
 
 
 def test_every_file_the_readme_points_to_exists() -> None:

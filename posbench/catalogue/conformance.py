@@ -8,30 +8,43 @@ promised, what was measured, and where to look. The test suite runs every check 
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention, attend, dense
-from posbench.composing.building import build
-from posbench.composing.compose import compose
-from posbench.composing.legality import node, options, supplying_tasks
+from posbench.catalogue import contract
+from posbench.catalogue.subject import (
+    CPU_HEAD,
+    EXACT,
+    HEADS,
+    MODEL,
+    WIDTH,
+    Broken,
+    Outputs,
+    Subject,
+    call,
+    difference,
+    finite,
+    outputs,
+    random_tokens,
+    require,
+    setup,
+    with_setting,
+)
+from posbench.composing.legality import BROKEN, options
 from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError, IllegalExtension, PosbenchError
-from posbench.extension import Extension
+from posbench.encodings.nope import NoPE
+from posbench.errors import ConfigError, IllegalExtension, PosbenchError, closest
+from posbench.extension import Extension, ExtensionWrapper
+from posbench.frequencies import Frequencies
 from posbench.running.setup import Setup
 from posbench.scoring import inputs, loss
 from posbench.streams import stream_seed
-from posbench.transformer import Transformer
 
-BATCH, HEADS, WIDTH, MODEL = 2, 2, 16, 32  # sizes of the small calls below and of their model
-CPU_HEAD = 32  # head width of the cpu protocol
-EXACT = 1e-9
 ROUNDINGS = {"root mean square": 2.5, "largest": 3.0}
 """How far outputs in bfloat16 may be off, in units of what rounding the inputs alone does to them.
 
@@ -41,103 +54,6 @@ matter of luck. Over 57 encodings and eight seeds each, the root mean square is 
 units (Shaw's relative values: 1.8) and the largest by at most 1.8. Where angles are formed in
 bfloat16 the root mean square is off by 3.8 to 18.
 """
-
-Outputs = tuple[Tensor, Tensor]
-
-
-class Broken(PosbenchError, AssertionError):
-    """A promise that an encoding does not keep."""
-
-
-def composed(*overrides: str) -> DictConfig:
-    """The configuration of a command line, to be changed as one likes."""
-    return compose(*overrides).cfg()
-
-
-@functools.cache
-def _extension(name: str) -> DictConfig:
-    return node("extension", name)
-
-
-def setup(*overrides: str) -> Setup:
-    """The set-up of a command line, at the smoke protocol unless told otherwise."""
-    cfg = composed(
-        *([] if any(word.startswith("protocol=") for word in overrides) else ["protocol=smoke"]),
-        *overrides,
-    )
-    task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
-    return Setup(cfg, task)
-
-
-class Subject:
-    """An encoding as the command line chooses it.
-
-    Needs an initialised Hydra. Setups hold no weights, so they are kept; each model is built
-    anew.
-    """
-
-    def __init__(self, *words: str) -> None:
-        self.words = words
-        kind = setup(*words).encodings()[0].ids
-        if (
-            kind != "index"
-        ):  # on the default task, or of those that have the ids the one with most symbols
-            tasks = [f"task={name}" for name in supplying_tasks(kind)]
-            self.words = (
-                *words,
-                max(tasks, key=lambda word: setup(*words, word).task.vocab_size),
-            )
-        self.made = functools.cache(self._made)
-
-    def _made(self, *overrides: str) -> Setup:
-        sizes = (f"model.width={MODEL}", f"model.num_heads={HEADS}", f"model.head_width={WIDTH}")
-        return setup(*self.words, *sizes, *overrides)
-
-    def model(self, *overrides: str) -> Transformer:
-        return self.made(*overrides).model().double().eval()
-
-    def layers(self, *overrides: str) -> Iterator[PositionEncoding]:
-        """One encoding per specification, built from the configuration, in float64."""
-        stack = self.model(*overrides).encodings
-        return iter([stack.layers[index] for index in stack.firsts])  # type: ignore[misc]
-
-    def extension(self, name: str) -> Extension:
-        """An extension at the lengths of this subject, without composing everything else again."""
-        run = self.made()
-        cfg = OmegaConf.create(
-            {key: run.nodes[key] for key in ("model", "train_positions", "test_positions")}
-        )
-        cfg.extension = copy.deepcopy(_extension(name))
-        return build(OmegaConf.to_container(cfg, resolve=True)["extension"], "extension")  # type: ignore
-
-    def settings(self) -> list[tuple[str, float]]:
-        """The encoding's numeric settings.
-
-        Those interpolated from elsewhere, such as sizes of the model, are left out.
-        """
-        return list(_numbers(OmegaConf.to_container(composed(*self.words).encoding, resolve=False)))
-
-
-def _numbers(node: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
-    if isinstance(node, dict):
-        for key, value in node.items():
-            yield from _numbers(value, f"{prefix}{key}.")
-    elif isinstance(node, int | float) and not isinstance(node, bool):
-        yield prefix.rstrip("."), node
-
-
-def call(
-    n: int, pos: Tensor | None = None, dtype: torch.dtype = torch.float64, width: int = WIDTH
-) -> Attention:
-    """One attention call on random inputs."""
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = (
-        torch.randn(BATCH, HEADS, n, width, generator=generator, dtype=dtype) for _ in range(3)
-    )
-    x = torch.randn(BATCH, n, HEADS * width, generator=generator, dtype=dtype)
-    pos = torch.arange(n)[None] if pos is None else pos
-    segments = (torch.arange(n) >= n // 2).long()[None]
-    return Attention(q, k, v, x, pos, pos, scale=width**-0.5, segments=segments)
 
 
 def _moved(a: Attention, device: str | None = None, dtype: torch.dtype | None = None) -> Attention:
@@ -164,33 +80,6 @@ def _sizes(error: Tensor) -> dict[str, float]:
         "root mean square": error.square().mean().sqrt().item(),
         "largest": error.abs().max().item(),
     }
-
-
-def outputs(encoding: PositionEncoding, pos: Tensor, width: int = WIDTH) -> Outputs:
-    """All that an encoding does: the embeddings it returns, and what comes out of attention."""
-    a = call(pos.shape[1], pos, width=width)
-    return encoding.embed(a.x, pos), dense(encoding.encode(a))
-
-
-def difference(a: Outputs, b: Outputs) -> float:
-    """The largest difference of any entry; infinite for unlike shapes or what is not a number."""
-    if any(x.shape != y.shape for x, y in zip(a, b, strict=True)):
-        return torch.inf
-    largest = max((x.detach() - y.detach()).abs().max().item() for x, y in zip(a, b, strict=True))
-    return largest if largest == largest else torch.inf
-
-
-def require(condition: bool, sentence: str) -> None:
-    if not condition:
-        raise Broken(sentence)
-
-
-def _finite(tensors: Outputs, where: str) -> None:
-    require(
-        all(bool(torch.isfinite(t).all()) for t in tensors),
-        f"{where} some outputs are infinite or not a number: look for logarithms, roots and powers "
-        "of what can be zero or negative, and for rows of attention without a visible key",
-    )
 
 
 # -- the paths of attention ------------------------------------------------------------------------
@@ -283,7 +172,9 @@ def relative_is_measured(subject: Subject) -> None:
     """Logits must survive a shift of all positions if and only if `relative` is declared."""
     model, n, shift = subject.model(), 12, 5
     pos = torch.arange(n)[None]
-    change = (model(_tokens(n), pos + shift) - model(_tokens(n), pos)).abs().max().item()
+    change = (
+        (model(random_tokens(n), pos + shift) - model(random_tokens(n), pos)).abs().max().item()
+    )
     declared = all(encoding.relative for encoding in model.encodings)
     require(
         (change < EXACT) == declared,
@@ -295,7 +186,7 @@ def relative_is_measured(subject: Subject) -> None:
 
 def no_output_depends_on_a_later_token(subject: Subject) -> None:
     """Changing the tokens from place 9 on must leave earlier logits as they are."""
-    model, pos, tokens = subject.model(), torch.arange(14)[None], _tokens(14)
+    model, pos, tokens = subject.model(), torch.arange(14)[None], random_tokens(14)
     later = tokens.clone()
     later[:, 9:] = 8 + (later[:, 9:] - 7) % 12
     before, after = model(tokens, pos), model(later, pos)
@@ -329,7 +220,7 @@ def float_positions_are_accepted_iff_declared(subject: Subject) -> None:
                 "an error: declare it True, or index with them as they are (casting to integers "
                 "hides a mistake)"
             )
-        _finite(outputs(encoding, pos), "at positions like 0.25")
+        finite(outputs(encoding, pos), "at positions like 0.25")
         change = difference(outputs(encoding, whole.double()), outputs(encoding, whole))
         require(
             change < EXACT,
@@ -347,7 +238,15 @@ def max_positions_is_measured(subject: Subject) -> None:
     for encoding in subject.layers():
         limit = encoding.max_positions
         if limit is None:
-            _finite(outputs(encoding, torch.arange(100_000, 100_012)[None]), "at position 100,000")
+            try:
+                found = outputs(encoding, torch.arange(100_000, 100_012)[None])
+            except IndexError as error:
+                raise Broken(
+                    "`max_positions` is declared None, and position 100,000 gives an IndexError: "
+                    "declare the number of rows that there are, or compute with positions instead "
+                    "of looking them up"
+                ) from error
+            finite(found, "at position 100,000")
             continue
         outputs(encoding, torch.arange(limit - 4, limit)[None])
         try:
@@ -365,16 +264,21 @@ def finite_under_decreasing_positions(subject: Subject) -> None:
     """The ids that a task supplies may run backwards or repeat."""
     for encoding in subject.layers():
         for ids in ([9, 8, 7, 6, 5], [3, 3, 3, 3, 3], [0, 4, 1, 4, 2]):
-            _finite(outputs(encoding, torch.tensor([ids])), f"at the positions {ids}")
+            finite(outputs(encoding, torch.tensor([ids])), f"at the positions {ids}")
 
 
 def handles_are_measured(subject: Subject) -> None:
-    """For every handle on offer, some extension must have an effect at the longest test.
+    """Each handle is one that some extension takes hold of, with the attribute that it stands for,
+    and some extension must have an effect through it at the longest test.
 
     An extension may refuse only if its handle is not offered, and must change nothing if there
     is nothing to extend.
     """
     run, stack = subject.made(), subject.model().encodings
+    offered = dict(extensions(subject))
+    known = {part for each in offered.values() for part in each.needs.split(" and ") if part}
+    for layer in stack:
+        _have_what_they_stand_for(layer, known)
     trained, longest = (
         stack.span(run.train_positions, training=True),
         stack.span(run.test_positions),
@@ -382,8 +286,7 @@ def handles_are_measured(subject: Subject) -> None:
     pos = torch.arange(min(48, stack.max_positions or 48))[None]
     before = [outputs(layer, pos) for layer in stack]
     changes: dict[str, float] = {}
-    for name in options("extension"):
-        extension = subject.extension(name)
+    for name, extension in offered.items():
         needs = extension.needs
         try:
             extended = extension.extend(stack, trained, longest)
@@ -393,6 +296,8 @@ def handles_are_measured(subject: Subject) -> None:
                 f"extension {name} refused, although {needs!r} is among the handles",
             )
             continue
+        if type(extension).extend is ExtensionWrapper.extend:
+            continue  # it does what the extension inside it does, which is asked by itself
         change = max(
             difference(outputs(new, pos), old) for new, old in zip(extended, before, strict=True)
         )
@@ -411,6 +316,39 @@ def handles_are_measured(subject: Subject) -> None:
             "output at the longest test: an offered handle must have an effect; drop it from "
             "`handles` otherwise",
         )
+
+
+def extensions(subject: Subject) -> Iterator[tuple[str, Extension]]:
+    """All extensions on offer that can be built: a broken one of one's own is not asked here."""
+    for name in options("extension"):
+        try:
+            yield name, subject.extension(name)
+        except BROKEN:
+            continue
+
+
+CONTRACTS: dict[str, tuple[str, type]] = {"frequencies": ("frequencies", Frequencies)}
+"""The attribute that an extension finds behind a handle; the others need none."""
+
+
+def _have_what_they_stand_for(layer: PositionEncoding, known: Collection[str]) -> None:
+    for handle in sorted(layer.handles):
+        near = closest(handle, known)
+        require(
+            handle in known,
+            f"`handles` offers {handle!r}, of which no extension takes hold: "
+            f"{f'did you mean {near!r}? ' if near else ''}The handles are "
+            f"{', '.join(sorted(known))}",
+        )
+        if handle in CONTRACTS:
+            attribute, kind = CONTRACTS[handle]
+            found = getattr(layer, attribute, None)
+            require(
+                isinstance(found, kind),
+                f"`handles` offers {handle!r}, and self.{attribute} is {type(found).__name__}: an "
+                f"extension replaces it by another {kind.__module__}.{kind.__name__}, so set one "
+                "in __init__ and read it in `encode`, or drop the handle",
+            )
 
 
 # -- parameters ------------------------------------------------------------------------------------
@@ -434,8 +372,8 @@ def every_parameter_gets_a_gradient(subject: Subject) -> None:
 
 def state_dict_round_trips(subject: Subject) -> None:
     """Two seeds give different models, until the weights of one are loaded into the other."""
-    one, other = subject.made().model(), subject.made("seed=1").model()
-    tokens, pos = _tokens(12), torch.arange(12)[None]
+    one, other = subject.made().model(), with_setting(subject.made(), "seed", 1).model()
+    tokens, pos = random_tokens(12), torch.arange(12)[None]
     require(not torch.equal(one(tokens, pos), other(tokens, pos)), "two seeds give the same model")
     other.load_state_dict(one.state_dict())
     require(
@@ -447,10 +385,10 @@ def state_dict_round_trips(subject: Subject) -> None:
 
 def shared_modules_start_equal_across_encodings(subject: Subject) -> None:
     """The transformer's own weights do not depend on the encoding, so that methods start alike."""
-    ours, plain = (
-        subject.made().model().state_dict(),
-        Subject("encoding=nope").made().model().state_dict(),
-    )
+    ours = subject.made().model().state_dict()
+    bare = copy.deepcopy(subject.made().composed)
+    bare.encoding = {"_target_": f"{NoPE.__module__}.{NoPE.__name__}"}
+    plain = Setup(bare, subject.made().task).model().state_dict()
     for key in plain.keys() & ours.keys():
         if plain[key].shape == ours[key].shape:
             require(
@@ -475,13 +413,14 @@ def two_constructions_are_equal(subject: Subject) -> None:
 def every_numeric_setting_changes_an_output(subject: Subject) -> None:
     """Doubling a setting must change some output at the lengths and sizes of the cpu protocol.
 
-    Zero becomes one, and a setting that cannot be doubled is halved. Both objects are alive at
-    once, so that a cache shared between them would show.
+    Zero becomes one, and a setting that cannot be doubled is halved. A cache that is shared by all
+    objects would show.
     """
     sizes = ("protocol=cpu", f"model.head_width={CPU_HEAD}", f"model.num_heads={HEADS}")
 
-    def changed(*overrides: str) -> list[Outputs]:
-        run = setup(*subject.words, *sizes, *overrides)
+    usual = setup(*subject.words, *sizes)
+
+    def changed(run: Setup) -> list[Outputs]:
         stack, batch = (
             run.model().double().encodings,
             run.task.batch(run.train_length, 4, 0, "train", 0),
@@ -490,12 +429,13 @@ def every_numeric_setting_changes_an_output(subject: Subject) -> None:
         draw = inputs(batch, stack, 0, training=True).pos.double()
         return [(draw, draw), *(outputs(layer, pos, CPU_HEAD) for layer in stack)]
 
+    before = changed(usual)
     for key, value in subject.settings():
-        before = changed()
         try:
-            after = changed(f"encoding.{key}={2 * value or 1}")
+            after = changed(with_setting(usual, f"encoding.{key}", 2 * value or 1))
         except ConfigError:
-            after = changed(f"encoding.{key}={value // 2 if isinstance(value, int) else value / 2}")
+            half = value // 2 if isinstance(value, int) else value / 2
+            after = changed(with_setting(usual, f"encoding.{key}", half))
         require(
             any(difference(old, new) > EXACT for old, new in zip(before, after, strict=True)),
             f"encoding.{key}={value} can be doubled and no output changes at the training length "
@@ -520,18 +460,18 @@ MODEL_CHANGES = {
 
 def every_setting_of_the_model_changes_an_output(subject: Subject) -> None:
     """Every setting of the model must change the logits of a training step, or be refused."""
-    tokens, pos = _tokens(12), torch.arange(12)[None]
+    tokens, pos = random_tokens(12), torch.arange(12)[None]
 
-    def logits(*overrides: str) -> Tensor:
-        model = subject.made(*overrides).model().train()
+    def logits(run: Setup) -> Tensor:
+        model = run.model().train()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # for dropout
             return model(tokens, pos).detach()
 
-    before = logits()
+    before = logits(subject.made())
     for key, value in MODEL_CHANGES.items():
         try:
-            after = logits(f"model.{key}={value}")
+            after = logits(with_setting(subject.made(), f"model.{key}", value))
         except ConfigError:
             continue
         require(
@@ -541,18 +481,37 @@ def every_setting_of_the_model_changes_an_output(subject: Subject) -> None:
         )
 
 
-def _tokens(n: int) -> Tensor:
-    return torch.randint(8, 20, (2, n), generator=torch.Generator().manual_seed(0))
+FIRST: tuple[Callable[[Subject], None], ...] = (
+    contract.calls_return_what_attention_takes,
+    contract.outputs_are_finite,
+    contract.two_calls_are_equal,
+)
+"""All others rest on these: where one of them fails, the others are not asked."""
 
+RESTS_ON: dict[Callable[[Subject], None], tuple[Callable[[Subject], None], ...]] = {
+    contract.a_prefix_gives_alone_what_it_gives_within_the_whole: (
+        no_output_depends_on_a_later_token,
+    ),
+    contract.positions_are_taken_as_they_come: (
+        contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
+    ),
+    relative_is_measured: (contract.positions_are_taken_as_they_come,),
+    float_positions_are_accepted_iff_declared: (contract.positions_are_taken_as_they_come,),
+}
+"""Checks that would only say again what another has found."""
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
+    *FIRST,
+    max_positions_is_measured,
+    contract.mixed_precision_runs,
     fused_path_equals_the_dense_reference,
     fused_path_stays_within_tolerance_at_8x,
     any_block_size_gives_the_same,
-    relative_is_measured,
     no_output_depends_on_a_later_token,
+    contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
+    contract.positions_are_taken_as_they_come,
+    relative_is_measured,
     float_positions_are_accepted_iff_declared,
-    max_positions_is_measured,
     finite_under_decreasing_positions,
     handles_are_measured,
     every_parameter_gets_a_gradient,

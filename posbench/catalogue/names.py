@@ -277,6 +277,13 @@ def grouped(group: str) -> dict[str, list[Option]]:
     return headings
 
 
+def headed(group: str) -> dict[str, list[str]]:
+    """The names of a group alone, under the same headings."""
+    placed = [(_heading(group, name), name) for name in own_names(group)]
+    order = _order(group, {heading for heading, _ in placed})
+    return {heading: [name for found, name in placed if found == heading] for heading in order}
+
+
 def _order(group: str, headings: set[str]) -> list[str]:
     known = list(dict.fromkeys(_listed(group).values()))
     return [each for each in known if each in headings] + sorted(headings - set(known))
@@ -312,6 +319,7 @@ def _rows() -> dict[str, str]:
     return {key.value: _comment(key, "") for key, _ in _table().value}
 
 
+@functools.cache
 def _of_rope() -> dict[str, str]:
     """The extensions of RoPE there, each with the comment that it stands under."""
     (row,) = [row for key, row in _table().value if key.value == "rope"]

@@ -2,7 +2,8 @@
 
     python -m posbench.catalogue                              all methods, into results/catalogue
     python -m posbench.catalogue alibi fire --output folder   some of them
-    python -m posbench.catalogue --config-dir mine            those of a folder like conf/ as well
+    python -m posbench.catalogue --config-dir mine encoding=decay alibi    beside one of your own
+    python -m posbench.catalogue extension=yarn               an extension, on the method's encoding
 
 Everything on it is read off the classes and measured on untrained models; nothing is written by
 hand.
@@ -13,7 +14,8 @@ from __future__ import annotations
 import argparse
 import inspect
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +27,15 @@ from omegaconf import OmegaConf
 
 from posbench.attention import Attention
 from posbench.catalogue import portraits
-from posbench.catalogue.conformance import Subject, composed
+from posbench.catalogue.conformance import extensions
 from posbench.catalogue.descriptions import Description, described
 from posbench.catalogue.portraits import Portrait
+from posbench.catalogue.subject import Subject, composed, with_setting
 from posbench.composing import mistakes
 from posbench.composing.compose import composing
 from posbench.composing.legality import legal, options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
+from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper
 
 HEADS, WIDTH, DRAWS = 4, 32, 16
@@ -92,8 +96,16 @@ def applied(extension: Extension) -> Iterator[Extension]:
         yield from applied(part)
 
 
-def entry(method: str) -> Entry:
-    subject = Subject(f"method={method}")
+def words_of(name: str) -> str:
+    """A choice as the command line has it: a name alone is that of a method."""
+    return name if "=" in name else f"method={name}"
+
+
+def entry(name: str) -> Entry:
+    """The row of a method, or of an encoding or extension, "encoding=decay"."""
+    word = words_of(name)
+    method = name.replace("=", "_") if name == word else name
+    subject = Subject(word)
     run = subject.made(*SIZES)
     base = run.model().encodings
     length = base.span(run.train_positions, training=True)
@@ -102,19 +114,19 @@ def entry(method: str) -> Entry:
     # Describe the encoding as it was trained, and the extension. The wrappers that an extension
     # makes are part of the extension, and get no description.
     classes = [type(part) for part in (*distinct, *applied(run.extension))]
-    picture = portrait(method, stack, run.train_positions)
+    picture = portrait(word, stack, run.train_positions)
     return Entry(
         method,
-        _settings(method),
+        _settings(word),
         tuple(describe(cls) for cls in dict.fromkeys(classes)),
         properties(subject, base, run.extension),
         portraits.draw(picture),
     )
 
 
-def _settings(method: str) -> str:
+def _settings(word: str) -> str:
     """The method's settings without the sizes of the model, which are not its own."""
-    cfg = composed(f"method={method}")
+    cfg = composed(word)
     plain = [
         OmegaConf.to_container(cfg[group], resolve=False) for group in ("encoding", "extension")
     ]
@@ -136,7 +148,7 @@ def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> 
     """The declarations, and what can be read off the plan."""
     layers: list[PositionEncoding] = [stack.layers[index] for index in stack.firsts]  # type: ignore[misc]
     limit = stack.max_positions
-    allowed = [name for name in options("extension") if legal(subject.extension(name), stack)]
+    allowed = [name for name, each in extensions(subject) if legal(each, stack)]
     parameters = sum(p.numel() for p in stack.parameters())
     paths = dict.fromkeys(layer.encode(_call(16, 1)).path for layer in layers)  # type: ignore[attr-defined]
     beyond = extension.method_class if stack.method_class == "zero-shot" else stack.method_class
@@ -190,7 +202,7 @@ def measured(layer: PositionEncoding, n: int) -> tuple[str, np.ndarray, np.ndarr
     return "score", scores.expand(HEADS, n, n).numpy(), weights.numpy()
 
 
-def portrait(method: str, stack: EncodingStack, train_positions: int) -> Portrait:
+def portrait(word: str, stack: EncodingStack, train_positions: int) -> Portrait:
     stack = stack.double()
     limit = min(2 * train_positions, stack.max_positions or 2 * train_positions)
     layer: PositionEncoding = stack.layers[0]  # type: ignore[assignment]
@@ -200,7 +212,7 @@ def portrait(method: str, stack: EncodingStack, train_positions: int) -> Portrai
     return Portrait(
         quantity,
         _last_row(values),
-        dict(_at_other_bases(method, limit)),
+        dict(_at_other_bases(word, limit)),
         np.where(hidden, np.nan, square[0]),
         np.where(hidden, np.nan, weights[0]) * np.arange(1, MAP + 1)[:, None],
         train_positions,
@@ -212,14 +224,38 @@ def _last_row(values: np.ndarray) -> np.ndarray:
     return values[:, -1, ::-1]
 
 
-def _at_other_bases(method: str, n: int) -> Iterator[tuple[str, np.ndarray]]:
+def _at_other_bases(word: str, n: int) -> Iterator[tuple[str, np.ndarray]]:
     """The first head's curve at other bases, if the encoding has such a setting."""
-    if "base" not in composed(f"method={method}").encoding:
+    if "base" not in composed(word).encoding:
         return
+    usual = Subject(word).made(*SIZES)
     for base in BASES:
-        run = Subject(f"method={method}").made(*SIZES, f"encoding.base={base}")
+        run = with_setting(usual, "encoding.base", base)
         layer = run.model().encodings.double().layers[0]
         yield f"base {base:,}", _last_row(measured(layer, n)[1])[0]  # type: ignore[arg-type]
+
+
+SHOWN = ("method", "encoding", "extension")
+
+
+def _of_folders(own: Sequence[Path]) -> list[str]:
+    """The encodings and extensions of one's own, which no method need name."""
+    return [
+        f"{group}={path.stem}"
+        for folder in own
+        for group in ("encoding", "extension")
+        for path in sorted((folder / group).glob("*.yaml"))
+    ]
+
+
+def _entries(names: Sequence[str]) -> Iterator[Entry]:
+    """The entries, with a line of progress for every ten."""
+    started = time.monotonic()
+    for count, name in enumerate(names, 1):
+        yield entry(name)
+        if count % 10 == 0 and count < len(names):
+            left = (time.monotonic() - started) / count * (len(names) - count)
+            print(f"  {count} of {len(names)}, {left:.0f} s left", flush=True)
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -239,7 +275,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m posbench.catalogue", description=__doc__.split("\n\n")[0]
     )
-    parser.add_argument("methods", nargs="*", help="default: all")
+    parser.add_argument(
+        "methods",
+        nargs="*",
+        metavar="METHOD",
+        help="or encoding=NAME, extension=NAME; default: all methods, and all of --config-dir",
+    )
     parser.add_argument(
         "--config-dir",
         type=Path,
@@ -254,10 +295,13 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(1)
     try:
         with composing(*chosen.config_dir):
-            known = options("method")
-            for name in chosen.methods:
-                mistakes.check_choice("method", name, known)
-            entries = [entry(name) for name in chosen.methods or known]
+            asked = chosen.methods or [*options("method"), *_of_folders(chosen.config_dir)]
+            for name in asked:
+                group, _, option = words_of(name).partition("=")
+                if group not in SHOWN:
+                    raise ConfigError(f"{name} has no page: give {', '.join(SHOWN)} and a name")
+                mistakes.check_choice(group, option, options(group))
+            entries = list(_entries(asked))
             chosen.output.mkdir(parents=True, exist_ok=True)
             (chosen.output / "catalogue.html").write_text(page(entries), encoding="utf-8")
             for each in entries:
@@ -267,7 +311,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"posbench: {shown}", file=sys.stderr)
         return 1
     print(
-        f"{len(entries)} methods: {chosen.output / 'catalogue.html'}, and an SVG for each beside "
-        "it."
+        f"{len(entries)} pages: {chosen.output / 'catalogue.html'}, and an SVG for each beside it."
     )
     return 0

@@ -21,7 +21,7 @@ import torch
 
 from posbench.attention import Attention, Heads
 from posbench.catalogue import page as catalogue
-from posbench.catalogue.conformance import Subject
+from posbench.catalogue.subject import Subject
 from posbench.composing import mistakes
 from posbench.composing.compose import composing
 from posbench.composing.legality import options

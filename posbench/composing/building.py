@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import types
 import typing
@@ -12,6 +13,7 @@ from hydra.errors import InstantiationException
 
 from posbench.config import KINDS, in_words
 from posbench.errors import ConfigError, PosbenchError, shown
+from posbench.provenance import module_file, targets
 
 
 def build(node: dict[str, Any], group: str) -> Any:
@@ -22,12 +24,43 @@ def build(node: dict[str, Any], group: str) -> Any:
         )
     try:
         _check_types(node, group)
-        return hydra.utils.instantiate(node)
+        made = hydra.utils.instantiate(node)
     except InstantiationException as error:
         cause = error.__cause__
         if isinstance(cause, PosbenchError):
             raise cause from None
         raise ConfigError(f"{group}: {_reason(node, cause or error)}") from None
+    _check_base(made, node, group)
+    return made
+
+
+def check_source(*nodes: dict[str, Any]) -> None:
+    """ConfigError names the line where a module of one's own is no Python."""
+    for target in sorted(set().union(*map(targets, nodes))):
+        path = None if target.startswith("posbench.") else module_file(target.rpartition(".")[0])
+        if path is None:
+            continue
+        try:
+            ast.parse(path.read_text(encoding="utf-8"), str(path))
+        except SyntaxError as error:
+            raise ConfigError(f"{path} is not Python: {error.msg} in line {error.lineno}") from None
+
+
+BASES = {
+    "encoding": "posbench.encoding.PositionEncoding",
+    "extension": "posbench.extension.Extension",
+    "task": "posbench.task.Task",
+}
+"""What the class of a group is derived from, by its name: importing it here would import torch."""
+
+
+def _check_base(made: Any, node: dict[str, Any], group: str) -> None:
+    bases = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(made).__mro__]
+    if group in BASES and BASES[group] not in bases:
+        module, _, name = BASES[group].rpartition(".")
+        raise ConfigError(
+            f"{group}: {node['_target_']} is no {name}: derive it from that class of {module}"
+        )
 
 
 def _check_types(node: dict[str, Any], group: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator, Sequence
 
 from posbench.composing.folders import GROUPS
 from posbench.composing.legality import options
@@ -19,8 +20,14 @@ def choices() -> str:
     )
 
 
+FAMILIES = ("encoding", "extension", "task")
+"""Groups that are shown by family, as conf/README.md has them."""
+
+
 def _parts(group: str) -> list[list[str]]:
     names = options(group)
+    if group in FAMILIES:
+        return list(_families(group, names))
     if group != "method":
         return [names]
     extended: dict[str, list[str]] = {}
@@ -31,8 +38,20 @@ def _parts(group: str) -> list[list[str]]:
     return [[name for name in names if name not in listed], *map(sorted, extended.values())]
 
 
+def _families(group: str, names: Sequence[str]) -> Iterator[list[str]]:
+    """The names of each family after the family's own, in brackets."""
+    from posbench.catalogue.names import headed  # which imports this package
+
+    families = headed(group)
+    own = sorted(set(names).difference(*families.values()))
+    for family, known in (families | {"your own": own}).items():
+        if known:
+            yield [f"[{family}]", *known]
+
+
 def _lines(names: list[str]) -> str:
-    text = ", ".join(names)
+    family = f"{names[0]} " if names[0].startswith("[") else ""
+    text = family + ", ".join(names[1:] if family else names)
     lines = textwrap.wrap(
         text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -54,13 +53,13 @@ def composing(*own: Path) -> Iterator[None]:
     _Folders.chosen = tuple(folder.resolve() for folder in own)
     Plugins.instance().register(_Folders)
     GlobalHydra.instance().clear()
-    before = list(sys.path)
-    sys.path[:0] = [str(folder) for folder in _Folders.chosen]
     try:
-        with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
+        with (
+            folders.importable(own),
+            hydra.initialize_config_module("posbench.conf", version_base="1.3"),
+        ):
             yield
     finally:
-        sys.path[:] = before
         _Folders.chosen = ()
 
 

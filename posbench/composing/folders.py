@@ -4,7 +4,10 @@ composes, which would pass over a file in silence or answer in terms of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -23,6 +26,9 @@ GROUPS = {
 }
 
 
+WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "nan", "inf")
+
+
 def check(folder: Path) -> None:
     """Refuse a folder in which nothing would be found, or not what its files say."""
     if not folder.is_dir():
@@ -38,6 +44,29 @@ def check(folder: Path) -> None:
     for group in held:
         for path in sorted((folder / group).glob("*.yaml")):
             check_file(path, group)
+            _check_modules(path, folder)
+
+
+@contextmanager
+def importable(own: Iterable[Path]) -> Iterator[None]:
+    """Meanwhile classes in folders of one's own can be imported."""
+    before = list(sys.path)
+    sys.path[:0] = [str(folder.resolve()) for folder in own]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _check_modules(path: Path, folder: Path) -> None:
+    """Refuse a module of one's own that Python's library hides, or which would hide Python's."""
+    for name in re.findall(r"_target_:\s*[\"']?(\w+)\.", path.read_text("utf-8", "replace")):
+        if name in sys.stdlib_module_names and (folder / f"{name}.py").exists():
+            raise ConfigError(
+                f"{folder / name}.py has the name of a module of Python's own library, and only "
+                f"one of the two can be imported: rename it, e.g. my_{name}.py, and _target_ in "
+                f"{path}"
+            )
 
 
 def check_file(path: Path, group: str) -> None:
@@ -46,6 +75,11 @@ def check_file(path: Path, group: str) -> None:
         raise ConfigError(
             f"{path} has the name of posbench's own {group} {path.stem}: rename the file, e.g. "
             f"my_{path.name}"
+        )
+    if not re.fullmatch(r"[A-Za-z_][\w.-]*", path.stem) or path.stem.lower() in WORDS_OF_YAML:
+        raise ConfigError(
+            f"{path} cannot be chosen, because {group}={path.stem} is not read as a name: rename "
+            f"it, e.g. my_{path.name}; letters, digits and _ will do"
         )
 
 

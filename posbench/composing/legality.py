@@ -8,16 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import hydra
+from hydra.core.default_element import GroupDefault
 from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from posbench.composing.building import build
-from posbench.errors import IllegalExtension
+from posbench.errors import IllegalExtension, PosbenchError
 
 if TYPE_CHECKING:
     from posbench.encoding import EncodingStack
     from posbench.extension import Extension
 
+BROKEN = (PosbenchError, HydraException, OmegaConfBaseException, YAMLError)
+"""What a file of one's own raises that cannot be composed or makes no object."""
 TRAIN_POSITIONS, TEST_POSITIONS = 64, 512
 """Lengths for what is built here only to be asked: they do not decide whether a pair is legal."""
 
@@ -29,15 +35,21 @@ def options(group: str) -> list[str]:
 
 
 def legal_encodings(extension: DictConfig) -> list[str]:
-    """The encodings that an extension does not refuse. Needs an initialised Hydra."""
+    """The encodings that an extension does not refuse. Needs an initialised Hydra.
+
+    A file of one's own that makes no encoding is passed over: who chooses it is told.
+    """
     # This imports torch, which is loaded already wherever this function is called.
     root = hydra.compose("config")
     root.extension = extension
     found = []
     for name in options("encoding"):
-        root.encoding = node("encoding", name)
-        if legal(*built(root)):
-            found.append(name)
+        try:
+            root.encoding = node("encoding", name)
+            if legal(*built(root)):
+                found.append(name)
+        except BROKEN:
+            continue
     return found
 
 
@@ -63,18 +75,41 @@ def legal(extension: Extension, stack: EncodingStack) -> bool:
 
 def supplying_tasks(kind: str) -> list[str]:
     """The tasks that supply position ids of this kind. Needs an initialised Hydra."""
-    classes: dict[str, Any] = {
-        name: hydra.utils.get_class(node("task", name).task["_target_"]) for name in options("task")
-    }
-    return [name for name, cls in classes.items() if kind in cls.ids]
+    found = []
+    for name in options("task"):
+        try:
+            cls: Any = hydra.utils.get_class(node("task", name).task["_target_"])
+        except (*BROKEN, ImportError, AttributeError, KeyError):
+            continue
+        if kind in cls.ids:
+            found.append(name)
+    return found
 
 
 def node(group: str, name: str) -> DictConfig:
     """The content of one option of a group.
 
-    An option that stands alone is read from its file: composing a hundred would take seconds.
+    It is read from its file, and so are options inside it, such as the host of a wrapper:
+    composing a hundred would take half a minute.
     """
     found = GlobalHydra.instance().config_loader().repository.load_config(f"{group}/{name}")  # type: ignore[attr-defined]
-    if all(default.is_self() for default in found.defaults_list):
-        return found.config
-    return hydra.compose("config", [f"{group}={name}"])[group]
+    merged = OmegaConf.create({})
+    for default in found.defaults_list:
+        if default.is_self() and default is found.defaults_list[-1]:
+            break
+        if _is_plain(default):
+            inside = node(default.group.lstrip("/"), default.value)
+            OmegaConf.update(merged, default.package, inside)
+        else:
+            return hydra.compose("config", [f"{group}={name}"])[group]
+    return OmegaConf.merge(merged, found.config)  # type: ignore[return-value]
+
+
+def _is_plain(default: Any) -> bool:
+    """Whether a default is one option of a group, at a place of its own."""
+    return (
+        isinstance(default, GroupDefault)
+        and isinstance(default.value, str)
+        and not (default.package or "_").startswith("_")
+        and not default.override
+    )

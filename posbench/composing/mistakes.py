@@ -15,18 +15,21 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import MarkedYAMLError, YAMLError  # type: ignore[import-untyped]
+from yaml import MarkedYAMLError  # type: ignore[import-untyped]
 
 from posbench.composing import folders
 from posbench.composing.compose import composing
+from posbench.composing.legality import BROKEN
 from posbench.config import SETTINGS, no_setting
 from posbench.errors import ConfigError, PosbenchError, closest, known_names
 
 HELP = "python -m posbench --help"
 
-EXPECTED = (PosbenchError, HydraException, OmegaConfBaseException, YAMLError)
+EXPECTED = BROKEN
 """What composing and building raise where the user can put it right."""
+
+OPTIONAL = ("experiment", "board")
+"""Groups of which nothing is chosen unless it is asked for."""
 
 EXTRAS = {
     "hydra/launcher/joblib": ("hydra-joblib-launcher", "joblib"),
@@ -45,6 +48,11 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
             raise ConfigError(f"{word} has no key: write key=value")
         if group not in folders.GROUPS:
             continue
+        if override.is_delete() and group in OPTIONAL:
+            raise ConfigError(
+                f"{word} takes away what is not there: a run has no {group} unless it chooses one, "
+                "so leave it out"
+            )
         if override.is_delete():
             raise ConfigError(
                 f"{word} leaves a run without {group}: leave it out, or choose another with "
@@ -63,6 +71,18 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
             )
         elif not override.is_sweep_override() and not isinstance(value, str):
             raise ConfigError(f"{word} names no {group}: {known_names(known, HELP)}")
+        else:
+            _refuse_list(group, str(value), own)
+
+
+def _refuse_list(group: str, option: str, own: Sequence[Path]) -> None:
+    for path in (folder / group / f"{option}.yaml" for folder in own):
+        lines = path.read_text("utf-8", "replace").splitlines() if path.exists() else []
+        content = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+        if content and content[0].startswith(("- ", "[")):
+            raise ConfigError(
+                f"{path} holds a list: write settings, `_target_: MODULE.CLASS` the first of them"
+            )
 
 
 def check_choice(group: str, option: str, known: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ import pandas as pd
 
 from posbench.boards import definition
 from posbench.boards.definition import Board
+from posbench.composing import folders
 from posbench.errors import PosbenchError
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.page import document
@@ -298,10 +299,18 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         type=Path,
         action="append",
         default=[],
-        help="a folder with boards of one's own",
+        metavar="FOLDER",
+        help="a folder like conf/ of your own: its boards, and the classes of its methods",
     )
     chosen = parser.parse_args(arguments)
+    with folders.importable(chosen.config_dir):
+        return _made(chosen, emit)
+
+
+def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     try:
+        for folder in chosen.config_dir:
+            folders.check(folder)
         board = board_of(chosen.folder, chosen.board, chosen.config_dir)
         found, audits, unreadable = files.readable(chosen.folder)
         for sentence in unreadable:

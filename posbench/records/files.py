@@ -99,6 +99,23 @@ def audit_path(record: Path) -> Path:
     return records.parent / "audits" / record.relative_to(records)
 
 
+def refuse_disagreement(record: Path) -> None:
+    """PosbenchError if the audit beside a record has found sequences that count as right or not by
+    how they are decoded.
+    """
+    path = audit_path(record)
+    rows = _read_audit(path).rows if path.exists() else []
+    wrong = {row.test_length: row.disagreements + row.prefix_disagreements for row in rows}
+    if any(wrong.values()):
+        where = ", ".join(f"{count} at n={n}" for n, count in wrong.items() if count)
+        raise PosbenchError(
+            f"the audit failed: greedy decoding and teacher forcing disagree on {where}, so the "
+            "scores of this record are not those of decoding; the encoding or extension depends "
+            "on later tokens or on how many there are, and `python -m posbench.check` with the "
+            f"same choices says where ({path})"
+        )
+
+
 def write(record: Record, path: Path) -> None:
     """Write one file, atomically."""
     write_json(record.as_json(), path)

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from posbench.config import LARGEST_SEED
 from posbench.provenance import content_hash, without_places
 from posbench.records.row import COUNTED, Loss, Part, Row, Score, View
 
 SCHEMA = 4
-LARGEST_SEED = 2**63 - 1
 CONFIGURED = ("task", "encoding", "extension", "evaluation")
 """Sections of the settings that a record cannot be read without."""
 

@@ -109,6 +109,8 @@ def _make(asked: Asked, file: IO[str]) -> None:
     from posbench.running.run import make
 
     make(asked, Console(file))
+    if asked.composed.content["audit"]:
+        files.refuse_disagreement(asked.path)
 
 
 def log_path(asked: Asked) -> Path:

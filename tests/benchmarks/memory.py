@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 from conftest import names
 
-from posbench.catalogue.conformance import Subject
+from posbench.catalogue.subject import Subject
 from posbench.composing.compose import composing
 from posbench.encoding import Draw
 from posbench.running.setup import Setup

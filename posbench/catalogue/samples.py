@@ -1,0 +1,83 @@
+"""`python -m posbench.tasks`: what a task generates, to look at or for code of one's own.
+
+    python -m posbench.tasks passkey --n 8                        three samples in words
+    python -m posbench.tasks passkey --n 64 --count 100 --json    a JSON object a line
+    python -m posbench.tasks copy task.num_symbols=8 --n 5 --seed 1 --stream test
+
+The same task, n, count, seed and stream give the same tokens on every machine. In JSON, `tokens`
+are integers, `answer` says which of them are asked for, `source` where each comes from (-1: no one
+place), `segments` what is prompt (0) and answer (1), and `ids` are further position ids.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from posbench.composing import mistakes
+from posbench.composing.building import build
+from posbench.composing.compose import compose, composing
+from posbench.errors import ConfigError
+from posbench.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Batch, Task
+
+WORDS = {PAD: "PAD", BOS: "BOS", SEP: "SEP", EOS: "EOS", MARK: "MARK", NOISE: "."}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.tasks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("task", help="its name; python -m posbench --help lists all of them")
+    parser.add_argument("settings", nargs="*", help="of the task, such as task.num_symbols=8")
+    parser.add_argument("--n", type=int, required=True, help="the length")
+    parser.add_argument("--count", type=int, default=3, help="of samples, default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--stream", default="test", help="train, validation or test, or any word")
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
+    chosen = parser.parse_intermixed_args(arguments)
+    words = [f"task={chosen.task}", *chosen.settings]
+    try:
+        for name, low in (("n", 0), ("count", 1)):
+            if getattr(chosen, name) < low:
+                raise ConfigError(f"--{name} must be at least {low}, got {getattr(chosen, name)}")
+        with composing(*chosen.config_dir):
+            mistakes.check(words, chosen.config_dir)
+            cfg = compose(*words).cfg()
+            task: Task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
+            batch = task.batch(chosen.n, chosen.count, chosen.seed, chosen.stream, chosen.n)
+        for line in _json(batch) if chosen.json else _words(batch):
+            print(line)
+    except BrokenPipeError:  # as when `head` has seen enough
+        return 0
+    except mistakes.EXPECTED as error:
+        said = mistakes.sentence(error, words, chosen.config_dir)
+        print(f"posbench: {said}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _json(batch: Batch) -> Iterator[str]:
+    arrays: dict[str, Any] = {
+        name: getattr(batch, name).astype(int).tolist()
+        for name in ("tokens", "answer", "source", "segments")
+    }
+    ids = {kind: values.tolist() for kind, values in batch.ids.items()}
+    for row in range(len(batch.tokens)):
+        content = {name: values[row] for name, values in arrays.items()}
+        yield json.dumps(content | {"ids": {kind: values[row] for kind, values in ids.items()}})
+
+
+def _words(batch: Batch) -> Iterator[str]:
+    """Symbols by their numbers, from 0; what is asked for in brackets."""
+    for row, asked in zip(batch.tokens.tolist(), batch.answer.tolist(), strict=True):
+        words = [WORDS.get(token, str(token - FIRST_SYMBOL)) for token in row]
+        yield " ".join(f"[{word}]" if a else word for word, a in zip(words, asked, strict=True))

@@ -1,0 +1,190 @@
+"""What a check asks: an encoding, extension or task as the command line chooses it, small calls on
+it, and the sentence about what it does not keep.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from posbench.attention import Attention, dense
+from posbench.composing.building import build
+from posbench.composing.compose import compose
+from posbench.composing.legality import node, supplying_tasks
+from posbench.encoding import PositionEncoding
+from posbench.errors import PosbenchError
+from posbench.extension import Extension
+from posbench.running.setup import Setup
+from posbench.transformer import Transformer
+
+BATCH, HEADS, WIDTH, MODEL = 2, 2, 16, 32  # sizes of the small calls below and of their model
+CPU_HEAD = 32  # head width of the cpu protocol
+EXACT = 1e-9
+
+Outputs = tuple[Tensor, Tensor]
+
+
+class Broken(PosbenchError, AssertionError):
+    """A promise that an encoding does not keep."""
+
+
+def composed(*overrides: str) -> DictConfig:
+    """The configuration of a command line, to be changed as one likes."""
+    return compose(*overrides).cfg()
+
+
+def setup(*overrides: str) -> Setup:
+    """The set-up of a command line, at the smoke protocol unless told otherwise."""
+    cfg = composed(
+        *([] if any(word.startswith("protocol=") for word in overrides) else ["protocol=smoke"]),
+        *overrides,
+    )
+    task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
+    return Setup(cfg, task)
+
+
+def with_setting(run: Setup, key: str, value: object) -> Setup:
+    """The same set-up with another value of a setting: composing it takes ten times as long."""
+    cfg = copy.deepcopy(run.composed)
+    OmegaConf.update(cfg, key, value)
+    return Setup(cfg, run.task)
+
+
+class Subject:
+    """An encoding as the command line chooses it.
+
+    Needs an initialised Hydra. Setups hold no weights, so they are kept; each model is built
+    anew.
+    """
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        kind = setup(*words).encodings()[0].ids
+        if (
+            kind != "index"
+        ):  # on the default task, or of those that have the ids the one with most symbols
+            tasks = [f"task={name}" for name in supplying_tasks(kind)]
+            self.words = (
+                *words,
+                max(tasks, key=lambda word: setup(*words, word).task.vocab_size),
+            )
+        self.made = functools.cache(self._made)
+
+    def _made(self, *overrides: str) -> Setup:
+        sizes = (f"model.width={MODEL}", f"model.num_heads={HEADS}", f"model.head_width={WIDTH}")
+        return setup(*self.words, *sizes, *overrides)
+
+    def model(self, *overrides: str) -> Transformer:
+        return self.made(*overrides).model().double().eval()
+
+    def layers(self, *overrides: str) -> Iterator[PositionEncoding]:
+        """One encoding per specification, built from the configuration, in float64."""
+        stack = self.model(*overrides).encodings
+        return iter([stack.layers[index] for index in stack.firsts])  # type: ignore[misc]
+
+    @property
+    def classes(self) -> list[type]:
+        """The classes that the choice names, for whom to ask: the encodings of its layers."""
+        return list(dict.fromkeys(type(layer) for layer in self.made().encodings()))
+
+    def extension(self, name: str) -> Extension:
+        """An extension at the lengths of this subject, without composing everything else again."""
+        run = self.made()
+        lengths = {key: run.nodes[key] for key in ("model", "train_positions", "test_positions")}
+        return _extension(_Hydra(GlobalHydra.instance().hydra), name, json.dumps(lengths))
+
+    def settings(self) -> list[tuple[str, float]]:
+        """The encoding's numeric settings.
+
+        Those interpolated from elsewhere, such as sizes of the model, are left out.
+        """
+        return list(_numbers(OmegaConf.to_container(composed(*self.words).encoding, resolve=False)))
+
+
+@dataclass(frozen=True)
+class _Hydra:
+    """The one that composes, told apart from the next by what it is."""
+
+    hydra: Any
+
+    def __hash__(self) -> int:
+        return id(self.hydra)
+
+
+@functools.cache
+def _node(by: _Hydra, name: str) -> DictConfig:
+    return node("extension", name)
+
+
+@functools.lru_cache(maxsize=1000)
+def _extension(by: _Hydra, name: str, lengths: str) -> Extension:
+    """Extensions keep nothing of what they extend, so one of each is enough for all encodings."""
+    cfg = OmegaConf.create(json.loads(lengths))
+    cfg.extension = copy.deepcopy(_node(by, name))
+    return build(OmegaConf.to_container(cfg, resolve=True)["extension"], "extension")  # type: ignore
+
+
+def _numbers(node: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _numbers(value, f"{prefix}{key}.")
+    elif isinstance(node, int | float) and not isinstance(node, bool):
+        yield prefix.rstrip("."), node
+
+
+def call(
+    n: int,
+    pos: Tensor | None = None,
+    dtype: torch.dtype = torch.float64,
+    width: int = WIDTH,
+    batch: int = BATCH,
+) -> Attention:
+    """One attention call on random inputs."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (
+        torch.randn(batch, HEADS, n, width, generator=generator, dtype=dtype) for _ in range(3)
+    )
+    x = torch.randn(batch, n, HEADS * width, generator=generator, dtype=dtype)
+    pos = torch.arange(n)[None] if pos is None else pos
+    segments = (torch.arange(n) >= n // 2).long()[None]
+    return Attention(q, k, v, x, pos, pos, scale=width**-0.5, segments=segments)
+
+
+def outputs(encoding: PositionEncoding, pos: Tensor, width: int = WIDTH) -> Outputs:
+    """All that an encoding does: the embeddings it returns, and what comes out of attention."""
+    a = call(pos.shape[1], pos, width=width)
+    return encoding.embed(a.x, pos), dense(encoding.encode(a))
+
+
+def difference(a: Outputs, b: Outputs) -> float:
+    """The largest difference of any entry; infinite for unlike shapes or what is not a number."""
+    if any(x.shape != y.shape for x, y in zip(a, b, strict=True)):
+        return torch.inf
+    largest = max((x.detach() - y.detach()).abs().max().item() for x, y in zip(a, b, strict=True))
+    return largest if largest == largest else torch.inf
+
+
+def require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise Broken(sentence)
+
+
+def finite(tensors: Outputs, where: str) -> None:
+    require(
+        all(bool(torch.isfinite(t).all()) for t in tensors),
+        f"{where} some outputs are infinite or not a number: look for logarithms, roots and powers "
+        "of what can be zero or negative, and for rows of attention without a visible key",
+    )
+
+
+def random_tokens(n: int) -> Tensor:
+    return torch.randint(8, 20, (2, n), generator=torch.Generator().manual_seed(0))

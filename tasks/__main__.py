@@ -1,0 +1,5 @@
+import sys
+
+from posbench.catalogue.samples import main
+
+sys.exit(main())

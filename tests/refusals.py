@@ -1,0 +1,405 @@
+"""The table of bad inputs and of wrong classes, and what is answered to them.
+
+python tests/refusals.py            print it
+python tests/refusals.py --write    write tests/REFUSALS.md
+python tests/refusals.py --check    hold tests/REFUSALS.md against what is answered today
+python tests/refusals.py --inputs   answer the bad inputs alone, as JSON: what a fast test asks for
+
+Every input is given to the command's own `main`, in a folder of its own. At first torch cannot be
+imported, so the column says which refusals come before that takes its seconds. A run that is not
+refused ends where it would begin to train.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import importlib
+import io
+import json
+import logging
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+TABLE = HERE / "REFUSALS.md"
+HEAD = """# What is answered to mistakes
+
+Written by `python tests/refusals.py --write`: each input is given to the command it names, in a
+folder of its own with the files that it is about. *Left* is what the folder holds afterwards that
+it did not hold before. *torch* says whether the answer needed torch to be imported. `FOLDER` stands
+for the folder.
+"""
+MODULES = {
+    "posbench": "posbench.cli",
+    "leaderboard": "posbench.leaderboard.board",
+    "results": "posbench.results",
+    "status": "posbench.status",
+    "catalogue": "posbench.catalogue.page",
+    "check": "posbench.catalogue.check",
+    "claims": "posbench.leaderboard.claims_page",
+}
+BROKEN_LIST = "- a\n- b\n"
+MINE = "_target_: my_module.Mine\n"
+RECORD = "results/local/records/smoke/passkey/rope/seed=0.json"
+MOOD = {"mine/encoding/mood.yaml": "_target_: mood.Mood\n"}
+
+
+@dataclass(frozen=True)
+class Input:
+    """A command line, and the files that it is about."""
+
+    command: str
+    words: tuple[str, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def _lines(command: str, *lines: str, files: Mapping[str, str] | None = None) -> list[Input]:
+    return [Input(command, tuple(line.split()), files or {}) for line in lines]
+
+
+def _own(content: str, module: str = "", name: str = "mine") -> Input:
+    """An encoding of one's own, with this YAML and this module."""
+    files = {f"mine/encoding/{name}.yaml": content, "mine/my_module.py": module}
+    return Input("posbench", ("--config-dir", "mine", f"encoding={name}"), files)
+
+
+INPUTS: list[Input] = [
+    *_lines(
+        "posbench",
+        "method=ropee",
+        "method=rope_ntkk",
+        "task=pass_key",
+        "task=copié",
+        "protocol=cpuu",
+        "logger=csvv",
+        "logger=wandbb",
+        "extension=zzzz",
+        "encoding=null",
+        "encoding=3",
+        "experiment=nope",
+        "board=mian",
+        "board=main",
+        "-m method=rope,alibii",
+        "-m method=glob(zz*)",
+        "-m seed=range(0)",
+        "method=[rope,alibi]",
+        "~task",
+        "~encoding",
+        "~experiment",
+        "~board",
+        "+method=rope",
+        "=3",
+        "rope",
+        "metod=rope",
+        "sede=1",
+        "steps=10",
+        "trainng.steps=10",
+        "training.stpes=10",
+        "+training.stpes=10",
+        "+trainer.lrr=3",
+        "method=rope_ntk extension.scal=4",
+        "method=rope extension.scale=4",
+        "-m method=rope,alibi extension.scale=4",
+        "method=ssmax encoding@encoding.hots=alibi",
+        "method=ssmax encoding.host=alibi",
+        "~training.steps",
+        "~training",
+        "~training.foo",
+        "training=5",
+        "training.steps=1e3",
+        "training.steps=0",
+        "training.steps=null",
+        "training.steps=ten",
+        "training.stop_at=never",
+        "training.stop_at=2",
+        "training.learning_rate=-1",
+        "training.learning_rate=nan",
+        "training.learning_rate=[]",
+        "training.learning_rate=[1e-3,1e-3]",
+        "training.precision=half",
+        "training.decay=exponential",
+        "training.loss_on=prompt",
+        "training.max_length=0",
+        "training.min_length=99",
+        "training.batch_size=0",
+        "training.num_examples=3",
+        "training.beta1=1.5",
+        "training.packing=3",
+        "evaluation.multiples=2",
+        "evaluation.multiples=[2]",
+        "evaluation.multiples=[a]",
+        "evaluation.multiples=[1,2,2]",
+        "evaluation.multiples=[1,-2]",
+        "evaluation.longest=4",
+        "evaluation.ladder=[8]",
+        "evaluation.ladder=[32,16]",
+        "evaluation.num_samples=0",
+        "evaluation.decoding=beam",
+        "force=maybe",
+        "seed=abc",
+        "seed=-1",
+        "seed=0,1",
+        "seed=99999999999999999999999",
+        "audit=-1",
+        "plan_only=true",
+        "results_dir=",
+        "results_dir=/proc/nowhere",
+        "trainer.accelerator=tpu",
+        "trainer.replicas=0",
+        "trainer.threads=0",
+        "trainer.checkpoint_every=0",
+        "model.num_heads=0",
+        "model.head_width=0",
+        "model.num_layers=0",
+        "model.dropout=1",
+        "model.embedding_std=0",
+        "model.short_conv=-1",
+        "model.rotary_share=2",
+        "task.num_symbols=0",
+        "task.num_symbols=2.5",
+        "task.vocab_size=0",
+        "task.key_length=0",
+        "train_positions=64",
+        "protocol=gpu",
+        "--config-dir nowhere encoding=x",
+        "encoding.base=ten",
+        "encoding.base=1",
+        "encoding.layout=other",
+        "+encoding.foo=1",
+        "method=alibi extension=ntk",
+        "method=rope_ntk extension.scale=0.5",
+        "method=rope_ntk extension.scale=four",
+        "method=ssmax encoding.host.base=ten",
+        "method=abacus task=passkey",
+        "method=learned evaluation.longest=8 encoding.num_rows=9",
+    ),
+    _own("_target_: nowhere_at_all.Mine\n"),
+    _own(MINE),
+    _own(MINE, "import nowhere_at_all\n"),
+    _own(MINE, "class Mine:\n    pass\n"),
+    _own(MINE, "def broken(:\n"),
+    _own("strength: 1\n"),
+    _own("strength: [1\n"),
+    _own(BROKEN_LIST),
+    _own(MINE, name="rope"),
+    _own(MINE, name="1"),
+    _own(MINE, name="null"),
+    Input(
+        "posbench",
+        ("--config-dir", "mine", "encoding=dice"),
+        {"mine/encoding/dice.yaml": "_target_: random.Dice\n", "mine/random.py": ""},
+    ),
+    Input("posbench", ("--config-dir", "mine/encoding", "encoding=mood"), MOOD),
+    Input("check", ("mine/encoding/rope.yaml",), {"mine/encoding/rope.yaml": MINE}),
+    Input("check", ("mine/decay.yaml",), {"mine/decay.yaml": BROKEN_LIST}),
+    *_lines(
+        "check",
+        "nothing.yaml",
+        "encoding=ropee",
+        "encoding=rope encoding.bse=3",
+        "protocol=cpu",
+        "--config-dir nowhere method=rope",
+    ),
+    *_lines("status", "method=ropee", "--config-dir nowhere method=rope", "board=mian"),
+    *_lines("catalogue", "nothing", "encoding=ropee", "--config-dir nowhere rope"),
+    *_lines(
+        "leaderboard",
+        "nowhere",
+        "--board mian results/local",
+        "--config-dir nowhere results/local",
+        "results/local",
+    ),
+    Input("leaderboard", (), {RECORD: "not JSON"}),
+    Input("leaderboard", (), {RECORD: "{}"}),
+    Input("leaderboard", (), {RECORD: "[]"}),
+    Input("leaderboard", (), {RECORD: '{"schema_version": 99}'}),
+    *_lines("results", "publish --task passkey", "verify nowhere", "publish --to /proc/x"),
+    *_lines("claims", "nowhere"),
+]
+
+
+@dataclass
+class Answer:
+    """What came of an input."""
+
+    status: int
+    said: str
+    left: tuple[str, ...]
+    torch: bool = False
+
+
+class _TorchAsked(BaseException):
+    """torch is about to be imported."""
+
+
+@contextlib.contextmanager
+def _without_torch() -> Iterator[None]:
+    """Meanwhile importing torch raises; looking for it, as libraries do, does not."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "torch.py").write_text("import builtins\nraise builtins.TorchAsked\n")
+        builtins.TorchAsked = _TorchAsked  # type: ignore[attr-defined]
+        sys.path.insert(0, folder)
+        yield
+        sys.path.remove(folder)
+        importlib.invalidate_caches()
+
+
+def answer(given: Input) -> Answer:
+    """Give the input to its command in a folder of its own."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    GlobalHydra.instance().clear()
+    os.environ.pop("HYDRA_FULL_ERROR", None)
+    before, modules, here = list(sys.path), set(sys.modules), Path.cwd()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        for path, content in given.files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(content, encoding="utf-8")
+        held = _files(folder)
+        said = io.StringIO()
+        os.chdir(folder)
+        try:
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                status = _called(given)
+        finally:
+            os.chdir(here)
+            sys.path[:] = before
+            for module in set(sys.modules) - modules:
+                if str(getattr(sys.modules[module], "__file__", None)).startswith(name):
+                    del sys.modules[module]
+        left = tuple(sorted(_files(folder) - held))
+        text = said.getvalue().replace(str(folder), "FOLDER").strip()
+    return Answer(status, text, left)
+
+
+def _without_training() -> None:
+    from posbench.running import run
+
+    def accepted(*_: Any) -> None:
+        print("accepted")
+
+    run.Run.make = accepted  # type: ignore[method-assign]
+
+
+def _called(given: Input) -> int:
+    main = importlib.import_module(MODULES[given.command]).main
+    try:
+        if given.command != "posbench":
+            return int(main(list(given.words)))
+        sys.argv = ["posbench", *given.words]
+        main()
+    except SystemExit as ended:
+        return int(ended.code or 0) if not isinstance(ended.code, str) else 1
+    except Exception as error:  # what a table of refusals must not hold
+        print(f"Traceback: {type(error).__name__}: {error}")
+        return -1
+    return 0
+
+
+def _files(folder: Path) -> set[str]:
+    held = (path for path in folder.rglob("*") if "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder)) for path in held if path.is_file()}
+
+
+def answers(inputs: Sequence[Input]) -> list[Answer]:
+    """Those that come before torch is imported, and then the others."""
+    import hydra._internal.hydra  # noqa: F401  (what Hydra imports by itself is no refusal)
+
+    logging.disable(logging.WARNING)
+    found: dict[int, Answer] = {}
+    with _without_torch():
+        for index, given in enumerate(inputs):
+            with contextlib.suppress(_TorchAsked):
+                found[index] = answer(given)
+    _without_training()
+    for index, given in enumerate(inputs):
+        if index not in found:
+            found[index] = answer(given)
+            found[index].torch = True
+    if "-v" in sys.argv:
+        print(len(found), file=sys.stderr)
+    return [found[index] for index in range(len(inputs))]
+
+
+# -- wrong classes ---------------------------------------------------------------------------------
+
+
+def checked() -> Iterator[tuple[Any, Answer]]:
+    """What `posbench.check` says about each wrong class; the checks that it passes are left out."""
+    from wrong import WRONG
+
+    for wrong in WRONG:
+        with tempfile.TemporaryDirectory() as name:
+            path = wrong.write(Path(name))
+            files = {
+                str(each.relative_to(name)): each.read_text("utf-8")
+                for each in Path(name).rglob("*")
+                if each.is_file()
+            }
+            given = Input("check", (str(path.relative_to(name)),), files)
+        found = answer(given)
+        lines = [
+            line for line in found.said.splitlines() if "FAILED" in line or "posbench:" in line
+        ]
+        found.said = " ".join(re.sub(r"^\s*FAILED\s*", "", line) for line in lines)
+        yield wrong, found
+
+
+def table(inputs: Sequence[Answer], wrong: Sequence[tuple[Any, Answer]]) -> str:
+    rows = [HEAD, f"\n## {len(inputs)} bad inputs\n\n| input | exit | said | left | torch |\n"]
+    rows.append("| --- | ---: | --- | --- | --- |\n")
+    for given, found in zip(INPUTS, inputs, strict=True):
+        words = " ".join((f"posbench.{given.command}".removesuffix(".posbench"), *given.words))
+        about = "; ".join(
+            f"{name}: {_short(content)}" for name, content in given.files.items() if content
+        )
+        cells = (f"`{words}`{f' with {about}' if about else ''}", str(found.status), found.said)
+        left = ", ".join(found.left) or "nothing"
+        rows.append(_row(*cells, left, "yes" if found.torch else "no"))
+    if wrong:
+        rows.append(f"\n## {len(wrong)} wrong classes, by `python -m posbench.check`\n\n")
+        rows.append("| | mistake | exit | said |\n| --- | --- | ---: | --- |\n")
+        rows += [_row(each.kind, each.what, str(found.status), found.said) for each, found in wrong]
+    return "".join(rows)
+
+
+def _short(content: str) -> str:
+    return f"`{' '.join(content.split())}`"
+
+
+def _row(*cells: str) -> str:
+    return (
+        f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in cells)} |\n"
+    )
+
+
+def main() -> int:
+    sys.path.insert(0, str(HERE))
+    found = answers(INPUTS)
+    if "--inputs" in sys.argv:
+        print(json.dumps([asdict(each) for each in found]))
+        return 0
+    text = table(found, list(checked()))
+    if "--write" in sys.argv:
+        TABLE.write_text(text, encoding="utf-8")
+    elif "--check" in sys.argv:
+        if TABLE.read_text("utf-8") == text:
+            print("tests/REFUSALS.md: up to date.")
+            return 0
+        print("answers have changed: python tests/refusals.py --write", file=sys.stderr)
+        return 1
+    else:
+        print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

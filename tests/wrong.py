@@ -1,0 +1,590 @@
+"""Wrong encodings, extensions and tasks, each with one real mistake, as people make them."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+HEAD = {
+    "encoding": """
+        from dataclasses import replace
+
+        import torch
+        from torch import nn
+
+        from posbench.encoding import PositionEncoding
+        from posbench.frequencies import Frequencies
+
+
+        """,
+    "extension": """
+        import torch
+        from torch import nn
+
+        from posbench.encoding import PositionEncoding
+        from posbench.extension import Extension, FrequencyExtension, Scaled
+
+
+        """,
+    "task": """
+        import numpy as np
+
+        from posbench.task import FIRST_SYMBOL, Task, assemble
+
+
+        """,
+}
+ALIBI = "return a.plus(lambda rows: -0.1 * a.distance(rows)[:, None].to(a.q.dtype).clamp(min=0))"
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A class with a mistake: what it is, its code, its settings, and words of what is said."""
+
+    what: str
+    code: str
+    said: str
+    settings: str = ""
+    kind: str = "encoding"
+
+    @property
+    def name(self) -> str:
+        return self.code.split("class ", 1)[1].split("(", 1)[0]
+
+    def write(self, folder: Path) -> Path:
+        """The module and the YAML below a folder; returns the YAML."""
+        stem = self.name.lower()
+        text = textwrap.dedent(HEAD[self.kind]).lstrip() + textwrap.dedent(self.code).lstrip("\n")
+        (folder / f"wrong_{stem}.py").write_text(text)
+        target = f"_target_: wrong_{stem}.{self.name}\n{textwrap.dedent(self.settings)}"
+        if self.kind == "task":
+            lengths = "training:\n  min_length: 1\n  max_length: 20\n  steps: 10\n"
+            target = "# @package _global_\ntask:\n" + textwrap.indent(target, "  ") + lengths
+        path = folder / self.kind / f"{stem}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(target)
+        return path
+
+
+ENCODINGS = [
+    Wrong(
+        "bias divided by the number of queries",
+        """
+        class Averaged(PositionEncoding):
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: -a.distance(rows)[:, None].to(a.q.dtype) / a.num_queries
+                )
+        """,
+        "the first 9 tokens alone give other logits than within 14",
+    ),
+    Wrong(
+        "positions counted by arange",
+        """
+        class Counting(PositionEncoding):
+            def encode(self, a):
+                i = torch.arange(a.num_queries)
+
+                def bias(rows):
+                    return -0.1 * (i[rows, None] - i).clamp(min=0).to(a.q.dtype)[None, None]
+
+                return a.plus(bias)
+        """,
+        "counts places by itself",
+    ),
+    Wrong(
+        "queries and keys turned by arange",
+        """
+        class Turning(PositionEncoding):
+            def encode(self, a):
+                angle = torch.arange(a.num_queries)[:, None] * 0.3
+
+                def turned(t):
+                    x, y = t.chunk(2, -1)
+                    cos, sin = angle.cos().to(t), angle.sin().to(t)
+                    return torch.cat((x * cos - y * sin, x * sin + y * cos), -1)
+
+                return replace(a, q=turned(a.q), k=turned(a.k))
+        """,
+        "counts places by itself",
+    ),
+    Wrong(
+        "embeddings with a row for each place",
+        """
+        class Placed(PositionEncoding):
+            relative = False
+
+            def embed(self, x, pos):
+                return x + (torch.arange(x.shape[1])[:, None] * 0.3).sin().to(x)
+        """,
+        "counts places by itself",
+    ),
+    Wrong(
+        "a cache of the class, by the number of tokens",
+        """
+        class Keeping(PositionEncoding):
+            kept = {}
+
+            def encode(self, a):
+                if a.num_queries not in self.kept:
+                    whole = a.distance(slice(0, a.num_queries))[:, None]
+                    self.kept[a.num_queries] = whole.clamp(min=0)
+                return a.plus(
+                    lambda rows: -0.1 * self.kept[a.num_queries][..., rows, :].to(a.q.dtype)
+                )
+        """,
+        "kept under the number of tokens",
+    ),
+    Wrong(
+        "the positions of the first row for the whole batch",
+        """
+        class FirstRow(PositionEncoding):
+            def encode(self, a):
+                pos = a.q_pos[0]
+
+                def bias(rows):
+                    distance = pos[rows, None] - pos
+                    return -0.1 * distance.clamp(min=0).to(a.q.dtype)[None, None]
+
+                return a.plus(bias)
+        """,
+        "with other positions in each row of a batch, row 1 gives another result",
+    ),
+    Wrong(
+        "a term without a dimension for heads",
+        """
+        class Flat(PositionEncoding):
+            def encode(self, a):
+                return a.plus(lambda rows: -0.1 * a.distance(rows).to(a.q.dtype).clamp(min=0))
+        """,
+        "a term returns [1, 9, 9] for 9 rows",
+    ),
+    Wrong(
+        "a misspelt handle",
+        f"""
+        class Misspelt(PositionEncoding):
+            handles = PositionEncoding.handles | {{"positons"}}
+
+            def encode(self, a):
+                {ALIBI}
+        """,
+        "did you mean 'positions'?",
+    ),
+    Wrong(
+        "a handle without its attribute",
+        f"""
+        class Hollow(PositionEncoding):
+            handles = PositionEncoding.handles | {{"frequencies"}}
+
+            def encode(self, a):
+                {ALIBI}
+        """,
+        "self.frequencies is NoneType",
+    ),
+    Wrong(
+        "a handle without an effect",
+        f"""
+        class Boasting(PositionEncoding):
+            handles = PositionEncoding.handles | {{"frequencies"}}
+
+            def __init__(self):
+                super().__init__()
+                self.frequencies = Frequencies(8)
+
+            def encode(self, a):
+                {ALIBI}
+        """,
+        "an offered handle must have an effect",
+    ),
+    Wrong(
+        "noise drawn in each call",
+        """
+        class Noisy(PositionEncoding):
+            def encode(self, a):
+                return replace(a, q=a.q + 0.01 * torch.randn_like(a.q))
+        """,
+        "two equal calls give different results",
+    ),
+    Wrong(
+        "a counter of calls",
+        """
+        class Telling(PositionEncoding):
+            calls = 0
+
+            def encode(self, a):
+                self.calls += 1
+                return replace(a, q=a.q * self.calls)
+        """,
+        "two equal calls give different results",
+    ),
+    Wrong(
+        "encode returns nothing",
+        """
+        class Silent(PositionEncoding):
+            def encode(self, a):
+                a.plus(lambda rows: -a.distance(rows)[:, None])
+        """,
+        "encode returns None: return an Attention",
+    ),
+    Wrong(
+        "encode returns the bias",
+        """
+        class Bare(PositionEncoding):
+            def encode(self, a):
+                return -a.distance(slice(0, a.num_queries))[:, None].to(a.q.dtype)
+        """,
+        "encode returns [1, 1, 9, 9]: return an Attention",
+    ),
+    Wrong(
+        "another number of heads",
+        """
+        class Headed(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.slopes = nn.Parameter(torch.ones(5, 1, 1))
+
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: -self.slopes * a.distance(rows)[:, None].clamp(min=0).to(a.q.dtype)
+                )
+        """,
+        "a term returns [1, 5, 9, 9]",
+    ),
+    Wrong(
+        "a mask of numbers",
+        """
+        class Numbered(PositionEncoding):
+            def encode(self, a):
+                return a.where(lambda rows: (a.distance(rows) < 8)[:, None].float())
+        """,
+        "a mask returns torch.float32",
+    ),
+    Wrong(
+        "a table without max_positions",
+        """
+        class Tabled(PositionEncoding):
+            relative = float_positions = False
+
+            def __init__(self):
+                super().__init__()
+                self.table = nn.Embedding(512, 32)
+
+            def embed(self, x, pos):
+                return x + self.table(pos)
+        """,
+        "declare the number of rows that there are",
+    ),
+    Wrong(
+        "parameters that meet queries in another precision",
+        """
+        class Careless(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.eye(16))
+
+            def encode(self, a):
+                return replace(a, q=a.q @ self.weight)
+        """,
+        "queries may be bfloat16",
+    ),
+    Wrong(
+        "a product that autocast does not cast",
+        """
+        class Stubborn(PositionEncoding):
+            def encode(self, a):
+                with torch.autocast("cpu", enabled=False):
+                    return replace(a, q=a.q @ torch.eye(a.q.shape[-1], dtype=a.x.dtype))
+        """,
+        "in mixed precision it fails",
+    ),
+    Wrong(
+        "a mean over the whole sequence",
+        """
+        class Prophet(PositionEncoding):
+            def embed(self, x, pos):
+                return x + x.mean(1, keepdim=True)
+        """,
+        "lets a query see later keys",
+    ),
+    Wrong(
+        "positions measured in the largest of the call",
+        """
+        class Relative(PositionEncoding):
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: -(a.distance(rows) / a.k_pos.max().clamp(min=1))[:, None]
+                    .clamp(min=0)
+                    .to(a.q.dtype)
+                )
+        """,
+        "the first 9 tokens alone give other logits",
+    ),
+    Wrong(
+        "a logarithm of zero",
+        """
+        class Logarithm(PositionEncoding):
+            def encode(self, a):
+                return a.plus(lambda rows: -a.distance(rows)[:, None].to(a.q.dtype).log())
+        """,
+        "infinite or not a number",
+    ),
+    Wrong(
+        "an absolute encoding declared relative",
+        """
+        class Absolute(PositionEncoding):
+            def embed(self, x, pos):
+                return x + (pos[..., None] * torch.arange(x.shape[-1])).to(x.dtype).sin()
+        """,
+        "declare relative = False",
+    ),
+    Wrong(
+        "a parameter that is not used",
+        f"""
+        class Idle(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.zeros(3))
+
+            def encode(self, a):
+                {ALIBI}
+        """,
+        "weight gets no gradient",
+    ),
+    Wrong(
+        "a setting that is not used",
+        f"""
+        class Deaf(PositionEncoding):
+            def __init__(self, strength):
+                super().__init__()
+
+            def encode(self, a):
+                {ALIBI}
+        """,
+        "encoding.strength=2 can be doubled and no output changes",
+        "strength: 2",
+    ),
+    Wrong(
+        "slopes drawn by numpy",
+        """
+        class Dicing(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                import numpy as np
+
+                self.slope = nn.Parameter(torch.tensor(np.random.default_rng().random()))
+
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: -self.slope.to(a.q) * a.distance(rows)[:, None].clamp(min=0)
+                )
+        """,
+        "is drawn anew each time",
+    ),
+    Wrong(
+        "a plain module",
+        """
+        class Plain(nn.Module):
+            def encode(self, a):
+                return a
+        """,
+        "is no PositionEncoding",
+    ),
+    Wrong(
+        "a mistake in the code of encode",
+        """
+        class Typo(PositionEncoding):
+            def encode(self, a):
+                return a.plus(lambda rows: -a.distanse(rows)[:, None])
+        """,
+        "AttributeError in",
+    ),
+]
+
+EXTENSIONS = [
+    Wrong(
+        "an extension that changes nothing",
+        """
+        class Resting(Extension):
+            def apply(self, encoding, train_positions, test_positions):
+                return encoding
+        """,
+        "this extension changed nothing",
+        kind="extension",
+    ),
+    Wrong(
+        "apply returns nothing",
+        """
+        class Mute(Extension):
+            def apply(self, encoding, train_positions, test_positions):
+                encoding.variant()
+        """,
+        "apply returns None",
+        kind="extension",
+    ),
+    Wrong(
+        "the base is changed in place",
+        """
+        class Greedy(Extension):
+            needs = "frequencies"
+
+            def apply(self, encoding, train_positions, test_positions):
+                stretch = [max(1.0, test_positions / train_positions)] * encoding.frequencies.count
+                encoding.frequencies = encoding.frequencies.stretched(tuple(stretch), 1.0)
+                return encoding
+        """,
+        "return encoding.variant(...) instead of setting its attributes",
+        kind="extension",
+    ),
+    Wrong(
+        "not the identity that it declares",
+        """
+        class Restless(FrequencyExtension):
+            def stretch(self, frequencies, train_positions, scale):
+                return (2.0 * scale,) * frequencies.count
+        """,
+        "`is_identity` is declared True",
+        kind="extension",
+    ),
+    Wrong(
+        "factors of frequencies instead of divisors",
+        """
+        class Inverse(FrequencyExtension):
+            def stretch(self, frequencies, train_positions, scale):
+                return (1 / scale,) * frequencies.count
+        """,
+        "is stretched less at a larger scale",
+        kind="extension",
+    ),
+    Wrong(
+        "a handle that nothing offers",
+        """
+        class Grasping(Extension):
+            needs = "frequency"
+
+            def apply(self, encoding, train_positions, test_positions):
+                return encoding
+        """,
+        "did you mean 'frequencies'?",
+        kind="extension",
+    ),
+    Wrong(
+        "a policy that is none",
+        """
+        class Fickle(FrequencyExtension):
+            scale_policy = "per length"
+
+            def stretch(self, frequencies, train_positions, scale):
+                return (scale,) * frequencies.count
+        """,
+        "scale_policy is declared 'per length'",
+        kind="extension",
+    ),
+    Wrong(
+        "weights of its own",
+        """
+        class Owning(Extension):
+            def apply(self, encoding, train_positions, test_positions):
+                return Louder(encoding)
+
+
+        class Louder(PositionEncoding):
+            def __init__(self, host):
+                super().__init__()
+                self.host, self.weight = host, nn.Parameter(torch.tensor(2.0))
+
+            def encode(self, a):
+                return self.host.encode(a.heated(self.weight.to(a.q).reshape(1, 1, 1, 1)))
+        """,
+        "has weights of its own",
+        kind="extension",
+    ),
+]
+
+BODY = """
+    vocab_size = FIRST_SYMBOL + 8
+
+    def sample(self, rng, n, batch_size):
+        x = rng.integers(FIRST_SYMBOL, FIRST_SYMBOL + 8, (batch_size, n))
+        return assemble(x, x, np.ones_like(x, bool), np.arange(n)[None].repeat(batch_size, 0))
+
+    def total_length(self, n):
+        return 2 * n + 3
+
+    def answer_length(self, n):
+        return n
+
+    def chance(self, n):
+        return 8.0**-n
+
+    def max_distance(self, n):
+        return n
+"""
+RULE = """    \"\"\"The answer is the prompt.
+
+    Examples, n = 2 and n = 3:
+        BOS a b SEP a b EOS
+        BOS c a a SEP c a a EOS
+    \"\"\"
+"""
+
+
+def _copy(what: str, name: str, said: str, old: str = "", new: str = "") -> Wrong:
+    """The task of copying, with something in it replaced."""
+    text = RULE + BODY
+    assert old in text
+    code = f"class {name}(Task):\n{text.replace(old, new) if old else text}"
+    return Wrong(what, code, said, kind="task")
+
+
+TASKS = [
+    _copy("a total length without EOS", "Short", "expected integers", "2 * n + 3", "2 * n + 2"),
+    _copy(
+        "an answer length with EOS",
+        "Ended",
+        "answer_length(1) is 2",
+        "return n\n",
+        "return n + 1\n",
+    ),
+    _copy(
+        "sources that count from BOS", "Shifted", "source", "np.arange(n)", "np.arange(1, n + 1)"
+    ),
+    _copy(
+        "symbols beyond the vocabulary",
+        "Small",
+        "vocab_size is 12",
+        "vocab_size = FIRST_SYMBOL + 8",
+        "vocab_size = 12",
+    ),
+    _copy("a chance of half", "Lucky", "chance(1) is 0.5", "8.0**-n", "0.5"),
+    _copy(
+        "a distance that is too long",
+        "Far",
+        "no source lies farther",
+        "distance(self, n):\n        return n",
+        "distance(self, n):\n        return 3 * n + 9",
+    ),
+    _copy(
+        "a generator of its own",
+        "Private",
+        "two batches of one stream differ",
+        "x = rng.",
+        "x = np.random.default_rng().",
+    ),
+    _copy(
+        "examples of another rule",
+        "Reversed",
+        "is not what is generated",
+        "SEP a b EOS",
+        "SEP b a EOS",
+    ),
+    _copy("no worked example", "Terse", "two worked examples", "BOS", "so"),
+    _copy(
+        "an answer that is drawn",
+        "Drawn",
+        "source",
+        "assemble(x, x,",
+        "assemble(x, rng.permuted(x, axis=1),",
+    ),
+]
+WRONG = [*ENCODINGS, *EXTENSIONS, *TASKS]
