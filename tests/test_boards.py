@@ -89,7 +89,8 @@ def test_the_main_board_has_every_encoding_and_every_extension_of_rope() -> None
     encodings = {name for part in main.parts.values() for name in part.encodings}
     missing = set(names("encoding")) - encodings - {row.encoding for row in rows}
     assert not missing, missing
-    missing = set(names("extension")) - {extension for _, extension, _ in pairs}
+    extensions = {name for part in main.parts.values() for name in part.extensions}
+    missing = set(names("extension")) - extensions - {extension for _, extension, _ in pairs}
     assert not missing, missing
 
 
@@ -108,6 +109,25 @@ def test_a_row_with_settings_of_the_model_is_asked_for_as_its_record_names_it(na
     assert naming.pairs(Rows(methods=(name,), seeds=(0,))) == [
         (found.base, found.extension, changed)
     ]
+
+
+@pytest.mark.parametrize(
+    "extension", ["direct", "both", "resonance_yarn", "yarn_tuned", "jet_long"]
+)
+def test_an_extension_is_asked_for_as_its_record_names_it(extension: str) -> None:
+    """A sequence is named by its parts."""
+    words = ("encoding=rope_short_base", f"extension={extension}")
+    found = identify(compose("protocol=smoke", *words)).method
+    rows = Rows(encodings=("rope_short_base",), extensions=(extension,), seeds=(0,))
+    assert naming.pairs(rows) == [(found.base, found.extension, "")]
+
+
+@pytest.mark.slow
+def test_every_row_of_the_main_board_is_asked_for_as_its_record_names_it() -> None:
+    for name, part in definition.load("main").parts.items():
+        for words, pair in zip(part.words, naming.pairs(part), strict=True):
+            found = identify(compose("protocol=smoke", *words)).method
+            assert (found.base, found.extension, ", ".join(found.changed)) == pair, (name, words)
 
 
 def test_the_hash_is_of_what_is_run_and_judged_and_not_of_words() -> None:
