@@ -34,20 +34,9 @@ def subject(encoding: str) -> Subject:
     return Subject(f"encoding={encoding}")
 
 
-OPEN = {("fope", "mixed_precision_runs")}
-"""Promises that are not kept yet: FoPE's coefficients come out of autocast in bfloat16, of which
-torch makes no complex numbers.
-"""
-
-
 @pytest.mark.parametrize("encoding", thinned("encoding"))
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
-def test_encoding(
-    check: Callable[[Subject], None], encoding: str, request: pytest.FixtureRequest
-) -> None:
-    if (encoding, check.__name__) in OPEN:
-        mark = pytest.mark.xfail(raises=conformance.Broken, strict=True)
-        request.applymarker(mark)
+def test_encoding(check: Callable[[Subject], None], encoding: str) -> None:
     check(subject(encoding))
 
 

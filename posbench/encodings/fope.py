@@ -86,6 +86,9 @@ class FoPE(PositionEncoding):
             real, imaginary = (
                 part[:, None] for part in halves(x)
             )  # tables here have heads, where `rotate` adds one
-            return rotate(real, imaginary, cos @ cos_mix, sin @ sin_mix).squeeze(1)
+            # Autocast would mix the tables in bfloat16, which holds no angle.
+            with torch.autocast(x.device.type, enabled=False):
+                mixed = cos @ cos_mix, sin @ sin_mix
+            return rotate(real, imaginary, *mixed).squeeze(1)
 
         return replace(a, q=turned(a.q, a.q_pos), k=turned(a.k, a.k_pos))
