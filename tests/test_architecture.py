@@ -23,12 +23,12 @@ FLOORS = [
     {"transformer", "scoring", "coverage", "training", "replicas", "evaluation"},
     # from a command line to names and objects
     {"composing", "boards"},
-    # one run, and the board of all runs
-    {"running", "leaderboard"},
-    # many runs, a row among all others, and encodings looked at without a run
-    {"sweeping", "comparing", "explaining", "catalogue"},
+    # one run
+    {"running"},
+    # many runs, the board of all, a row among others, and encodings looked at without a run
+    {"sweeping", "leaderboard", "comparing", "explaining", "catalogue"},
     # the doors
-    {"cli", "check", "claims", "compare", "explain", "results", "status", "__main__"},
+    {"cli", "check", "claims", "compare", "elsewhere", "explain", "results", "status", "__main__"},
 ]
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 CONCRETE = ("posbench.encodings.", "posbench.extensions.", "posbench.tasks.")
@@ -43,7 +43,9 @@ def modules() -> list[tuple[str, Path]]:
         (f"posbench/{path.relative_to(ROOT).with_suffix('').as_posix()}", path)
         for path in (ROOT / "tasks").glob("*.py")
     ]
-    return [(name.replace("/", "."), path) for name, path in found if name != "posbench/__init__"]
+    # Doors may lead anywhere: those of the package, and of a room, as `python -m posbench.tasks`.
+    doors = ("posbench/__init__", "/__main__")
+    return [(name.replace("/", "."), path) for name, path in found if not name.endswith(doors)]
 
 
 def imports(path: Path) -> list[str]:

@@ -306,7 +306,7 @@ def test_the_command_explains_what_is_broken(
         (["--config-dir", "nowhere", "method=rope"], "nowhere is not a folder"),
         (["encoding=ropee"], "encoding=ropee is unknown: did you mean rope?"),
         (["encoding=rope", "encoding.bse=3"], "encoding.bse is not a setting: did you mean enc"),
-        (["encoding.base=x"], "encoding.base must be a number"),
+        (["encoding=rope", "encoding.base=x"], "encoding.base must be a number"),
     ],
 )
 def test_a_mistake_is_one_sentence(

@@ -9,6 +9,7 @@ import pytest
 from conftest import CONF, names
 
 from posbench.catalogue import names as listing
+from posbench.composing import families
 from posbench.composing.folders import GROUPS
 from posbench.composing.methods import methods
 
@@ -168,7 +169,7 @@ def test_a_yaml_around_another_class_says_it_itself() -> None:
 def test_a_yaml_that_says_nothing_has_other_settings_of_a_class(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listing, "_head", lambda group, name: [])
+    monkeypatch.setattr(families, "head", lambda group, name: [])
     silent = listing.option.__wrapped__
     assert silent("extension", "abf_tuned").meaning == "`abf` with other settings."
     assert silent("encoding", "rope_short_base").meaning == "`rope` with other settings."
@@ -177,7 +178,7 @@ def test_a_yaml_that_says_nothing_has_other_settings_of_a_class(
 
 def test_an_extension_around_a_bare_name_has_it_as_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     content = {"defaults": ["yarn", {"/extension@second": "log_n"}, "_self_"]}
-    monkeypatch.setattr(listing, "_content", lambda group, name: content)
+    monkeypatch.setattr(families, "content", lambda group, name: content)
     assert listing._parts("extension", "mine") == ["yarn", "log_n"]
 
 

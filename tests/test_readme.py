@@ -88,7 +88,7 @@ def test_every_setting_the_readme_shows_is_one() -> None:
 
 def test_the_numbers_of_the_first_lines_are_what_conf_holds() -> None:
     """An extension whose settings are searched, or of the last layers alone, is the same one."""
-    [found] = re.findall(r"(\d+) encodings, (\d+) extensions, (\d+) tasks", README)
+    found = re.findall(r"(\d+) encodings, (\d+) extensions, (\d+) tasks", README)[0]
     repeated = [
         name
         for name in names("extension")

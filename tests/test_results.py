@@ -94,7 +94,7 @@ def test_a_loss_that_is_no_number_is_none_and_the_score_that_follows_from_it_the
 
 def test_a_number_that_json_does_not_know_is_refused(tmp_path: Path) -> None:
     [path] = save(tmp_path, record())
-    with pytest.raises(ValueError, match="JSON compliant"):
+    with pytest.raises(ValueError, match="finite number"):
         save(tmp_path, changed(record(), {"training.cpu_seconds": float("nan")}))
     with pytest.raises(ValueError, match="sequence_accuracy"):
         changed(record(), {"rows.0.sequence_accuracy": float("nan")})

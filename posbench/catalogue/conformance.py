@@ -37,7 +37,6 @@ from posbench.catalogue.subject import (
 )
 from posbench.composing.legality import BROKEN, options
 from posbench.encoding import PositionEncoding
-from posbench.encodings.nope import NoPE
 from posbench.errors import ConfigError, IllegalExtension, PosbenchError, closest
 from posbench.extension import Extension, ExtensionWrapper
 from posbench.frequencies import Frequencies
@@ -387,7 +386,7 @@ def shared_modules_start_equal_across_encodings(subject: Subject) -> None:
     """The transformer's own weights do not depend on the encoding, so that methods start alike."""
     ours = subject.made().model().state_dict()
     bare = copy.deepcopy(subject.made().composed)
-    bare.encoding = {"_target_": f"{NoPE.__module__}.{NoPE.__name__}"}
+    bare.encoding = {"_target_": f"{PositionEncoding.__module__}.{PositionEncoding.__name__}"}
     plain = Setup(bare, subject.made().task).model().state_dict()
     for key in plain.keys() & ours.keys():
         if plain[key].shape == ours[key].shape:

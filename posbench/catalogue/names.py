@@ -17,21 +17,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
 from posbench.catalogue.pages import command
+from posbench.composing import families
 from posbench.composing.folders import GROUPS, own_names
 from posbench.composing.methods import AS_TRAINED, methods
-from posbench.errors import ConfigError
-from posbench.provenance import located, module_file, source_of, targets
+from posbench.leaderboard.descriptions import definition_of, docstring
+from posbench.provenance import module_file, targets
 
 LIMIT = 160
 """Characters of a description, as they are seen: a command of LaTeX is one. No formula is cut."""
 
 ORDER = ("task", "protocol", "experiment", "encoding", "extension", "method", "board", "logger")
-ELSEWHERE = "of other encodings than RoPE, by the handle they need"
 ARXIV = r"\d{4}\.\d{5}"
 
 
@@ -48,47 +47,9 @@ class Option:
 # -- files and docstrings --------------------------------------------------------------------------
 
 
-def _text(path: str) -> str:
-    return files("posbench.conf").joinpath(path).read_text(encoding="utf-8")
-
-
-def _content(group: str, name: str) -> dict[str, Any]:
-    """A YAML as it is written; of a task, what it says of the task itself."""
-    content = yaml.safe_load(_text(f"{group}/{name}.yaml"))
-    return content["task"] if group == "task" else content
-
-
-def _head(group: str, name: str) -> list[str]:
-    """The lines of comment that a YAML begins with, without what Hydra reads in them."""
-    found = []
-    for line in _text(f"{group}/{name}.yaml").splitlines():
-        if not line.startswith("#"):
-            break
-        found.append(line.lstrip("#").strip())
-    return [line for line in found if not line.startswith("@")]
-
-
-def _class(target: str) -> tuple[str, ast.ClassDef]:
-    """The module in which a class is defined, and its definition, which is not run."""
-    module, _, name = (located(target) or target).rpartition(".")
-    while (source := source_of(module)) is not None:
-        if name in source.definitions:
-            definition = source.definitions[name][0]
-            assert isinstance(definition, ast.ClassDef), target
-            return module, definition
-        if name not in source.imported:
-            break
-        module, name = source.imported[name]
-    raise ConfigError(f"{target} is not a class of posbench")
-
-
-def docstring(target: str) -> str:
-    return ast.get_docstring(_class(target)[1]) or ""
-
-
 def _cited(target: str) -> str:
     """What may name sources: the docstring of the class, and that of its module before it."""
-    path = module_file(_class(target)[0])
+    path = module_file(definition_of(target)[0])
     assert path is not None  # the class was found there
     head = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return f"{head}\n{docstring(target)}"
@@ -96,7 +57,7 @@ def _cited(target: str) -> str:
 
 def _declared(target: str, attribute: str) -> str:
     """The text that a class, or the nearest of those that it extends, gives an attribute."""
-    module, definition = _class(target)
+    module, definition = definition_of(target)
     for node in definition.body:
         assigned = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if attribute in [each.id for each in assigned if isinstance(each, ast.Name)]:
@@ -115,9 +76,9 @@ def _declared(target: str, attribute: str) -> str:
 def option(group: str, name: str) -> Option:
     if group == "method":
         return _method(name)
-    content, said = _content(group, name), _said(group, name)
+    content, said = families.content(group, name), _said(group, name)
     target = content.get("_target_", "")
-    whose = _whose(group, name)
+    whose = families.whose(group, name)
     meaning, cited = said, said
     if not re.search(ARXIV, said) and group in ("encoding", "extension", "task"):
         classes = sorted(targets(content)) if whose else [target]
@@ -145,24 +106,10 @@ def _method(name: str) -> Option:
 def _said(group: str, name: str) -> str:
     """What a YAML begins with as a comment, up to the first line that ends in a full stop."""
     lines: list[str] = []
-    for line in _head(group, name):
+    for line in families.head(group, name):
         if not line.startswith("kind:") and not (lines and lines[-1].endswith(".")):
             lines.append(line)
     return " ".join(lines)
-
-
-def _whose(group: str, name: str) -> str:
-    """The option, or else the module, whose classes a YAML only gives other settings, "" if none.
-
-    A class belongs to the YAML of its own name, or to the only one that it has.
-    """
-    content = _content(group, name)
-    target = content.get("_target_") or next(iter(sorted(targets(content))), "")
-    stem = target.rpartition(".")[0].rpartition(".")[2]
-    if stem == name or not target:
-        return ""
-    shared = [each for each in own_names(group) if _content(group, each).get("_target_") == target]
-    return stem if shared != [name] else ""
 
 
 def _parts(group: str, name: str) -> list[str]:
@@ -172,7 +119,8 @@ def _parts(group: str, name: str) -> list[str]:
     """
     if group != "extension":
         return []
-    defaults = [each for each in _content(group, name).get("defaults", []) if each != "_self_"]
+    written = families.content(group, name).get("defaults", [])
+    defaults = [each for each in written if each != "_self_"]
     return [
         part
         for each in defaults  # a bare name is another option of the same group
@@ -265,89 +213,24 @@ def _markdown(piece: str) -> str:
 def grouped(group: str) -> dict[str, list[Option]]:
     """The options of a group under their headings; under "" where it has none."""
     headings: dict[str, list[Option]] = {}
-    placed = [(_heading(group, name), option(group, name)) for name in own_names(group)]
-    listed = methods() if group == "method" else _listed(group)
+    placed = [(families.heading(group, name), option(group, name)) for name in own_names(group)]
+    listed = methods() if group == "method" else families.listed(group)
     rank = {name: place for place, name in enumerate(listed)}
-    for heading in _order(group, {heading for heading, _ in placed}):
+    for heading in families.order(group, {heading for heading, _ in placed}):
         options = [each for found, each in placed if found == heading]
         options.sort(key=lambda each: rank.get(each.name, len(rank)))
         headings[heading] = options
-    if ELSEWHERE in headings:
-        headings[ELSEWHERE].sort(key=lambda each: each.needs)
+    if families.ELSEWHERE in headings:
+        headings[families.ELSEWHERE].sort(key=lambda each: each.needs)
     return headings
-
-
-def headed(group: str) -> dict[str, list[str]]:
-    """The names of a group alone, under the same headings."""
-    placed = [(_heading(group, name), name) for name in own_names(group)]
-    order = _order(group, {heading for heading, _ in placed})
-    return {heading: [name for found, name in placed if found == heading] for heading in order}
-
-
-def _order(group: str, headings: set[str]) -> list[str]:
-    known = list(dict.fromkeys(_listed(group).values()))
-    return [each for each in known if each in headings] + sorted(headings - set(known))
-
-
-def _heading(group: str, name: str) -> str:
-    if group == "task":
-        kinds = [line for line in _head(group, name) if line.startswith("kind:")]
-        return kinds[0].removeprefix("kind:").strip() if kinds else "others"
-    if group == "method":
-        return _rows()[methods()[name].encoding]
-    if group == "encoding":  # one without a row stands beside the one whose class it has
-        return _rows().get(name) or _rows().get(_whose(group, name), "others")
-    return _of_rope().get(name, ELSEWHERE) if group == "extension" else ""
-
-
-def _listed(group: str) -> dict[str, str]:
-    """What conf/methods.yaml lists under comments: families of encodings, kinds of extensions."""
-    if group in ("encoding", "method"):
-        return _rows()
-    return _of_rope() if group == "extension" else {}
-
-
-@functools.cache
-def family(encoding: str) -> str:
-    """What an encoding is counted among, by the comments of conf/methods.yaml."""
-    return _heading("encoding", encoding) if encoding in own_names("encoding") else "others"
-
-
-@functools.cache
-def _rows() -> dict[str, str]:
-    """The encodings of conf/methods.yaml, each with the comment above its family."""
-    return {key.value: _comment(key, "") for key, _ in _table().value}
-
-
-@functools.cache
-def _of_rope() -> dict[str, str]:
-    """The extensions of RoPE there, each with the comment that it stands under."""
-    (row,) = [row for key, row in _table().value if key.value == "rope"]
-    cells = [cell.value[0][1] if isinstance(cell, yaml.MappingNode) else cell for cell in row.value]
-    # A row that is a mapping turns on settings of the model: its extension has a place of its own.
-    named = [cell for cell in cells if isinstance(cell, yaml.ScalarNode)]
-    return {cell.value: _comment(cell, r"\s+") for cell in named}
-
-
-@functools.cache
-def _table() -> yaml.MappingNode:
-    return yaml.compose(_text("methods.yaml"))
-
-
-def _comment(node: yaml.Node, indent: str) -> str:
-    """The last comment above a line of conf/methods.yaml, of those indented so."""
-    above = _text("methods.yaml").splitlines()[: node.start_mark.line]
-    found = [match[1] for line in above if (match := re.fullmatch(rf"{indent}# (.+)", line))]
-    return found[-1] if found else ""
 
 
 # -- the page --------------------------------------------------------------------------------------
 
 
 def page() -> str:
-    defaults = [
-        each for each in yaml.safe_load(_text("config.yaml"))["defaults"] if each != "_self_"
-    ]
+    written = yaml.safe_load(families.text("config.yaml"))["defaults"]
+    defaults = [each for each in written if each != "_self_"]
     default = {group: name for each in defaults for group, name in each.items()}
     links = ", ".join(f"[{group}](#{group})" for group in ORDER)
     lines = [
@@ -378,12 +261,12 @@ def page() -> str:
 def _rows_of(options: list[Option], heading: str) -> Iterator[str]:
     sourced = any(each.sources for each in options)
     columns = ["name", "what it is"]
-    columns += ["needs"] * (heading == ELSEWHERE) + ["source"] * sourced
+    columns += ["needs"] * (heading == families.ELSEWHERE) + ["source"] * sourced
     yield f"| {' | '.join(columns)} |"
     yield f"| {' | '.join('---' for _ in columns)} |"
     for each in options:
         cells = [f"`{each.name}`", each.meaning]
-        cells += [each.needs] * (heading == ELSEWHERE)
+        cells += [each.needs] * (heading == families.ELSEWHERE)
         cells += [", ".join(f"[{id}](https://arxiv.org/abs/{id})" for id in each.sources)] * sourced
         yield f"| {' | '.join(cells)} |"
 

@@ -28,7 +28,6 @@ from omegaconf import OmegaConf
 from posbench.attention import Attention
 from posbench.catalogue import portraits
 from posbench.catalogue.conformance import extensions
-from posbench.catalogue.descriptions import Description, described
 from posbench.catalogue.portraits import Portrait
 from posbench.catalogue.subject import Subject, composed, with_setting
 from posbench.composing import mistakes
@@ -37,6 +36,7 @@ from posbench.composing.legality import legal, options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper
+from posbench.leaderboard.descriptions import Description, described
 
 HEADS, WIDTH, DRAWS = 4, 32, 16
 SIZES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from posbench.composing.families import headed
 from posbench.composing.folders import GROUPS
 from posbench.composing.legality import options
 from posbench.composing.methods import methods
@@ -40,11 +41,9 @@ def _parts(group: str) -> list[list[str]]:
 
 def _families(group: str, names: Sequence[str]) -> Iterator[list[str]]:
     """The names of each family after the family's own, in brackets."""
-    from posbench.catalogue.names import headed  # which imports this package
-
-    families = headed(group)
-    own = sorted(set(names).difference(*families.values()))
-    for family, known in (families | {"your own": own}).items():
+    found = headed(group)
+    own = sorted(set(names).difference(*found.values()))
+    for family, known in (found | {"your own": own}).items():
         if known:
             yield [f"[{family}]", *known]
 

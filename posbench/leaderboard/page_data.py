@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posbench.catalogue import names
-from posbench.catalogue.descriptions import inline, paragraphs_of
+from posbench.composing import families
 from posbench.errors import PosbenchError
 from posbench.leaderboard import rank_tests, statistics
+from posbench.leaderboard.descriptions import docstring, inline, paragraphs_of
 from posbench.leaderboard.ranking import Standing
 from posbench.provenance import targets
 from posbench.records.record import Record
@@ -144,7 +144,7 @@ def _row(line: Json, records: dict[str, Record], texts: dict[str, str]) -> Json:
     return {
         "name": line["method_name"],
         "class": line["method_class"],
-        "family": names.family(record.method.encoding),
+        "family": families.family(record.method.encoding),
         "host": record.method.base_label,
         "extension": line["extension"],
         "settings": _settings(encoding) + ([] if line["plain"] else _settings(extension)),
@@ -181,7 +181,7 @@ def _described(target: str, texts: dict[str, str]) -> str:
 
 @functools.cache
 def _text(target: str) -> str:
-    paragraphs = paragraphs_of(names.docstring(target))[:PARAGRAPHS]
+    paragraphs = paragraphs_of(docstring(target))[:PARAGRAPHS]
     return "".join(f"<p>{inline(part)}</p>" for part in paragraphs)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import html
 import re
 from dataclasses import dataclass
 
 from latex2mathml.converter import convert
+
+from posbench.errors import ConfigError
+from posbench.provenance import located, source_of
 
 
 @dataclass(frozen=True)
@@ -45,3 +49,21 @@ def inline(text: str) -> str:
         for part in parts[::2]
     ]
     return "".join(parts)
+
+
+def definition_of(target: str) -> tuple[str, ast.ClassDef]:
+    """The module in which a class is defined, and its definition, which is not run."""
+    module, _, name = (located(target) or target).rpartition(".")
+    while (source := source_of(module)) is not None:
+        if name in source.definitions:
+            definition = source.definitions[name][0]
+            assert isinstance(definition, ast.ClassDef), target
+            return module, definition
+        if name not in source.imported:
+            break
+        module, name = source.imported[name]
+    raise ConfigError(f"{target} is not a class of posbench")
+
+
+def docstring(target: str) -> str:
+    return ast.get_docstring(definition_of(target)[1]) or ""

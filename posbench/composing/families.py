@@ -1,0 +1,120 @@
+"""Families: what conf/ lists an encoding, an extension or a task under, by its own comments."""
+
+from __future__ import annotations
+
+import functools
+import re
+from importlib.resources import files
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from posbench.composing.folders import own_names
+from posbench.composing.methods import methods
+from posbench.provenance import targets
+
+ELSEWHERE = "of other encodings than RoPE, by the handle they need"
+
+
+def headed(group: str) -> dict[str, list[str]]:
+    """The names of a group alone, under the same headings."""
+    placed = [(heading(group, name), name) for name in own_names(group)]
+    shown = order(group, {found for found, _ in placed})
+    return {each: [name for found, name in placed if found == each] for each in shown}
+
+
+def order(group: str, headings: set[str]) -> list[str]:
+    """Headings as conf/methods.yaml has them, others after them by the alphabet."""
+    known = list(dict.fromkeys(listed(group).values()))
+    return [each for each in known if each in headings] + sorted(headings - set(known))
+
+
+def heading(group: str, name: str) -> str:
+    """What a name is listed under; "" in groups without families."""
+    if group == "task":
+        kinds = [line for line in head(group, name) if line.startswith("kind:")]
+        return kinds[0].removeprefix("kind:").strip() if kinds else "others"
+    if group == "method":
+        return _rows()[methods()[name].encoding]
+    if group == "encoding":  # one without a row stands beside the one whose class it has
+        return _rows().get(name) or _rows().get(whose(group, name), "others")
+    return _of_rope().get(name, ELSEWHERE) if group == "extension" else ""
+
+
+def listed(group: str) -> dict[str, str]:
+    """What conf/methods.yaml lists under comments: families of encodings, kinds of extensions."""
+    if group in ("encoding", "method"):
+        return _rows()
+    return _of_rope() if group == "extension" else {}
+
+
+@functools.cache
+def family(encoding: str) -> str:
+    """What an encoding is counted among, by the comments of conf/methods.yaml."""
+    return heading("encoding", encoding) if encoding in own_names("encoding") else "others"
+
+
+@functools.cache
+def _rows() -> dict[str, str]:
+    """The encodings of conf/methods.yaml, each with the comment above its family."""
+    return {key.value: _comment(key, "") for key, _ in _table().value}
+
+
+@functools.cache
+def _of_rope() -> dict[str, str]:
+    """The extensions of RoPE there, each with the comment that it stands under."""
+    (row,) = [row for key, row in _table().value if key.value == "rope"]
+    cells = [cell.value[0][1] if isinstance(cell, yaml.MappingNode) else cell for cell in row.value]
+    # A row that is a mapping turns on settings of the model: its extension has a place of its own.
+    named = [cell for cell in cells if isinstance(cell, yaml.ScalarNode)]
+    return {cell.value: _comment(cell, r"\s+") for cell in named}
+
+
+@functools.cache
+def _table() -> yaml.MappingNode:
+    return yaml.compose(text("methods.yaml"))
+
+
+def _comment(node: yaml.Node, indent: str) -> str:
+    """The last comment above a line of conf/methods.yaml, of those indented so."""
+    above = text("methods.yaml").splitlines()[: node.start_mark.line]
+    found = [match[1] for line in above if (match := re.fullmatch(rf"{indent}# (.+)", line))]
+    return found[-1] if found else ""
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def text(path: str) -> str:
+    """A file of conf/."""
+    return files("posbench.conf").joinpath(path).read_text(encoding="utf-8")
+
+
+def content(group: str, name: str) -> dict[str, Any]:
+    """A YAML as it is written; of a task, what it says of the task itself."""
+    content = yaml.safe_load(text(f"{group}/{name}.yaml"))
+    return content["task"] if group == "task" else content
+
+
+def head(group: str, name: str) -> list[str]:
+    """The lines of comment that a YAML begins with, without what Hydra reads in them."""
+    found = []
+    for line in text(f"{group}/{name}.yaml").splitlines():
+        if not line.startswith("#"):
+            break
+        found.append(line.lstrip("#").strip())
+    return [line for line in found if not line.startswith("@")]
+
+
+def whose(group: str, name: str) -> str:
+    """The option, or else the module, whose classes a YAML only gives other settings, "" if none.
+
+    A class belongs to the YAML of its own name, or to the only one that it has.
+    """
+    written = content(group, name)
+    target = written.get("_target_") or next(iter(sorted(targets(written))), "")
+    stem = target.rpartition(".")[0].rpartition(".")[2]
+    if stem == name or not target:
+        return ""
+    shared = [each for each in own_names(group) if content(group, each).get("_target_") == target]
+    return stem if shared != [name] else ""
