@@ -12,6 +12,9 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from posbench.errors import ConfigError
+from posbench.extensions.dynamic_ntk import DynamicNTK
+from posbench.extensions.pi import PI
+from posbench.extensions.rerope import ReRoPE
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
 from posbench.pretrained.export import checked_model, export, main
@@ -40,7 +43,8 @@ def test_the_exported_model_gives_the_logits_of_the_suite(tmp_path: Path) -> Non
     torch.testing.assert_close(theirs(tokens).logits, expected, rtol=0, atol=2e-5)
     with mounted_and_proved(theirs) as mounted:  # there and back, with extensions
         assert mounted.train_positions == setup.train_positions
-        for extension in (YaRN(2.0, 0.5), SelfExtend(setup.train_positions // 4)):
+        own = setup.train_positions // 4
+        for extension in (PI(), DynamicNTK(), YaRN(2.0, 0.5), SelfExtend(own), ReRoPE(own)):
             stack = extension.extend(ours.encodings, setup.train_positions, n)
             extended = ours.with_encodings(stack)(tokens, pos)
             assert (extended - expected).abs().max() > 1e-2
