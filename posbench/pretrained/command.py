@@ -132,7 +132,7 @@ def measured(asked: Asked) -> Iterator[str]:
         ) from None
     from posbench.pretrained.measuring import samples, score
     from posbench.pretrained.proof import mounted_and_proved, prove_effect
-    from posbench.pretrained.serving import rope_parameters
+    from posbench.pretrained.serving import overrides
     from posbench.pretrained.text_tasks import TASKS
 
     for name in asked.tasks:
@@ -169,9 +169,12 @@ def measured(asked: Asked) -> Iterator[str]:
                         f"{f'[{low:.2f}, {high:.2f}]':15}{found.log_likelihood:.3f}"
                     )
         longest = max(lengths)
-        yield f"To serve it up to {longest} positions, as rope_parameters of transformers or vLLM:"
+        yield (
+            f"To serve up to {longest} positions, for from_pretrained of transformers or "
+            "--hf-overrides of vLLM:"
+        )
         for name, extension in extensions.items():
-            recipe = rope_parameters(mounted, extension, longest)
+            recipe = overrides(mounted, extension, longest)
             yield f"{name}: {recipe if isinstance(recipe, str) else json.dumps(recipe)}"
 
 
