@@ -307,6 +307,8 @@ def test_calls_that_would_be_wrong_are_refused() -> None:
             logits(mounted.model, tokens)
         with pytest.raises(CannotMount, match=r"attention_mask must be \[batch, tokens\]"):
             logits(mounted.model, tokens, attention_mask=torch.zeros(1, 1, LONG, LONG))
+        with pytest.raises(CannotMount, match="several sequences in a row"):
+            logits(mounted.model, tokens, position_ids=torch.arange(LONG)[None] % 20)
         mounted.model.config.attention_dropout = 0.5
         for layer in mounted.model.model.layers:
             layer.self_attn.attention_dropout = 0.5

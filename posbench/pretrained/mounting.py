@@ -39,12 +39,13 @@ class Mask:
     """What a model says of the keys a query may see, before any mask is built."""
 
     padding: Tensor | None  # [batch, keys so far], True for a token; None: no padding
+    given: bool  # whether the caller gave a mask, if only one without padding
     visible: Any  # (batch, head, query index, key index) -> bool, causality and windows
 
 
 def mask(*, mask_function: Any, attention_mask: Tensor | None = None, **sizes: Any) -> Mask:
     padded = attention_mask is not None and not bool(attention_mask.all())
-    return Mask(attention_mask if padded else None, mask_function)
+    return Mask(attention_mask if padded else None, attention_mask is not None, mask_function)
 
 
 @dataclass(frozen=True)
@@ -192,12 +193,17 @@ class Mounted:
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        padding: Tensor | None,
+        mask: Mask,
         scale: float,
     ) -> Tensor:
         assert self._positions is not None  # the rotary embedding comes before any layer
         q_pos = self._positions
-        new, total = q.shape[2], k.shape[2]
+        if not (mask.given or bool((q_pos.diff(dim=1) == 1).all())):
+            raise CannotMount(
+                "position_ids do not count up by one, which without attention_mask means several "
+                "sequences in a row: give attention_mask, or one sequence a row"
+            )
+        padding, new, total = mask.padding, q.shape[2], k.shape[2]
         last = int(q_pos.max()) + 1
         if self.length is None and total > new and self.follows_length:
             raise CannotMount(
@@ -247,14 +253,13 @@ def attention(
 ) -> tuple[Tensor, None]:
     """What transformers calls: [batch, heads, n, width] in, [batch, n, heads, width] out."""
     refuse_settings(module, dropout, settings)
-    if not isinstance(attention_mask, Mask | None):
+    if not isinstance(attention_mask, Mask):
         raise CannotMount(
             "attention_mask must be [batch, tokens] with 0 for padding, or left out: the suite "
             "makes every other mask itself"
         )
     scale = 1 / math.sqrt(query.shape[-1]) if scaling is None else scaling
-    padding = None if attention_mask is None else attention_mask.padding
-    out = MOUNTED[module]._attention(module, query, key, value, padding, scale)
+    out = MOUNTED[module]._attention(module, query, key, value, attention_mask, scale)
     return out.transpose(1, 2).contiguous(), None
 
 
