@@ -25,6 +25,7 @@ from posbench.extensions.log_n import LogN
 from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
+from posbench.masks import Masked
 from posbench.pretrained.forms import mount
 from posbench.pretrained.mounting import Mounted
 from posbench.pretrained.proof import disagreement, mounted_and_proved, prove_effect
@@ -238,11 +239,22 @@ class DoesNothing(Extension):
         return encoding
 
 
+class HidesNothing(Extension):
+    """An extension that takes another path through attention, and gives the same."""
+
+    def apply(
+        self, encoding: PositionEncoding, train_positions: int, test_positions: int
+    ) -> PositionEncoding:
+        return Masked(encoding, lambda query, key: query >= key)
+
+
 def test_an_extension_must_change_logits_beyond_the_training_length(mounted: Mounted) -> None:
     for extension in EXTENSIONS.values():
         prove_effect(mounted, extension, LONG)
-    with pytest.raises(CannotMount, match=r"DoesNothing changed no logit at 36 positions"):
-        prove_effect(mounted, DoesNothing(), LONG)
+    for nothing in (DoesNothing(), HidesNothing()):
+        said = f"{type(nothing).__name__} changed no logit at 36 positions"
+        with pytest.raises(CannotMount, match=said):
+            prove_effect(mounted, nothing, LONG)
 
 
 def test_a_configuration_edited_after_loading_is_noticed() -> None:

@@ -152,7 +152,9 @@ def test_the_command_measures_a_model(
     names = ("direct", "yarn", "self_extend")
     assert rows == [["passkey", tokens, name] for tokens in ("160", "240") for name in names]
     assert lines[-1].startswith("self_extend: neither transformers nor vLLM")
+    llama().save_pretrained(tmp_path / "mute")
     for wrong, reason in (
+        (f"model={tmp_path / 'mute'}", "cannot be loaded with its tokenizer"),
         ("extension=pi_fine_tuned", "extension=pi_fine_tuned trains or searches"),
         ("extension=yarm", "did you mean yarn"),
         ("task=passkeys", "did you mean passkey"),

@@ -138,8 +138,14 @@ def measured(asked: Asked) -> Iterator[str]:
     for name in asked.tasks:
         if name not in TASKS:
             raise ConfigError(f"task={name}: {known_names(TASKS, '', closest(name, TASKS))}")
-    tokenizer = AutoTokenizer.from_pretrained(asked.model)
-    model = AutoModelForCausalLM.from_pretrained(asked.model, dtype=asked.dtype)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(asked.model)
+        model = AutoModelForCausalLM.from_pretrained(asked.model, dtype=asked.dtype)
+    except (OSError, ValueError, KeyError) as error:  # as transformers says what is not there
+        raise ConfigError(
+            f"model={asked.model} cannot be loaded with its tokenizer, which tasks as text need: "
+            f"{' '.join(str(error).split())}"
+        ) from None
     with mounted_and_proved(model, asked.train_positions or None) as mounted:
         trained = mounted.train_positions
         lengths = [round(multiple * trained) for multiple in asked.lengths]

@@ -93,7 +93,9 @@ def _changes(mounted: Mounted, extension: Extension, length: int, n: int, pos: T
                 found.append(_logits(mounted.model, batch, present, pos)[:, -1])
     finally:
         mounted.extension = before
-    return not torch.equal(*found)
+    # Another path of attention rounds differently, which is no effect.
+    rounding = 16 * torch.finfo(found[0].dtype).eps * found[0].abs().max()
+    return bool((found[0] - found[1]).abs().max() > rounding)
 
 
 def _random_tokens(model: PreTrainedModel, rows: int, n: int) -> Tensor:
