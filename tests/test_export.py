@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,5 +91,8 @@ def test_the_command_writes_a_model(
     assert (tmp_path / "exported" / "model.safetensors").exists()
     assert main([*words, "to=exported"]) == 1
     assert "to=exported is there and not empty" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert main([*words, "to=elsewhere"]) == 1
+    assert "pip install 'posbench[pretrained]'" in capsys.readouterr().err
     assert main(words) == 1
     assert "to=FOLDER" in capsys.readouterr().err

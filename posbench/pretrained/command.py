@@ -29,8 +29,9 @@ from omegaconf import OmegaConf
 from posbench.composing import mistakes
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
-from posbench.errors import ConfigError, IllegalExtension, PosbenchError, closest, known_names
+from posbench.errors import ConfigError, IllegalExtension, closest, known_names
 from posbench.extension import Extension, Searched
+from posbench.pretrained.refusal import need_transformers
 
 SETTINGS: dict[str, Any] = {
     "model": None,
@@ -124,12 +125,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def measured(asked: Asked) -> Iterator[str]:
     """The lines of the table, as they are found."""
-    try:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ImportError:
-        raise PosbenchError(
-            "transformers is not installed: pip install 'posbench[pretrained]'"
-        ) from None
+    need_transformers()
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     from posbench.pretrained.measuring import samples, score
     from posbench.pretrained.proof import mounted_and_proved, prove_effect
     from posbench.pretrained.serving import overrides

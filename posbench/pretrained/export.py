@@ -27,6 +27,7 @@ from posbench.encodings.rope import RoPE
 from posbench.encodings.rotation import neighbours
 from posbench.errors import ConfigError
 from posbench.frequencies import Frequencies
+from posbench.pretrained.refusal import need_transformers
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
 from posbench.running.run import quiet
@@ -45,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise ConfigError(f"one word says where to write the model, to=FOLDER: {USAGE}")
         folder = Path(next(word for word in words if word.startswith("to=")).removeprefix("to="))
         refuse_used(folder)
+        need_transformers()
         quiet()
         with composing():
             mistakes.check(settings)

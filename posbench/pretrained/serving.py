@@ -54,11 +54,9 @@ def _scaled(mounted: Mounted, kind: str, factor: float) -> dict[str, Any]:
 
 def _frequencies(mounted: Mounted) -> Frequencies:
     """Those that the extension changes."""
-    return next(
-        layer.form.encoding.frequencies  # type: ignore[misc]
-        for layer in mounted.layers
-        if "frequencies" in layer.form.encoding.handles
-    )
+    encodings = (layer.form.encoding for layer in mounted.layers)
+    first: Any = next(each for each in encodings if "frequencies" in each.handles)
+    return first.frequencies
 
 
 def _pi(mounted: Mounted, extension: PI, length: int) -> dict[str, Any]:
