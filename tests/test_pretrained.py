@@ -26,8 +26,8 @@ from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
 from posbench.masks import Masked
-from posbench.pretrained.forms import mount
-from posbench.pretrained.mounting import Mounted
+from posbench.pretrained.forms import Call, mount, window
+from posbench.pretrained.mounting import Mask, Mounted
 from posbench.pretrained.proof import disagreement, mounted_and_proved, prove_effect
 from posbench.pretrained.refusal import CannotMount
 
@@ -227,6 +227,22 @@ def test_windows_within_the_training_length_are_left_alone() -> None:
         assert after.layers[1].frequencies.stretch == (1.5,) * 4
 
 
+def test_keys_that_a_cache_has_dropped_are_missed() -> None:
+    """A window that reaches beyond the training length is extended, and its keys are counted."""
+    config = transformers.MistralConfig(
+        **SIZES, num_key_value_heads=2, max_position_embeddings=12, sliding_window=20
+    )
+    with mounted_and_proved(model(transformers.MistralForCausalLM, config)) as mounted:
+        assert [layer.window for layer in mounted.layers] == [20, 20]
+        mounted.extension, tokens = LogN(), some_tokens()
+        with mounted.at(LONG), torch.no_grad():
+            cache = mounted.model(input_ids=tokens[:, :15], use_cache=True).past_key_values
+            mounted.model(input_ids=tokens[:, 15:16], past_key_values=cache)
+            cache = mounted.model(input_ids=tokens[:, :30], use_cache=True).past_key_values
+            with pytest.raises(CannotMount, match="dropped keys beyond the window of 20"):
+                mounted.model(input_ids=tokens[:, 30:31], past_key_values=cache)
+
+
 # -- proof -----------------------------------------------------------------------------------------
 
 
@@ -306,6 +322,21 @@ def test_models_that_cannot_be_mounted_are_refused_with_the_reason() -> None:
         with pytest.raises(CannotMount, match=reason):
             mount(net)
         assert net.config._attn_implementation == before
+
+
+def test_windows_are_measured_and_other_masks_refused() -> None:
+    def seen(visible: Any) -> int | None:
+        nothing = torch.zeros(1, 1, 1, 2)
+        call = Call(torch.nn.Identity(), nothing, nothing, nothing, Mask(None, True, visible), 1.0)
+        return window(call, TRAINED)
+
+    assert seen(lambda batch, head, i, j: j <= i) is None
+    assert seen(lambda batch, head, i, j: (j <= i) & (j > i - 9)) == 9
+    with pytest.raises(CannotMount, match="attends in chunks"):
+        seen(lambda batch, head, i, j: (j <= i) & (j // 8 == i // 8))
+    for other in (lambda b, h, i, j: j <= i + 1, lambda b, h, i, j: (j <= i) & (j != i - 1)):
+        with pytest.raises(CannotMount, match="keys that are not the last ones"):
+            seen(other)
 
 
 def test_calls_that_would_be_wrong_are_refused() -> None:

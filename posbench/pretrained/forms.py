@@ -124,7 +124,7 @@ def _layers(model: PreTrainedModel, rotaries: list[nn.Module], positions: int) -
                 call,
                 pos,
             ),
-            _window(call, positions),
+            window(call, positions),
         )
         for index, (bare, call) in enumerate(zip(plain, turned, strict=True))
     ]
@@ -189,7 +189,7 @@ def tolerance(dtype: torch.dtype) -> float:
     return max(8 * torch.finfo(dtype).eps, 1e-4)
 
 
-def _window(call: Call, positions: int) -> int | None:
+def window(call: Call, positions: int) -> int | None:
     """How many keys a query sees, None for all before it; the same at two places far away."""
     first = torch.tensor(0)
     seen = []

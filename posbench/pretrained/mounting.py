@@ -215,6 +215,13 @@ class Mounted:
                 f"position {last - 1} lies beyond the length {self.length} that mounted.at was "
                 "given: give it the length of prompt and answer together"
             )
+        window = self.layers[self._index[module]].window
+        gone = total > new and total < (last if padding is None else padding.shape[1])
+        if gone and self.extension.changes and window is not None and window > self.train_positions:
+            raise CannotMount(
+                f"the cache has dropped keys beyond the window of {window}, and extensions count "
+                "keys from the first: give the whole sequence at once, with use_cache=False"
+            )
         encoding = self.encodings(self.length or last).layers[self._index[module]]
         k_pos = q_pos if total == new else _key_positions(q_pos, padding, total)
         groups = q.shape[1] // k.shape[1]
