@@ -97,13 +97,23 @@ PARTS = {"llama": 1.0, "qwen3": 1.0, "gemma3": 1.0, "gpt_neox": 0.5}
 
 
 def rope_types(pairs: int) -> dict[str, dict[str, Any]]:
-    """Every `rope_type` of transformers for ordinary models, extending from 12 positions to 24."""
+    """Every `rope_type` of transformers for ordinary models, extending from 12 positions to 24.
+
+    The first word of each name is its type.
+    """
     original = {"original_max_position_embeddings": 12}
     return {
         "default": {},
         "linear": {"factor": 2.0},
         "dynamic": {"factor": 2.0},
         "yarn": {"factor": 2.0, "beta_fast": 2.0, "beta_slow": 0.5, **original},
+        "yarn of DeepSeek": {
+            "factor": 2.0,
+            "mscale": 0.707,
+            "mscale_all_dim": 0.3,
+            **original,
+        },
+        "yarn with a factor": {"factor": 2.0, "attention_factor": 1.4, **original},
         "longrope": {
             "factor": 2.0,
             "short_factor": [1.0 + 0.1 * pair for pair in range(pairs)],

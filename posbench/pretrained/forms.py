@@ -197,7 +197,7 @@ def window(call: Call, positions: int) -> int | None:
         keys = torch.arange(query + 4)
         visible = call.mask.visible(first, first, torch.tensor(query), keys).expand(keys.shape)
         count = int(visible.sum())
-        if not bool(visible[query + 1 - count : query + 1].all()):
+        if visible[query + 1 :].any() or not visible[query + 1 - count : query + 1].all():
             raise CannotMount(
                 f"{type(call.module).__name__} lets a query see keys that are not the last ones "
                 "before it: choose a model with causal attention, in windows or without"
