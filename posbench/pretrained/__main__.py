@@ -1,0 +1,8 @@
+"""`python -m posbench.pretrained`: see `posbench.pretrained.command`."""
+
+import sys
+
+from posbench.pretrained.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

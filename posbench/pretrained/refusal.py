@@ -1,0 +1,19 @@
+"""Why a model cannot be measured here."""
+
+from __future__ import annotations
+
+from posbench.errors import PosbenchError
+
+
+class CannotMount(PosbenchError):
+    """A model, or a call of a mounted model, that the suite's attention cannot stand in for."""
+
+
+def need_transformers() -> None:
+    """One sentence where the extra is not installed."""
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        raise PosbenchError(
+            "transformers is not installed: pip install 'posbench[pretrained]'"
+        ) from None

@@ -1,0 +1,129 @@
+"""Tiny random models of transformers in float64, in the place of pretrained ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+TRAINED = 24
+"""Positions that each model counts as trained, L."""
+WINDOW = 6
+SIZES: dict[str, Any] = {
+    "vocab_size": 40,
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "initializer_range": 0.3,  # scores of the order of 1, so that positions matter
+}
+
+
+def model(kind: type[PreTrainedModel], config: Any) -> Any:
+    torch.manual_seed(0)
+    return kind(config).double().eval()
+
+
+def llama(rope: dict[str, Any] | None = None, positions: int = TRAINED, **settings: Any) -> Any:
+    config = LlamaConfig(
+        **SIZES,
+        num_key_value_heads=2,
+        max_position_embeddings=positions,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0} | (rope or {}),
+        **settings,
+    )
+    return model(LlamaForCausalLM, config)
+
+
+def qwen3(rope: dict[str, Any] | None = None, positions: int = TRAINED) -> Any:
+    config = Qwen3Config(
+        **SIZES,
+        num_key_value_heads=1,
+        head_dim=8,
+        max_position_embeddings=positions,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6} | (rope or {}),
+    )
+    return model(Qwen3ForCausalLM, config)
+
+
+def gemma3(rope: dict[str, Any] | None = None, positions: int = TRAINED) -> Any:
+    """Layers of two kinds: a window with a rotation of its own, and all keys."""
+    config = Gemma3TextConfig(
+        **SIZES,
+        num_key_value_heads=2,
+        head_dim=8,
+        query_pre_attn_scalar=16,
+        sliding_window=WINDOW,
+        layer_types=["sliding_attention", "full_attention"],
+        max_position_embeddings=positions,
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "default", "rope_theta": 1e6} | (rope or {}),
+        },
+    )
+    return model(Gemma3ForCausalLM, config)
+
+
+def gpt_neox(rope: dict[str, Any] | None = None, positions: int = TRAINED) -> Any:
+    """Half of each head turns."""
+    config = GPTNeoXConfig(
+        **SIZES,
+        max_position_embeddings=positions,
+        hidden_dropout=0.0,
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": PARTS["gpt_neox"],
+        }
+        | (rope or {}),
+    )
+    return model(GPTNeoXForCausalLM, config)
+
+
+MODELS = {"llama": llama, "qwen3": qwen3, "gemma3": gemma3, "gpt_neox": gpt_neox}
+PARTS = {"llama": 1.0, "qwen3": 1.0, "gemma3": 1.0, "gpt_neox": 0.5}
+"""The part of each head of 8 channels that turns."""
+
+
+def rope_types(pairs: int) -> dict[str, dict[str, Any]]:
+    """Every `rope_type` of transformers for ordinary models, extending from 12 positions to 24.
+
+    The first word of each name is its type.
+    """
+    original = {"original_max_position_embeddings": 12}
+    return {
+        "default": {},
+        "linear": {"factor": 2.0},
+        "dynamic": {"factor": 2.0},
+        "yarn": {"factor": 2.0, "beta_fast": 2.0, "beta_slow": 0.5, **original},
+        "yarn of DeepSeek": {
+            "factor": 2.0,
+            "mscale": 0.707,
+            "mscale_all_dim": 0.3,
+            **original,
+        },
+        "yarn with a factor": {"factor": 2.0, "attention_factor": 1.4, **original},
+        "longrope": {
+            "factor": 2.0,
+            "short_factor": [1.0 + 0.1 * pair for pair in range(pairs)],
+            "long_factor": [1.0 + 0.5 * pair for pair in range(pairs)],
+            **original,
+        },
+        "llama3": {
+            "factor": 4.0,
+            "low_freq_factor": 0.2,
+            "high_freq_factor": 1.0,
+            **original,
+        },
+    }

@@ -1,0 +1,368 @@
+"""Models of transformers under the suite's encodings and attention equal the models themselves.
+
+The models are tiny, random and in float64. transformers computes angles in float32 whatever the
+model has, so a native model is off by some 1e-7; the suite's are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from small_models import MODELS, PARTS, SIZES, TRAINED, WINDOW, llama, model, rope_types
+from torch import Tensor
+
+from posbench.attention import Attention, Plan
+from posbench.encoding import PositionEncoding, Wrapper
+from posbench.extension import Extension
+from posbench.extensions.direct import Direct
+from posbench.extensions.dynamic_ntk import DynamicNTK
+from posbench.extensions.llama3 import Llama3
+from posbench.extensions.lm_infinite import LMInfinite
+from posbench.extensions.log_n import LogN
+from posbench.extensions.pi import PI
+from posbench.extensions.self_extend import SelfExtend
+from posbench.extensions.yarn import YaRN
+from posbench.pretrained.forms import Call, mount, window
+from posbench.pretrained.mounting import Mask, Mounted
+from posbench.pretrained.proof import disagreement, mounted_and_proved, prove_effect
+from posbench.pretrained.refusal import CannotMount
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+LONG = 36
+"""Positions of a test, 1.5 L."""
+EXTENSIONS: dict[str, Extension] = {
+    "direct": Direct(),
+    "pi": PI(),
+    "dynamic_ntk": DynamicNTK(),
+    "yarn": YaRN(2.0, 0.5),
+    "self_extend": SelfExtend(8),
+    "log_n": LogN(),
+    "lm_infinite": LMInfinite(2, 12),
+}
+
+
+def some_tokens(rows: int = 1, n: int = LONG) -> Tensor:
+    return torch.randint(SIZES["vocab_size"], (rows, n), generator=torch.Generator().manual_seed(1))
+
+
+@torch.no_grad()
+def logits(net: Any, tokens: Tensor, **inputs: Any) -> Tensor:
+    return net(input_ids=tokens, use_cache=False, **inputs).logits
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def mounted(request: pytest.FixtureRequest) -> Iterator[Mounted]:
+    with mounted_and_proved(MODELS[request.param]()) as found:
+        yield found
+
+
+# -- the model itself ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rope_type", rope_types(1))
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_rope_type_is_what_transformers_makes_of_it(kind: str, rope_type: str) -> None:
+    settings = rope_types(round(4 * PARTS[kind]))[rope_type]
+    net = MODELS[kind]({"rope_type": rope_type.split()[0], **settings})
+    for n in (TRAINED // 2, LONG):  # up to the training length, and beyond
+        tokens = some_tokens(2, n)
+        native = logits(net, tokens)
+        with mount(net):
+            ours = logits(net, tokens)
+        assert not torch.equal(ours, native)  # it is another computation
+        torch.testing.assert_close(ours, native, rtol=0, atol=1e-6 * float(native.abs().max()))
+    torch.testing.assert_close(logits(net, tokens), native, rtol=0, atol=0)  # nothing stays behind
+
+
+def test_rope_types_differ_by_far_more_than_the_tolerance() -> None:
+    tokens = some_tokens()
+    found = [
+        logits(llama({"rope_type": name.split()[0], **settings}), tokens)
+        for name, settings in rope_types(4).items()
+    ]
+    for index, one in enumerate(found):
+        for other in found[:index]:
+            assert (one - other).abs().max() > 1e-3 * one.abs().max()
+
+
+def test_layers_have_their_forms_and_windows() -> None:
+    found = {}
+    for kind, make in MODELS.items():
+        with mount(make()) as mounted:
+            found[kind] = [(layer.form.name, layer.window) for layer in mounted.layers]
+    assert found == {
+        "llama": [("RoPE", None)] * 2,
+        "qwen3": [("RoPE", None)] * 2,
+        "gemma3": [("RoPE", WINDOW), ("RoPE", None)],
+        "gpt_neox": [("partial RoPE", None)] * 2,
+    }
+
+
+SMALL = {name: size for name, size in SIZES.items() if name != "num_hidden_layers"}
+FAMILIES: dict[str, tuple[dict[str, Any], list[tuple[str, int | None]]]] = {
+    "Qwen2": ({}, [("RoPE", None)] * 2),
+    "Olmo2": ({}, [("RoPE", None)] * 2),
+    "Phi": ({"partial_rotary_factor": 0.5}, [("partial RoPE", None)] * 2),
+    "Mistral": ({"sliding_window": WINDOW}, [("RoPE", WINDOW)] * 2),
+    "Cohere": ({}, [("interleaved RoPE", None)] * 2),
+    "SmolLM3": ({"no_rope_layers": [1, 0]}, [("RoPE", None), ("no position", None)]),
+}
+"""Settings of a family of models, and what its layers are found to be."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_other_families_are_themselves(family: str) -> None:
+    settings, expected = FAMILIES[family]
+    config = getattr(transformers, f"{family}Config")(
+        **SMALL,
+        num_hidden_layers=2,
+        num_key_value_heads=2,
+        max_position_embeddings=TRAINED,
+        pad_token_id=0,
+        **settings,
+    )
+    with mounted_and_proved(model(getattr(transformers, f"{family}ForCausalLM"), config)) as found:
+        assert [(layer.form.name, layer.window) for layer in found.layers] == expected
+        assert disagreement(found) < 1e-6
+
+
+def test_a_model_in_bfloat16_equals_itself_within_its_precision() -> None:
+    with mounted_and_proved(llama().bfloat16()) as mounted:
+        assert 0 < disagreement(mounted) < 0.05
+
+
+# -- extensions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rope", "extension"),
+    (
+        ({"rope_type": "linear", "factor": 2.0}, PI()),
+        ({"rope_type": "dynamic", "factor": 2.0}, DynamicNTK()),
+        ({"rope_type": "yarn", "factor": 2.0, "beta_fast": 2.0, "beta_slow": 0.5}, YaRN(2.0, 0.5)),
+        (
+            {"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 0.2, "high_freq_factor": 1.0},
+            Llama3(0.2, 1.0),
+        ),
+    ),
+    ids=lambda value: value["rope_type"] if isinstance(value, dict) else "",
+)
+def test_an_extension_is_the_rope_type_of_a_model_loaded_with_it(
+    rope: dict[str, Any], extension: Extension
+) -> None:
+    tokens = some_tokens(n=2 * TRAINED)
+    if rope["rope_type"] in ("yarn", "llama3"):
+        rope = rope | {"original_max_position_embeddings": TRAINED}
+    native = logits(llama(rope), tokens)
+    with mount(llama()) as mounted:
+        mounted.extension = extension
+        ours = logits(mounted.model, tokens)
+    torch.testing.assert_close(ours, native, rtol=0, atol=1e-6 * float(native.abs().max()))
+
+
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_decoding_with_a_cache_gives_what_the_whole_sequence_gives(
+    mounted: Mounted, name: str
+) -> None:
+    mounted.extension, tokens = EXTENSIONS[name], some_tokens()
+    with torch.no_grad(), mounted.at(LONG):
+        whole = logits(mounted.model, tokens)
+        parts, cache = [], None
+        for start, stop in ((0, 20), (20, 21), (21, 30), (30, 31), (31, LONG)):
+            out = mounted.model(
+                input_ids=tokens[:, start:stop], past_key_values=cache, use_cache=True
+            )
+            cache = out.past_key_values
+            parts.append(out.logits)
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("side", ("left", "right"))
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_padding_changes_nothing(mounted: Mounted, name: str, side: str) -> None:
+    mounted.extension, tokens, few = EXTENSIONS[name], some_tokens(2), 29
+    present = torch.ones_like(tokens)
+    present[1, : LONG - few] = 0
+    alone = tokens[1:, LONG - few :]
+    if side == "right":
+        tokens, present = tokens.flip(1), present.flip(1)
+        alone = tokens[1:, :few]
+    pos = (present.cumsum(1) - 1).clamp(min=0)
+    with mounted.at(LONG):
+        both = logits(mounted.model, tokens, attention_mask=present, position_ids=pos)
+        first, second = logits(mounted.model, tokens[:1]), logits(mounted.model, alone)
+    torch.testing.assert_close(both[:1], first, rtol=0, atol=1e-9)
+    torch.testing.assert_close(both[1][present[1].bool()][None], second, rtol=0, atol=1e-9)
+
+
+def test_answers_are_the_same_in_a_padded_batch_and_alone(mounted: Mounted) -> None:
+    mounted.extension, tokens = EXTENSIONS["dynamic_ntk"], some_tokens(2, 30)
+    present = torch.ones_like(tokens)
+    present[1, :9] = 0
+    settings = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    with torch.no_grad():
+        both = mounted.generate(tokens, 6, attention_mask=present, **settings)
+        assert both.shape == (2, 36)
+        known = tokens
+        for _ in range(6):  # greedy, without a cache and without padding
+            with mounted.at(36):
+                chosen = [
+                    logits(mounted.model, row[None])[0, -1].argmax()
+                    for row in (known[0], known[1, 9:])
+                ]
+            known = torch.cat((known, torch.stack(chosen)[:, None]), 1)
+    assert torch.equal(both, known)
+
+
+def test_windows_within_the_training_length_are_left_alone() -> None:
+    with mount(MODELS["gemma3"]()) as mounted:
+        mounted.extension = PI()
+        before, after = mounted._trained(LONG), mounted.encodings(LONG)
+        assert after.layers[0].frequencies == before.layers[0].frequencies
+        assert after.layers[1].frequencies.stretch == (1.5,) * 4
+
+
+def test_keys_that_a_cache_has_dropped_are_missed() -> None:
+    """A window that reaches beyond the training length is extended, and its keys are counted."""
+    config = transformers.MistralConfig(
+        **SIZES, num_key_value_heads=2, max_position_embeddings=12, sliding_window=20
+    )
+    with mounted_and_proved(model(transformers.MistralForCausalLM, config)) as mounted:
+        assert [layer.window for layer in mounted.layers] == [20, 20]
+        mounted.extension, tokens = LogN(), some_tokens()
+        with mounted.at(LONG), torch.no_grad():
+            cache = mounted.model(input_ids=tokens[:, :15], use_cache=True).past_key_values
+            mounted.model(input_ids=tokens[:, 15:16], past_key_values=cache)
+            cache = mounted.model(input_ids=tokens[:, :30], use_cache=True).past_key_values
+            with pytest.raises(CannotMount, match="dropped keys beyond the window of 20"):
+                mounted.model(input_ids=tokens[:, 30:31], past_key_values=cache)
+
+
+# -- proof -----------------------------------------------------------------------------------------
+
+
+class DoesNothing(Extension):
+    """An extension that was mounted wrongly, so that nothing comes of it."""
+
+    def apply(
+        self, encoding: PositionEncoding, train_positions: int, test_positions: int
+    ) -> PositionEncoding:
+        return encoding
+
+
+class OnAnotherPath(Wrapper):
+    """The host with explicit weights, which round differently and are the same."""
+
+    def encode(self, a: Attention) -> Plan:
+        plan = self.host.encode(a)
+        assert isinstance(plan, Attention)
+        return replace(plan, normalise=lambda z, seen: z.masked_fill(~seen, -torch.inf).softmax(-1))
+
+
+class RoundsDifferently(Extension):
+    def apply(
+        self, encoding: PositionEncoding, train_positions: int, test_positions: int
+    ) -> PositionEncoding:
+        return OnAnotherPath(encoding)
+
+
+def test_an_extension_must_change_logits_beyond_the_training_length(mounted: Mounted) -> None:
+    for extension in EXTENSIONS.values():
+        prove_effect(mounted, extension, LONG)
+    for nothing in (DoesNothing(), RoundsDifferently()):
+        said = f"{type(nothing).__name__} changed no logit at 36 positions"
+        with pytest.raises(CannotMount, match=said):
+            prove_effect(mounted, nothing, LONG)
+
+
+def test_a_configuration_edited_after_loading_is_noticed() -> None:
+    net = llama()
+    net.config.rope_parameters["rope_theta"] = 500.0  # transformers has read it already
+    with pytest.raises(CannotMount, match="layer 0 turns queries and keys in a form"):
+        mount(net)
+    assert net.config._attn_implementation != "posbench-probe"
+
+
+def test_a_model_with_something_of_its_own_does_not_pass_for_itself() -> None:
+    net = llama()
+    inside = net.model.layers[1].self_attn
+    forward = inside.forward
+
+    def later(*args: Any, **kwargs: Any) -> Any:
+        out, weights = forward(*args, **kwargs)
+        return out if net.config._attn_implementation == "posbench" else 1.1 * out, weights
+
+    inside.forward = later
+    with pytest.raises(CannotMount, match="the mounted LlamaForCausalLM differs from the model"):
+        mounted_and_proved(net)
+    assert net.config._attn_implementation != "posbench"
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def test_models_that_cannot_be_mounted_are_refused_with_the_reason() -> None:
+    small = {
+        "vocab_size": 40,
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
+    gemma2 = transformers.Gemma2Config(**small, num_key_value_heads=1, head_dim=8)
+    gpt2 = transformers.GPT2Config(vocab_size=40, n_embd=32, n_layer=1, n_head=2)
+    bloom = transformers.BloomConfig(vocab_size=40, hidden_size=32, n_layer=1, n_head=2)
+    latent = llama()
+    latent.config.kv_lora_rank = 8
+    for net, reason in (
+        (model(transformers.Gemma2ForCausalLM, gemma2), "softcap"),
+        (model(transformers.GPT2LMHeadModel, gpt2), "has no rotary positions"),
+        (model(transformers.BloomForCausalLM, bloom), "attention in code of its own"),
+        (latent, "latent attention"),
+    ):
+        before = net.config._attn_implementation
+        with pytest.raises(CannotMount, match=reason):
+            mount(net)
+        assert net.config._attn_implementation == before
+
+
+def test_windows_are_measured_and_other_masks_refused() -> None:
+    def seen(visible: Any) -> int | None:
+        nothing = torch.zeros(1, 1, 1, 2)
+        call = Call(torch.nn.Identity(), nothing, nothing, nothing, Mask(None, True, visible), 1.0)
+        return window(call, TRAINED)
+
+    assert seen(lambda batch, head, i, j: j <= i) is None
+    assert seen(lambda batch, head, i, j: (j <= i) & (j > i - 9)) == 9
+    with pytest.raises(CannotMount, match="attends in chunks"):
+        seen(lambda batch, head, i, j: (j <= i) & (j // 8 == i // 8))
+    for other in (lambda b, h, i, j: j <= i + 1, lambda b, h, i, j: (j <= i) & (j != i - 1)):
+        with pytest.raises(CannotMount, match="keys that are not the last ones"):
+            seen(other)
+
+
+def test_calls_that_would_be_wrong_are_refused() -> None:
+    with mount(llama()) as mounted:
+        tokens = some_tokens()
+        mounted.extension = PI()
+        cache = mounted.model(input_ids=tokens[:, :20], use_cache=True).past_key_values
+        with pytest.raises(CannotMount, match="20 keys are in the cache"):
+            mounted.model(input_ids=tokens[:, 20:21], past_key_values=cache)
+        with mounted.at(20), pytest.raises(CannotMount, match="position 35 lies beyond"):
+            logits(mounted.model, tokens)
+        with pytest.raises(CannotMount, match=r"attention_mask must be \[batch, tokens\]"):
+            logits(mounted.model, tokens, attention_mask=torch.zeros(1, 1, LONG, LONG))
+        with pytest.raises(CannotMount, match="several sequences in a row"):
+            logits(mounted.model, tokens, position_ids=torch.arange(LONG)[None] % 20)
+        mounted.model.config.attention_dropout = 0.5
+        for layer in mounted.model.model.layers:
+            layer.self_attn.attention_dropout = 0.5
+        with pytest.raises(CannotMount, match=r"dropout is 0\.5"):
+            mounted.model.train()
+            logits(mounted.model, tokens)
