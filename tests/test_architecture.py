@@ -23,12 +23,12 @@ FLOORS = [
     {"transformer", "scoring", "coverage", "training", "replicas", "evaluation"},
     # from a command line to names and objects
     {"composing", "boards"},
-    # one run, and the board of all runs
-    {"running", "leaderboard"},
-    # many runs, a row among all others, and encodings looked at without a run
-    {"sweeping", "comparing", "explaining", "catalogue"},
+    # one run, what is told of it, and the board of all runs
+    {"running", "loggers", "leaderboard"},
+    # many runs, a row among all others, encodings looked at without a run, and results sent out
+    {"sweeping", "comparing", "explaining", "catalogue", "exporting"},
     # the doors
-    {"cli", "check", "claims", "compare", "explain", "results", "status", "__main__"},
+    {"cli", "check", "claims", "compare", "dashboard", "explain", "results", "status", "__main__"},
 ]
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 CONCRETE = ("posbench.encodings.", "posbench.extensions.", "posbench.tasks.")

@@ -1,0 +1,73 @@
+"""Trackio, imported only where it is chosen; needs posbench[trackio]."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers.logger import Logger
+
+from posbench.errors import ConfigError
+from posbench.loggers import told
+from posbench.loggers.told import About
+from posbench.records.record import Record
+
+
+class Trackio(Logger):
+    """A data base in `folder`: `TRACKIO_DIR=results/local/logs/trackio trackio show`.
+
+    The step of a test is its length. `space_id` sends the run to a Space as well, for which
+    Trackio needs a network.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        project: str = "posbench",
+        space_id: str | None = None,
+        name: str = "",
+        save_dir: str = "",
+    ) -> None:
+        os.environ["TRACKIO_DIR"] = str(Path(folder).resolve())  # it reads that when imported
+        try:
+            import trackio
+        except ImportError:
+            raise ConfigError(
+                "logger=trackio needs a library: pip install 'posbench[trackio]'"
+            ) from None
+        self.library, self.project, self.space_id = trackio, project, space_id
+        self.run: Any = None
+        self.title = name
+
+    @property
+    def name(self) -> str:
+        return self.project
+
+    @property
+    def version(self) -> str:
+        return self.title
+
+    def begin(self, about: About, say: Callable[[str], None]) -> None:
+        """Open the run under a name that no other run of the project has."""
+        self.title = about.title
+        self.run = self.library.init(
+            project=self.project,
+            name=about.title,
+            group=about.group,
+            space_id=self.space_id,
+            config={"tags": list(about.tags), "job_type": about.job_type},
+            embed=False,
+        )
+
+    def log_hyperparams(self, params: Any, *_: Any, **__: Any) -> None:
+        """Settings stand in the configuration of the run."""
+        self.run.config.update(dict(params))
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """A point of the training's curve, or of a test."""
+        self.library.log(dict(metrics), step=step)
+
+    def log_record(self, record: Record) -> None:
+        """The tests by length, all cells as a table, the depth map, the summary."""
