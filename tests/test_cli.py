@@ -133,7 +133,11 @@ HELP, SETTINGS = "python -m posbench --help", "python -m posbench --cfg job"
     [
         ("method=rope_ntkk", f"method=rope_ntkk is unknown: did you mean rope_ntk? `{HELP}`"),
         ("task=pass_key", f"task=pass_key is unknown: did you mean passkey? `{HELP}`"),
-        ("logger=wandbb", "logger=wandbb is unknown: did you mean wandb? Choose one of csv, wandb"),
+        (
+            "logger=wandbb",
+            "logger=wandbb is unknown: did you mean wandb? Choose one of csv, tensorboard, trackio, "
+            "wandb",
+        ),
         ("extension=zzzz", f"extension=zzzz is unknown: `{HELP}`"),
         ("task=copié", "task=copié is unknown: did you mean copy?"),
         ("-m method=rope,alibii", "method=alibii is unknown: did you mean alibi?"),
@@ -222,7 +226,15 @@ def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path)
     assert (answer.returncode, answer.stderr) == (0, "")
     for group in GROUPS:
         assert set(names(group)) == offered(answer.stdout, group)
-    for command_of_its_own in ("leaderboard", "catalogue", "check", "claims", "results", "status"):
+    for command_of_its_own in (
+        "leaderboard",
+        "catalogue",
+        "check",
+        "claims",
+        "dashboard",
+        "results",
+        "status",
+    ):
         assert f"\npython -m posbench.{command_of_its_own} " in answer.stdout
     chosen, _, commands = answer.stdout.partition("== Examples")
     assert max(map(len, chosen.splitlines())) < 110 and "$" not in answer.stdout, commands

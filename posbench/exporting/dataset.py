@@ -36,9 +36,7 @@ def write(found: Sequence[Record], folder: Path) -> list[Path]:
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        raise PosbenchError(
-            "Parquet needs a library: pip install 'posbench[parquet]'"
-        ) from None
+        raise PosbenchError("Parquet needs a library: pip install 'posbench[parquet]'") from None
     (folder / "data").mkdir(parents=True, exist_ok=True)
     made = {name: frame for name, frame in frames(found).items() if len(frame)}
     paths = [folder / "data" / f"{name}.parquet" for name in made]
@@ -96,8 +94,8 @@ def _card(made: dict[str, pd.DataFrame]) -> str:
         "| column | type | unit | meaning |",
         "| --- | --- | --- | --- |",
         *(
-            f"| `{row.column}` | {row.type} | {row.unit} | {row.meaning.replace('|', chr(92) + '|')} |"
-            for row in tables.documentation().itertuples()
+            f"| `{column}` | {kind} | {unit} | {meaning} |"
+            for column, kind, unit, meaning in tables.documentation().itertuples(index=False)
         ),
         "",
         "Written by `python -m posbench.results export`.",

@@ -20,7 +20,7 @@ pinned: false
 license: apache-2.0
 ---
 
-The leaderboard of posbench, a benchmark of transformer position encodings at lengths beyond training.
+The leaderboard of posbench: transformer position encodings at lengths beyond training.
 """
 """What a static space reads; a repository's pages and other servers ignore it."""
 

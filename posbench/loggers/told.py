@@ -1,4 +1,4 @@
-"""What dashboards are told of a run: its names before it begins, and its record when it is complete.
+"""What dashboards are told of a run: its names before it begins, its record when it is complete.
 
 Libraries differ in how they take it; see the other modules here. Nothing in this one imports any
 of them.
@@ -169,7 +169,12 @@ def depth_map(record: Record) -> npt.NDArray[np.uint8] | None:
     if not rows:
         return None
     edges = sorted(
-        {edge for view in by_depth.values() for edge in (*view.above, *view.up_to) if edge is not None}
+        {
+            edge
+            for view in by_depth.values()
+            for edge in (*view.above, *view.up_to)
+            if edge is not None
+        }
     )
     grid = [_of_bins(by_depth[row.test_length], edges) for row in rows]
     with style.context("default"):  # the user's own matplotlibrc changes nothing

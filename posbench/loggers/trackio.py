@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from lightning.pytorch.loggers.logger import Logger
 
 from posbench.errors import ConfigError
@@ -38,6 +41,7 @@ class Trackio(Logger):
                 "logger=trackio needs a library: pip install 'posbench[trackio]'"
             ) from None
         self.library, self.project, self.space_id = trackio, project, space_id
+        self.about: About
         self.run: Any = None
         self.title = name
 
@@ -50,24 +54,41 @@ class Trackio(Logger):
         return self.title
 
     def begin(self, about: About, say: Callable[[str], None]) -> None:
-        """Open the run under a name that no other run of the project has."""
-        self.title = about.title
-        self.run = self.library.init(
-            project=self.project,
-            name=about.title,
-            group=about.group,
-            space_id=self.space_id,
-            config={"tags": list(about.tags), "job_type": about.job_type},
-            embed=False,
-        )
+        """Note what the run is called; Trackio opens it with its settings."""
+        self.about = about
 
     def log_hyperparams(self, params: Any, *_: Any, **__: Any) -> None:
-        """Settings stand in the configuration of the run."""
-        self.run.config.update(dict(params))
+        """Open the run."""
+        about = self.about
+        with contextlib.redirect_stdout(io.StringIO()):  # a banner
+            self.run = self.library.init(
+                project=self.project,
+                name=about.title,
+                group=about.group,
+                space_id=self.space_id,
+                config=dict(params) | {"job_type": about.job_type, "tags": list(about.tags)},
+                embed=False,
+            )
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """A point of the training's curve, or of a test."""
-        self.library.log(dict(metrics), step=step)
+        self.run.log(dict(metrics), step=step)
 
     def log_record(self, record: Record) -> None:
-        """The tests by length, all cells as a table, the depth map, the summary."""
+        """The tests by length; then all cells as a table, the depth map and the summary."""
+        for length, values in told.tests(record):
+            self.log_metrics(values, step=length)
+        columns, data = told.cells(record)
+        last: dict[str, Any] = {
+            f"summary/{name}": value for name, value in told.numbers(record).items()
+        }
+        last["cells"] = self.library.Table(dataframe=pd.DataFrame(data, columns=columns))
+        if (picture := told.depth_map(record)) is not None:
+            last["depth_map"] = self.library.Image(picture, caption=record.method.label)
+        self.run.log(last)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self.run is not None:
+            with contextlib.redirect_stdout(io.StringIO()):
+                self.run.finish()

@@ -34,7 +34,11 @@ class Wandb(WandbLogger):
     """In this process the server was not reached; asking again would cost the patience again."""
 
     def __init__(
-        self, offline: bool = True, patience: float = 30.0, tags: Sequence[str] = (), **settings: Any
+        self,
+        offline: bool = True,
+        patience: float = 30.0,
+        tags: Sequence[str] = (),
+        **settings: Any,
     ) -> None:
         # Before `wandb.init`, whose own settings come too late to silence what it says about its
         # arguments.
@@ -50,11 +54,11 @@ class Wandb(WandbLogger):
         asked = {"name": about.title, "group": about.group, "job_type": about.job_type} | own
         asked["tags"] = [*about.tags, *self.tags]
         self._experiment = run = self._opened(asked)
-        run.define_metric(STEP, hidden=True)
+        run.define_metric(STEP, hidden=True, summary="none")
         for name in told.CURVE:
             run.define_metric(name, step_metric=STEP, summary="none")
-        run.define_metric(LENGTH, hidden=True)
-        run.define_metric(MULTIPLE, hidden=True)
+        run.define_metric(LENGTH, hidden=True, summary="none")
+        run.define_metric(MULTIPLE, hidden=True, summary="none")
         for name in told.TESTED:
             if f"test/{name}" != MULTIPLE:
                 run.define_metric(f"test/{name}", step_metric=MULTIPLE, summary="none")

@@ -32,6 +32,7 @@ from posbench.running.recording import Seconds, build, build_diverged
 from posbench.running.setup import Setup
 from posbench.running.trained import Trained, train, without_weights
 
+
 def make(asked: Asked, console: Console) -> None:
     """Make a run, or only its audit where its record is complete already."""
     quiet()
