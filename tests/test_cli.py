@@ -135,8 +135,8 @@ HELP, SETTINGS = "python -m posbench --help", "python -m posbench --cfg job"
         ("task=pass_key", f"task=pass_key is unknown: did you mean passkey? `{HELP}`"),
         (
             "logger=wandbb",
-            "logger=wandbb is unknown: did you mean wandb? Choose one of csv, tensorboard, trackio, "
-            "wandb",
+            "logger=wandbb is unknown: did you mean wandb? Choose one of csv, tensorboard, "
+            "trackio, wandb",
         ),
         ("extension=zzzz", f"extension=zzzz is unknown: `{HELP}`"),
         ("task=copié", "task=copié is unknown: did you mean copy?"),
