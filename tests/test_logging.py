@@ -236,7 +236,7 @@ def test_wandb_has_the_summary_the_cells_and_the_depth_map(
 # -- what is told of a record ----------------------------------------------------------------------
 
 
-def tested(**values: object) -> Record:
+def measured(**values: object) -> Record:
     """A record with tests at 1x to 8x, and the depth of its sources."""
     found = making.record(accuracies={1: 1.0, 2: 0.8, 4: 0.5, 8: 0.3})
     halves = [
@@ -246,7 +246,7 @@ def tested(**values: object) -> Record:
 
 
 def test_a_summary_has_area_reach_scores_cost_and_class() -> None:
-    found = told.summary(tested())
+    found = told.summary(measured())
     # The chance of these rows is .001: the area of a trapezoid over three octaves, by hand.
     heights = [(score - 0.001) / 0.999 for score in (1.0, 0.8, 0.5, 0.3)]
     by_hand = (heights[0] / 2 + heights[1] + heights[2] + heights[3] / 2) / 3
@@ -267,9 +267,9 @@ def test_a_summary_leaves_out_what_is_unknown() -> None:
 def test_a_depth_map_has_dark_and_bright_cells_and_none_where_there_are_no_sources() -> None:
     assert told.depth_map(making.record()) is None
     bright, dark = (
-        told.depth_map(tested()),
+        told.depth_map(measured()),
         told.depth_map(
-            tested(views=[making.view("depth", n, (0, 1, 8, 0.0, 1)) for n in (10, 80)])
+            measured(views=[making.view("depth", n, (0, 1, 8, 0.0, 1)) for n in (10, 80)])
         ),
     )
     assert bright is not None and dark is not None
@@ -362,7 +362,7 @@ def test_a_run_goes_on_without_its_server_and_says_so_once(tmp_path: Path, case:
 
 @pytest.mark.slow
 def test_a_past_record_becomes_the_run_that_it_would_have_been(tmp_path: Path) -> None:
-    record = tested()
+    record = measured()
     making.save(tmp_path / "local", record)
     words = ["upload", str(tmp_path / "local"), "--project", "past"]
     assert results.main(words) == 0
@@ -398,7 +398,7 @@ def test_an_agent_makes_a_command_of_the_sweep_that_posbench_understands() -> No
     fixed = [word for word in sweep["command"] if "$" not in word and "=" in word]
     cfg = composed(*fixed, *words)
     assert (cfg.seed, cfg.logger.offline, cfg.force) == (0, False, True)
-    assert sweep["metric"]["name"] in told.summary(tested())
+    assert sweep["metric"]["name"] in told.summary(measured())
     for task in sweep["parameters"]["task"]["values"]:
         for method in sweep["parameters"]["method"]["values"]:
             assert task in names("task") and method in names("method")
@@ -414,7 +414,7 @@ def test_tensorboard_has_tests_by_length_the_summary_and_the_picture(tmp_path: P
 
     from posbench.loggers.tensorboard import TensorBoard
 
-    record, logger = tested(), TensorBoard(str(tmp_path))
+    record, logger = measured(), TensorBoard(str(tmp_path))
     about = About.of(record, 0)
     logger.begin(about, print)
     logger.log_hyperparams(about.config(record.config))
@@ -440,7 +440,7 @@ def test_trackio_has_tests_by_length_and_the_summary(
     trackio = pytest.importorskip("trackio")
     from posbench.loggers.trackio import Trackio
 
-    record, logger = tested(), Trackio(str(tmp_path / "trackio"))
+    record, logger = measured(), Trackio(str(tmp_path / "trackio"))
     about = About.of(record, 0)
     logger.begin(about, print)
     logger.log_hyperparams(about.config(record.config))

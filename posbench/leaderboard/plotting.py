@@ -13,8 +13,12 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from posbench.errors import PosbenchError, closest, known_names
+from posbench.records.row import Unit
+from posbench.records.tables import FIELDS
 
 WIDTH, HEIGHT, ACROSS = 4.2, 3.2, 3
+SHARES = {name for name, field in FIELDS.items() if Unit("share") in field.metadata}
+"""Columns that are 1 at the most."""
 
 
 class Plot(Figure):
@@ -113,6 +117,7 @@ def _line(axes: Axes, runs: pd.DataFrame, name: str, look: int, measure: str) ->
     )
     if seeds > 1:
         half = stats.t.ppf(0.975, seeds - 1) * at["std"] / np.sqrt(seeds)
-        axes.fill_between(
-            at.index, at["mean"] - half, at["mean"] + half, color=line.get_color(), alpha=0.12
-        )
+        low, high = at["mean"] - half, at["mean"] + half
+        if measure in SHARES:  # a symmetric interval may end where no score can be
+            low, high = low.clip(lower=min(0.0, at["mean"].min())), high.clip(upper=1.0)
+        axes.fill_between(at.index, low, high, color=line.get_color(), alpha=0.12)

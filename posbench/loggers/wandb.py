@@ -41,8 +41,8 @@ class Wandb(WandbLogger):
         **settings: Any,
     ) -> None:
         # Before `wandb.init`, whose own settings come too late to silence what it says about its
-        # arguments.
-        wandb.setup(wandb.Settings(silent=True))
+        # arguments; and without this mode it would ask the server who we are.
+        wandb.setup(wandb.Settings(silent=True, mode="offline" if offline else "online"))
         super().__init__(offline=offline, **settings)
         self.patience, self.tags = patience, tuple(tags)
         self.say: Callable[[str], None] = print
