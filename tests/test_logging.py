@@ -107,7 +107,7 @@ def wandb_sweep(
         "logger=wandb",
     ]
     done = subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=900
     )
     return folder, home, done
 
