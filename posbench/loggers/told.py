@@ -110,12 +110,12 @@ def summary(record: Record) -> dict[str, float | str | bool]:
     The reach of a run that holds all its lengths is the last of them, and `reach_is` says "> 8".
     """
     rows = [row for row in record.rows if row.multiple >= 1]
-    measured = [
+    multiples, scores, chances = (
         [getattr(row, name) for row in rows] for name in ("true_multiple", "score", "chance")
-    ]
-    reached = reach(*measured)
+    )
+    reached = reach(multiples, scores, chances)
     found: dict[str, Any] = {
-        "area": area(*measured),
+        "area": area(multiples, scores, chances),
         "reach": reached.value,
         "reach_is": str(reached),
         **{f"score_{row.multiple:g}x": row.score for row in rows if row.multiple in SUMMARISED},
