@@ -91,4 +91,4 @@ class Trackio(Logger):
         """Write what is left."""
         if self.run is not None:
             with contextlib.redirect_stdout(io.StringIO()):
-                self.run.finish()
+                self.library.finish()
