@@ -22,7 +22,8 @@ class Trackio(Logger):
     """A data base in `folder`: `TRACKIO_DIR=results/local/logs/trackio trackio show`.
 
     The step of a test is its length. `space_id` sends the run to a Space as well, for which
-    Trackio needs a network.
+    Trackio needs a network. Where something else has imported Trackio before, its data base stays
+    where it was.
     """
 
     def __init__(

@@ -75,7 +75,7 @@ class Wandb(WandbLogger):
         for length, values in told.tests(record):
             run.log({LENGTH: length} | values)
         columns, data = told.cells(record)
-        run.log({"cells": wandb.Table(columns=columns, data=data)})
+        run.log({"cells": wandb.Table(columns=[*columns], data=data)})
         if (picture := told.depth_map(record)) is not None:
             run.log({"depth_map": wandb.Image(picture, caption=record.method.label)})
         run.summary.update(told.summary(record))
