@@ -5,9 +5,12 @@
     python -m posbench.results bundle mine.tar.gz --config-dir mine    your own, and their code
     python -m posbench.results accept mine.tar.gz         look at a bundle that was sent to you
     python -m posbench.results columns                    what each column of `load` means
+    python -m posbench.results upload results/main        past records to W&B, without a training
+    python -m posbench.results export out --from results/main    a data set and a static site
 
-`load` is the long table of all records of a folder. `summarise` ranks its rows, with intervals,
-and `compare` tests one of them against another; both take data frames, of other sources as well.
+`load` is the long table of all records of a folder, and `plot` draws it. `summarise` ranks its
+rows, with intervals, and `compare` tests one of them against another; all three take data frames,
+of other sources as well. results/explore.ipynb shows them at work.
 """
 
 from __future__ import annotations
@@ -22,12 +25,13 @@ from pathlib import Path
 import pandas as pd
 
 from posbench.errors import PosbenchError
+from posbench.leaderboard.plotting import plot
 from posbench.leaderboard.standings import compare, summarise
 from posbench.records import bundle, files, tables
 from posbench.records.files import LOCAL, PUBLISHED
 from posbench.records.record import Record
 
-__all__ = ["compare", "load", "main", "publish", "summarise"]
+__all__ = ["compare", "load", "main", "plot", "publish", "summarise"]
 
 
 def load(results_dir: str | Path = LOCAL) -> pd.DataFrame:
@@ -44,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     _add_verify(commands.add_parser("verify", help="repeat some records and compare every number"))
     _add_bundle(commands.add_parser("bundle", help="one file of your records and their code"))
     _add_accept(commands.add_parser("accept", help="check a bundle, and say what it would add"))
+    _add_upload(commands.add_parser("upload", help="send past records to W&B"))
+    _add_export(commands.add_parser("export", help="write a data set and a static site"))
     commands.add_parser("columns", help="say what the columns of the long table mean")
     chosen = parser.parse_args(arguments)
     try:
@@ -55,6 +61,10 @@ def main(arguments: list[str] | None = None) -> int:
             return _bundle(chosen)
         if chosen.command == "accept":
             return _accept(chosen)
+        if chosen.command == "upload":
+            return _upload(chosen)
+        if chosen.command == "export":
+            return _export(chosen)
         print("\n".join(_columns()))
         return 0
     except (PosbenchError, OSError) as error:  # OSError: a folder that cannot be written
@@ -194,6 +204,56 @@ def _verify(chosen: argparse.Namespace) -> int:
         chosen.folder, chosen.sample, chosen.seed, restamp=chosen.restamp, scratch=chosen.scratch
     )
     return 0 if agreed else 1
+
+
+def _add_upload(command: argparse.ArgumentParser) -> None:
+    help = "default: %(default)s"
+    command.add_argument(
+        "folder", type=Path, nargs="?", default=LOCAL, help="with records, " + help
+    )
+    command.add_argument("--project", default="posbench", help=help)
+    command.add_argument("--entity", help="user or team, default: your own")
+    command.add_argument("--online", action="store_true", help="send them now; needs a key")
+    command.add_argument(
+        "--in", dest="scratch", type=Path, help="where the runs are kept, default: FOLDER/uploads"
+    )
+    for name in ("protocol", "task", "method"):
+        command.add_argument(f"--{name}", default="*", help="name or pattern, default: %(default)s")
+
+
+def _upload(chosen: argparse.Namespace) -> int:
+    found = matching(files.records(chosen.folder), chosen.protocol, chosen.task, chosen.method)
+    if not found:
+        raise PosbenchError(f"no such record in {chosen.folder}: run it first")
+    from posbench.exporting.upload import upload  # and with it torch and wandb
+
+    scratch = chosen.scratch or chosen.folder / "uploads"
+    with files.writing_to(scratch):
+        count = upload(found, scratch, chosen.project, chosen.entity, chosen.online)
+    print(f"{count} of {len(found)} records became W&B runs; the others were there already.")
+    if count and not chosen.online:
+        print(f"Send them: wandb sync {scratch}/wandb/offline-run-*")
+    return 0
+
+
+def _add_export(command: argparse.ArgumentParser) -> None:
+    command.add_argument("target", type=Path, metavar="FOLDER", help="gets dataset/ and site/")
+    help = "default: %(default)s"
+    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
+
+
+def _export(chosen: argparse.Namespace) -> int:
+    from posbench.exporting import dataset, site
+
+    found = files.records(chosen.source)
+    if not found:
+        raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
+    with files.writing_to(chosen.target):
+        dataset.write(found, chosen.target / "dataset")
+        site.write(chosen.source, found, files.audits(chosen.source), chosen.target / "site")
+    print(f"Written: {chosen.target}/dataset, for a dataset hub, and {chosen.target}/site, for a")
+    print("static space or a repository's pages: push either as it is.")
+    return 0
 
 
 if __name__ == "__main__":

@@ -23,12 +23,16 @@ FLOORS = [
     {"transformer", "scoring", "coverage", "training", "replicas", "evaluation"},
     # from a command line to names and objects
     {"composing", "boards"},
-    # one run
-    {"running"},
-    # many runs, the board of all, a row among others, and encodings looked at without a run
-    {"sweeping", "leaderboard", "comparing", "explaining", "catalogue"},
+    # one run, what is told of it, and the board of all runs
+    {"running", "loggers", "leaderboard"},
+    # many runs, a row among others, encodings looked at without a run or in other models, results
+    # sent out
+    {"sweeping", "comparing", "explaining", "catalogue", "pretrained", "exporting"},
     # the doors
-    {"cli", "check", "claims", "compare", "elsewhere", "explain", "results", "status", "__main__"},
+    {
+        *("cli", "check", "claims", "compare", "dashboard", "elsewhere", "explain", "export"),
+        *("results", "status", "__main__"),
+    },
 ]
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 CONCRETE = ("posbench.encodings.", "posbench.extensions.", "posbench.tasks.")
@@ -100,7 +104,12 @@ def test_the_floors_can_be_held_in_the_head() -> None:
     ("name", "path"), modules(), ids=lambda value: str(value) if isinstance(value, str) else ""
 )
 def test_no_module_names_a_concrete_encoding_extension_or_task(name: str, path: Path) -> None:
-    """They arrive by the `_target_` of their YAML."""
+    """They arrive by the `_target_` of their YAML.
+
+    The room of pretrained models alone knows some: those that transformers has, by its own names.
+    """
+    if room(name) == "pretrained":
+        return
     for imported in imports(path):
         assert not (f"{imported}.".startswith(CONCRETE) and room(imported) != room(name)), (
             f"{name} imports {imported}"

@@ -134,7 +134,11 @@ HELP, SETTINGS = "python -m posbench --help", "python -m posbench --cfg job"
     [
         ("method=rope_ntkk", f"method=rope_ntkk is unknown: did you mean rope_ntk? `{HELP}`"),
         ("task=pass_key", f"task=pass_key is unknown: did you mean passkey? `{HELP}`"),
-        ("logger=wandbb", "logger=wandbb is unknown: did you mean wandb? Choose one of csv, wandb"),
+        (
+            "logger=wandbb",
+            "logger=wandbb is unknown: did you mean wandb? Choose one of csv, tensorboard, "
+            "trackio, wandb",
+        ),
         ("extension=zzzz", f"extension=zzzz is unknown: `{HELP}`"),
         ("task=copié", "task=copié is unknown: did you mean copy?"),
         ("-m method=rope,alibii", "method=alibii is unknown: did you mean alibi?"),
@@ -228,6 +232,7 @@ def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path)
         "catalogue",
         "check",
         "claims",
+        "dashboard",
         "results",
         "status",
         "tasks",

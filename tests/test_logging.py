@@ -5,16 +5,30 @@ a word, and what they write lies in the results folder.
 from __future__ import annotations
 
 import csv
+import http.server
+import importlib.util
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import making
 import pytest
+import yaml
+from conftest import CONF, composed, names
 from processes import succeeded
+
+from posbench import results
+from posbench.composing.building import build
+from posbench.errors import ConfigError
+from posbench.loggers import told
+from posbench.loggers.told import About
+from posbench.records import files
+from posbench.records.record import Record
 
 TEST = {
     f"test/{key}"
@@ -94,7 +108,7 @@ def wandb_sweep(
         "logger=wandb",
     ]
     done = subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=900
     )
     return folder, home, done
 
@@ -132,24 +146,324 @@ def recorded(run: Path) -> list[dict]:
     """The records of an offline run, as W&B itself reads them."""
     words = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(run)]
     done = subprocess.run(
-        words, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+        words, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
     )
     if done.returncode:
         pytest.skip("this version of wandb cannot print a run")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+class Kept:
+    """An offline run: what it was begun with, its metrics, rows, summary and files."""
+
+    def __init__(self, folder: Path) -> None:
+        found = recorded(folder)
+        of = {name: [each[name] for each in found if each["type"] == name] for name in USED}
+        self.run = of["run"][0]
+        self.tags = of["run"][-1]["tags"]
+        self.rows = [each["item"] for each in of["history"]]
+        self.tests = [row for row in self.rows if "test/multiple" in row]
+        self.metrics = {each["name"]: each for each in of["metric"]}
+        self.summary, self.config = ({}, {})
+        for each in of["summary"]:
+            self.summary |= each["update"]
+        for each in of["config"]:
+            self.config |= each["update"]
+        self.files = [path.name for path in folder.glob("files/media/*/*")]
+
+
+USED = ("run", "history", "metric", "summary", "config")
+
+
+@pytest.fixture(scope="module")
+def kept(wandb_sweep: Sweep) -> dict[str, Kept]:
+    """The two runs of the sweep, by method."""
+    folders = {
+        method: (logs(wandb_sweep[0], method) / "wandb").glob("offline-run-*")
+        for method in ("rope", "rope_pi")
+    }
+    return {method: Kept(next(found)) for method, found in folders.items()}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "expected"), [("rope", TRAINING | TEST), ("rope_pi", TEST)])
 def test_wandb_has_the_metrics_of_each_run_in_a_run_of_its_own(
-    wandb_sweep: Sweep, method: str, expected: set[str]
+    kept: dict[str, Kept], method: str, expected: set[str]
 ) -> None:
-    (run,) = (logs(wandb_sweep[0], method) / "wandb").glob("offline-run-*")
-    found = recorded(run)
-    (named,) = (entry["run"]["display_name"] for entry in found if entry["type"] == "run")
-    assert named == f"{method} on passkey, smoke, seed 0"
-    text = [json.dumps(entry) for entry in found if entry["type"] == "history"]
-    assert {
-        name for name in TRAINING | TEST if any(f'"{name}"' in entry for entry in text)
-    } == expected
-    assert sum('"test/multiple"' in entry for entry in text) == len(MULTIPLES)
+    run = kept[method]
+    assert run.run["display_name"] == f"{method} on passkey, smoke, seed 0"
+    assert {name for row in run.rows for name in row if name in TRAINING | TEST} == expected
+    assert [row["test/multiple"] for row in run.tests] == MULTIPLES
+
+
+@pytest.mark.slow
+def test_wandb_draws_tests_by_length_and_trainings_by_step(kept: dict[str, Kept]) -> None:
+    run = kept["rope"]
+    axes = {name: each.get("step_metric") for name, each in run.metrics.items()}
+    assert {axes[name] for name in TRAINING} == {"trainer/global_step"}
+    assert {axes[name] for name in TEST - {"test/multiple"}} == {"test/multiple"}
+    assert not [name for name in run.metrics if "*" in name]
+    assert run.tests and not [row for row in run.tests if "trainer/global_step" in row]
+    assert [row["test/length"] for row in run.tests] == [16, 22, 28, 41, 66, 91, 141, 191]
+
+
+@pytest.mark.slow
+def test_wandb_groups_seeds_and_tells_kinds_of_runs_apart(kept: dict[str, Kept]) -> None:
+    assert [run.run["run_group"] for run in kept.values()] == [
+        "smoke/passkey/rope",
+        "smoke/passkey/rope_pi",
+    ]
+    assert [run.run["job_type"] for run in kept.values()] == ["encoding", "extension"]
+    assert {"smoke", "passkey", "rope", "pi", "zero-shot"} == set(kept["rope_pi"].tags)
+    named = {"protocol": "smoke", "task": "passkey", "method": "rope_pi", "seed": 0}
+    assert named.items() <= kept["rope_pi"].config.items()
+    assert kept["rope_pi"].config["settings"]["encoding"]["base"] == 10000
+
+
+@pytest.mark.slow
+def test_wandb_has_the_summary_the_cells_and_the_depth_map(
+    wandb_sweep: Sweep, kept: dict[str, Kept]
+) -> None:
+    run = kept["rope_pi"]
+    path = wandb_sweep[0] / "results/local/records/smoke/passkey/rope_pi/seed=0.json"
+    record = files.read(path)
+    assert told.summary(record).items() <= run.summary.items()
+    assert not TEST & run.summary.keys(), "the last length is no summary"
+    table, picture = (next(n for n in run.files if n.startswith(k)) for k in ("cells", "depth_map"))
+    assert table.endswith(".json") and picture.endswith(".png")
+    assert run.summary["cells.nrows"] == len(MULTIPLES)
+
+
+# -- what is told of a record ----------------------------------------------------------------------
+
+
+def measured(**values: object) -> Record:
+    """A record with tests at 1x to 8x, and the depth of its sources."""
+    found = making.record(accuracies={1: 1.0, 2: 0.8, 4: 0.5, 8: 0.3})
+    halves = [
+        making.view("depth", n, (0, 0.5, 8, 0.5, 1), (0.5, 1, 8, n / 80, 1)) for n in (10, 80)
+    ]
+    return making.changed(found, {"views": halves} | values)
+
+
+def test_a_summary_has_area_reach_scores_cost_and_class() -> None:
+    found = told.summary(measured())
+    # The chance of these rows is .001: the area of a trapezoid over three octaves, by hand.
+    heights = [(score - 0.001) / 0.999 for score in (1.0, 0.8, 0.5, 0.3)]
+    by_hand = (heights[0] / 2 + heights[1] + heights[2] + heights[3] / 2) / 3
+    assert found["area"] == pytest.approx(by_hand)
+    assert 2 < found["reach"] < 4.01 and found["reach_is"] == f"{found['reach']:.3g}"
+    assert [found[f"score_{m}x"] for m in (1, 2, 4, 8)] == [1.0, 0.8, 0.5, 0.3]
+    assert (found["solved"], found["solved_step"], found["class"]) == (True, 100, "zero-shot")
+    assert (found["train_cpu_seconds"], found["train_gpu_seconds"]) == (60.0, 0.0)
+
+
+def test_a_summary_leaves_out_what_is_unknown() -> None:
+    found = told.summary(making.record(accuracies={1: 0.2, 2: 0.1}))
+    assert not {"area", "score_4x", "solved_step"} & found.keys()
+    assert found["reach_is"] == "< 1" and found["reach"] == 1.0
+    assert not [value for value in found.values() if value != value]
+
+
+def test_a_depth_map_has_dark_and_bright_cells_and_none_where_there_are_no_sources() -> None:
+    assert told.depth_map(making.record()) is None
+    bright, dark = (
+        told.depth_map(measured()),
+        told.depth_map(
+            measured(views=[making.view("depth", n, (0, 1, 8, 0.0, 1)) for n in (10, 80)])
+        ),
+    )
+    assert bright is not None and dark is not None
+    assert bright.dtype == "uint8" and bright.shape[2] == 3
+    yellow = (bright[..., 0] > 240) & (bright[..., 1] > 220) & (bright[..., 2] < 60)
+    assert yellow.sum() > 5_000, "a right half is drawn bright"
+
+
+def test_tags_are_as_short_as_wandb_wants_them() -> None:
+    about = About.of(making.record(method="m" * 80), 3)
+    assert max(map(len, about.tags)) == 64 and about.names["seed"] == 3
+
+
+def test_a_loggers_config_has_names_that_a_sweep_may_set() -> None:
+    about = About.of(making.record(), 0)
+    config = about.config({"task": {"num_symbols": 8}})
+    assert config["task"] == "copy" and config["settings"]["task"] == {"num_symbols": 8}
+
+
+# -- a server that is not there --------------------------------------------------------------------
+
+
+def _two_runs(folder: Path, environment: dict[str, str]) -> None:
+    """In a process of its own: two runs for a server, and what was said of it."""
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        del os.environ[name]
+    os.environ.update(environment, HOME=str(folder), NETRC=str(folder / "netrc"))
+    os.chdir(folder)
+    from posbench.loggers.wandb import Wandb
+
+    for seed in (0, 1):
+        record = making.record(seed=seed)
+        logger = Wandb(offline=False, patience=4.0, save_dir=str(folder), project="posbench")
+        logger.begin(About.of(record, seed), lambda said: _note(folder, said))
+        logger.log_metrics({"train/loss": 1.0}, step=1)
+        logger.log_record(record)
+        logger.close()
+    _note(folder, "went on")
+
+
+def _note(folder: Path, said: str) -> None:
+    with open(folder / "said", "a") as file:
+        file.write(said + "\n")
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """It answers that nobody is known here."""
+
+    def do_POST(self) -> None:
+        self.send_response(401)
+        self.end_headers()
+        self.wfile.write(b'{"errors":[{"message":"invalid API key"}]}')
+
+    do_GET = do_POST
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["no key", "wrong key", "no network", "hangs"])
+def test_a_run_goes_on_without_its_server_and_says_so_once(tmp_path: Path, case: str) -> None:
+    import multiprocessing
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes calls and never answers
+        refusing = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+        threading.Thread(target=refusing.serve_forever, daemon=True).start()
+        port = {"wrong key": refusing.server_port, "no network": 1}.get(
+            case, silent.getsockname()[1]
+        )
+        environment = {"WANDB_BASE_URL": f"http://127.0.0.1:{port}", "NO_PROXY": "*"}
+        if case != "no key":
+            environment["WANDB_API_KEY"] = "0123456789" * 4
+        forked = multiprocessing.get_context("forkserver")
+        process = forked.Process(target=_two_runs, args=(tmp_path, environment))
+        process.start()
+        process.join(300)
+        refusing.shutdown()
+        hanging = process.is_alive()
+        process.kill()
+    said = (tmp_path / "said").read_text().splitlines()
+    assert not hanging and process.exitcode == 0, said
+    assert len(said) == 2 and said[1] == "went on"
+    assert said[0].startswith("W&B was not reached (") and "kept offline" in said[0]
+    assert len(list(tmp_path.glob("wandb/offline-run-*"))) == 2
+
+
+# -- past records ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_past_record_becomes_the_run_that_it_would_have_been(tmp_path: Path) -> None:
+    record = measured()
+    making.save(tmp_path / "local", record)
+    words = ["upload", str(tmp_path / "local"), "--project", "past"]
+    assert results.main(words) == 0
+    (folder,) = (tmp_path / "local/uploads/wandb").glob("offline-run-*")
+    run = Kept(folder)
+    assert run.run["display_name"] == "rope on copy, cpu, seed 0" and run.run["project"] == "past"
+    curve = [row for row in run.rows if "train/loss" in row]
+    assert [(row["trainer/global_step"], row["train/loss"]) for row in curve] == [(50, 2), (100, 1)]
+    assert [row["test/score"] for row in run.tests] == [1.0, 0.8, 0.5, 0.3]
+    assert told.summary(record).items() <= run.summary.items()
+    assert results.main(words) == 0
+    assert len(list((tmp_path / "local/uploads/wandb").glob("offline-run-*"))) == 1, "sent twice"
+
+
+def test_there_must_be_something_to_upload(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert results.main(["upload", str(tmp_path)]) == 1
+    assert f"no such record in {tmp_path}" in capsys.readouterr().err
+
+
+# -- a W&B sweep -----------------------------------------------------------------------------------
+
+
+def test_an_agent_makes_a_command_of_the_sweep_that_posbench_understands() -> None:
+    agent = pytest.importorskip("wandb.sdk.launch.sweeps.utils")
+    sweep = yaml.safe_load((CONF / "wandb_sweep.yaml").read_text())
+    chosen = {
+        name: {"value": each["value"] if "value" in each else each["values"][0]}
+        for name, each in sweep["parameters"].items()
+    }
+    words = agent.create_sweep_command_args({"args": chosen})["args_no_hyphens"]
+    fixed = [word for word in sweep["command"] if "$" not in word and "=" in word]
+    cfg = composed(*fixed, *words)
+    assert (cfg.seed, cfg.logger.offline, cfg.force) == (0, False, True)
+    assert sweep["metric"]["name"] in told.summary(measured())
+    for task in sweep["parameters"]["task"]["values"]:
+        for method in sweep["parameters"]["method"]["values"]:
+            assert task in names("task") and method in names("method")
+
+
+# -- TensorBoard and Trackio -----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_tensorboard_has_tests_by_length_the_summary_and_the_picture(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from posbench.loggers.tensorboard import TensorBoard
+
+    record, logger = measured(), TensorBoard(str(tmp_path))
+    about = About.of(record, 0)
+    logger.begin(about, print)
+    logger.log_hyperparams(about.config(record.config))
+    logger.log_metrics({"train/loss": 2.0}, step=50)
+    logger.log_record(record)
+    logger.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(e.step, round(e.value, 3)) for e in events.Scalars("test/score")] == [
+        (10, 1.0),
+        (20, 0.8),
+        (40, 0.5),
+        (80, 0.3),
+    ]
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(50, 2.0)]
+    assert "depth_map" in events.Tags()["images"]
+    assert events.Scalars("summary/area")[0].value == pytest.approx(told.summary(record)["area"])
+
+
+@pytest.mark.slow
+def test_trackio_has_tests_by_length_and_the_summary(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if importlib.util.find_spec("trackio") is None:
+        pytest.skip("Trackio is not installed")
+    from posbench.loggers.trackio import Trackio
+
+    # Before anything else imports the library, which reads only then where its data base is.
+    record, logger = measured(), Trackio(str(tmp_path / "trackio"))
+    import trackio
+
+    about = About.of(record, 0)
+    logger.begin(about, print)
+    logger.log_hyperparams(about.config(record.config))
+    logger.log_metrics({"train/loss": 2.0}, step=50)
+    logger.log_record(record)
+    logger.close()
+    assert capfd.readouterr().out == ""
+    (run,) = trackio.Api().runs("posbench")
+    assert run.name == about.title
+    assert list((tmp_path / "trackio").glob("posbench*"))
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "trackio"])
+def test_a_library_that_is_not_there_is_named_with_its_command(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    node = {"_target_": composed(f"logger={name}").logger._target_, "save_dir": str(tmp_path)}
+    node |= {"folder": str(tmp_path)} if name == "trackio" else {}
+    with pytest.raises(ConfigError, match=rf"pip install 'posbench\[{name}\]'"):
+        build(node, "logger")

@@ -18,6 +18,8 @@ from posbench.composing.identity import Identity
 from posbench.composing.legality import legal_encodings
 from posbench.config import checked
 from posbench.errors import Diverged, IllegalExtension, Unwritable
+from posbench.loggers import told
+from posbench.loggers.told import About, Teller
 from posbench.records import files
 from posbench.records.record import Audit, Record
 from posbench.records.row import Row
@@ -29,9 +31,6 @@ from posbench.running.preparing import Preparation, Prepared, preparation
 from posbench.running.recording import Seconds, build, build_diverged
 from posbench.running.setup import Setup
 from posbench.running.trained import Trained, train, without_weights
-
-LOGGED = ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")
-"""Columns of a row that dashboards show."""
 
 
 def make(asked: Asked, console: Console) -> None:
@@ -62,13 +61,14 @@ def make(asked: Asked, console: Console) -> None:
     with files.writing_to(config.results_dir):
         console.announce(identity, config.seed, hardware, asked.path)
         checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
-        loggers = _loggers(setup, identity)
+        loggers = _loggers(setup, identity, console)
         try:
             run = Run(setup, identity, way, checkpoints, console, asked.path)
             run.make(loggers, complete is not None)
         finally:
             for logger in loggers:
-                getattr(logger, "close", lambda: None)()
+                if isinstance(logger, Teller):
+                    logger.close()
 
 
 class Run:
@@ -107,10 +107,10 @@ class Run:
             record = build(setup, self.identity, trained, prepared, rows, views, seconds)
         except Diverged as error:
             # A method that diverges for some seeds must not look as good as its other seeds.
-            self.record_diverged(error, trained)
+            _log(loggers, self.record_diverged(error, trained))
             raise
         self.keep(record)
-        _log_rows(loggers, rows)
+        _log(loggers, record)
         self.show(trained, prepared, rows)
 
     def audit(self, prepared: Prepared) -> None:
@@ -135,13 +135,15 @@ class Run:
             f"{path}"
         )
 
-    def record_diverged(self, error: Diverged, trained: Trained | None) -> None:
+    def record_diverged(self, error: Diverged, trained: Trained | None) -> Record:
         """Keep that training diverged, or what came after it where `trained` is there."""
         further = error.cpu_seconds if trained is not None else 0.0
         trained = trained or without_weights(self.setup, error)
         seconds = Seconds(further_training=further)
-        self.keep(build_diverged(self.setup, self.identity, self.way, trained, error, seconds))
+        record = build_diverged(self.setup, self.identity, self.way, trained, error, seconds)
+        self.keep(record)
         self.console.say(f"Recorded as a run that diverged: {self.path}")
+        return record
 
     def keep(self, record: Record) -> None:
         """Write the record; one of other settings or code that is there stays beside it.
@@ -199,29 +201,30 @@ def _make_writable(folder: Path) -> None:
         raise Unwritable(f"results_dir={folder} cannot be written to: {error}") from None
 
 
-def _loggers(setup: Setup, identity: Identity) -> list[Any]:
+def _loggers(setup: Setup, identity: Identity, console: Console) -> list[Any]:
     """The logger of the configuration, if any, in a folder of this run."""
     node = dict(setup.nodes["logger"])
     if not node:
         return []
-    config = setup.config
-    where = (identity.protocol.slug, identity.task.slug, identity.method.slug)
-    folder = Path(config.results_dir, "logs", *where, f"seed={config.seed}")
+    config, about = setup.config, About.of(identity, setup.config.seed)
+    folder = Path(config.results_dir, "logs", about.group, f"seed={config.seed}")
     folder.mkdir(parents=True, exist_ok=True)
     node.setdefault("save_dir", str(folder))  # loggers differ in what else they call it
-    node.setdefault("name", identity.title(config.seed))
+    node.setdefault("name", about.title)
     logger = build_from(node, "logger")
-    names = {part: getattr(identity, part).label for part in ("protocol", "task", "method")}
-    logger.log_hyperparams({"run": names | {"seed": config.seed}} | setup.settings)
+    if isinstance(logger, Teller):
+        logger.begin(about, console.say)
+    logger.log_hyperparams(about.config(setup.settings))
     return [logger]
 
 
-def _log_rows(loggers: list[Any], rows: list[Row]) -> None:
+def _log(loggers: list[Any], record: Record) -> None:
     for logger in loggers:
-        for row in rows:
-            values = {name: getattr(row, name) for name in LOGGED}
-            metrics = {f"test/{key}": value for key, value in values.items() if value is not None}
-            logger.log_metrics(metrics, step=row.test_length)
+        if isinstance(logger, Teller):
+            logger.log_record(record)
+        else:  # one that has steps and numbers, as Lightning's own
+            for length, metrics in told.tests(record):
+                logger.log_metrics(metrics, step=length)
         logger.save()
         logger.finalize("success")
 

@@ -1,0 +1,214 @@
+"""`python -m posbench.dashboard`: the W&B Workspace and Report of a project, as code.
+
+    python -m posbench.dashboard                        both as JSON, in results/dashboard
+    python -m posbench.dashboard --entity ME --save     both at the server, for which you have a key
+
+They show what `posbench.loggers.wandb` tells W&B of a run, under the names that it uses there.
+Needs posbench[dashboard]. The library draws ids by chance; in the files they are numbered, so the
+same code gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from posbench.errors import PosbenchError
+from posbench.records import files
+
+FOLDER = Path("results/dashboard")
+METHOD = "method"
+"""Runs are grouped by it: seeds are drawn as one line with its spread."""
+TITLE = "posbench: how far position encodings go"
+TEXT = (
+    "Each line is a method, the mean over its seeds; the band is their standard error. Lengths are "
+    "multiples of what was trained on, so 1 is the trained length. Filter by one task: scores of "
+    "different tasks have no common mean here. Rows of different classes (zero-shot, tuned, "
+    "fine-tuned) were given different things and are not compared with each other."
+)
+
+
+def workspace(project: str, entity: str) -> Any:
+    """The page of a project: how far, at what cost, how it was trained, and every cell."""
+    ws, wr = _library()
+    return ws.Workspace(
+        entity=entity,
+        project=project,
+        name="posbench",
+        sections=[
+            ws.Section(name="How far", panels=[*_reaching(wr)], is_open=True),
+            ws.Section(name="Cost", panels=[*_costing(wr)], is_open=True),
+            ws.Section(name="Where", panels=[*_placing(wr)], is_open=True),
+            ws.Section(name="Training", panels=[*_training(wr)]),
+        ],
+        runset_settings=ws.RunsetSettings(groupby=[ws.Config(METHOD)]),
+    )
+
+
+def report(project: str, entity: str) -> Any:
+    """The same panels with what has to be known to read them."""
+    _, wr = _library()
+
+    def grid(panels: list[Any]) -> Any:
+        runs = wr.Runset(project=project, name="by method", groupby=[f"config.{METHOD}"])
+        return wr.PanelGrid(runsets=[runs], panels=panels)
+
+    return wr.Report(
+        project=project,
+        entity=entity,
+        title=TITLE,
+        description="Accuracy beyond the trained length, and what it cost",
+        blocks=[
+            wr.P(text=TEXT),
+            wr.H1(text="How far"),
+            grid(_reaching(wr)),
+            wr.H1(text="Cost"),
+            grid(_costing(wr)),
+            wr.H1(text="Where"),
+            wr.P(text="Accuracy by test length and by where in the prompt the source stands."),
+            grid(_placing(wr)),
+            wr.H1(text="Training"),
+            grid(_training(wr)),
+        ],
+    )
+
+
+def _reaching(wr: Any) -> list[Any]:
+    axis = {"x": "test/multiple", "log_x": True, "title_x": "test length / training length"}
+    seeds = {"groupby_aggfunc": "mean", "groupby_rangefunc": "stderr"}
+    return [
+        wr.LinePlot(
+            title="Score",
+            y=["test/score"],
+            range_y=(0, 1),
+            layout=_place(wr, 0, 0, 12),
+            **axis,
+            **seeds,
+        ),
+        wr.LinePlot(title="Loss", y=["test/loss"], layout=_place(wr, 12, 0, 12), **axis, **seeds),
+        wr.BarPlot(title="Area, 1x to 8x", metrics=["area"], layout=_place(wr, 0, 8, 8)),
+        wr.BarPlot(title="Reach", metrics=["reach"], layout=_place(wr, 8, 8, 8)),
+        wr.BarPlot(title="Score at 8x", metrics=["score_8x"], layout=_place(wr, 16, 8, 8)),
+    ]
+
+
+def _costing(wr: Any) -> list[Any]:
+    return [
+        wr.ScatterPlot(
+            title="Area by CPU seconds of training",
+            x=wr.SummaryMetric("train_cpu_seconds"),
+            y=wr.SummaryMetric("area"),
+            log_x=True,
+            layout=_place(wr, 0, 0, 12),
+        ),
+        wr.BarPlot(
+            title="Steps until solved", metrics=["solved_step"], layout=_place(wr, 12, 0, 12)
+        ),
+    ]
+
+
+def _placing(wr: Any) -> list[Any]:
+    return [
+        wr.MediaBrowser(
+            title="Accuracy by depth", media_keys=["depth_map"], layout=_place(wr, 0, 0, 24)
+        ),
+        wr.WeavePanelSummaryTable(table_name="cells", layout=_place(wr, 0, 8, 24)),
+    ]
+
+
+def _training(wr: Any) -> list[Any]:
+    step = {"x": "trainer/global_step", "title_x": "step"}
+    names = ("train/loss", "validation/loss", "validation/score")
+    return [
+        wr.LinePlot(title=name, y=[name], layout=_place(wr, 8 * index, 0, 8), **step)
+        for index, name in enumerate(names)
+    ]
+
+
+def _place(wr: Any, x: int, y: int, width: int) -> Any:
+    """A page is 24 wide."""
+    return wr.Layout(x=x, y=y, w=width, h=8)
+
+
+def _library() -> tuple[Any, Any]:
+    try:
+        import wandb_workspaces.reports.v2 as wr
+        import wandb_workspaces.workspaces as ws
+    except ImportError:
+        raise PosbenchError(
+            "the dashboard needs a library: pip install 'posbench[dashboard]'"
+        ) from None
+    return ws, wr
+
+
+def as_json(made: Any) -> str:
+    """What the library would send, its random ids numbered in the order in which they come."""
+    content = json.loads(made._to_model().model_dump_json(by_alias=True))
+    found: dict[str, str] = {}
+    return json.dumps(_numbered(content, found), indent=1, sort_keys=True) + "\n"
+
+
+ID = re.compile(r"[0-9a-z]{10,13}")
+
+
+def _numbered(content: Any, found: dict[str, str], key: str = "") -> Any:
+    if isinstance(content, dict):
+        return {name: _numbered(value, found, name) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_numbered(value, found, key) for value in content]
+    if isinstance(content, str):
+        if key.strip("_").lower().endswith("id") and ID.fullmatch(content):
+            found.setdefault(content, f"id-{len(found)}")
+        return found.get(content, content)
+    return content
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.dashboard", description="The W&B pages of a project, as code."
+    )
+    help = "default: %(default)s"
+    parser.add_argument("--project", default="posbench", help=help)
+    parser.add_argument("--entity", default="", help="user or team whose project it is")
+    parser.add_argument("--to", dest="folder", type=Path, default=FOLDER, help=help)
+    parser.add_argument("--save", action="store_true", help="at the server; needs a key")
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.save and not chosen.entity:
+            raise PosbenchError("--save needs --entity: the user or team whose project it is")
+        pages = {
+            "workspace": workspace(chosen.project, chosen.entity),
+            "report": report(chosen.project, chosen.entity),
+        }
+        with files.writing_to(chosen.folder):
+            chosen.folder.mkdir(parents=True, exist_ok=True)
+            for name, made in pages.items():
+                path = chosen.folder / f"{name}.json"
+                path.write_text(as_json(made), encoding="utf-8")
+                print(f"Written: {path}")
+        if chosen.save:
+            for name, made in pages.items():
+                print(f"Saved: the {name}, {_saved(made).url}")
+    except PosbenchError as error:
+        print(f"posbench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _saved(made: Any) -> Any:
+    try:
+        return made.save()
+    except Exception as error:  # the library passes on whatever its transport raises
+        reason = " ".join(str(error).split())
+        raise PosbenchError(
+            f"W&B did not take it ({reason}): look at the key (`wandb login`), the entity and the "
+            "network; the JSON is written"
+        ) from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

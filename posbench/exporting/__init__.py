@@ -1,0 +1,1 @@
+"""Results for others: a data set and a static site."""

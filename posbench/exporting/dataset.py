@@ -1,0 +1,103 @@
+"""Records as a data set: Parquet files, and a card that says what is in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from posbench.errors import PosbenchError
+from posbench.records import tables
+from posbench.records.record import Record
+
+CONFIGURATIONS = {
+    "cells": "one row a run and test length: what was measured, and of which run",
+    "views": "one row a run, test length and bin: accuracy and loss by distance, depth or position",
+    "choices": "one row a run that chose settings, which stand in `chosen` as JSON",
+}
+"""Name of a file and of its configuration -> what a row is."""
+SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 1_000_000: "100K<n<1M"}
+
+
+def frames(found: Sequence[Record]) -> dict[str, pd.DataFrame]:
+    """The tables by the name of their configuration."""
+    chosen = tables.choices(found)
+    chosen["chosen"] = [json.dumps(each, sort_keys=True) for each in chosen["chosen"]]
+    return {"cells": tables.table(found), "views": tables.views(found), "choices": chosen}
+
+
+def write(found: Sequence[Record], folder: Path) -> list[Path]:
+    """Write data/*.parquet and README.md; the same records give the same bytes.
+
+    A table without rows is left out: hubs refuse a file that they cannot tell the types of.
+    """
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise PosbenchError("Parquet needs a library: pip install 'posbench[parquet]'") from None
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    made = {name: frame for name, frame in frames(found).items() if len(frame)}
+    paths = [folder / "data" / f"{name}.parquet" for name in made]
+    for path, frame in zip(paths, made.values(), strict=True):
+        frame.to_parquet(path, engine="pyarrow", index=False)
+    card = folder / "README.md"
+    card.write_text(_card(made), encoding="utf-8")
+    return [*paths, card]
+
+
+def _card(made: dict[str, pd.DataFrame]) -> str:
+    """Front matter that dataset hubs read, and the text that people do."""
+    cells = made["cells"]
+    size = next((name for most, name in SIZES.items() if len(cells) < most), "n>1M")
+    front = [
+        "---",
+        "license: apache-2.0",
+        "pretty_name: posbench results",
+        "tags: [position-encoding, length-generalization, transformers, benchmark]",
+        f"size_categories: ['{size}']",
+        "configs:",
+    ]
+    for name in made:
+        front += [f"- config_name: {name}", f"  data_files: data/{name}.parquet"]
+        front += ["  default: true"] if name == "cells" else []
+    runs = cells.drop_duplicates(tables.RUN)
+    counts = ", ".join(
+        f"{cells[column].nunique()} {name}"
+        for column, name in (("method", "methods"), ("task", "tasks"), ("seed", "seeds"))
+    )
+    text = [
+        "---",
+        "",
+        "# posbench results",
+        "",
+        "How transformer position encodings, and extensions of them, do at lengths beyond those "
+        f"that they were trained on: {len(runs)} runs, {counts}. Every run trains a small model "
+        "from scratch on a synthetic task; scores are no statement about large language models.",
+        "",
+        *(f"- `{name}`: {CONFIGURATIONS[name]}; {len(frame)} rows" for name, frame in made.items()),
+        "",
+        "```python",
+        "import pandas as pd",
+        "",
+        'cells = pd.read_parquet("data/cells.parquet")',
+        "```",
+        "",
+        f"Rows of the other tables belong to the run with the same {', '.join(tables.RUN)}. "
+        "Runs with the same `training_hash` share their weights, so they are no independent "
+        "samples. Compare scores that have different `chance` after correcting them for it, and "
+        "methods within their `method_class`.",
+        "",
+        "## Columns of `cells`",
+        "",
+        "| column | type | unit | meaning |",
+        "| --- | --- | --- | --- |",
+        *(
+            f"| `{column}` | {kind} | {unit} | {meaning} |"
+            for column, kind, unit, meaning in tables.documentation().itertuples(index=False)
+        ),
+        "",
+        "Written by `python -m posbench.results export`.",
+    ]
+    return "\n".join([*front, *text]) + "\n"

@@ -1,0 +1,36 @@
+"""The board as a static site: index.html, and beside it what can be downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from posbench.leaderboard import board
+from posbench.records.record import Audit, Record
+
+PAGE = "leaderboard.html"
+CARD = """---
+title: posbench
+emoji: 📏
+colorFrom: blue
+colorTo: gray
+sdk: static
+app_file: index.html
+pinned: false
+license: apache-2.0
+---
+
+The leaderboard of posbench: transformer position encodings at lengths beyond training.
+"""
+"""What a static space reads; a repository's pages and other servers ignore it."""
+
+
+def write(source: Path, found: list[Record], audits: Sequence[Audit], folder: Path) -> list[Path]:
+    """Write the site into `folder`; the same records give the same bytes."""
+    pages = dict(board.generate(source, found, audits).pages)
+    contents = {"index.html": pages.pop(PAGE)} | pages
+    contents |= {"README.md": CARD, ".nojekyll": ""}  # without the latter pages are rebuilt first
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return [folder / name for name in contents]

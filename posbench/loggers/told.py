@@ -1,0 +1,199 @@
+"""What dashboards are told of a run: its names before it begins, its record when it is complete.
+
+Libraries differ in how they take it; see the other modules here. Nothing in this one imports any
+of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import style
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from posbench.leaderboard.measures import area, reach
+from posbench.records.record import MethodName, Name, Record
+from posbench.records.row import Row, View
+
+TESTED = ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")
+"""Columns of a row that are drawn against the test length."""
+CURVE = ("train/loss", "validation/loss", "validation/score")
+"""Metrics of a training, drawn against its step; `posbench.training` logs them."""
+SUMMARISED = (1, 2, 4, 8)
+"""Multiples whose scores a summary holds."""
+LONGEST_TAG = 64
+"""Characters; W&B refuses a run with a longer tag."""
+
+
+class Named(Protocol):
+    """An identity, or a record."""
+
+    @property
+    def protocol(self) -> Name: ...
+    @property
+    def task(self) -> Name: ...
+    @property
+    def method(self) -> MethodName: ...
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a run before it begins."""
+
+    title: str
+    group: str  # runs that differ in their seed alone: "cpu/copy/rope_yarn"
+    job_type: str  # "encoding", or "extension" where an extension is tested
+    tags: tuple[str, ...]
+    names: dict[str, Any]  # what runs are grouped and filtered by
+
+    @classmethod
+    def of(cls, run: Named, seed: int) -> Self:
+        protocol, task, method = run.protocol, run.task, run.method
+        extended = method.extension != "direct"
+        tags = [protocol.name, task.name, method.base, *([method.extension] if extended else [])]
+        return cls(
+            title=f"{method.label} on {task.label}, {protocol.label}, seed {seed}",
+            group="/".join(name.slug for name in (protocol, task, method)),
+            job_type="extension" if extended else "encoding",
+            tags=tuple(dict.fromkeys(tag[:LONGEST_TAG] for tag in tags)),
+            names={
+                "protocol": protocol.label,
+                "task": task.label,
+                "method": method.label,
+                "seed": seed,
+            },
+        )
+
+    def config(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The names at the top, where a sweep has them too, and all settings below them."""
+        return self.names | {"settings": dict(settings)}
+
+
+@runtime_checkable
+class Teller(Protocol):
+    """What the loggers of this package have in common, besides what Lightning asks of a logger."""
+
+    def begin(self, about: About, say: Callable[[str], None]) -> None:
+        """Open the run. What keeps it from its server is said, once, and stops nothing."""
+
+    def log_record(self, record: Record) -> None:
+        """The tests and the summary of the run, which is complete now."""
+
+    def close(self) -> None:
+        """End it; otherwise the next run of a sweep would go on in this one."""
+
+
+def tests(record: Record) -> Iterator[tuple[int, dict[str, float]]]:
+    """The test length n, and what was measured there; what is lacking is left out."""
+    for row in record.rows:
+        values = {f"test/{name}": getattr(row, name) for name in TESTED}
+        yield row.test_length, {key: value for key, value in values.items() if value is not None}
+
+
+def curve(record: Record) -> Iterator[tuple[int, dict[str, float]]]:
+    """The step, and the point of the training's curve there."""
+    found = record.training.curve
+    points = zip(found.step, found.loss, found.validation_loss, found.score, strict=True)
+    for step, *values in points:
+        yield step, dict(zip(CURVE, values, strict=True))
+
+
+def summary(record: Record) -> dict[str, float | str | bool]:
+    """One value each: area, reach, some scores, solved, cost, class. What is unknown is left out.
+
+    The reach of a run that holds all its lengths is the last of them, and `reach_is` says "> 8".
+    """
+    rows = [row for row in record.rows if row.multiple >= 1]
+    multiples, scores, chances = (
+        [getattr(row, name) for row in rows] for name in ("true_multiple", "score", "chance")
+    )
+    reached = reach(multiples, scores, chances)
+    found: dict[str, Any] = {
+        "area": area(multiples, scores, chances),
+        "reach": reached.value,
+        "reach_is": str(reached),
+        **{f"score_{row.multiple:g}x": row.score for row in rows if row.multiple in SUMMARISED},
+        "solved": record.solved,
+        "solved_step": record.solved_step,
+        "train_cpu_seconds": record.cpu_seconds,
+        "train_gpu_seconds": record.training.gpu_seconds,
+        "evaluation_cpu_seconds": record.evaluated.evaluation_cpu_seconds,
+        "parameters": record.training.parameters,
+        "class": record.method_class,
+        "diverged": record.diverged is not None,
+    }
+    return {name: value for name, value in found.items() if _known(value)}
+
+
+def _known(value: Any) -> bool:
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
+
+
+def numbers(record: Record) -> dict[str, float]:
+    """The summary for libraries that take nothing but numbers."""
+    return {
+        name: float(value) for name, value in summary(record).items() if not isinstance(value, str)
+    }
+
+
+def cells(record: Record) -> tuple[list[str], list[list[Any]]]:
+    """All that was measured: the columns of `Row`, and a row a test length."""
+    columns = list(Row.model_fields)
+    return columns, [[getattr(row, name) for name in columns] for row in record.rows]
+
+
+def markdown(record: Record) -> str:
+    """The same as a table in Markdown, for libraries without tables."""
+    columns, found = cells(record)
+    lines = [columns, ["---"] * len(columns), *found]
+    return "\n".join(f"| {' | '.join(map(_shown, line))} |" for line in lines)
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def depth_map(record: Record) -> npt.NDArray[np.uint8] | None:
+    """A picture of the accuracy by length (rows) and depth of the source (columns), RGB.
+
+    None for a task without sources.
+    """
+    by_depth = {view.test_length: view for view in record.views if view.by == "depth"}
+    rows = [row for row in record.rows if row.test_length in by_depth]
+    if not rows:
+        return None
+    edges = sorted(
+        {
+            edge
+            for view in by_depth.values()
+            for edge in (*view.above, *view.up_to)
+            if edge is not None
+        }
+    )
+    grid = [_of_bins(by_depth[row.test_length], edges) for row in rows]
+    with style.context("default"):  # the user's own matplotlibrc changes nothing
+        figure = Figure(figsize=(6, 0.9 + 0.3 * len(rows)), dpi=120, layout="constrained")
+        axes = figure.subplots()
+        mesh = axes.pcolormesh(
+            np.array(edges), np.arange(len(rows) + 1), np.array(grid), vmin=0, vmax=1
+        )
+        axes.set_yticks(np.arange(len(rows)) + 0.5, [f"{row.multiple:g}x" for row in rows])
+        axes.invert_yaxis()
+        axes.set_xlabel("depth of the source in the prompt, from start to end")
+        axes.set_ylabel("test length")
+        figure.colorbar(mesh, ax=axes, label="token accuracy")
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def _of_bins(view: View, edges: list[float]) -> list[float]:
+    """The accuracy in each bin between two edges; NaN where the view has none."""
+    found = dict(zip(view.above, view.token_accuracy_teacher_forced, strict=True))
+    return [found.get(low, np.nan) for low in edges[:-1]]

@@ -1,0 +1,119 @@
+"""Weights & Biases, imported only where it is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import wandb
+from lightning.pytorch.loggers import WandbLogger
+
+from posbench.loggers import told
+from posbench.loggers.told import About
+from posbench.records.record import Record
+
+STEP = "trainer/global_step"
+"""What Lightning's logger calls the step of a training."""
+LENGTH, MULTIPLE = "test/length", "test/multiple"
+
+
+class Wandb(WandbLogger):
+    """Offline unless told otherwise, and silent: no banner, no question for an account.
+
+    Tests have an axis of their own, multiples of the trained length, which runs of all tasks
+    share. Every metric is defined by its name and nothing by a pattern: Lightning defines `*` on
+    its step, and a pattern that comes later loses against it. A run that is handed to Lightning,
+    as here, is not touched by that.
+
+    Where there is no key, a wrong one, no network, or a server that does not answer, the run is
+    kept offline, and that is said once a process. `patience` is how many seconds are waited for
+    the server at the beginning and at the end.
+    """
+
+    unreachable: ClassVar[bool] = False
+    """In this process the server was not reached; asking again would cost the patience again."""
+
+    def __init__(
+        self,
+        offline: bool = True,
+        patience: float = 30.0,
+        tags: Sequence[str] = (),
+        **settings: Any,
+    ) -> None:
+        # Before `wandb.init`, whose own settings come too late to silence what it says about its
+        # arguments; and without this mode it would ask the server who we are.
+        wandb.setup(wandb.Settings(silent=True, mode="offline" if offline else "online"))
+        super().__init__(offline=offline, **settings)
+        self.patience, self.tags = patience, tuple(tags)
+        self.say: Callable[[str], None] = print
+
+    def begin(self, about: About, say: Callable[[str], None]) -> None:
+        """Open the run, at the server or in a file."""
+        self.say = say
+        own = {name: value for name, value in self._wandb_init.items() if value is not None}
+        asked = {"name": about.title, "group": about.group, "job_type": about.job_type} | own
+        asked["tags"] = [*about.tags, *self.tags]
+        self._experiment = run = self._opened(asked)
+        run.define_metric(STEP, hidden=True, summary="none")
+        for name in told.CURVE:
+            run.define_metric(name, step_metric=STEP, summary="none")
+        run.define_metric(LENGTH, hidden=True, summary="none")
+        run.define_metric(MULTIPLE, hidden=True, summary="none")
+        for name in told.TESTED:
+            if f"test/{name}" != MULTIPLE:
+                run.define_metric(f"test/{name}", step_metric=MULTIPLE, summary="none")
+
+    def log_record(self, record: Record) -> None:
+        """The tests on their axis, all cells as a table, the depth map, the summary."""
+        try:
+            self._log_record(record)
+        except Exception as error:  # whatever W&B meets, the record is written
+            self._remark(error, "`python -m posbench.results upload` sends the record later")
+
+    def _log_record(self, record: Record) -> None:
+        run: Any = self.experiment
+        for length, values in told.tests(record):
+            run.log({LENGTH: length} | values)
+        columns, data = told.cells(record)
+        run.log({"cells": wandb.Table(columns=[*columns], data=data)})
+        if (picture := told.depth_map(record)) is not None:
+            run.log({"depth_map": wandb.Image(picture, caption=record.method.label)})
+        run.summary.update(told.summary(record))
+        run.tags = (*run.tags, *({record.method_class} - set(run.tags)))
+
+    def close(self) -> None:
+        """End the W&B run; otherwise the next run of a sweep would go on in this one."""
+        run: Any = self._experiment
+        if run is None:
+            return
+        folder = run.settings.sync_dir
+        try:
+            run.finish()
+        except Exception as error:  # whatever W&B meets, the record is written
+            self._remark(error, f"what it lacks is in {folder}: `wandb sync {folder}`")
+
+    def _opened(self, asked: dict[str, Any]) -> Any:
+        if not self._offline and not Wandb.unreachable:
+            try:
+                return self._online(asked)
+            except Exception as error:  # whatever W&B meets, the run goes on
+                self._remark(error, "runs are kept offline, for `wandb sync`")
+        return wandb.init(**asked, mode="offline", settings=wandb.Settings(silent=True))
+
+    def _online(self, asked: dict[str, Any]) -> Any:
+        if not wandb.api.api_key:  # W&B would ask the terminal for one, and wait
+            raise wandb.errors.UsageError("no API key: `wandb login`, or set WANDB_API_KEY")
+        limits = wandb.Settings(
+            silent=True,
+            init_timeout=self.patience,
+            login_timeout=self.patience,
+            finish_timeout=self.patience,
+            finish_timeout_raises=True,
+        )
+        return wandb.init(**asked, mode="online", settings=limits)
+
+    def _remark(self, error: Exception, consequence: str) -> None:
+        if not Wandb.unreachable:
+            reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+            self.say(f"W&B was not reached ({reason}); {consequence}.")
+        Wandb.unreachable = True
