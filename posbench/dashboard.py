@@ -152,7 +152,7 @@ def as_json(made: Any) -> str:
     return json.dumps(_numbered(content, found), indent=1, sort_keys=True) + "\n"
 
 
-ID = re.compile(r"[0-9a-z]{10,13}")
+ID = re.compile(r"[0-9a-z]{7,14}")  # numbers in base 36, mostly of eleven digits
 
 
 def _numbered(content: Any, found: dict[str, str], key: str = "") -> Any:

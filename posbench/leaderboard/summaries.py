@@ -494,7 +494,8 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
 def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series:
     """`form` with the value of `column` if its label has several values, "" elsewhere."""
     several = table.groupby(label)[column].transform("nunique") > 1
-    return table[column].map(form.format).where(several, "")
+    # As text also where there are no rows, of which pandas would keep the type.
+    return table[column].map(form.format).astype(str).where(several, "")
 
 
 def best_first(rows: Iterable[Any]) -> list[Any]:
