@@ -43,7 +43,7 @@ def test_the_recipe_for_an_encoding_of_ones_own_runs_as_printed(tmp_path: Path) 
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    assert list(tmp_path.glob("results/local/records/smoke*/passkey/decay/seed=0.json"))
+    assert list(tmp_path.glob("results/local/records/smoke/passkey-*/decay/seed=0.json"))
     assert (tmp_path / "results/catalogue/catalogue.html").exists()
 
 
