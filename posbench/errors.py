@@ -50,6 +50,11 @@ def known_names(known: Iterable[str], command: str, meant: str | None = None) ->
     return f"did you mean {meant}? {others[0].upper()}{others[1:]}" if meant else others
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 run`, `2,000 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def shown(value: object) -> str:
     """A value as it is written in YAML, strings in quotes."""
     return "null" if value is None else repr(value)

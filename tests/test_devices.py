@@ -12,7 +12,7 @@ import functools
 import pytest
 import torch
 from conftest import composed, names
-from elsewhere import Elsewhere, WrongDevice, elsewhere
+from devices import Elsewhere, WrongDevice, elsewhere
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 

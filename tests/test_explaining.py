@@ -193,16 +193,30 @@ def test_methods_of_every_path_can_be_looked_into(words: tuple[str, ...]) -> Non
     assert found.heads["on_source"].dropna().between(-1e-6, 1 + 1e-5).all()
 
 
+def test_interpolated_positions_turn_no_pair_further_than_training_did() -> None:
+    """Of the positions that a model is told, one more than its largest distance is counted, in
+    training as in the test: where PI fits 2x into the trained range, no phase is new.
+    """
+    shares = {}
+    for method in ("rope", "rope_pi"):
+        run = setup(*SMOKE, f"method={method}")
+        multiples = (1.0, 2.0, 4.0)
+        found = inside(run.evaluation, run.model(), run.extension, multiples, samples=2)
+        shares[method] = found.lengths["unseen_phases"].tolist()
+    assert shares["rope_pi"] == [0.0, 0.0, 0.0]
+    assert shares["rope"][0] == 0.0 and 0 < shares["rope"][1] <= shares["rope"][2]
+
+
 def test_the_page_has_both_methods_their_sentences_and_no_bare_label() -> None:
     explained = [
-        page.Explained(label, "python -m posbench", [], [], made())
+        page.Explained(label, "passkey", "score", "python -m posbench", [], [], made())
         for label in ("rope", "<b>x</b>")
     ]
-    text = page.html("Why", explained, "score")
+    text = page.html(explained)
     assert "<b>x</b>" not in text and "&lt;b&gt;x&lt;/b&gt;" in text
     assert text.count("score is 1.00 at 1x") == 2 and text.count("<svg") == 3
-    assert page.html("Why", explained, "score") == text
-    assert "1x      1     2        .80" in page.text(explained[0])
+    assert page.html(explained) == text
+    assert "1x            1     2        .80" in page.text(explained[0])
 
 
 def test_more_than_two_runs_are_refused() -> None:

@@ -27,7 +27,7 @@ from posbench.comparing.standing import differences, standing, worth
 from posbench.comparing.subject import USUAL_SEEDS, Subject, subject
 from posbench.composing import mistakes
 from posbench.composing.compose import compose, composing
-from posbench.errors import PosbenchError
+from posbench.errors import PosbenchError, counted
 from posbench.leaderboard.summaries import number
 from posbench.records import files
 from posbench.sweeping.plan import Plan, plan, with_records
@@ -105,7 +105,7 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     ]
     text = report.text(found, board, notes)
     print(text)
-    paths = report.write(found, board, notes, own, rivals, results_dir / "compare")
+    paths = report.write(found, board, notes, own, results_dir / "compare")
     print(f"Written: {', '.join(map(str, paths))}")
     return 1 if planned.runs or planned.wrong else 0
 
@@ -130,7 +130,7 @@ def _worth(
     correlation, rows = known
     if len(tasks) == len(board.all_tasks) and len(seeds) >= USUAL_SEEDS:
         return
-    of = f"{_count(len(tasks), 'task')} and {_count(len(seeds), 'seed')} of the board"
+    of = f"{counted(len(tasks), 'task')} and {counted(len(seeds), 'seed')} of the board"
     if math.isnan(correlation):
         yield f"This is of {of}, and says little of the others."
     else:
@@ -144,8 +144,4 @@ def _notes(planned: Plan, seeds: Sequence[int]) -> Iterator[str]:
     if len(seeds) < USUAL_SEEDS:
         yield "Intervals given these tasks need several seeds; three are the least."
     if planned.runs:
-        yield f"{_count(len(planned.runs), 'run')} missing: the same command makes the rest."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+        yield f"{counted(len(planned.runs), 'run')} missing: the same command makes the rest."

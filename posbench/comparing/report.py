@@ -9,6 +9,8 @@ import pandas as pd
 
 from posbench.boards.definition import Board
 from posbench.comparing.standing import Standing
+from posbench.leaderboard.pictures import escaped, tabular
+from posbench.leaderboard.sections import Row, Table
 from posbench.leaderboard.summaries import number
 from posbench.records import files
 from posbench.records.record import Record
@@ -18,7 +20,7 @@ ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 def text(found: Standing, board: Board, notes: Sequence[str]) -> str:
     """The place, the groups and the rivals, for a terminal."""
-    lines = [*sentences(found, board), "", *_aligned(groups(found)), "", *_aligned(rivals(found))]
+    lines = [*sentences(found, board), "", *groups(found).aligned, "", *rivals(found).aligned]
     return "\n".join([*lines, *([""] if notes else []), *(f"Note: {note}" for note in notes)])
 
 
@@ -43,35 +45,33 @@ def sentences(found: Standing, board: Board) -> Iterator[str]:
     )
 
 
-def groups(found: Standing) -> pd.DataFrame:
+def groups(found: Standing) -> Table:
     """Our row and its rivals, with the score of each group."""
-    shown = found.summary.loc[found.rows]
-    columns = {"overall": shown["overall"], **{name: shown[name] for name in found.groups}}
-    table = pd.DataFrame({name: column.map(number) for name, column in columns.items()})
-    table.insert(0, "place", [str(found.place_of(row)) for row in table.index])
-    return table.rename_axis("row").reset_index()
+    columns = ["overall", *found.groups]
+    rows = []
+    for row in found.rows:
+        scores = [number(found.summary.loc[row, column]) for column in columns]
+        rows.append(Row(row, [str(found.place_of(row)), *scores]))
+    return Table(["row", "place", *columns], rows)
 
 
-def rivals(found: Standing) -> pd.DataFrame:
+def rivals(found: Standing) -> Table:
     """How sure it is that our row is above each of them."""
-    return pd.DataFrame(
-        {
-            "than": [rival.row for rival in found.rivals],
-            "P(better)": [number(rival.above) for rival in found.rivals],
-            "P(as good)": [number(rival.equivalent) for rival in found.rivals],
-            "P(worse)": [number(rival.below) for rival in found.rivals],
-        }
-    )
+    rows = [
+        Row(each.row, [number(share) for share in (each.above, each.equivalent, each.below)])
+        for each in found.rivals
+    ]
+    return Table(["than", "P(better)", "P(as good)", "P(worse)"], rows)
 
 
 def markdown(found: Standing, board: Board, notes: Sequence[str]) -> str:
     parts = [
         f"# {found.row} on board {board.name}",
         " ".join(sentences(found, board)),
-        _pipes(groups(found)),
+        "\n".join(groups(found).pipes),
         "Whether it is better, over tasks and seeds; rows that differ by less than "
         f"{number(board.judged.equivalent)} are as good:",
-        _pipes(rivals(found)),
+        "\n".join(rivals(found).pipes),
         *(f"> {note}" for note in notes),
     ]
     return "\n\n".join(parts) + "\n"
@@ -80,16 +80,12 @@ def markdown(found: Standing, board: Board, notes: Sequence[str]) -> str:
 def latex(found: Standing) -> str:
     """A table for a paper: our row in bold, among its rivals."""
     table = groups(found)
-    table["row"] = [_escaped(row) for row in table["row"]]
-    ours = table["row"] == _escaped(found.row)
-    table = table.where(~ours, table.map(lambda cell: rf"\textbf{{{cell}}}"))
-    columns = "l" + "r" * (table.shape[1] - 1)
-    lines = [" & ".join(map(str, table.columns)), *(" & ".join(row) for row in table.to_numpy())]
-    body = "\n".join(f"{line} \\\\" for line in lines[1:])
-    return (
-        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{lines[0]} \\\\\n\\midrule\n{body}\n"
-        "\\bottomrule\n\\end{tabular}\n"
-    )
+    lines = []
+    for row in table.rows:
+        cells = list(map(escaped, [row.name, *row.cells]))
+        ours = row.name == found.row
+        lines.append([rf"\textbf{{{cell}}}" for cell in cells] if ours else cells)
+    return "\n".join(tabular(list(map(escaped, table.headings)), lines)) + "\n"
 
 
 def write(
@@ -97,7 +93,6 @@ def write(
     board: Board,
     notes: Sequence[str],
     own: Sequence[Record],
-    published: Sequence[Record],
     folder: Path,
 ) -> list[Path]:
     """The report beside the records, in Markdown and LaTeX."""
@@ -116,26 +111,3 @@ def write(
 def ordinal(number: int) -> str:
     last = "th" if number % 100 in (11, 12, 13) else ENDINGS.get(number % 10, "th")
     return f"{number}{last}"
-
-
-def _escaped(label: str) -> str:
-    return label.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")
-
-
-def _aligned(table: pd.DataFrame) -> list[str]:
-    rows = [list(map(str, table.columns)), *table.astype(str).to_numpy().tolist()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if index else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def _pipes(table: pd.DataFrame) -> str:
-    rows = [list(map(str, table.columns)), *table.astype(str).to_numpy().tolist()]
-    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
-    lines.insert(1, " | ".join(["---"] + ["---:"] * (table.shape[1] - 1)))
-    return "\n".join(f"| {line} |" for line in lines)

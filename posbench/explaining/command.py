@@ -14,11 +14,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posbench.composing import mistakes
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
+
+if TYPE_CHECKING:
+    from posbench.explaining.page import Explained
 
 MULTIPLES = (1.0, 2.0, 4.0, 8.0)
 MOST = 2
@@ -66,27 +69,25 @@ def runs(words: Sequence[str]) -> list[list[str]]:
 
 
 def _explain(asked: Sequence[Sequence[str]]) -> int:
-    from posbench.explaining.page import Explained, html, text  # and with it torch
+    from posbench.explaining.page import html, text  # and with it torch
 
     explained: list[Explained] = []
     for words in asked:
-        made, task, measure, folder = _explained(words)
+        made, folder = _explained(words)
         explained.append(made)
         print(text(made), end="\n\n", flush=True)
-    go = "goes" if len(explained) == 1 else "go"
-    title = f"How far {' and '.join(each.label for each in explained)} {go} on {task}, and why"
-    name = "-".join([*(each.label for each in explained), task]).replace("/", "_")
+    name = "-".join([*(each.label for each in explained), made.task]).replace("/", "_")
     path = folder / "explain" / f"{name}.html"
     from posbench.records import files
 
     with files.writing_to(folder), files.atomically(path) as beside:
-        beside.write_text(html(title, explained, measure), encoding="utf-8")
+        beside.write_text(html(explained), encoding="utf-8")
     print(f"Written: {path}")
     return 0
 
 
-def _explained(words: Sequence[str]) -> tuple[Any, str, str, Path]:
-    """What is found of one run, its task, what its score is, and the folder of its results."""
+def _explained(words: Sequence[str]) -> tuple[Explained, Path]:
+    """What is found of one run, and the folder of its results."""
     from omegaconf import OmegaConf
 
     from posbench.composing.building import build
@@ -120,9 +121,11 @@ def _explained(words: Sequence[str]) -> tuple[Any, str, str, Path]:
     rows, views = (record.rows, record.views) if record is not None else prepared.evaluate()
     made = Explained(
         asked.identity.method.label,
+        asked.identity.task.label,
+        setup.task.measure,
         asked.identity.command,
         rows,
         list(views),
         inside(setup.evaluation, model, prepared.extension, MULTIPLES),
     )
-    return made, asked.identity.task.label, setup.task.measure, Path(config.results_dir)
+    return made, Path(config.results_dir)

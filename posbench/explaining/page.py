@@ -15,6 +15,8 @@ from posbench.explaining.figures import Grid, depth_grid, of_heads
 from posbench.explaining.measures import Inside
 from posbench.explaining.sentences import sentences
 from posbench.leaderboard.figures import Curve, score_by_length
+from posbench.leaderboard.sections import Row as Line
+from posbench.leaderboard.sections import Table
 from posbench.leaderboard.summaries import NOTHING, number
 from posbench.records.row import Row, View
 
@@ -30,6 +32,8 @@ class Explained:
     """All that the page shows of one method."""
 
     label: str
+    task: str
+    measure: str  # what the score is
     command: str  # repeats the run
     rows: Sequence[Row]
     views: Sequence[View]
@@ -72,7 +76,13 @@ class Explained:
         return depth_grid(Grid(self.label, values), names)
 
 
-def html(title: str, explained: Sequence[Explained], measure: str) -> str:
+def title(explained: Sequence[Explained]) -> str:
+    go = "goes" if len(explained) == 1 else "go"
+    labels = " and ".join(each.label for each in explained)
+    return f"How far {labels} {go} on {explained[0].task}, and why"
+
+
+def html(explained: Sequence[Explained]) -> str:
     source = (Path(__file__).parent / "explain.html.j2").read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
@@ -89,8 +99,9 @@ def html(title: str, explained: Sequence[Explained], measure: str) -> str:
     ]
     multiples = {row.multiple for each in explained for row in each.rows}
     ticks = sorted(multiple for multiple in multiples if math.log2(multiple).is_integer())
-    picture: str = score_by_length(curves, ticks, "score", measure)
-    return environment.from_string(source).render(title=title, explained=explained, curves=picture)
+    picture: str = score_by_length(curves, ticks, "score", explained[0].measure)
+    named = title(explained)
+    return environment.from_string(source).render(title=named, explained=explained, curves=picture)
 
 
 def text(explained: Explained) -> str:
@@ -106,16 +117,11 @@ def _aligned(heads: pd.DataFrame) -> str:
     columns = ["multiple", "layer", "head", "on_source", "keys", "margin", "sd", "without"]
     formats = {"multiple": "{:g}x", "layer": "{:.0f}", "head": "{:.0f}", "keys": "{:.1f}"}
     formats |= {"margin": "{:+.1f}", "sd": "{:.1f}"}
-    cells = [
-        [
-            formats[name].format(row[name]) if name in formats else number(row[name])
+    rows = []
+    for _, line in shown.iterrows():
+        first, *cells = (
+            formats[name].format(line[name]) if name in formats else number(line[name])
             for name in columns
-        ]
-        for _, row in shown.iterrows()
-    ]
-    headings = [name.replace("_", " ") for name in columns]
-    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        for line in [headings, *cells]
-    )
+        )
+        rows.append(Line(first, cells))
+    return "\n".join(Table([name.replace("_", " ") for name in columns], rows).aligned)

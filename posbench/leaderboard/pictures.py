@@ -9,7 +9,7 @@ The same records and the same matplotlib give the same bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -125,14 +125,7 @@ def latex(standings: Sequence[Standing]) -> str:
 def _table(standing: Standing) -> str:
     summary = standing.summary
     headings = ["method", "overall", r"95\,\%", "tier", *standing.groups, "reach", "solved"]
-    lines = [
-        "\\begin{table}",
-        f"\\caption{{{escaped(standing.part.title)}}}",
-        f"\\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}",
-        "\\toprule",
-        " & ".join([headings[0], *headings[1:3], *map(escaped, headings[3:])]) + r" \\",
-        "\\midrule",
-    ]
+    lines = []
     for row in map(str, summary.index):
         tier, solved = summary.get("tasks_tier"), summary.get("learned")
         cells = [
@@ -144,8 +137,22 @@ def _table(standing: Standing) -> str:
             str(standing.reach(row)[0]),
             NOTHING if solved is None or pd.isna(solved[row]) else f"{100 * solved[row]:.0f} %",
         ]
-        lines.append(" & ".join(map(escaped, cells)) + r" \\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", "\\end{table}", ""])
+        lines.append(list(map(escaped, cells)))
+    named = [*headings[:3], *map(escaped, headings[3:])]
+    caption = f"\\caption{{{escaped(standing.part.title)}}}"
+    return "\n".join(["\\begin{table}", caption, *tabular(named, lines), "\\end{table}", ""])
+
+
+def tabular(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table whose cells are LaTeX already; the first column is set to the left."""
+    yield f"\\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}"
+    yield "\\toprule"
+    yield " & ".join(headings) + r" \\"
+    yield "\\midrule"
+    for cells in rows:
+        yield " & ".join(cells) + r" \\"
+    yield "\\bottomrule"
+    yield "\\end{tabular}"
 
 
 def _interval(summary: pd.DataFrame, row: str) -> str:

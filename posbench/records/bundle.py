@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbench.errors import PosbenchError
+from posbench.errors import PosbenchError, counted
 from posbench.provenance import content_hash
 from posbench.records import files
 from posbench.records.packing import pack, pack_audits
@@ -173,13 +173,10 @@ class Added:
 
     def __str__(self) -> str:
         return (
-            f"{self.row}: {_count(self.tasks, 'task')}, {_count(self.seeds, 'seed')}; of its runs "
-            f"{self.new} new, {self.replaced} in the place of others, {self.same} there already"
+            f"{self.row}: {counted(self.tasks, 'task')}, {counted(self.seeds, 'seed')}; "
+            f"of its runs {self.new} new, {self.replaced} in the place of others, "
+            f"{self.same} there already"
         )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def added(records: Iterable[Record], target: Path) -> list[Added]:

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from posbench.composing.compose import Composition, compose
 from posbench.composing.mistakes import sentence
 from posbench.config import FREE, checked
-from posbench.errors import PosbenchError
+from posbench.errors import PosbenchError, counted
 from posbench.provenance import content_hash, reading_once
 from posbench.running.asked import Asked
 from posbench.sweeping.cost import Cost, Costs
@@ -78,7 +78,8 @@ class Plan:
         runs, board = self.runs, self.request.board
         trainings = len({run.training for run in [*runs, *self.complete]})
         named = f"Board {board.name}, definition {board.hash[:8]}: " if board else "Sweep: "
-        yield f"{named}{_count(len(self.request.runs), 'run')} on {_count(trainings, 'training')}."
+        asked = counted(len(self.request.runs), "run")
+        yield f"{named}{asked} on {counted(trainings, 'training')}."
         if board and self.request.parts:
             for part, count in Counter(self.request.parts.values()).items():
                 yield f"  {count:7,}  {part}"
@@ -95,7 +96,7 @@ class Plan:
     def lines(self, cost: Cost) -> Iterator[str]:
         """The same with what there is to do, and what it costs."""
         yield from self.heading()
-        yield f"  {len(self.runs):7,}  to run, in {_count(len(self.jobs), 'job')}"
+        yield f"  {len(self.runs):7,}  to run, in {counted(len(self.jobs), 'job')}"
         if self.runs:
             yield str(cost)
 
@@ -178,7 +179,3 @@ def _jobs(runs: Iterable[Run], trained: set[str]) -> Iterator[Job]:
 def with_records(folder: Path) -> list[Path]:
     """The results folders in a folder: their records tell costs."""
     return sorted(each.parent for each in folder.glob("*/records"))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
