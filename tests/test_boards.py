@@ -65,6 +65,7 @@ def test_every_board_of_the_repository_names_what_there_is() -> None:
             assert set(part.encodings) <= set(names("encoding"))
             assert set(part.extensions) <= set(names("extension"))
             assert {part.protocol or board.protocol} <= set(names("protocol"))
+            assert set(part.experiments) <= set(names("experiment"))
 
 
 def test_the_main_board_has_what_its_protocol_has() -> None:

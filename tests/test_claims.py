@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -635,6 +636,14 @@ GOOD = "- claim: one\n  source: two\n  of: ntk\n  over: pi\n  at: [2]\n"
     ("text", "said"),
     [
         (None, "claims.yaml cannot be read: "),
+        (
+            GOOD + "  experiments: [a]\n  tasks: [b]\n",
+            "claims.yaml, entry 1: experiments have tasks of their own: leave out tasks",
+        ),
+        (
+            GOOD + "  experiments: [a]\n  over_experiments: [b, c]\n",
+            "claims.yaml, entry 1: over_experiments must be as many as experiments, 1, got 2",
+        ),
         ("- [", "claims.yaml cannot be read: "),
         ("", "claims.yaml must be a list of claims, got None"),
         ("claim: one\n", "claims.yaml must be a list of claims, got {'claim': 'one'}"),
@@ -691,7 +700,10 @@ def test_every_side_of_the_claims_in_the_repository_can_be_run() -> None:
             for side in (side for side in (stated.of, stated.over) if isinstance(side, str)):
                 own, _, extension = side.rpartition("/")
                 assert extension.partition(" (")[0] in names("extension"), side
+                own = own.partition("-")[0]  # the encoding without a host of its own
                 assert {own} - {""} | set(stated.encodings) <= set(names("encoding")), side
+            if stated.experiments:  # see below
+                continue
             multiples = yaml.safe_load((CONF / "protocol/cpu.yaml").read_text("utf-8"))[
                 "evaluation"
             ]
@@ -699,3 +711,59 @@ def test_every_side_of_the_claims_in_the_repository_can_be_run() -> None:
                 *multiples["multiples"],
                 *multiples["ladder"],
             }
+
+
+@pytest.mark.slow
+def test_every_replication_can_be_judged_by_the_runs_of_its_board() -> None:
+    """Runs that all score what is claimed give each claim a verdict: none lacks a row, a length,
+    a pair or a sign.
+    """
+    from conftest import CONF
+
+    from posbench.boards import definition
+    from posbench.composing.compose import compose, composing
+    from posbench.composing.identity import identify
+
+    stated = claims.read(CONF.parent / "results/replications/claims.yaml")
+    assert all(each.experiments for each in stated)
+    assert len({each.family for each in stated}) >= 12
+    board, rows = definition.load("replications"), []
+    with composing():
+        for part in board.parts.values():
+            for name, words in itertools.product(part.experiments, part.words):
+                composed = compose(f"experiment={name}", *words)
+                run, tested = identify(composed), composed.content["evaluation"]["multiples"]
+                settings = ", ".join(run.method.changed)
+                side = f"{run.method.extension} ({settings})" if settings else run.method.extension
+                on = [each for each in stated if name in (each.experiments or [])]
+                better = bool({side, f"{run.method.base}/{side}"} & {each.of for each in on})
+                for seed, multiple in itertools.product(part.seeds, tested):
+                    beyond = 0.99 if better else 0.3
+                    told = (run.protocol.hash, run.task.hash, run.method.base, side, seed, multiple)
+                    score = 0.999 if multiple == 1 else beyond + seed / 1e5
+                    rows.append((*told, score, 0.0, f"{name} {words} {seed}"))
+    columns = ["protocol_hash", "task_hash", "encoding", "side", "seed", "multiple", "score"]
+    frame = pd.DataFrame(rows, columns=[*columns, "chance", "training_hash"])
+    judged = findings(stated, claims_page.of_experiments(stated, frame))
+    untested = {Verdict.NOT_MEASURED, Verdict.TOO_FEW}
+    assert not [each.claim.claim for each in judged if each.verdict in untested]
+
+
+def test_what_was_run_in_two_experiments_is_compared_across_them() -> None:
+    """Ten pairs a task, of which the first is named before the second."""
+    rows = [
+        {
+            "task": task, "task_changed": False, "encoding": "rope", "side": "direct",
+            "seed": seed, "multiple": multiple, "score": 1.0 if multiple == 1 else score,
+            "chance": 0.0, "training_hash": f"{task} {seed}",
+        }
+        for task, score in (("unique", 0.9), ("repeated", 0.4))
+        for seed in range(10)
+        for multiple in (1.0, 2.0)
+    ]  # fmt: skip
+    one = claim("direct", "direct", experiments=["unique"], over_experiments=["repeated"])
+    other = claim("direct", "direct", experiments=["repeated"], over_experiments=["unique"])
+    held, against = (findings([each], pd.DataFrame(rows))[0] for each in (one, other))
+    assert held.verdict == Verdict.HOLDS and against.verdict == Verdict.CONTRADICTED
+    assert held.difference.mean == pytest.approx(0.5) == -against.difference.mean
+    assert [table.task for table in held.tables] == ["unique"] and not held.tables[0].shared

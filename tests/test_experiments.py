@@ -182,6 +182,16 @@ SMALL = {  # the tested n
 }
 """Each experiment at the size of a CPU."""
 
+DIFFERENT = {  # what of their papers' settings they keep, and the tested n
+    "jelassi2024_copy_4_cpu": ({"num_symbols": 4}, SMALL["jelassi2024_copy_cpu"]),
+    "zhou2024_copy_unique_cpu": ({}, [19, 24, 29, 39]),
+    "zhou2024_copy_repeated_cpu": ({"num_symbols": 8}, [19, 24, 29, 39]),
+    "cho2024_addition_cpu": ({}, [12, 15, 19, 25]),
+    "chen2023_passkey_cpu": ({}, [31, 51, 71, 151]),
+    "chen2023_key_value_retrieval_cpu": ({}, [8, 15, 22, 49]),
+}
+"""Experiments for a CPU alone: at full size their papers have models that are not trained here."""
+
 
 def called(*words: str) -> tuple[Setup, Identity]:
     """What `python -m posbench WORDS` sets up, and what it calls it."""
@@ -197,7 +207,7 @@ def experiment(name: str, *words: str) -> Setup:
 
 
 def test_the_tables_have_every_experiment() -> None:
-    assert sorted([*PAPERS, *SMALL]) == names("experiment")
+    assert sorted([*PAPERS, *SMALL, *DIFFERENT]) == names("experiment")
 
 
 # -- what the papers did ---------------------------------------------------------------------------
@@ -302,6 +312,20 @@ def test_an_experiment_for_a_cpu_is_small_and_has_the_task_of_its_paper(name: st
     for key in paper.settings.keys() - smaller:
         assert found.nodes["task"][key] == paper.settings[key]
     assert list(found.lengths.multiples) == SMALL[name]
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_an_experiment_for_a_cpu_alone_has_its_lengths(name: str) -> None:
+    (settings, tested), found = DIFFERENT[name], experiment(name)
+    assert {key: found.nodes["task"].get(key) for key in settings} == settings
+    assert found.config.trainer.accelerator == "cpu" and found.config.training.total_steps <= 5000
+    assert list(found.lengths.multiples) == tested
+
+
+def test_unique_and_repeated_symbols_are_copied_at_the_same_lengths_and_as_long() -> None:
+    one, other = (experiment(f"zhou2024_copy_{kind}_cpu") for kind in ("unique", "repeated"))
+    assert one.config.training == other.config.training
+    assert one.lengths.multiples == other.lengths.multiples
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -113,6 +113,37 @@ def test_the_command_line_chooses_among_what_a_board_has(
     assert len(asked("board=small", *words, folders=[mine]).runs) == count
 
 
+OF_PAPERS = """\
+parts:
+  copying:
+    experiments: [kazemnejad2023_copy_cpu, kazemnejad2023_sort_cpu]
+    encodings: [rope, nope]
+    seeds: [3, 4]
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [((), 8), (("experiment=kazemnejad2023_sort_cpu",), 4), (("encoding=nope", "seed=4"), 2)],
+)
+def test_a_board_of_experiments_asks_for_each_with_its_own_protocol_and_task(
+    words: tuple[str, ...], count: int, mine: Path
+) -> None:
+    (mine / "board/papers.yaml").write_text(OF_PAPERS)
+    runs = asked("board=papers", *words, folders=[mine]).runs
+    assert len(runs) == count and all(run[0].startswith("experiment=") for run in runs)
+    seeds = [word for run in runs for word in run if word.startswith("seed=")]
+    assert seeds == sorted(seeds), "seeds outermost"
+
+
+def test_another_protocol_cannot_stand_in_for_those_of_experiments(mine: Path) -> None:
+    (mine / "board/papers.yaml").write_text(OF_PAPERS)
+    with pytest.raises(PosbenchError, match="protocol=smoke: board papers runs experiments, each"):
+        asked("board=papers", "protocol=smoke", folders=[mine])
+    with pytest.raises(PosbenchError, match="its experiments kazemnejad2023_copy_cpu, kazemnej"):
+        asked("board=papers", "task=copy", folders=[mine])
+
+
 def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
     runs = asked("board=small", "protocol=cpu", folders=[mine]).runs
     assert {words[0] for words in runs} == {"protocol=cpu"}

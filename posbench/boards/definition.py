@@ -42,12 +42,15 @@ class Rows(Written):
     settings: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()  # () for all of the board's
     protocol: str = ""  # "" for the board's
+    experiments: tuple[str, ...] = ()  # each with a protocol and a task of its own, instead of both
     seeds: tuple[int, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _has_rows(self) -> Rows:
         if not self.methods and not self.encodings:
             raise ValueError("names no methods and no encodings")
+        if self.experiments and (self.tasks or self.protocol):
+            raise ValueError("names experiments, which choose protocol and tasks: leave those out")
         return self
 
     @property
@@ -104,7 +107,8 @@ class Board(Written):
     @model_validator(mode="after")
     def _has_tasks(self) -> Board:
         grouped = [task for group in self.groups.values() for task in group.tasks]
-        if bool(grouped) == bool(self.tasks):
+        alone = all(rows.experiments for rows in self.parts.values())
+        if (grouped and self.tasks) or not (grouped or self.tasks or alone):
             raise ValueError("needs either groups of tasks or a list of tasks")
         repeated = sorted({task for task in grouped if grouped.count(task) > 1})
         if repeated:

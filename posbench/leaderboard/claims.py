@@ -28,6 +28,9 @@ class Claim:
     A side is an extension with settings as its row is labelled, "pi" or "pi (extension.scale=2)",
     on each of the `encodings`; "rope_short_base/direct" names the encoding itself; `over` may also
     be a number. Scores and `by` are shares, corrected for chance.
+
+    A claim about the settings of a paper names `experiments` in place of tasks; those of the other
+    side, where they differ, are `over_experiments`, in the same order.
     """
 
     claim: str
@@ -39,6 +42,8 @@ class Claim:
     over_at: list[float] | None = None  # the same multiples if left out
     encodings: list[str] = field(default_factory=lambda: ["rope"])
     tasks: list[str] | None = None  # if left out, every task with its own settings
+    experiments: list[str] | None = None  # of conf/experiment, in place of tasks
+    over_experiments: list[str] | None = None  # the same experiments if left out
     paper: str | None = None  # whose claims are corrected together; if left out, see `family`
     about: str | None = None  # if left out, reach where a multiple is beyond 1x
     post_hoc: bool = False  # written after its records were seen
@@ -52,6 +57,17 @@ class Claim:
         first = self.source.partition(";")[0].strip()
         found = re.search(r"arXiv \d{4}\.\d{4,5}", first)
         return found[0] if found else first
+
+    @property
+    def places(self) -> list[str] | None:
+        """Names of what both sides were run on; None for every task."""
+        return self.experiments or self.tasks
+
+    def place_of_over(self, place: str) -> str:
+        """Where the other side of a place was run."""
+        if self.experiments is None or self.over_experiments is None:
+            return place
+        return self.over_experiments[self.experiments.index(place)]
 
     @property
     def about_reach(self) -> bool:
@@ -85,6 +101,8 @@ EXPECTED: dict[str, tuple[str, Callable[[object], bool]]] = {
     "over_at": ("a list of multiples above 0", _multiples),
     "encodings": ("a list of names of encodings", _list_of(_text)),
     "tasks": ("a list of tasks", _list_of(_text)),
+    "experiments": ("a list of experiments", _list_of(_text)),
+    "over_experiments": ("a list of experiments", _list_of(_text)),
     "paper": ("the name of a paper", _text),
     "about": (" or ".join(ABOUT), lambda value: value in ABOUT),
     "post_hoc": ("true or false", lambda value: isinstance(value, bool)),
@@ -127,4 +145,11 @@ def _claim(entry: Any, where: str) -> Claim:
         needed = each.default is MISSING and each.default_factory is MISSING
         if needed and each.name not in entry:
             raise PosbenchError(f"{where}: {each.name} must be {EXPECTED[each.name][0]}, got none")
+    if "experiments" in entry and "tasks" in entry:
+        raise PosbenchError(f"{where}: experiments have tasks of their own: leave out tasks")
+    own, over = entry.get("experiments", []), entry.get("over_experiments", [])
+    if over and len(over) != len(own):
+        raise PosbenchError(
+            f"{where}: over_experiments must be as many as experiments, {len(own)}, got {len(over)}"
+        )
     return Claim(**entry)

@@ -137,24 +137,30 @@ def findings(claims: Sequence[Claim], runs: pd.DataFrame) -> list[Finding]:
 
 
 def tables(claim: Claim, runs: pd.DataFrame) -> list[Table]:
-    """The tables of a claim, and those of other tasks on which both sides were run."""
+    """The tables of a claim, and those of other tasks on which both sides were run.
+
+    Of experiments, the column `task` holds the names.
+    """
     found = []
-    for task in sorted({*runs["task"], *(claim.tasks or [])}):
+    for task in sorted(claim.experiments or {*runs["task"], *(claim.tasks or [])}):
         part = runs[runs["task"] == task]
-        counts = task in claim.tasks if claim.tasks else not part["task_changed"].any()
+        counts = task in claim.places if claim.places else not part["task_changed"].any()
+        others = runs[runs["task"] == claim.place_of_over(task)] if counts else part
         for encoding in claim.encodings:
-            table = _table(claim, part, str(task), encoding, counts)
+            table = _table(claim, part, others, str(task), encoding, counts)
             if counts or len(table.of):
                 found.append(table)
     return found
 
 
-def _table(claim: Claim, runs: pd.DataFrame, task: str, encoding: str, counts: bool) -> Table:
-    """One table of the claim, from the runs of one task."""
+def _table(
+    claim: Claim, runs: pd.DataFrame, others: pd.DataFrame, task: str, encoding: str, counts: bool
+) -> Table:
+    """One table of the claim, from the runs of one task, and those of the other side."""
     left = _rows(runs, encoding, claim.of)
     of, first = _mean(left, claim.at), _mean(left, [1])
     if isinstance(claim.over, str):
-        right = _rows(runs, encoding, claim.over)
+        right = _rows(others, encoding, claim.over)
         over = _mean(right, claim.over_at or claim.at)
         paired = of.index.intersection(over.index)
         at_1x = tuple(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,14 +12,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
 from posbench.boards import definition
-from posbench.boards.definition import Board
+from posbench.boards.definition import Board, Rows
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError, PosbenchError
 
 Words = tuple[str, ...]
 
 OF_ROWS = ("method", "encoding", "extension")
-CHOSEN = ("board", "protocol", "task", "seed", *OF_ROWS)
+CHOSEN = ("board", "protocol", "task", "experiment", "seed", *OF_ROWS)
 """What a board names itself. On the command line these choose among what it has, but `protocol`,
 which stands in for its own."""
 
@@ -80,23 +80,35 @@ def _of_board(board: Board, listed: Mapping[str, list[str]]) -> Request:
     ]
     parts: dict[Words, str] = {}
     order = {task: index for index, task in enumerate(board.all_tasks)}
-    found: list[tuple[tuple[int, int, str, Words], Words]] = []
+    found: list[tuple[tuple[int, int, Words, Words], Words]] = []
     for part, rows in board.parts.items():
-        protocol = protocols[0] or rows.protocol or board.protocol
-        for task, row, seed in itertools.product(
-            rows.tasks or board.all_tasks, rows.words, rows.seeds
-        ):
-            if not _asked({"task": task, "seed": str(seed)} | _of_row(row), listed):
+        places = list(_places(board, rows, protocols[0]))
+        for place, row, seed in itertools.product(places, rows.words, rows.seeds):
+            on = dict(word.partition("=")[::2] for word in place)
+            if not _asked({**on, "seed": str(seed)} | _of_row(row), listed):
                 continue
             for change in changes:
-                chosen = (f"protocol={protocol}", f"task={task}", *row, f"seed={seed}")
-                words = (*chosen, *change, f"definition={board.hash}")
+                words = (*place, *row, f"seed={seed}", *change, f"definition={board.hash}")
                 if words not in parts:
                     parts[words] = part
-                    found.append(((seed, order[task], protocol, row), words))
+                    found.append(((seed, order.get(on.get("task", ""), 0), place, row), words))
     if not found:
         raise PosbenchError(_nothing(board, listed))
     return Request([words for _, words in sorted(found)], board, parts)
+
+
+def _places(board: Board, rows: Rows, protocol: str) -> Iterator[Words]:
+    """The words for what each row of a part is trained and tested on."""
+    if rows.experiments and protocol:
+        raise PosbenchError(
+            f"protocol={protocol}: board {board.name} runs experiments, each with a protocol of "
+            "its own: leave it out"
+        )
+    for experiment in rows.experiments:
+        yield (f"experiment={experiment}",)
+    if not rows.experiments:
+        for task in rows.tasks or board.all_tasks:
+            yield f"protocol={protocol or rows.protocol or board.protocol}", f"task={task}"
 
 
 def _asked(named: Mapping[str, str], listed: Mapping[str, list[str]]) -> bool:
@@ -115,7 +127,9 @@ def _of_row(row: Words) -> dict[str, str]:
 def _nothing(board: Board, listed: Mapping[str, list[str]]) -> str:
     chosen = " ".join(f"{key}={','.join(listed[key])}" for key in CHOSEN[2:] if key in listed)
     seeds = sorted({seed for rows in board.parts.values() for seed in rows.seeds})
-    return (
-        f"board {board.name} has nothing for {chosen}: its tasks are "
-        f"{', '.join(board.all_tasks)}, its seeds {', '.join(map(str, seeds))}"
+    experiments = dict.fromkeys(each for rows in board.parts.values() for each in rows.experiments)
+    has = {"tasks": board.all_tasks, "experiments": experiments, "seeds": seeds}
+    said = ", ".join(
+        f"its {name} {', '.join(map(str, values))}" for name, values in has.items() if values
     )
+    return f"board {board.name} has nothing for {chosen}: {said}"
