@@ -1,6 +1,7 @@
 """`python -m posbench.results`: publish records, and verify that published ones can be made again.
 
     python -m posbench.results publish --task passkey     your own records into results/published
+    python -m posbench.results unpack results/main        published ones among your own: go on there
     python -m posbench.results verify results/published --sample 12
     python -m posbench.results bundle mine.tar.gz --config-dir mine    your own, and their code
     python -m posbench.results accept mine.tar.gz         look at a bundle that was sent to you
@@ -45,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     _add_publish(commands.add_parser("publish", help="copy records to the published ones"))
+    _add_unpack(commands.add_parser("unpack", help="copy published records to your own"))
     _add_verify(commands.add_parser("verify", help="repeat some records and compare every number"))
     _add_bundle(commands.add_parser("bundle", help="one file of your records and their code"))
     _add_accept(commands.add_parser("accept", help="check a bundle, and say what it would add"))
@@ -55,6 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if chosen.command == "publish":
             return _publish(chosen)
+        if chosen.command == "unpack":
+            return _unpack(chosen)
         if chosen.command == "verify":
             return _verify(chosen)
         if chosen.command == "bundle":
@@ -110,6 +114,23 @@ def publish(source: Path, target: Path, protocol: str, task: str, method: str) -
     if found:
         files.publish(found, files.audits(source), target)
     return len(found)
+
+
+def _add_unpack(command: argparse.ArgumentParser) -> None:
+    command.add_argument("source", type=Path, help="a published folder, as results/main")
+    command.add_argument(
+        "--to", dest="target", type=Path, default=LOCAL, help="default: %(default)s"
+    )
+
+
+def _unpack(chosen: argparse.Namespace) -> int:
+    """A sweep that was published half way goes on from there: what is complete is not run again."""
+    found = files.records(chosen.source)
+    if not found:
+        raise PosbenchError(f"no records in {chosen.source}: name a published folder")
+    count = files.unpublish(found, files.audits(chosen.source), chosen.target)
+    print(f"Copied {count} records to {chosen.target}, of {len(found)}; the others were there.")
+    return 0
 
 
 def matching(records: Iterable[Record], protocol: str, task: str, method: str) -> list[Record]:

@@ -155,6 +155,32 @@ def test_publishing_takes_the_audit_of_a_record_along_and_no_other(tmp_path: Pat
     assert (tmp_path / "all" / "audits.jsonl").read_text().count("\n") == 1
 
 
+def test_published_records_are_unpacked_beside_ones_own_and_published_again_as_they_were(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, everything, again = (tmp_path / name for name in ("own", "all", "again"))
+    first, _ = save(own, record("rope"), record("alibi"))
+    audit = audit_of(first)
+    assert publish(tmp_path) == 0
+    kept = record("alibi", {1: 1.0, 2: 0.875})  # of one's own, and newer
+    save(again, kept)
+    assert results.main(["unpack", str(everything), "--to", str(again)]) == 0
+    assert "Copied 1 records to" in capsys.readouterr().out
+    where = again / first.relative_to(own)
+    assert files.read(where) == files.read(first) and files.audits(again) == [audit]
+    assert files.read(files.path_of(kept, again)) == kept
+    words = ["--from", str(again), "--to", str(tmp_path / "once more"), "--method", "rope"]
+    assert results.main(["publish", *words]) == 0
+    lines = [(folder / "records/copy.jsonl").read_text().splitlines()
+             for folder in (everything, tmp_path / "once more")]  # fmt: skip
+    assert (
+        lines[1][0] in lines[0]
+        and (everything / "audits.jsonl").read_text()
+        == (tmp_path / "once more" / "audits.jsonl").read_text()
+    )
+    assert results.main(["unpack", str(tmp_path / "nothing")]) == 1
+
+
 def test_an_audit_counts_for_the_record_alone_that_it_was_made_of(tmp_path: Path) -> None:
     [path] = save(tmp_path, record())
     audit = audit_of(path)

@@ -259,6 +259,18 @@ def publish(records: list[Record], audits: list[Audit], folder: Path) -> None:
     write_audits(kept, folder)
 
 
+def unpublish(records: list[Record], audits: list[Audit], folder: Path) -> int:
+    """Put published records, a file each, where a folder has none of the same run; how many."""
+    new = [record for record in records if not path_of(record, folder).exists()]
+    with writing_to(folder):
+        for audit in _of(new, audits):
+            where = record_path(folder, audit.protocol, audit.task, audit.method, audit.seed)
+            write_json(audit.model_dump(mode="json"), audit_path(where))
+        for record in new:
+            write(record, path_of(record, folder))
+    return len(new)
+
+
 def write_packed(records: list[Record], folder: Path) -> None:
     """Make these the published records of a folder, and no others."""
     contents = pack(records)
