@@ -383,14 +383,15 @@ def _row(*cells: str) -> str:
 
 def main() -> int:
     sys.path.insert(0, str(HERE))
+    asked = sys.argv[1:]  # before a command takes its own words for them
     found = answers(INPUTS)
-    if "--inputs" in sys.argv:
+    if "--inputs" in asked:
         print(json.dumps([asdict(each) for each in found]))
         return 0
     text = table(found, list(checked()))
-    if "--write" in sys.argv:
+    if "--write" in asked:
         TABLE.write_text(text, encoding="utf-8")
-    elif "--check" in sys.argv:
+    elif "--check" in asked:
         if TABLE.read_text("utf-8") == text:
             print("tests/REFUSALS.md: up to date.")
             return 0
