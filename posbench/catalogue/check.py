@@ -85,6 +85,7 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
         folder = path.parent.parent
         if group not in KINDS:
             folders.check_file(path, "encoding")
+            mistakes.refuse_list(path)
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             (folder / "encoding").mkdir()
             (folder / "encoding" / f"{path.stem}.yaml").write_bytes(path.read_bytes())

@@ -72,17 +72,18 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
         elif not override.is_sweep_override() and not isinstance(value, str):
             raise ConfigError(f"{word} names no {group}: {known_names(known, HELP)}")
         else:
-            _refuse_list(group, str(value), own)
+            for path in (folder / group / f"{value}.yaml" for folder in own):
+                refuse_list(path)
 
 
-def _refuse_list(group: str, option: str, own: Sequence[Path]) -> None:
-    for path in (folder / group / f"{option}.yaml" for folder in own):
-        lines = path.read_text("utf-8", "replace").splitlines() if path.exists() else []
-        content = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-        if content and content[0].startswith(("- ", "[")):
-            raise ConfigError(
-                f"{path} holds a list: write settings, `_target_: MODULE.CLASS` the first of them"
-            )
+def refuse_list(path: Path) -> None:
+    """ConfigError if a file of one's own is not the mapping that every choice has to be."""
+    lines = path.read_text("utf-8", "replace").splitlines() if path.exists() else []
+    content = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if content and content[0].startswith(("- ", "[")):
+        raise ConfigError(
+            f"{path} holds a list: write settings, `_target_: MODULE.CLASS` the first of them"
+        )
 
 
 def check_choice(group: str, option: str, known: Sequence[str]) -> None:
