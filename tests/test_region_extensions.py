@@ -321,7 +321,7 @@ def test_dca_has_the_matrix_of_the_paper() -> None:
 
 @pytest.mark.oracle("dca", "identity: the tables of the authors' code")
 @pytest.mark.parametrize(("largest", "window"), [(12, 4), (7, 5), (6, 4), (9, 1)])
-def test_caps_of_the_code_are_those_of_its_tables(largest: int, window: int) -> None:
+def test_caps_of_the_code_of_dca_are_those_of_its_tables(largest: int, window: int) -> None:
     """The code keeps a table of angles for queries of the next chunk, 0..s-1 moved by s and cut at
     c, and takes its last row for all keys before that chunk.
     """
@@ -344,7 +344,7 @@ def test_caps_of_the_code_are_those_of_its_tables(largest: int, window: int) -> 
     assert actual.tril().max() == max(size - 1, moved[-1])
 
 
-def test_unknown_caps_are_refused() -> None:
+def test_unknown_caps_of_dca_are_refused() -> None:
     with pytest.raises(ConfigError, match="caps must be one of paper, code, got 'codes'"):
         DCA(10, 4, "codes")
 
