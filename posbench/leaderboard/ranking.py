@@ -247,6 +247,12 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
     }
     rows = [Row(str(row), [show(row) for show in columns.values()]) for row in summary.index]
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
+    asked = part.rows.tasks or board.all_tasks
+    if lacking := [task for task in asked if task not in set(part.runs["task"])]:
+        notes.append(
+            f"Not run yet: {', '.join(lacking)}. Until then overall is the mean of what there is, "
+            "and no answer."
+        )
     notes += answer(part, complete, judged.equivalent)
     return [
         Section(

@@ -14,6 +14,12 @@ from posbench.leaderboard.statistics import DRAWS, EQUIVALENT, Draws
 
 OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "training"}
 """What some columns of runs are called in the long table."""
+DRAWN = ["rank", "p_best"] + [
+    f"{over}_{what}"
+    for over in ("seeds", "tasks")
+    for what in ("low", "high", "rank_low", "rank_high", "tier")
+]
+"""The columns of a summary that draws give."""
 
 
 def summarise(
@@ -167,6 +173,9 @@ def standing(
             table[group] = groups[group]
             for side in ("low", "high"):
                 table[f"{group}_{side}"] = bounds[(group, side)].where(repeated)
+    else:
+        sides = [f"{group}_{side}" for group in groups for side in ("low", "high")]
+        table = table.join(groups).assign(**dict.fromkeys([*DRAWN, *sides], np.nan))
     ordered = table.sort_values("overall", ascending=False, kind="stable", na_position="last")
     return ordered, over
 
