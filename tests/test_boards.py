@@ -253,7 +253,8 @@ def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() ->
         "is, and no answer."
     ]
     cells = {
-        row.name: dict(zip(section.table.headings[1:], row.cells)) for row in section.table.rows
+        row.name: dict(zip(section.table.headings[1:], row.cells, strict=True))
+        for row in section.table.rows
     }
     assert cells["rope"]["copy"] != "\N{EN DASH}" == cells["rope"]["retrieve"]
     assert {cells[row][column] for row in cells for column in ("tier", "rank", "overall")} == {
