@@ -242,6 +242,14 @@ def test_a_row_that_lacks_a_task_has_no_place() -> None:
     assert last.name == "nope" and last.cells[:3] == ["\N{EN DASH}"] * 3
 
 
+def test_a_part_has_its_own_tasks_alone() -> None:
+    board = small(SMALL.replace("seeds: [10, 11]}", "seeds: [10, 11], tasks: [copy, passkey]}"))
+    _, section, *_ = sections(board, tables.table(of(small(), rope=0.4, nope=0.9)))
+    assert {row.cells[section.table.headings.index("tasks") - 1] for row in section.table.rows} == {
+        "2"
+    }
+
+
 def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() -> None:
     """One row has one task and the other row another: none has a place."""
     board = small()
@@ -249,8 +257,8 @@ def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() ->
     found += [each for each in of(board, nope=0.9) if each.task.name == "passkey"]
     _, section, *_ = sections(board, tables.table(found))
     assert section.notes == [
-        "Not run yet: reverse, key_value_retrieval. Until then overall is the mean of what there "
-        "is, and no answer."
+        "No runs on reverse, key_value_retrieval: overall is the mean of what there is, and no "
+        "answer."
     ]
     cells = {
         row.name: dict(zip(section.table.headings[1:], row.cells, strict=True))

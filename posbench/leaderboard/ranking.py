@@ -73,7 +73,8 @@ def parts(board: Board, measured: Measured) -> list[Part]:
         chosen = zip(of_part["encoding"], of_part["extension"], of_part["changed"], strict=True)
         # An empty list would choose columns.
         mine = of_part[np.array([key in asked for key in chosen], dtype=bool)]
-        mine = mine[mine["seed"].isin(rows.seeds)]
+        tasks = rows.tasks or board.all_tasks
+        mine = mine[mine["seed"].isin(rows.seeds) & mine["task"].isin(tasks)]
         if mine.empty:
             continue
         index = pd.MultiIndex.from_frame(mine[keys])
@@ -250,8 +251,7 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
     asked = part.rows.tasks or board.all_tasks
     if lacking := [task for task in asked if task not in set(part.runs["task"])]:
         notes.append(
-            f"Not run yet: {', '.join(lacking)}. Until then overall is the mean of what there is, "
-            "and no answer."
+            f"No runs on {', '.join(lacking)}: overall is the mean of what there is, and no answer."
         )
     notes += answer(part, complete, judged.equivalent)
     return [
