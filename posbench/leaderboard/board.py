@@ -21,6 +21,7 @@ from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.composing import folders
 from posbench.errors import PosbenchError
+from posbench.leaderboard import findings
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.page import document
 from posbench.leaderboard.ranking import (
@@ -219,6 +220,8 @@ def generate(
         "leaderboard.csv": csv(summaries),
         "runs.csv": runs_csv(table),
     }
+    if sentences := findings.markdown(board, measured, asked):
+        pages["findings.md"] = sentences
     return Generated(pages, shown, notes, measured, ranked)
 
 

@@ -1,0 +1,263 @@
+"""What a board has found, in sentences: every one is a comparison, with its interval.
+
+The rules were written before the first run of the main board:
+
+- **First** is the row with the largest number. Rows are *not told apart* from it while it is above
+  them by the equivalence margin in less than 95 % of the draws of seeds; the next row is the best
+  of those that are told apart. A number is that of a group, or of one length, as the board has it.
+- **Over all groups** the board's own rule names a winner or none.
+- **Extensions** are compared on each host by their mean over groups at 2x, 4x and 8x, and with the
+  host as it was trained.
+- **Size**: Spearman's rank correlation of overall numbers on the same tasks, with its interval over
+  draws of the seeds of both models.
+- **Cost**: CPU seconds of a training, of the cheapest row that is not told apart from the first.
+- What no row has learned, what was run with one seed, and what was not run at all is said as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from posbench.boards.definition import AS_TRAINED, Board
+from posbench.errors import counted
+from posbench.leaderboard import statistics
+from posbench.leaderboard.measures import corrected
+from posbench.leaderboard.ranking import Measured, Standing, answer
+from posbench.leaderboard.statistics import Draws
+from posbench.leaderboard.summaries import number
+
+SURE = 0.95
+"""The share of draws in which the first row must be above another for the two to be told apart."""
+LENGTHS = (2.0, 4.0, 8.0)
+FEW = 4
+"""The most names in a sentence."""
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """The first row, those not told apart from it, and the best of the others."""
+
+    draws: Draws
+    estimates: pd.Series  # by row, best first
+    peers: list[str]  # the first row among them, best first
+    certain: bool  # whether each row has several seeds, so that draws differ
+
+    @classmethod
+    def of(cls, runs: pd.DataFrame, board: Board) -> Leaders:
+        """Of rows with an area on every task; PosbenchError if there is none."""
+        judged = board.judged
+        draws = statistics.given_tasks(runs, judged.draws, judged.seed)
+        estimates = pd.Series(draws.estimates.mean(0), draws.rows).round(9)
+        estimates = estimates.sort_values(ascending=False, kind="stable")
+        best, margin = str(estimates.index[0]), judged.equivalent
+        peers = [
+            str(row)
+            for row in estimates.index
+            if row == best or draws.order(best, str(row), margin).above < SURE
+        ]
+        certain = bool(runs.groupby(["row", "task"]).size().min() > 1)
+        return cls(draws, estimates, peers, certain)
+
+    @property
+    def first(self) -> str:
+        return self.peers[0]
+
+    @property
+    def next(self) -> str | None:
+        return next((str(row) for row in self.estimates.index if row not in self.peers), None)
+
+    def above(self, row: str) -> str:
+        """By how much the first row is above another, with the interval over seeds."""
+        low, high = self.draws.difference(self.first, row)
+        difference = self.estimates[self.first] - self.estimates[row]
+        return f"{number(difference)} (95 % {number(low)} to {number(high)})"
+
+    def __str__(self) -> str:
+        if not self.certain:
+            shown = [f"`{row}` ({number(value)})" for row, value in self.estimates[:2].items()]
+            return f"{' before '.join(shown)}, with one seed, which decides nothing"
+        shown = [f"`{row}` ({number(self.estimates[row])})" for row in self.peers]
+        if len(shown) == 1 and self.next is not None:
+            return f"{shown[0]} is first, {self.above(self.next)} above `{self.next}`"
+        if len(shown) <= FEW:
+            said = f"{', '.join(shown[:-1])} and {shown[-1]} are not told apart"
+        else:
+            said = f"{len(shown)} rows are not told apart, from {shown[0]} to {shown[-1]}"
+        if self.next is None:
+            return said
+        return f"{said}; `{self.next}` is the next, {self.above(self.next)} below `{self.first}`"
+
+
+def markdown(board: Board, measured: Measured, found: Sequence[Standing]) -> str:
+    """The findings, part by part; "" where no two rows can be compared."""
+    sections = [
+        ("Which encoding", list(_encodings(board, found))),
+        ("Which extension", list(_extensions(board, measured, found))),
+        ("What size and cost say", [*_size(board, found), *_cost(board, found)]),
+        ("What is not known", list(_unknown(board, found))),
+    ]
+    if not any(sentences for _, sentences in sections[:2]):
+        return ""
+    lines = [
+        "# Findings",
+        "",
+        "Each sentence is a comparison with its 95 % interval over seeds, on the tasks of this "
+        "board; rows are told apart where the first is above the other by "
+        f"{number(board.judged.equivalent)} in at least {100 * SURE:.0f} % of the draws. The rules "
+        "were written before the runs.",
+    ]
+    for title, sentences in sections:
+        if sentences:
+            lines += ["", f"## {title}", "", *(f"- {sentence}" for sentence in sentences)]
+    end = "Generated by `python -m posbench.leaderboard` from the records beside it; do not edit."
+    return "\n".join([*lines, "", end, ""])
+
+
+def _encodings(board: Board, found: Sequence[Standing]) -> Iterator[str]:
+    """Who is first in each group of the board's first part, and in all of them."""
+    first = next(iter(found), None)
+    if first is None or not _comparable(first):
+        return
+    runs = _complete(first)
+    for group in first.groups:
+        leaders = Leaders.of(runs[runs["group"] == group], board)
+        asks = board.groups[group].asks
+        yield f"To {asks} ({group}): {leaders}. {_link(first)}"
+    overall = list(answer(first.part, first.complete, board.judged.equivalent))
+    if overall and runs.groupby(["row", "task"]).size().min() > 1:
+        yield f"{overall[-1]} {_link(first)}"
+
+
+def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> Iterator[str]:
+    """Which extension is first at each length, on each host, and what the host does alone."""
+    for standing in found:
+        rows = standing.part.rows
+        if len(rows.encodings) != 1 or len(rows.extensions) < 3 or not _comparable(standing):
+            continue
+        (host,) = rows.encodings
+        for multiple in LENGTHS:
+            runs = at_length(_complete(standing), measured, multiple)
+            if runs.empty:
+                continue
+            leaders = Leaders.of(runs, board)
+            alone = ""
+            if AS_TRAINED in rows.extensions and host in leaders.estimates.index:
+                alone = f"; as it was trained, `{host}` is at {number(leaders.estimates[host])}"
+                if leaders.certain and host not in leaders.peers:
+                    alone += f", {leaders.above(host)} below `{leaders.first}`"
+            where = f"At {multiple:g}x, on `{host}` ({standing.kind})"
+            yield f"{where}: {leaders}{alone}. {_link(standing)}"
+        reaches = {row: standing.reach(row)[0] for row in standing.complete}
+        far = max(reaches, key=lambda row: np.nan_to_num(reaches[row].low))
+        if reaches[far].low >= 1:
+            over = "" if reaches[far].low == reaches[far].high else "more than "
+            yield (
+                f"The furthest on `{host}` ({standing.kind}): `{far}` holds half of the score up "
+                f"to {over}{reaches[far].low:.3g}x, the median over tasks and seeds. "
+                f"{_link(standing)}"
+            )
+
+
+def at_length(runs: pd.DataFrame, measured: Measured, multiple: float) -> pd.DataFrame:
+    """The same runs with the corrected score at one multiple, not below 0, in place of the area."""
+    known = measured.lengths[measured.lengths["multiple"] == multiple]
+    scores = corrected(known["score"].to_numpy(float), known["chance"].to_numpy(float))
+    keys = ["protocol_name", "task_name", "method_name", "seed"]
+    index = pd.MultiIndex.from_frame(known[keys])
+    by_run = pd.Series(np.maximum(scores, 0.0), index)
+    mine = pd.MultiIndex.from_frame(runs[["protocol", "shown", "row", "seed"]])
+    found = runs.assign(area=by_run[~by_run.index.duplicated(keep="last")].reindex(mine).to_numpy())
+    whole = found.groupby("row")["area"].transform(lambda areas: areas.notna().all())
+    return found[whole.astype(bool)]
+
+
+def _size(board: Board, found: Sequence[Standing]) -> Iterator[str]:
+    """How the order in a part with another protocol agrees with that of the first part."""
+    for standing in found[1:]:
+        protocol = standing.part.rows.protocol
+        if not protocol or not _comparable(standing) or not _comparable(found[0]):
+            continue
+        other, tasks = _complete(standing), standing.part.rows.tasks or board.all_tasks
+        here = found[0].part.runs
+        here = here[here["task"].isin(tasks)]
+        rows = sorted(set(other["row"]) & set(_whole(here, tasks)["row"]))
+        if len(rows) < 3:
+            continue
+        sides = [runs[runs["row"].isin(rows)] for runs in (_whole(here, tasks), other)]
+        judged = board.judged
+        drawn = [statistics.given_tasks(runs, judged.draws, judged.seed) for runs in sides]
+        value = stats.spearmanr(*(each.estimates.mean(0) for each in drawn)).statistic
+        one, two = (stats.rankdata(each.overall, axis=1) for each in drawn)
+        centred = [ranks - ranks.mean(1, keepdims=True) for ranks in (one, two)]
+        norms = np.sqrt((centred[0] ** 2).sum(1) * (centred[1] ** 2).sum(1))
+        values = (centred[0] * centred[1]).sum(1)[norms > 0] / norms[norms > 0]
+        low, high = np.quantile(values, [0.025, 0.975]) if len(values) else (np.nan, np.nan)
+        yield (
+            f"Under protocol {protocol} the order of {len(rows)} rows on "
+            f"{counted(len(tasks), 'task')} has a rank correlation of {number(value)} (95 % "
+            f"{number(low)} to {number(high)}) with that under {board.protocol}. {_link(standing)}"
+        )
+
+
+def _cost(board: Board, found: Sequence[Standing]) -> Iterator[str]:
+    first = next(iter(found), None)
+    if first is None or not _comparable(first):
+        return
+    leaders, cost = Leaders.of(_complete(first), board), first.part.cost
+    if not leaders.certain:
+        return
+    cheap = min(leaders.peers, key=lambda row: cost[row])
+    usual = cost[leaders.estimates.index].median()
+    yield (
+        f"Of the rows not told apart from the first, `{cheap}` is the cheapest: "
+        f"{cost[cheap]:.0f} CPU s a training, where the median row takes {usual:.0f}. "
+        f"{_link(first)}"
+    )
+
+
+def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
+    for standing in found[:1]:
+        runs = standing.part.runs
+        lacking = [task for task in board.all_tasks if task not in set(runs["task"])]
+        if lacking:
+            yield f"Nothing has been run on {', '.join(lacking)} yet."
+        rest = len(standing.summary) - len(standing.complete)
+        if rest:
+            yield f"{counted(rest, 'row')} of {_link(standing)} lack a task and have no place yet."
+        learned = runs.groupby("task")["learned"].mean()
+        for task in learned.index[learned == 0]:
+            yield f"No row has learned {task} at the training length, so its numbers say little."
+        half = [task for task in learned.index if 0 < learned[task] < 0.5]
+        if half:
+            yield (
+                f"Less than half of the runs have learned {', '.join(half)} at the training "
+                "length: what stands there is as much about learning as about reach."
+            )
+        if runs.groupby(["row", "task"]).size().max() == 1:
+            yield "Every row has one seed, so that no interval says how far luck goes."
+
+
+def _comparable(standing: Standing) -> bool:
+    return len(standing.complete) > 1
+
+
+def _complete(standing: Standing) -> pd.DataFrame:
+    runs = standing.part.runs
+    return runs[runs["row"].isin(standing.complete)]
+
+
+def _whole(runs: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
+    """The runs of rows that have an area on all of these tasks."""
+    known = runs.dropna(subset="area").groupby("row")["task"].nunique()
+    return runs[runs["row"].isin(known.index[known == len(set(tasks))])]
+
+
+def _link(standing: Standing) -> str:
+    anchor = re.sub(r"[^\w\- ]", "", standing.part.title.lower()).replace(" ", "-")
+    return f"[{standing.part.title}](leaderboard.md#{anchor})"

@@ -1,0 +1,163 @@
+"""What a board is said to have found: the first rows, those not told apart from them, and what is
+not known, on records whose order is known.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from making import changed, record, save
+
+from posbench.boards import definition
+from posbench.boards.definition import Board
+from posbench.leaderboard import findings
+from posbench.leaderboard.board import generate
+from posbench.leaderboard.ranking import Measured, standings_of
+from posbench.records import files, tables
+from posbench.records.record import Record
+
+MULTIPLES = (1, 2, 4, 8)
+BOARD = """
+protocol: cpu
+multiples: [1, 2, 4, 8]
+groups:
+  copy: {asks: step through, tasks: [copy, reverse]}
+  retrieve: {asks: find one thing, tasks: [passkey, induction]}
+judged: {draws: 400}
+parts:
+  encodings: {encodings: [rope, nope, alibi, t5], seeds: [10, 11, 12, 13]}
+  extensions: {encodings: [rope], extensions: [direct, pi, ntk, yarn], seeds: [10, 11, 12, 13]}
+  wider:
+    encodings: [rope, nope, alibi, t5]
+    tasks: [copy, passkey]
+    protocol: cpu_wide
+    seeds: [10, 11]
+"""
+LEVELS = {
+    "rope": (0.2, 0.9),  # on copying tasks, on retrieving ones
+    "nope": (0.9, 0.3),
+    "alibi": (0.893, 0.6),  # less than the margin below NoPE
+    "t5": (0.5, 0.5),
+}
+BEYOND = {"pi": 0.3, "ntk": 0.6, "yarn": 0.8}
+
+
+def board() -> Board:
+    return definition.read(BOARD, "small")
+
+
+def runs(
+    levels: Mapping[str, tuple[float, float]],
+    seeds: Sequence[int] = (10, 11, 12, 13),
+    protocol: str = "cpu",
+    tasks: Sequence[str] = ("copy", "reverse", "passkey", "induction"),
+    extension: str = "direct",
+) -> list[Record]:
+    """Records at one level of score beyond 1x, a little different from seed to seed."""
+    found = []
+    for (row, (copying, retrieving)), task, seed in itertools.product(levels.items(), tasks, seeds):
+        level = copying if task in ("copy", "reverse") else retrieving
+        scores = {m: 1.0 if m == 1 else level + (seed - 11.5) / 1000 for m in MULTIPLES}
+        name = row if extension == "direct" else f"{row}_{extension}"
+        made = record(name, scores, seed, protocol, task, encoding=row, extension=extension)
+        training = {"training.settings_hash": f"{row} {task} {seed} {protocol}"}
+        found.append(changed(made, {"definition": board().hash, **training}))
+    return found
+
+
+def said(found: Sequence[Record]) -> str:
+    measured = Measured.of(tables.table(found))
+    return findings.markdown(board(), measured, standings_of(board(), measured))
+
+
+@pytest.fixture(scope="module")
+def everything() -> list[Record]:
+    found = runs(LEVELS)
+    for name, level in BEYOND.items():
+        found += runs({"rope": (level, level)}, extension=name)
+    return found
+
+
+def test_the_first_of_each_group_and_those_not_told_apart_from_it(everything: list[Record]) -> None:
+    text = said(everything)
+    assert "- To step through (copy): `nope` (" in text
+    [copying] = [line for line in text.splitlines() if line.startswith("- To step through")]
+    assert "and `alibi` (" in copying and "are not told apart" in copying
+    assert copying.split("; ")[1].startswith("`t5` is the next, .33 (95 % ")
+    assert "No overall winner is named: alibi has the largest mean, and is not first w" in text
+    [finding] = [line for line in text.splitlines() if line.startswith("- To find one thing")]
+    assert "`rope` (.92) is first, .25 (95 % " in finding and "above `alibi`" in finding
+    assert "[Encodings](leaderboard.md#encodings)" in finding
+
+
+def test_extensions_are_compared_at_each_length_and_with_the_host(everything: list[Record]) -> None:
+    lines = said(everything).splitlines()
+    [four] = [line for line in lines if line.startswith("- At 4x, on `rope`")]
+    assert "`rope_yarn` (.80) is first, .20 (95 %" in four and "above `rope_ntk`" in four
+    assert "as it was trained, `rope` is at .55, .25 (95 %" in four
+    [far] = [line for line in lines if line.startswith("- The furthest on `rope`")]
+    assert "`rope_yarn` holds half of the score up to more than 8x" in far
+
+
+def test_the_number_is_of_the_length_alone(everything: list[Record]) -> None:
+    """At 2x one extension is better, at 8x another."""
+    near = runs({"rope": (0.9, 0.9)}, extension="ntk")
+    fading = [
+        changed(each, {"rows.3.sequence_accuracy": 0.1, "rows.3.score": 0.1}) for each in near
+    ]
+    others = [each for each in everything if each.method.name != "rope_ntk"]
+    lines = said([*others, *fading]).splitlines()
+    [two], [eight] = (
+        [line for line in lines if line.startswith(f"- At {m}x, on `rope`")] for m in (2, 8)
+    )
+    assert "`rope_ntk` (.90) is first" in two and "`rope_yarn` (.80) is first" in eight
+
+
+def test_a_wider_model_is_compared_by_the_order_of_rows(everything: list[Record]) -> None:
+    where = {"seeds": (10, 11), "protocol": "cpu_wide", "tasks": ("copy", "passkey")}
+    same, turned = (
+        runs(LEVELS, **where),
+        runs(  # type: ignore[arg-type]
+            {row: (1 - one, 1 - other) for row, (one, other) in LEVELS.items()},
+            **where,  # type: ignore[arg-type]
+        ),
+    )
+    for wide, value in ((same, "1.00 (95 % "), (turned, "-1.00 (95 % ")):
+        text = said([*everything, *wide])
+        assert f"has a rank correlation of {value}" in text
+        assert "Under protocol cpu_wide the order of 4 rows on 2 tasks" in text
+
+
+def test_one_seed_decides_nothing_and_what_was_not_run_is_said() -> None:
+    text = said(runs(LEVELS, seeds=(10,), tasks=("copy", "reverse")))
+    assert "`nope` (.92) before `alibi` (.91), with one seed, which decides nothing" in text
+    assert "Nothing has been run on passkey, induction yet." in text
+    assert "Every row has one seed" in text and "told apart from" not in text.split("## Which")[1]
+
+
+def test_a_task_that_nobody_learned_is_named() -> None:
+    lost = {
+        "rows.0.sequence_accuracy": 0.1,
+        "rows.0.score": 0.1,
+        "rows.0.proficiency": 0.1,
+    }
+    found = [
+        changed(each, lost) if each.task.name == "induction" else each for each in runs(LEVELS)
+    ]
+    assert "No row has learned induction at the training length" in said(found)
+
+
+def test_the_page_stands_beside_the_board_and_is_made_again_as_it_is(
+    tmp_path: Path, everything: list[Record]
+) -> None:
+    save(tmp_path, *everything)
+    pages = [
+        generate(tmp_path, found, (), board()).pages["findings.md"]
+        for found in (files.records(tmp_path), files.records(tmp_path)[::-1])
+    ]
+    assert pages[0] == pages[1] and pages[0].startswith("# Findings")
+    nothing = generate(tmp_path, runs({"rope": (0.5, 0.5)}), (), board()).pages
+    assert "findings.md" not in nothing
