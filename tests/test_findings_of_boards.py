@@ -83,12 +83,14 @@ def everything() -> list[Record]:
 
 def test_the_first_of_each_group_and_those_not_told_apart_from_it(everything: list[Record]) -> None:
     text = said(everything)
-    assert "- To step through (copy): `nope` (" in text
-    [copying] = [line for line in text.splitlines() if line.startswith("- To step through")]
+    assert "- Copy (step through): `nope` (" in text
+    [copying] = [line for line in text.splitlines() if line.startswith("- Copy (step through)")]
     assert "and `alibi` (" in copying and "are not told apart" in copying
     assert copying.split("; ")[1].startswith("`t5` is the next, .33 (95 % ")
     assert "No overall winner is named: alibi has the largest mean, and is not first w" in text
-    [finding] = [line for line in text.splitlines() if line.startswith("- To find one thing")]
+    [finding] = [
+        line for line in text.splitlines() if line.startswith("- Retrieve (find one thing)")
+    ]
     assert "`rope` (.92) is first, .25 (95 % " in finding and "above `alibi`" in finding
     assert "[Encodings](leaderboard.md#encodings)" in finding
 

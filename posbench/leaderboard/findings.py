@@ -128,7 +128,7 @@ def _encodings(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     for group in first.groups:
         leaders = Leaders.of(runs[runs["group"] == group], board)
         asks = board.groups[group].asks
-        yield f"To {asks} ({group}): {leaders}. {_link(first)}"
+        yield f"{group.capitalize()} ({asks}): {leaders}. {_link(first)}"
     overall = list(answer(first.part, first.complete, board.judged.equivalent))
     if overall and runs.groupby(["row", "task"]).size().min() > 1:
         yield f"{overall[-1]} {_link(first)}"
@@ -187,7 +187,7 @@ def _size(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         here = found[0].part.runs
         here = here[here["task"].isin(tasks)]
         rows = sorted(set(other["row"]) & set(_whole(here, tasks)["row"]))
-        if len(rows) < 3:
+        if len(rows) < 3 or other.groupby(["row", "task"]).size().min() < 2:
             continue
         sides = [runs[runs["row"].isin(rows)] for runs in (_whole(here, tasks), other)]
         judged = board.judged
@@ -231,8 +231,11 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         if rest:
             yield f"{counted(rest, 'row')} of {_link(standing)} lack a task and have no place yet."
         learned = runs.groupby("task")["learned"].mean()
-        for task in learned.index[learned == 0]:
-            yield f"No row has learned {task} at the training length, so its numbers say little."
+        if never := list(learned.index[learned == 0]):
+            yield (
+                f"No row has learned {', '.join(never)} at the training length, so that its "
+                "numbers say little."
+            )
         half = [task for task in learned.index if 0 < learned[task] < 0.5]
         if half:
             yield (
