@@ -206,6 +206,35 @@ def test_newer_methods_are_shown_with_what_they_took_and_those_that_do_not_learn
         choices.newer(found[1:], panel)
 
 
+def test_rows_that_are_looked_at_have_their_scores_and_an_extension_is_not_taken_for_its_host() -> (
+    None
+):
+    panel = Board.model_validate(
+        {
+            "name": "look",
+            "tasks": ["copy"],
+            "parts": {
+                "encodings": {"encodings": ["rope"], "seeds": [100, 101]},
+                "extensions": {"encodings": ["rope"], "extensions": ["pi"], "seeds": [100, 101]},
+            },
+        }
+    )
+    found = []
+    for extension, scores in (("direct", (1.0, 0.8, 0.6, 0.4)), ("pi", (1.0, 0.2, 0.2, 0.0))):
+        for seed, more in ((100, 0.0), (101, 0.1)):
+            told = {m: score - more for m, score in zip((1, 2, 4, 8), scores, strict=True)}
+            name = "rope" if extension == "direct" else f"rope_{extension}"
+            told = {m: max(score, 0.0) for m, score in told.items()}
+            found.append(record(name, told, seed, encoding="rope", extension=extension))
+    table = choices.look(found, panel).table.set_index("row")
+    assert table.loc["rope"].tolist() == ["copy", ".95", ".75", ".55", ".35"]
+    assert table.loc["rope_pi"].tolist() == ["copy", ".95", ".15", ".15", ".00"]
+    with pytest.raises(PosbenchError, match="panel look lacks rope with pi on copy, seed 100"):
+        choices.look(found[:2], panel)
+    with pytest.raises(PosbenchError, match="panel look lacks rope on copy, seed 100"):
+        choices.look(found[2:], panel)
+
+
 def test_the_protocol_has_the_rate_that_the_panel_decided() -> None:
     from conftest import CONF, setup
 

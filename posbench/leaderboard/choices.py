@@ -3,7 +3,8 @@
 `python -m posbench.leaderboard.choices FOLDER` reads the records of the panels heads, steps and
 rates in FOLDER and writes choices.md beside them. Heads and steps look at trainings alone, at their
 seconds and at their validations at the training length; the learning rate is the one choice that
-looks at tests beyond it. The panel newer is shown beside them: do the newer methods learn at all?
+looks at tests beyond it. Two panels are shown beside them: newer (do the newer methods learn at
+all?) and look (is anything implausible?).
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import numpy as np
 import pandas as pd
 from omegaconf import OmegaConf
 
-from posbench.boards.definition import Board, load
+from posbench.boards.definition import AS_TRAINED, Board, load
 from posbench.errors import PosbenchError
 from posbench.leaderboard.measures import area
+from posbench.leaderboard.summaries import number
 from posbench.records import files
 from posbench.records.record import Record, Training
 
@@ -32,6 +34,8 @@ AGREE = 0.9
 """The rank correlation from which on one learning rate is fair to all."""
 USUAL, OTHER = 3e-3, 6e-3
 """The learning rate of the protocol, and the one beside it where it is not fair."""
+LOOKED_AT = (1, 2, 4, 8)
+"""Lengths at which scores are shown, in multiples."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +57,23 @@ class Choice:
 
 def of_panel(records: Iterable[Record], panel: Board) -> dict[str, list[Record]]:
     """The records of each part of a panel; PosbenchError if one is missing."""
-    known: dict[tuple[str, str, str, int], list[Record]] = {}
+    known: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
-        for called in {record.method.base, record.method.name}:
-            key = (record.protocol.name, record.task.name, called, record.seed)
-            known.setdefault(key, []).append(record)
+        method, where = record.method, (record.protocol.name, record.task.name, str(record.seed))
+        for row in {(method.base, method.extension), (method.name, "")}:
+            known.setdefault((*where, *row), []).append(record)
     found: dict[str, list[Record]] = {}
     for name, part in panel.parts.items():
-        for task, row, seed in itertools.product(
-            part.tasks or panel.all_tasks, (*part.encodings, *part.methods), part.seeds
-        ):
-            key = (part.protocol or panel.protocol, task, row, seed)
+        rows = [*itertools.product(part.encodings, part.extensions)]
+        rows += [(method, "") for method in part.methods]
+        for task, row, seed in itertools.product(part.tasks or panel.all_tasks, rows, part.seeds):
+            key = (part.protocol or panel.protocol, task, str(seed), *row)
             mine = [each for each in known.get(key, []) if _has(each, part.settings)]
             if not mine:
+                called = row[0] if row[1] in ("", AS_TRAINED) else f"{row[0]} with {row[1]}"
                 raise PosbenchError(
-                    f"panel {panel.name} lacks {row} on {task}, seed {seed} ({name}): run it first"
+                    f"panel {panel.name} lacks {called} on {task}, seed {seed} ({name}): run it "
+                    "first"
                 )
             found.setdefault(name, []).append(mine[-1])
     return found
@@ -215,6 +221,29 @@ def newer(records: Iterable[Record], panel: Board) -> Choice:
     )
 
 
+def look(records: Iterable[Record], panel: Board) -> Choice:
+    """The scores of a few rows, as they are shown on the board, means over seeds."""
+    rows = [
+        {
+            "task": record.task.name,
+            "row": record.method.name,
+            "length": f"{test.multiple:g}x",
+            "score": test.score,
+        }
+        for several in of_panel(records, panel).values()
+        for record in several
+        for test in record.rows
+        if test.multiple in LOOKED_AT
+    ]
+    frame = pd.DataFrame(rows).groupby(["task", "row", "length"])["score"].mean()
+    cells = frame.map(number).unstack("length")[[f"{multiple:g}x" for multiple in LOOKED_AT]]
+    return Choice(
+        "Rows that were looked at closely: scores by length",
+        cells.reset_index(),
+        "Nothing is decided by this panel; what was seen stands in look.md",
+    )
+
+
 def _last(training: Training) -> float:
     return training.curve.validation_loss[-1] if training.curve.validation_loss else np.inf
 
@@ -224,6 +253,7 @@ PANELS: dict[str, Callable[[Iterable[Record], Board], Choice]] = {
     "steps": steps,
     "rates": rates,
     "newer": newer,
+    "look": look,
 }
 
 
@@ -233,7 +263,7 @@ def markdown(found: Sequence[Record]) -> str:
         "# What was decided before the main board",
         "",
         "The rules stand in conf/board/heads.yaml, steps.yaml and rates.yaml; they were written "
-        "down before these runs. newer.yaml decides nothing.",
+        "down before these runs. newer.yaml and look.yaml decide nothing.",
         "",
     ]
     for name, choose in PANELS.items():
