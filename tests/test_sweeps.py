@@ -140,7 +140,7 @@ def test_another_protocol_cannot_stand_in_for_those_of_experiments(mine: Path) -
     (mine / "board/papers.yaml").write_text(OF_PAPERS)
     with pytest.raises(PosbenchError, match="protocol=smoke: board papers runs experiments, each"):
         asked("board=papers", "protocol=smoke", folders=[mine])
-    with pytest.raises(PosbenchError, match="its experiments kazemnejad2023_copy_cpu, kazemnej"):
+    with pytest.raises(PosbenchError, match="its experiments are kazemnejad2023_copy_cpu, kazemnej"):
         asked("board=papers", "task=copy", folders=[mine])
 
 

@@ -129,7 +129,7 @@ def _nothing(board: Board, listed: Mapping[str, list[str]]) -> str:
     seeds = sorted({seed for rows in board.parts.values() for seed in rows.seeds})
     experiments = dict.fromkeys(each for rows in board.parts.values() for each in rows.experiments)
     has = {"tasks": board.all_tasks, "experiments": experiments, "seeds": seeds}
-    said = ", ".join(
-        f"its {name} {', '.join(map(str, values))}" for name, values in has.items() if values
+    said = "; ".join(
+        f"its {name} are {', '.join(map(str, values))}" for name, values in has.items() if values
     )
     return f"board {board.name} has nothing for {chosen}: {said}"
