@@ -259,7 +259,7 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
             part.title,
             notes,
             Table(["method", *columns], rows),
-            details=list(_sensitivity(part, complete)),
+            details=list(_sensitivity(standing)),
         )
     ]
 
@@ -317,10 +317,11 @@ def _named(names: Sequence[str]) -> str:
     return " and ".join(names) if len(names) <= FEW else f"{len(names)} of them"
 
 
-def _sensitivity(part: Part, complete: Sequence[str]) -> Iterator[Detail]:
+def _sensitivity(standing: Standing) -> Iterator[Detail]:
     """Places without each group and each task, shares of choices, chances to be the best."""
+    part, complete, best = standing.part, standing.complete, standing.summary.get("p_best")
     runs = part.runs[part.runs["row"].isin(complete)]
-    if len(complete) < 2 or runs["group"].nunique() < 2:
+    if best is None or len(complete) < 2 or runs["group"].nunique() < 2:
         return
     leaders = list(complete[:LEADERS])
     for by in ("group", "task"):
@@ -332,7 +333,6 @@ def _sensitivity(part: Part, complete: Sequence[str]) -> Iterator[Detail]:
             Table(["method", *map(str, without.columns)], rows),
         )
     choices = sensitivity.balanced_choices(runs)
-    best = statistics.over_tasks(runs).p_best()
     rows = [
         Row(row, [number(best[row]), *(number(choices.loc[row, size]) for size in choices)])
         for row in leaders

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from posbench.errors import PosbenchError
-from posbench.leaderboard.statistics import groups_of, overall, task_means
+from posbench.leaderboard.statistics import groups_of, means_of_groups, task_means
 
 CHUNK = 100_000
 """Choices of tasks that are averaged at once."""
@@ -34,11 +34,24 @@ def leave_one_out(runs: pd.DataFrame, by: str) -> pd.DataFrame:
     names = sorted(runs[by].unique())
     if len(names) < 2:
         raise PosbenchError(f"there is a single {by}: without it nothing is left to rank by")
+    means, groups = task_means(runs), groups_of(runs)
     ranks = {
-        name: overall(runs[runs[by] != name]).round(9).rank(ascending=False, method="min")
+        name: means_of_groups(means, _without(groups, by, name))
+        .mean(axis=1, skipna=False)
+        .round(9)
+        .rank(ascending=False, method="min")
         for name in names
     }
     return pd.DataFrame(ranks).rename_axis(index="row")
+
+
+def _without(groups: Mapping[str, Sequence[str]], by: str, name: str) -> dict[str, list[str]]:
+    """The groups without one of them, or without a task, and with it a group that had no other."""
+    left = {
+        group: [task for task in tasks if name != (group if by == "group" else task)]
+        for group, tasks in groups.items()
+    }
+    return {group: tasks for group, tasks in left.items() if tasks}
 
 
 def share_of_choices(means: pd.DataFrame, size: int) -> pd.Series:

@@ -159,10 +159,8 @@ def standing(
         table["overall_learned"] = statistics.overall(learned) if whole else np.nan
     groups = statistics.group_means(runs)
     if table["overall"].notna().any():
-        given, over = (
-            statistics.given_tasks(runs, draws, seed),
-            statistics.over_tasks(runs, draws, seed),
-        )
+        sample = statistics.Sample.of(runs, draws, seed)
+        given, over = sample.given_tasks(), sample.over_tasks()
         table["rank"] = given.ranks()
         table["p_best"] = over.p_best()
         repeated = table["num_seeds"] > 1
