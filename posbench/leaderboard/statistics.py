@@ -59,15 +59,21 @@ def checked(runs: pd.DataFrame) -> pd.DataFrame:
 
 def groups_of(runs: pd.DataFrame) -> dict[str, list[str]]:
     """Group -> its tasks, both in the order of their names."""
-    return {
-        str(group): sorted(part.unique())
-        for group, part in checked(runs).groupby("group", sort=True)["task"]
-    }
+    return means_and_groups(runs)[1]
 
 
 def task_means(runs: pd.DataFrame) -> pd.DataFrame:
     """Mean area over seeds, [row, task]; NaN without a run, or if one of the runs has no area."""
+    return means_and_groups(runs)[0]
+
+
+def means_and_groups(runs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """`task_means` and `groups_of` of a table that is checked once."""
     runs = checked(runs)
+    pairs = runs[["group", "task"]].drop_duplicates().sort_values(["group", "task"])
+    groups: dict[str, list[str]] = {}
+    for group, task in pairs.itertuples(index=False):
+        groups.setdefault(str(group), []).append(task)
     places = pd.MultiIndex.from_frame(runs[["row", "task"]])
     # Cut at the ends of cells, and averaged together where they have as many seeds.
     starts = np.flatnonzero(~places.duplicated())
@@ -76,19 +82,18 @@ def task_means(runs: pd.DataFrame) -> pd.DataFrame:
     for count in np.unique(counts):
         same = counts == count
         means[same] = areas[starts[same][:, None] + np.arange(count)].mean(1)
-    return pd.Series(means, places[starts]).unstack("task")
+    return pd.Series(means, places[starts]).unstack("task"), groups
 
 
 def group_means(runs: pd.DataFrame) -> pd.DataFrame:
     """Mean over the tasks of each group, [row, group]; NaN if the row lacks one of them."""
-    return means_of_groups(task_means(runs), groups_of(runs))
+    return means_of_groups(*means_and_groups(runs))
 
 
 def means_of_groups(means: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """`group_means` of the means of tasks, [row, task]."""
-    return pd.DataFrame(
-        {group: means[list(tasks)].mean(axis=1, skipna=False) for group, tasks in groups.items()}
-    )
+    each = {group: means[list(tasks)].to_numpy().mean(1) for group, tasks in groups.items()}
+    return pd.DataFrame(each, index=means.index)
 
 
 def overall(runs: pd.DataFrame) -> pd.Series:
@@ -219,7 +224,8 @@ class Sample:
     @classmethod
     def of(cls, runs: pd.DataFrame, draws: int, seed: int) -> Sample:
         runs = checked(runs)
-        groups, means = groups_of(runs), task_means(runs).dropna()
+        means, groups = means_and_groups(runs)
+        means = means.dropna()
         if means.empty:
             raise PosbenchError("no row has an area on every task: give the runs of fewer tasks")
         rows = list(means.index)

@@ -36,12 +36,19 @@ class Estimate:
 
     @classmethod
     def over(cls, seeds: Iterable[float]) -> Estimate:
-        values = np.array(list(seeds), float)
-        mean = float(values.mean()) if len(values) else np.nan
-        if len(values) < 2:
-            return cls(mean, np.nan)
-        quantile = special.stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)  # Student's t
-        return cls(mean, float(quantile * values.std(ddof=1) / len(values) ** 0.5))
+        [found] = cls.each(np.array(list(seeds), float)[None])
+        return found
+
+    @classmethod
+    def each(cls, values: Array) -> list[Estimate]:
+        """Those of several things that were measured on the same seeds, [thing, seed]."""
+        count = values.shape[1]
+        means = values.mean(1) if count else np.full(len(values), np.nan)
+        if count < 2:
+            return [cls(mean, np.nan) for mean in means.tolist()]
+        quantile = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)  # Student's t
+        widths = quantile * values.std(1, ddof=1) / count**0.5
+        return list(map(cls, means.tolist(), widths.tolist()))
 
     def __str__(self) -> str:
         return (
@@ -103,13 +110,16 @@ def _cells(
     Beyond the mean, seeds that got there are no fair sample of all: scores are NaN unless every
     seed did.
     """
-    others = _known_means(measured[1:]).T.tolist()
+    scores, others = measured[0], _known_means(measured[1:]).T.tolist()
+    estimates, lowest, highest = Estimate.each(scores), scores.min(1), scores.max(1)
     found = {}
-    for n, scores, tested, known in zip(lengths, measured[0], there, others, strict=True):
-        if n.aggregated:
-            scores = scores[tested]
-        bounds = (scores.min(), scores.max()) if len(scores) else (np.nan, np.nan)
-        found[n.multiple] = Cell(Estimate.over(scores), *map(float, bounds), *known)
+    for place, n in enumerate(lengths):
+        told = estimates[place], float(lowest[place]), float(highest[place])
+        if n.aggregated and not there[place].all():
+            tested = scores[place, there[place]]
+            bounds = (float(tested.min()), float(tested.max())) if len(tested) else (np.nan, np.nan)
+            told = Estimate.over(tested), *bounds
+        found[n.multiple] = Cell(*told, *others[place])
     return found
 
 
@@ -508,11 +518,12 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series:
+def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series | str:
     """`form` with the value of `column` if its label has several values, "" elsewhere."""
     several = table.groupby(label)[column].transform("nunique") > 1
-    # As text also where there are no rows, of which pandas would keep the type.
-    return table[column].map(form.format).astype(str).where(several, "")
+    if not several.any():
+        return ""
+    return table[column].map(form.format).where(several, "")
 
 
 def best_first(rows: Iterable[Any]) -> list[Any]:
