@@ -216,6 +216,7 @@ def generate(
             found,
             warned,
             said,
+            explained={path.name for path in folder.glob("explain/*.html")},
         ),
         "leaderboard.csv": csv(summaries),
         "runs.csv": runs_csv(table),

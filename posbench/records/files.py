@@ -100,6 +100,12 @@ def audit_path(record: Path) -> Path:
     return records.parent / "audits" / record.relative_to(records)
 
 
+def explanation_path(results_dir: str | Path, methods: Sequence[str], task: str) -> Path:
+    """Where `posbench.explain` keeps its page of these methods on a task; all are labels."""
+    name = "-".join([*methods, task]).replace("/", "_")
+    return Path(results_dir) / "explain" / f"{name}.html"
+
+
 def refuse_disagreement(record: Path) -> None:
     """PosbenchError if the audit beside a record has found sequences that count as right or not by
     how they are decoded.
