@@ -271,6 +271,7 @@ def test_a_row_opens_with_the_keyboard_and_closes(page: Page) -> None:
     assert page.run("one('.ranked tbody tr button').getAttribute('aria-expanded')") == "true"
     said = page.run("one('tr.detail').textContent")
     assert "python -m posbench protocol=cpu" in said and "seeds 0, 1" in said
+    assert "python -m posbench.explain protocol=cpu" in said
     assert page.run("all('circle', one('tr.detail .small-multiples')).length") == 4
     page.click(".ranked thead th:first-child button")
     assert page.run("one('tr.detail').previousElementSibling.textContent").startswith("nope")
