@@ -137,6 +137,15 @@ def test_no_name_ends_the_data() -> None:
     assert json.loads(as_script(held)) == held
 
 
+def test_the_page_of_a_smoke_run_says_first_that_its_numbers_mean_nothing(tmp_path: Path) -> None:
+    for protocol in ("smoke", "cpu"):
+        save(tmp_path / protocol, record("rope", protocol=protocol))
+        assert leaderboard.main([str(tmp_path / protocol)], emit=lambda line: None) == 0
+        page = (tmp_path / protocol / "leaderboard.html").read_text(encoding="utf-8")
+        above = page[: page.index("</header>")]
+        assert ("its accuracies mean nothing" in above) == (protocol == "smoke")
+
+
 def test_a_folder_without_a_score_at_8x_is_ranked_to_its_longest_length(tmp_path: Path) -> None:
     save(tmp_path, *a_records())
     measured = Measured.of(tables.table(a_records()))

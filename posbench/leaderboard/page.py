@@ -20,6 +20,7 @@ import pandas as pd
 from posbench.boards.definition import Board
 from posbench.leaderboard import opening, page_data
 from posbench.leaderboard.ranking import Measured, Standing, answer
+from posbench.leaderboard.remarks import meaningless
 from posbench.leaderboard.summaries import NOTHING, Estimate, number
 from posbench.records.record import Record
 
@@ -146,11 +147,13 @@ def document(
     template = environment.from_string(_own("leaderboard.html.j2"))
     numbers = {row["name"]: place for place, row in enumerate(data["rows"])}
     asked = bool(board.groups) and any(each.part.rows.about for each in standings)
+    nothing = meaningless(measured.lengths["protocol_chosen"])
+    answers = [*(focus.said if focus else ()), _answer(standings, board.judged.equivalent)]
     title, own = (focus.title, focus.row) if focus else ("", "")
     return template.render(
         title=title or (f"Board {board.name}" if asked else "Leaderboard"),
         about=about,
-        answer=[*(focus.said if focus else ()), _answer(standings, board.judged.equivalent)],
+        answer=[*nothing, *answers],
         own=own,
         sections=[
             _shown(each, data, numbers, own, FIRST if place < SHOWN else 1)
