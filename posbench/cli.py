@@ -73,10 +73,13 @@ def _run(composed: Composition) -> None:
         return
 
     from posbench.records.files import refuse_disagreement
+    from posbench.records.record import MEANINGLESS
     from posbench.running.console import Console
     from posbench.running.run import make
 
     make(asked, Console())
+    if said := MEANINGLESS.get(asked.identity.protocol.name):
+        print(said)
     if composed.content["audit"]:
         refuse_disagreement(asked.path)
 

@@ -125,23 +125,29 @@ def _hash_of_reached(roots: set[str]) -> str:
     begun = {root: list(_roots(root)) for root in roots}
     unknown = sorted(root for root, found in begun.items() if not found)
     waiting = [definition for found in begun.values() for definition in found]
-    reached: dict[Definition, list[tuple[str, str]]] = {}
+    reached: dict[Definition, tuple[Any, ...]] = {}
     while waiting:
         here = waiting.pop()
         if here in reached or here.module in NOT_COMPUTING:
             continue
         if here not in _used:
-            _used[here] = _uses(here)
-        uses, bound = _used[here], []
-        for local, there in uses.items():
-            bound.append((local, there if isinstance(there, str) else _digest(there)))
-            if isinstance(there, Definition):
-                waiting.append(there)
-        reached[here] = bound
-        if (source := source_of(here.module)) is not None and source.loose:
-            waiting.append(Definition(here.module, ""))
-    known = sorted({(each.name, _digest(each), *sorted(bound)) for each, bound in reached.items()})
-    return content_hash([unknown, known])
+            _used[here] = _told(here)
+        reached[here], further = _used[here]
+        waiting += further
+    return content_hash([unknown, sorted(set(reached.values()))])
+
+
+def _told(definition: Definition) -> tuple[tuple[Any, ...], list[Definition]]:
+    """What a definition adds to a hash, and the definitions that it leads to."""
+    uses = _uses(definition)
+    bound = [
+        (local, there if isinstance(there, str) else _digest(there))
+        for local, there in uses.items()
+    ]
+    further = [there for there in uses.values() if isinstance(there, Definition)]
+    if (source := source_of(definition.module)) is not None and source.loose:
+        further.append(Definition(definition.module, ""))
+    return (definition.name, _digest(definition), *sorted(bound)), further
 
 
 def _roots(root: str) -> Iterator[Definition]:
@@ -267,8 +273,8 @@ def _is_text(node: ast.AST) -> bool:
 
 _read: dict[str, Source | None] | None = None
 """Modules as they were read first, while `reading_once`."""
-_used: dict[Definition, dict[str, Definition | str]] = {}
-"""What their definitions use, meanwhile."""
+_used: dict[Definition, tuple[tuple[Any, ...], list[Definition]]] = {}
+"""What their definitions add to a hash and lead to, meanwhile."""
 
 
 @contextmanager

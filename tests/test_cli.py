@@ -300,9 +300,10 @@ def test_a_run_announces_itself_in_one_line_and_ends_with_the_table_and_the_next
     heading = [cell.strip() for cell in lines[title + 2].strip("┃").split("┃")]
     assert heading == ["length", "n", "tokens", "rope_ntk", "rope (same weights)", "gained"]
     assert sum(line.startswith("│") for line in lines) == 8
-    assert lines[-2].endswith(f"Record: {path}")
-    assert lines[-1] == "Leaderboard: python -m posbench.leaderboard"
-    assert lines[-3].startswith("└")
+    assert lines[-3].endswith(f"Record: {path}")
+    assert lines[-2] == "Leaderboard: python -m posbench.leaderboard"
+    assert lines[-1].endswith("its accuracies mean nothing.")
+    assert lines[-4].startswith("└")
 
 
 def test_a_complete_run_is_not_repeated(smoke: Smoke) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from browser import browsing
+from browser import found as browser
 from making import DIRECT, changed, record
 from test_boards import SMALL
 
@@ -47,22 +52,27 @@ def published(levels: Mapping[str, float] = {"rope": 0.4, "nope": 0.9}) -> list[
     ]
 
 
-def stands(level: float, tasks: tuple[str, ...] = (), **more: str) -> Standing:
-    own = [
+def own(level: float, tasks: tuple[str, ...] = (), **more: str) -> list[Record]:
+    return [
         made("decay", level, task, seed, **more)
         for task in tasks or board().all_tasks
         for seed in (10, 11)
     ]
-    return standing(own, published(), board(), draws=200)
+
+
+def stands(level: float, tasks: tuple[str, ...] = (), **more: str) -> Standing:
+    return standing(own(level, tasks, **more), published(), board(), draws=200)
 
 
 def test_the_place_is_that_of_the_standings_of_all_rows_together() -> None:
     found = stands(0.6)
     assert list(found.summary.index) == ["nope", "decay", "rope"]
     assert [found.place_of(row) for row in found.summary.index] == [1, 2, 3]
-    own = [made("decay", 0.6, task, seed) for task in board().all_tasks for seed in (10, 11)]
     whole = standings.summarise(
-        tables.table([*published(), *own]), board().group_of, draws=200, seed=board().judged.seed
+        tables.table([*published(), *own(0.6)]),
+        board().group_of,
+        draws=200,
+        seed=board().judged.seed,
     ).droplevel("class")
     assert found.summary.loc["decay", "overall"] == whole.loc["decay", "overall"]
     assert {rival.row: rival.above for rival in found.rivals} == {"nope": 0.0, "rope": 1.0}
@@ -156,6 +166,49 @@ def test_the_report_says_the_place_and_the_table_has_our_row_in_bold() -> None:
     text = report.latex(found)
     assert r"\textbf{decay} & \textbf{2}" in text and text.count(r"\\") == 1 + 3
     assert "| decay | 2 |" in report.markdown(found, board(), [])
+
+
+def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path) -> None:
+    found = stands(0.6)
+    said = list(report.sentences(found, board()))
+    paths = report.write(found, board(), ["a note"], own(0.6), tmp_path)
+    assert [path.name for path in paths] == ["decay.html", "decay.md", "decay.tex"]
+    page = paths[0].read_text(encoding="utf-8")
+    assert "<title>posbench: decay on board small</title>" in page and "<li>a note</li>" in page
+    above = page[: page.index("</header>")]
+    assert all(f'<p class="answer">{html.escape(sentence)}</p>' in above for sentence in said)
+    rows = re.findall(r'<tr data-r="\d+"( id="own")?><th scope="row">(\w+)', page)
+    assert rows == [("", "nope"), (' id="own"', "decay"), ("", "rope")]
+    assert page.count('decay <span class="mark">yours</span>') == 1 + len(board().all_tasks)
+    assert '<text class="c0"' in page and ">decay</text>" in page, "it is in the first picture"
+    assert "posbench.compare</code>" in page and "leaderboard.csv" not in page
+
+
+def test_the_page_of_a_published_row_shows_both_and_their_runs_apart() -> None:
+    levels = {"rope": 0.4, "nope": 0.9}
+    mine = [made("rope", 0.5, "copy", seed) for seed in (10, 11)]
+    page = report.html(standing(mine, published(levels), board(), draws=200), board(), [])
+    held = re.search(r'id="data">(.*?)</script>', page, re.S)
+    assert held is not None
+    data = json.loads(held[1])
+    names = [row["name"] for row in data["rows"]]
+    assert names == ["nope", "rope", "rope (yours)"]
+    runs = {names[int(row)]: each[0][5] for row, each in data["runs"][0].items()}
+    assert runs == {"nope": 900, "rope": 400, "rope (yours)": 500}
+
+
+@pytest.mark.slow
+def test_the_page_opens_with_our_row_chosen_and_what_it_is_behind_it(tmp_path: Path) -> None:
+    if browser() is None:
+        pytest.skip("there is no chromium on this machine")
+    (path, *_) = report.write(stands(0.6), board(), [], own(0.6), tmp_path)
+    with browsing(tmp_path / "profile") as page:
+        page.open(path)
+        assert page.errors == []
+        assert page.run("[...chosen].map(row => D.rows[row].name)") == ["decay"]
+        assert page.run("one('tr.detail').previousElementSibling.id") == "own"
+        assert "python -m posbench.explain" in page.run("one('tr.detail').textContent")
+        assert page.run("one('#picture text.c0').textContent") == "decay"
 
 
 @pytest.mark.parametrize(

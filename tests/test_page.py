@@ -22,7 +22,7 @@ from posbench.leaderboard.page_data import LETTERS, as_script
 from posbench.leaderboard.ranking import Measured, standings_without_board
 from posbench.leaderboard.standings import compare
 from posbench.records import tables
-from posbench.records.record import Record
+from posbench.records.record import CeilingTraining, Record
 
 NAMES = ("rope", "alibi", "t5", "nope")
 
@@ -58,7 +58,13 @@ def text(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def data(text: str) -> dict[str, Any]:
+def data(folder: Path) -> dict[str, Any]:
+    return held_by(folder / "leaderboard.html")
+
+
+def held_by(page: Path) -> dict[str, Any]:
+    """What a page draws from."""
+    text = page.read_text(encoding="utf-8")
     match = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
     assert match is not None
     return json.loads(match[1])
@@ -93,6 +99,23 @@ def test_the_data_are_the_scores_and_areas_of_all_runs(data: dict[str, Any], fol
     assert area == round(1000 * mine.loc[1, "area"])
 
 
+def test_a_row_says_how_it_is_explained_and_where_it_was(tmp_path: Path) -> None:
+    ceiling = [CeilingTraining(test_length=20, hash="0", learning_rate=1, steps=1, cpu_seconds=1)]
+    above = changed(record("ceiling"), {"ceiling": ceiling})
+    changed_row = record("rope (encoding.base=5)", {1: 1.0, 2: 0.5})
+    save(tmp_path, record("nope"), changed_row, above)
+    (tmp_path / "explain").mkdir()
+    (tmp_path / "explain/rope (encoding.base=5)-copy.html").touch()
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
+    rows = {row["name"]: row for row in held_by(tmp_path / "leaderboard.html")["rows"]}
+    assert rows["ceiling"]["explain"] == "", "another model at each length"
+    command = rows["nope"]["command"]
+    assert rows["nope"]["explain"] == command.replace("posbench ", "posbench.explain ")
+    assert rows["nope"]["explained"] == []
+    path = "explain/rope%20%28encoding.base%3D5%29-copy.html"
+    assert rows["rope (encoding.base=5)"]["explained"] == [["copy", path]]
+
+
 def test_depths_are_summed_over_seeds(data: dict[str, Any]) -> None:
     letters = {each["20"] for task in data["depths"] for each in task.values()}
     assert letters == {"".join(LETTERS[round(k / 4 * 61)] for k in range(4))}
@@ -112,6 +135,15 @@ def test_no_name_ends_the_data() -> None:
     held = {"name": "</script><script>alert(1)</script>\u2028"}
     assert "<" not in as_script(held) and "\u2028" not in as_script(held)
     assert json.loads(as_script(held)) == held
+
+
+def test_the_page_of_a_smoke_run_says_first_that_its_numbers_mean_nothing(tmp_path: Path) -> None:
+    for protocol in ("smoke", "cpu"):
+        save(tmp_path / protocol, record("rope", protocol=protocol))
+        assert leaderboard.main([str(tmp_path / protocol)], emit=lambda line: None) == 0
+        page = (tmp_path / protocol / "leaderboard.html").read_text(encoding="utf-8")
+        above = page[: page.index("</header>")]
+        assert ("its accuracies mean nothing" in above) == (protocol == "smoke")
 
 
 def test_a_folder_without_a_score_at_8x_is_ranked_to_its_longest_length(tmp_path: Path) -> None:
@@ -248,6 +280,7 @@ def test_a_row_opens_with_the_keyboard_and_closes(page: Page) -> None:
     assert page.run("one('.ranked tbody tr button').getAttribute('aria-expanded')") == "true"
     said = page.run("one('tr.detail').textContent")
     assert "python -m posbench protocol=cpu" in said and "seeds 0, 1" in said
+    assert "python -m posbench.explain protocol=cpu" in said
     assert page.run("all('circle', one('tr.detail .small-multiples')).length") == 4
     page.click(".ranked thead th:first-child button")
     assert page.run("one('tr.detail').previousElementSibling.textContent").startswith("nope")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import fcntl
 import io
 import itertools
@@ -17,7 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
+import hydra
 import pytest
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from making import changed, record
 from processes import finished, started
@@ -172,6 +175,17 @@ def test_a_board_without_m_is_one_sentence(tmp_path: Path) -> None:
 
 
 # -- compositions in parts -------------------------------------------------------------------------
+
+
+def test_hydra_shares_what_is_registered_and_hands_out_copies(tmp_path: Path) -> None:
+    """Otherwise each of its questions copies hundreds of methods."""
+    with composing():
+        store = ConfigStore.instance()
+        assert copy.deepcopy(store) is store
+        one = hydra.compose("config", ["method=rope_yarn"])
+        one.extension._target_ = "changed"
+        other = hydra.compose("config", ["method=rope_yarn"])
+    assert other.extension._target_.endswith("YaRN"), "as it was registered"
 
 
 @pytest.mark.parametrize(

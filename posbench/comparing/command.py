@@ -6,8 +6,9 @@
 
 What is missing of its runs is made first, by a sweep that can be stopped and goes on when the
 command is given again. Every other row comes from published records, those of the main board unless
---against names a folder. Then the place, the tier and the nearest rows are said, and
-FOLDER/compare/ROW.md and .tex hold them.
+--against names a folder. Then the place, the tier and the nearest rows are said. FOLDER/compare/
+holds them as ROW.md and .tex, and ROW.html is the page of a board with the row open among the
+others.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import pandas as pd
 
 from posbench.boards.definition import Board
 from posbench.comparing.standing import Standing
+from posbench.leaderboard.page import Focus, document
 from posbench.leaderboard.pictures import escaped, tabular
 from posbench.leaderboard.sections import Row, Table
 from posbench.leaderboard.summaries import number
@@ -88,6 +89,13 @@ def latex(found: Standing) -> str:
     return "\n".join(tabular(list(map(escaped, table.headings)), lines)) + "\n"
 
 
+def html(found: Standing, board: Board, notes: Sequence[str]) -> str:
+    """The page of a board, of our row and all that it stands among, with what is said first."""
+    title = f"{found.row} on board {board.name}"
+    focus = Focus(found.row, title, list(sentences(found, board)))
+    return document(board, found.measured, [found.ranked], found.records, notes, [], focus)
+
+
 def write(
     found: Standing,
     board: Board,
@@ -95,9 +103,10 @@ def write(
     own: Sequence[Record],
     folder: Path,
 ) -> list[Path]:
-    """The report beside the records, in Markdown and LaTeX."""
+    """The report beside the records: as a page, in Markdown and in LaTeX."""
     name = own[0].method.slug
     written = {
+        folder / f"{name}.html": html(found, board, notes),
         folder / f"{name}.md": markdown(found, board, notes),
         folder / f"{name}.tex": latex(found),
     }

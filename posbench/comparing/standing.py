@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from posbench.boards.definition import Board
+from posbench.boards.definition import Board, Rows
 from posbench.boards.naming import pairs
 from posbench.errors import PosbenchError
-from posbench.leaderboard import standings, statistics
-from posbench.leaderboard.measures import Reach, median_reach, of_runs
+from posbench.leaderboard import ranking, standings, statistics
+from posbench.leaderboard.measures import Reach, of_runs
+from posbench.leaderboard.ranking import Measured
+from posbench.provenance import content_hash
 from posbench.records import tables
 from posbench.records.record import Record
 
@@ -37,13 +39,31 @@ class Standing:
     """A row among others of its class, on the tasks that it has."""
 
     row: str
-    kind: str  # of method: zero-shot, tuned ...
     tasks: tuple[str, ...]
     lacking: tuple[str, ...]  # tasks of the board that it has no run of
-    summary: pd.DataFrame  # one line a row, best first: see `posbench.leaderboard.standings`
-    groups: tuple[str, ...]
-    reach: Reach
     rivals: tuple[Rival, ...]  # the nearest, then those that the board refers to
+    ranked: ranking.Standing
+    measured: Measured  # the runs of all its rows on these tasks
+    records: tuple[Record, ...]  # the same
+
+    @property
+    def kind(self) -> str:
+        """Of method: zero-shot, tuned ..."""
+        return self.ranked.kind
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One line a row, best first: see `posbench.leaderboard.standings`."""
+        return self.ranked.summary
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Those of its tasks, in the order of the board."""
+        return tuple(self.ranked.groups)
+
+    @property
+    def reach(self) -> Reach:
+        return self.ranked.reach(self.row)[0]
 
     def place_of(self, row: str) -> int:
         """1 and the rows that are above by .02 at least."""
@@ -76,38 +96,58 @@ def standing(
         if _is_rival(record, first) and (*_named(record), record.seed) in listed
     ]
     tasks = tuple(task for task in board.all_tasks if any(each.task.name == task for each in own))
-    label = first.method.label
-    taken = label in {record.method.label for record in others}
-    mine = tables.table(own).assign(method=f"{label} (yours)" if taken else label)
-    frame = pd.concat([tables.table(others), mine], ignore_index=True)
-    runs = of_runs(frame[frame["task"].isin(tasks)]).dropna(subset="area")
-    runs["group"] = runs["task"].map(lambda task: board.group_of.get(task, task))
+    taken = first.method.label in {record.method.label for record in others}
+    mine = [_marked(record) for record in own] if taken else own
+    row = mine[0].method.label
+    records = [each for each in (*others, *mine) if each.task.label in tasks]
+    runs = of_runs(tables.table(records)).dropna(subset="area")
     has_all = runs.groupby("row")["task"].nunique() == len(tasks)
-    runs = runs[runs["row"].isin(has_all.index[has_all])]
-    row = str(mine["method"].iloc[0])
-    if runs["row"].nunique() < 2 or row not in set(runs["row"]):
+    rows = set(has_all.index[has_all])
+    runs = runs[runs["row"].isin(rows)]
+    if len(rows) < 2 or row not in rows:
         raise PosbenchError(
             f"there is no published row to hold {row} against on {', '.join(tasks)}: give a folder "
             "of records with --against"
         )
+    groups = {task: board.group_of.get(task, task) for task in tasks}
+    places = {group: place for place, group in enumerate(dict.fromkeys(groups.values()))}
+    runs = runs.assign(group=runs["task"].map(groups), shown=runs["task"])
+    runs = runs.sort_values("group", key=lambda names: names.map(places), kind="stable")
     references = set(board.references)
     if not first.plain:
         references = {
             each.method.label for each in others if each.method.extension in OF_EXTENSIONS
         }
     judged = board.judged
-    summary = standings.summarise(runs, None, draws or judged.draws, judged.seed).droplevel("class")
-    ours = runs[runs["row"] == row]
+    summary, over = standings.standing(runs, draws or judged.draws, judged.seed)
+    kept = tuple(each for each in records if each.method.label in rows)
+    measured = Measured.of(tables.table(kept))
     return Standing(
         row,
-        str(ours["class"].iloc[0]),
         tasks,
         tuple(task for task in board.all_tasks if task not in tasks),
-        summary,
-        tuple(name for name in board.groups if name in set(runs["group"])),
-        median_reach(list(ours["reach"]))[0],
         tuple(_rivals(runs, summary, row, references, draws or judged.draws)),
+        ranking.Standing(
+            _part(runs, measured, first.method_class), first.method_class, summary, over
+        ),
+        measured,
+        kept,
     )
+
+
+def _marked(record: Record) -> Record:
+    """The record of a row that is published already, under another name."""
+    name = record.method
+    own = {"name": f"{name.label} (yours)", "changed": (), "hash": content_hash([name.hash])}
+    return record.model_copy(update={"method": name.model_copy(update=own)})
+
+
+def _part(runs: pd.DataFrame, measured: Measured, kind: str) -> ranking.Part:
+    """The rows as a part of a board."""
+    once = measured.lengths.drop_duplicates(["task_name", "method_name", "seed"])
+    cost = once.groupby("method_name")["train_cpu_seconds"].mean()
+    rows = Rows(methods=tuple(sorted(set(runs["row"]))), seeds=(0,))
+    return ranking.Part(f"{kind[0].upper()}{kind[1:]} rows", rows, runs, cost)
 
 
 def _is_rival(record: Record, own: Record) -> bool:

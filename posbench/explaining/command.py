@@ -76,10 +76,9 @@ def _explain(asked: Sequence[Sequence[str]]) -> int:
         made, folder = _explained(words)
         explained.append(made)
         print(text(made), end="\n\n", flush=True)
-    name = "-".join([*(each.label for each in explained), made.task]).replace("/", "_")
-    path = folder / "explain" / f"{name}.html"
     from posbench.records import files
 
+    path = files.explanation_path(folder, [each.label for each in explained], made.task)
     with files.writing_to(folder), files.atomically(path) as beside:
         beside.write_text(html(explained), encoding="utf-8")
     print(f"Written: {path}")

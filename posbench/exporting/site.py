@@ -30,7 +30,9 @@ def write(source: Path, found: list[Record], audits: Sequence[Audit], folder: Pa
     pages = dict(board.generate(source, found, audits).pages)
     contents = {"index.html": pages.pop(PAGE)} | pages
     contents |= {"README.md": CARD, ".nojekyll": ""}  # without the latter pages are rebuilt first
-    folder.mkdir(parents=True, exist_ok=True)
+    linked = sorted(source.glob("explain/*.html"))
+    contents |= {f"explain/{path.name}": path.read_text(encoding="utf-8") for path in linked}
     for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")
     return [folder / name for name in contents]

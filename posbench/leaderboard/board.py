@@ -33,7 +33,7 @@ from posbench.leaderboard.ranking import (
 )
 from posbench.leaderboard.remarks import remarks
 from posbench.leaderboard.sections import Section, sections
-from posbench.leaderboard.summaries import TaskBoard, boards, per_run
+from posbench.leaderboard.summaries import TaskBoard, boards, mean_of, per_run
 from posbench.records import files, tables
 from posbench.records.record import Audit, Record
 
@@ -113,8 +113,8 @@ def csv(found: list[list[TaskBoard]]) -> str:
             "effective_50": row.effective_50,
             "solved_step": row.solved_step,
             "parameters": row.parameters,
-            "train_cpu_seconds": row.cpu_seconds.mean(),
-            "train_gpu_seconds": row.gpu_seconds.mean(),
+            "train_cpu_seconds": mean_of(row.cpu_seconds),
+            "train_gpu_seconds": mean_of(row.gpu_seconds),
             "method_hash": row.method_hash,
             **board.hashes,
         }
@@ -216,6 +216,7 @@ def generate(
             found,
             warned,
             said,
+            explained={path.name for path in folder.glob("explain/*.html")},
         ),
         "leaderboard.csv": csv(summaries),
         "runs.csv": runs_csv(table),
@@ -276,7 +277,7 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         help="a folder like conf/ of your own: its boards, and the classes of its methods",
     )
     chosen = parser.parse_args(arguments)
-    with folders.importable(chosen.config_dir):
+    with files.keeping_all(), folders.importable(chosen.config_dir):
         return _made(chosen, emit)
 
 

@@ -6,6 +6,7 @@ Which methods does a task tell apart, and do two protocols put methods into the 
 from __future__ import annotations
 
 import itertools
+import operator
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,8 +109,13 @@ class Agreement:
             return None
         ranked = [[row for row in rows if row.method in both] for rows in ranked]
         # [seed, method]
-        scores = [pd.DataFrame({row.method: row.scores for row in rows}) for rows in ranked]
-        weights = [pd.DataFrame({row.method: row.trainings for row in rows}) for rows in ranked]
+        scores, weights = (
+            [
+                pd.DataFrame({row.method: pd.Series(values(row), row.seeds) for row in rows})
+                for rows in ranked
+            ]
+            for values in (operator.attrgetter("scores"), operator.attrgetter("trainings"))
+        )
         common = sorted(set(scores[0].columns) & set(scores[1].columns))
         # Keep the seeds that every method was run with.
         complete = [each[common].dropna() for each in scores]
@@ -154,7 +160,7 @@ def _ranked(board: TaskBoard) -> list[Summary]:
     return [
         row
         for row in board.summaries
-        if row.method_class == "zero-shot" and row.scores.notna().any()
+        if row.method_class == "zero-shot" and not np.isnan(row.scores).all()
     ]
 
 

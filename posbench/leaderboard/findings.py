@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from posbench.boards.definition import AS_TRAINED, Board
 from posbench.errors import counted
@@ -179,6 +178,8 @@ def at_length(runs: pd.DataFrame, measured: Measured, multiple: float) -> pd.Dat
 
 def _size(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     """How the order in a part with another protocol agrees with that of the first part."""
+    from scipy import stats
+
     for standing in found[1:]:
         protocol = standing.part.rows.protocol
         if not protocol or not _comparable(standing) or not _comparable(found[0]):

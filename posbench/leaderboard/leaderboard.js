@@ -209,7 +209,10 @@ function detail(number_, section) {
         el("dt", {}, "settings"), el("dd", {}, row.settings.join(", ") || "none"),
         el("dt", {}, "parameters"), el("dd", {}, row.parameters.toLocaleString("en")),
         el("dt", {}, "records"), el("dd", {}, `${records}, of ${trainings.size} trainings; seeds ${seeds.join(", ")}`)),
-      el("p", { class: "small" }, "Repeats a record:"), el("code", { class: "command" }, row.command))),
+      el("p", { class: "small" }, "Repeats a record:"), el("code", { class: "command" }, row.command),
+      row.explain ? el("p", { class: "small" }, "Explains where it stops, on this task or another:") : null,
+      row.explain ? el("code", { class: "command" }, row.explain) : null,
+      row.explained.length ? el("p", {}, "Explained on ", ...row.explained.flatMap(([task, href], place) => [place ? ", " : "", el("a", { href }, task)])) : null)),
     el("h3", {}, "Score against length, task by task; below it the areas of the seeds, hollow where nothing was learned"),
     el("div", { class: "small-multiples" }, ...tasks.map(task => el("figure", {},
       el("figcaption", {}, `${taskName(task)}  ${number(areaOf(task, number_))}`),
@@ -549,6 +552,10 @@ fields();
 pictures();
 choose(-1, false);
 filter();
+if (one("#own")) {  // the row that the page is about
+  choose(+one("#own").dataset.r, true);
+  toggle(one("#own"), true);
+}
 new ResizeObserver(() => document.documentElement.style.setProperty("--below", `${narrow() ? 0 : one("#controls").offsetHeight}px`)).observe(one("#controls"));
 document.addEventListener("keydown", event => {
   if (event.key === "/" && !event.target.matches("input, select, textarea")) { event.preventDefault(); controls.text.focus(); }

@@ -55,7 +55,7 @@ def area(multiples: Numbers, scores: Numbers, chances: Numbers | float = 0.0) ->
         chances: the scores of guessing, [length] or one number
     """
     multiple, score = _measured(multiples, scores, chances)
-    if not len(multiple) or not np.isclose(multiple[0], 1.0):
+    if not _from_training(multiple):
         return np.nan
     misses = np.abs(np.log(multiple / LONGEST))
     last = int(np.argmin(misses))
@@ -130,7 +130,7 @@ def reach(
         threshold: of the corrected score
     """
     multiple, score = _measured(multiples, scores, chances)
-    if not len(multiple) or not np.isclose(multiple[0], 1.0):
+    if not _from_training(multiple):
         return Reach(np.nan, np.nan)
     below = np.flatnonzero(~(score >= threshold))  # a NaN stops the search as well
     if not len(below):
@@ -223,6 +223,11 @@ def _measured(
     order = np.argsort(multiple, kind="stable")
     order = order[multiple[order] >= 1 - 1e-6]
     return multiple[order], score[order]
+
+
+def _from_training(multiples: npt.NDArray[np.float64]) -> bool:
+    """Whether the first length is that of training; not by `np.isclose`, which is slow."""
+    return len(multiples) > 0 and abs(float(multiples[0]) - 1) < 1e-5
 
 
 def _log_median(values: npt.NDArray[np.float64]) -> float:

@@ -24,8 +24,8 @@ APART = 15
 NAMES = 24
 
 
-def picture(measured: Measured, standings: Sequence[Standing]) -> str:
-    """The SVG; "" where no row has been run on all tasks."""
+def picture(measured: Measured, standings: Sequence[Standing], own: str = "") -> str:
+    """The SVG, with the row `own` before the leaders; "" where no row has been run on all tasks."""
     if not standings:
         return ""
     first = standings[0]
@@ -34,7 +34,7 @@ def picture(measured: Measured, standings: Sequence[Standing]) -> str:
     ranked = [
         row for place in range(LEADERS) for each in same for row in each.complete[place : place + 1]
     ]
-    rows = list(dict.fromkeys(ranked))[:LEADERS]
+    rows = list(dict.fromkeys([own, *ranked] if own else ranked))[:LEADERS]
     curves = {
         row: curve for row in rows if len(curve := _curve(measured, first, protocol, row)) > 1
     }

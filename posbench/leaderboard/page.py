@@ -8,7 +8,7 @@ is folded away. A browser without JavaScript shows the tables as they stand here
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pandas as pd
 from posbench.boards.definition import Board
 from posbench.leaderboard import opening, page_data
 from posbench.leaderboard.ranking import Measured, Standing, answer
+from posbench.leaderboard.remarks import meaningless
 from posbench.leaderboard.summaries import NOTHING, Estimate, number
 from posbench.records.record import Record
 
@@ -89,6 +90,15 @@ class Shown:
     grid: Grid
 
 
+@dataclass(frozen=True)
+class Focus:
+    """The row that a page is about: it is marked and open from the start."""
+
+    row: str
+    title: str  # of the page
+    said: Sequence[str]  # of the row, before all else
+
+
 COLUMNS = (
     Column("overall", "mean of the groups: area under the corrected score, 0 to 1", heat=True),
     Column("95 %", "interval of the overall number, were other tasks and seeds drawn"),
@@ -113,6 +123,8 @@ def document(
     found: Sequence[Record],
     notes: Sequence[str],
     about: Sequence[str],
+    focus: Focus | None = None,
+    explained: Collection[str] = (),
 ) -> str:
     """The text of the page.
 
@@ -123,24 +135,32 @@ def document(
         found: the records
         notes: what must be known before a number is believed
         about: what the folder says of itself, a paragraph each
+        focus: on a row of one's own, where the page is about one
+        explained: names of pages of `posbench.explain` in explain/ beside this one
     """
-    data = page_data.content(measured.lengths, measured.runs, standings, found, board.group_of)
+    data = page_data.content(
+        measured.lengths, measured.runs, standings, found, board.group_of, explained
+    )
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     template = environment.from_string(_own("leaderboard.html.j2"))
     numbers = {row["name"]: place for place, row in enumerate(data["rows"])}
     asked = bool(board.groups) and any(each.part.rows.about for each in standings)
+    nothing = meaningless(measured.lengths["protocol_chosen"])
+    answers = [*(focus.said if focus else ()), _answer(standings, board.judged.equivalent)]
+    title, own = (focus.title, focus.row) if focus else ("", "")
     return template.render(
-        title=f"Board {board.name}" if asked else "Leaderboard",
+        title=title or (f"Board {board.name}" if asked else "Leaderboard"),
         about=about,
-        answer=_answer(standings, board.judged.equivalent),
+        answer=[*nothing, *answers],
+        own=own,
         sections=[
-            _shown(each, data, numbers, FIRST if place < SHOWN else 1)
+            _shown(each, data, numbers, own, FIRST if place < SHOWN else 1)
             for place, each in enumerate(standings)
         ],
-        tasks=[_task(place, data) for place in range(len(data["tasks"]))],
-        opening=opening.picture(measured, standings),
+        tasks=[_task(place, data, own) for place in range(len(data["tasks"]))],
+        opening=opening.picture(measured, standings, own),
         notes=notes,
         guide=GUIDE,
         defined=_defined(board) if asked else [],
@@ -208,7 +228,9 @@ def _counted(values: Iterator[str]) -> str:
 # -- what is ranked --------------------------------------------------------------------------------
 
 
-def _shown(standing: Standing, data: dict[str, Any], numbers: dict[str, int], first: int) -> Shown:
+def _shown(
+    standing: Standing, data: dict[str, Any], numbers: dict[str, int], own: str, first: int
+) -> Shown:
     part, summary = standing.part, standing.summary
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
@@ -219,7 +241,8 @@ def _shown(standing: Standing, data: dict[str, Any], numbers: dict[str, int], fi
         *MORE,
     ]
     body = [
-        _line(standing, str(row), data["rows"][numbers[str(row)]], numbers) for row in summary.index
+        _line(standing, str(row), data["rows"][numbers[str(row)]], numbers, own)
+        for row in summary.index
     ]
     leaders = [
         (row, number(summary.loc[row, "overall"]), _span(summary, row, "tasks_rank", 0))
@@ -228,7 +251,9 @@ def _shown(standing: Standing, data: dict[str, Any], numbers: dict[str, int], fi
     return Shown(part.title, _anchor(part.title), notes, leaders, Grid(columns, "\n".join(body)))
 
 
-def _line(standing: Standing, row: str, known: dict[str, Any], numbers: dict[str, int]) -> str:
+def _line(
+    standing: Standing, row: str, known: dict[str, Any], numbers: dict[str, int], own: str
+) -> str:
     summary = standing.summary
     solved = summary["learned"].get(row, np.nan) if "learned" in summary else np.nan
     tier = summary["tasks_tier"].get(row) if "tasks_tier" in summary else None
@@ -244,9 +269,12 @@ def _line(standing: Standing, row: str, known: dict[str, Any], numbers: dict[str
         f"<td>{known['path'] or NOTHING}",
         f"<td>{known['keys'] or NOTHING}",
     ]
-    mark = "" if pd.isna(solved) or solved else ' <span class="mark">did not learn</span>'
-    lacking = ' class="lacking"' if pd.isna(summary.loc[row, "overall"]) else ""
-    head = f'<tr data-r="{numbers[row]}"{lacking}><th scope="row">{html.escape(row)}{mark}'
+    said = {"yours": row == own, "did not learn": solved == 0}
+    marks = [mark for mark, holds in said.items() if holds]
+    mark = f' <span class="mark">{", ".join(marks)}</span>' if marks else ""
+    kind = ' class="lacking"' if pd.isna(summary.loc[row, "overall"]) else ""
+    kind += ' id="own"' if row == own else ""
+    head = f'<tr data-r="{numbers[row]}"{kind}><th scope="row">{html.escape(row)}{mark}'
     return head + "".join(cells)
 
 
@@ -278,7 +306,7 @@ class Task:
     grid: Grid
 
 
-def _task(place: int, data: dict[str, Any]) -> Task:
+def _task(place: int, data: dict[str, Any], own: str) -> Task:
     task, runs, rows = data["tasks"][place], data["runs"][place], data["rows"]
     counted = [k for k, further in enumerate(task["further"]) if not further]
     columns = [
@@ -309,6 +337,8 @@ def _task(place: int, data: dict[str, Any]) -> Task:
             before = kind
         cells = "".join(f"<td>{number(float(score))}" for score in scores)
         name = html.escape(rows[int(row)]["name"])
+        if rows[int(row)]["name"] == own:
+            name += ' <span class="mark">yours</span>'
         body.append(f"<tr><th>{name}<td>{area}{cells}<td>{seeds}")
     trained = task["trained"]
     tested = ", ".join(map(str, task["n"]))

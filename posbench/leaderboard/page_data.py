@@ -1,7 +1,7 @@
 """What the page draws from: all runs of a folder as compact JSON, with what opens behind a row.
 
     tasks      name, protocol, group, lengths n, true multiples, chances, which lengths count
-    rows       name, class, family, host, extension, settings, command, path, keys, descriptions
+    rows       name, class, family, host, extension, settings, commands, path, keys, descriptions
     runs       by task and row: seed, training, learned, area, then the score at each length
     depths     by task and row: accuracy by length and depth of the source, a letter a cell
     sections   what is ranked together: rows, chances to be above each other, average ranks
@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,7 @@ from posbench.leaderboard import rank_tests, statistics
 from posbench.leaderboard.descriptions import docstring, inline, paragraphs_of
 from posbench.leaderboard.ranking import Standing
 from posbench.provenance import targets
+from posbench.records.files import explanation_path
 from posbench.records.record import Record
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -50,6 +52,7 @@ def content(
     standings: Sequence[Standing],
     found: Sequence[Record],
     groups: dict[str, str],
+    explained: Collection[str] = (),
 ) -> Json:
     """The JSON of a page.
 
@@ -59,6 +62,7 @@ def content(
         standings: what is ranked, in the order in which it is shown
         found: the records
         groups: of tasks
+        explained: names of the pages of `posbench.explain`
     """
     tasks = _tasks(known, groups)
     methods = known.drop_duplicates(["method_name"]).sort_values("method_name")
@@ -66,6 +70,9 @@ def content(
     first = {record.method.hash: record for record in reversed(found)}
     texts: dict[str, str] = {}
     described = [_row(line, first, texts) for line in methods.to_dict("records")]
+    labels = sorted(set(known["task"]))
+    for line, row in zip(methods["method"], described, strict=True):
+        row["explained"] = _explained(line, labels, explained)
     shown = {name: sketch for name in rows if (sketch := sketches().get(name))}
     return {
         "tasks": [
@@ -149,11 +156,25 @@ def _row(line: Json, records: dict[str, Record], texts: dict[str, str]) -> Json:
         "extension": line["extension"],
         "settings": _settings(encoding) + ([] if line["plain"] else _settings(extension)),
         "command": record.command,
+        "explain": _explaining(record),
         "parameters": line["parameters"],
         "path": sketch.get("path", ""),
         "keys": sketch.get("keys", ""),
         "classes": [name for target in used if (name := _described(target, texts))],
     }
+
+
+def _explaining(record: Record) -> str:
+    """The command that explains where a run stops, "" where there is no one model to look into."""
+    if record.ceiling is not None or record.diverged:
+        return ""
+    return record.command.replace("python -m posbench ", "python -m posbench.explain ", 1)
+
+
+def _explained(method: str, tasks: Sequence[str], names: Collection[str]) -> list[list[str]]:
+    """The tasks on which a page explains a method, each with where it is."""
+    paths = {task: explanation_path("", [method], task) for task in tasks} if names else {}
+    return [[task, quote(path.as_posix())] for task, path in paths.items() if path.name in names]
 
 
 def _settings(node: Any, prefix: str = "") -> list[str]:

@@ -58,23 +58,26 @@ class Measured:
 
 def parts(board: Board, measured: Measured) -> list[Part]:
     """Each part of the board that has a run, in the board's order."""
-    known = measured.lengths
-    known = known[~known["task_changed"] & known["task"].isin(board.all_tasks)]
-    known = _of_one_kind(known, "task", ["task_version", "task_hash"])
-    known = _of_one_kind(known, "protocol", ["protocol_hash"])
     keys = ["protocol_name", "task_name", "method_name", "seed"]
-    once = known.drop_duplicates(keys)
+    once = measured.lengths.drop_duplicates(keys)
+    once = once[~once["task_changed"] & once["task"].isin(board.all_tasks)]
+    once = _of_one_kind(once, "task", ["task_version", "task_hash"])
+    once = _of_one_kind(once, "protocol", ["protocol_hash"])
+    methods = list(zip(once["encoding"], once["extension"], once["changed"], strict=True))
     label = dict(zip(once["task_name"], once["task"], strict=True))
     places = measured.runs.set_index(["protocol", "task", "row", "seed"])
     found = []
     for title, rows in board.parts.items():
         asked = set(pairs(rows))
-        of_part = once[once["protocol"] == _under(once, rows.protocol or board.protocol)]
-        chosen = zip(of_part["encoding"], of_part["extension"], of_part["changed"], strict=True)
         # An empty list would choose columns.
-        mine = of_part[np.array([key in asked for key in chosen], dtype=bool)]
+        mine = once[np.array([method in asked for method in methods], dtype=bool)]
+        protocol = _under(once, rows.protocol or board.protocol)
         tasks = rows.tasks or board.all_tasks
-        mine = mine[mine["seed"].isin(rows.seeds) & mine["task"].isin(tasks)]
+        mine = mine[
+            (mine["protocol"] == protocol)
+            & mine["seed"].isin(rows.seeds)
+            & mine["task"].isin(tasks)
+        ]
         if mine.empty:
             continue
         index = pd.MultiIndex.from_frame(mine[keys])
@@ -259,7 +262,7 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
             part.title,
             notes,
             Table(["method", *columns], rows),
-            details=list(_sensitivity(part, complete)),
+            details=list(_sensitivity(standing)),
         )
     ]
 
@@ -286,13 +289,14 @@ def answer(part: Part, complete: Sequence[str], margin: float) -> Iterator[str]:
     runs = part.runs[part.runs["row"].isin(complete)]
     if runs["group"].nunique() < 2:
         return
-    groups = statistics.group_means(runs).round(9)
+    means = statistics.group_means(runs)
+    groups = means.round(9)
     winners = ", ".join(
         f"{group}: {_named(_first(groups[group]))} ({number(groups[group].max())})"
         for group in groups
     )
     yield f"First of each group: {winners}."
-    overall = statistics.overall(runs).round(9).sort_values(ascending=False)
+    overall = means.mean(axis=1, skipna=False).round(9).sort_values(ascending=False)
     if overall.iloc[0] - overall.iloc[1] < margin:
         close = [str(row) for row in overall.index[overall > overall.iloc[0] - margin]]
         yield (f"No overall winner is named: {_named(close)} differ by less than {number(margin)}.")
@@ -317,10 +321,11 @@ def _named(names: Sequence[str]) -> str:
     return " and ".join(names) if len(names) <= FEW else f"{len(names)} of them"
 
 
-def _sensitivity(part: Part, complete: Sequence[str]) -> Iterator[Detail]:
+def _sensitivity(standing: Standing) -> Iterator[Detail]:
     """Places without each group and each task, shares of choices, chances to be the best."""
+    part, complete, best = standing.part, standing.complete, standing.summary.get("p_best")
     runs = part.runs[part.runs["row"].isin(complete)]
-    if len(complete) < 2 or runs["group"].nunique() < 2:
+    if best is None or len(complete) < 2 or runs["group"].nunique() < 2:
         return
     leaders = list(complete[:LEADERS])
     for by in ("group", "task"):
@@ -332,7 +337,6 @@ def _sensitivity(part: Part, complete: Sequence[str]) -> Iterator[Detail]:
             Table(["method", *map(str, without.columns)], rows),
         )
     choices = sensitivity.balanced_choices(runs)
-    best = statistics.over_tasks(runs).p_best()
     rows = [
         Row(row, [number(best[row]), *(number(choices.loc[row, size]) for size in choices)])
         for row in leaders

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from posbench import provenance
 from posbench.leaderboard.summaries import BOARD, METHOD, RUN, TASK, named
-from posbench.records.record import Audit, CarriedOver, Record
+from posbench.records.record import MEANINGLESS, Audit, CarriedOver, Record
 
 MANY = 12
 """Methods whose records are of earlier code: more of them are counted and not named."""
@@ -24,7 +24,7 @@ def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = 
         ages = [outdated(record) for record in found]
     said = [
         _several_protocols(runs),
-        _smoke(runs),
+        *meaningless(runs["protocol_chosen"]),
         _single_seeds(runs),
         _several_settings(runs),
         _one_label_several_methods(runs),
@@ -61,10 +61,10 @@ def _several_protocols(runs: pd.DataFrame) -> str:
     )
 
 
-def _smoke(runs: pd.DataFrame) -> str:
-    if not (runs["protocol_chosen"] == "smoke").any():
-        return ""
-    return "The smoke protocol only proves that the code runs; its accuracies mean nothing."
+def meaningless(protocols: Iterable[str]) -> list[str]:
+    """What is to be said of those among these protocols whose numbers mean nothing."""
+    names = set(protocols)
+    return [sentence for name, sentence in MEANINGLESS.items() if name in names]
 
 
 def _single_seeds(runs: pd.DataFrame) -> str:

@@ -18,6 +18,7 @@ from posbench.leaderboard.summaries import (
     Summary,
     TaskBoard,
     best_first,
+    mean_of,
     number,
 )
 from posbench.task import Task
@@ -356,7 +357,7 @@ def _task_columns(lengths: Sequence[Length]) -> Columns:
         "class": lambda row: row.method_class,
         "untrained": lambda row: _untrained(row, lengths),
         "parameters": lambda row: f"{row.parameters:,}",
-        "CPU s": lambda row: number(row.cpu_seconds.mean(), 0),
+        "CPU s": lambda row: number(mean_of(row.cpu_seconds), 0),
     }
 
 
@@ -367,7 +368,7 @@ def _multiple(value: float) -> str:
 def _gpu_column(rows: Sequence[Any]) -> Columns:
     """The column of GPU seconds, if any row was trained on a GPU."""
     return (
-        {"GPU s": lambda row: number(row.gpu_seconds.mean(), 0)}
+        {"GPU s": lambda row: number(mean_of(row.gpu_seconds), 0)}
         if any(row.gpu_seconds.any() for row in rows)
         else {}
     )
@@ -390,7 +391,7 @@ def _overall_columns(lengths: Sequence[Length]) -> Columns:
         "solved": lambda row: row.shown_solved,
         "class": lambda row: row.method_class,
         "parameters": lambda row: f"{row.parameters:,}",
-        "CPU s": lambda row: number(row.cpu_seconds.mean(), 0),
+        "CPU s": lambda row: number(mean_of(row.cpu_seconds), 0),
     }
 
 

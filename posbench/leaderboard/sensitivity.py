@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from posbench.errors import PosbenchError
-from posbench.leaderboard.statistics import groups_of, overall, task_means
+from posbench.leaderboard.statistics import means_and_groups, means_of_groups
 
 CHUNK = 100_000
 """Choices of tasks that are averaged at once."""
@@ -34,11 +34,22 @@ def leave_one_out(runs: pd.DataFrame, by: str) -> pd.DataFrame:
     names = sorted(runs[by].unique())
     if len(names) < 2:
         raise PosbenchError(f"there is a single {by}: without it nothing is left to rank by")
-    ranks = {
-        name: overall(runs[runs[by] != name]).round(9).rank(ascending=False, method="min")
+    means, groups = means_and_groups(runs)
+    left = {
+        name: means_of_groups(means, _without(groups, by, name)).mean(axis=1, skipna=False)
         for name in names
     }
-    return pd.DataFrame(ranks).rename_axis(index="row")
+    ranks = pd.DataFrame(left).round(9).rank(ascending=False, method="min")
+    return ranks.rename_axis(index="row")
+
+
+def _without(groups: Mapping[str, Sequence[str]], by: str, name: str) -> dict[str, list[str]]:
+    """The groups without one of them, or without a task, and with it a group that had no other."""
+    left = {
+        group: [task for task in tasks if name != (group if by == "group" else task)]
+        for group, tasks in groups.items()
+    }
+    return {group: tasks for group, tasks in left.items() if tasks}
 
 
 def share_of_choices(means: pd.DataFrame, size: int) -> pd.Series:
@@ -84,7 +95,7 @@ def share_of_balanced_choices(
 
 def balanced_choices(runs: pd.DataFrame) -> pd.DataFrame:
     """`share_of_balanced_choices` of runs: [row, tasks a group], for every possible number."""
-    means, groups = task_means(runs), groups_of(runs)
+    means, groups = means_and_groups(runs)
     sizes = range(1, 1 + min(map(len, groups.values())))
     return pd.DataFrame({size: share_of_balanced_choices(means, groups, size) for size in sizes})
 

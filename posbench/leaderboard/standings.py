@@ -147,7 +147,8 @@ def standing(
     """
     over = None
     by_row, by_task = runs.groupby("row", sort=True), runs.groupby(["row", "task"], sort=True)
-    table = pd.DataFrame({"overall": statistics.overall(runs)})
+    groups = statistics.group_means(runs)
+    table = pd.DataFrame({"overall": groups.mean(axis=1, skipna=False)})
     table["num_seeds"] = by_task.size().groupby("row").min()
     table["num_tasks"] = by_row["task"].nunique()
     shown = [name for name in ("in_distribution", "learned") if name in runs]
@@ -157,12 +158,9 @@ def standing(
         learned = runs[runs["learned"].astype(bool)]
         whole = not learned.empty and set(learned["task"]) == set(runs["task"])
         table["overall_learned"] = statistics.overall(learned) if whole else np.nan
-    groups = statistics.group_means(runs)
     if table["overall"].notna().any():
-        given, over = (
-            statistics.given_tasks(runs, draws, seed),
-            statistics.over_tasks(runs, draws, seed),
-        )
+        sample = statistics.Sample.of(runs, draws, seed)
+        given, over = sample.given_tasks(), sample.over_tasks()
         table["rank"] = given.ranks()
         table["p_best"] = over.p_best()
         repeated = table["num_seeds"] > 1

@@ -19,7 +19,7 @@ A row without an area for some task has no overall number; it is left out of dra
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,24 +59,41 @@ def checked(runs: pd.DataFrame) -> pd.DataFrame:
 
 def groups_of(runs: pd.DataFrame) -> dict[str, list[str]]:
     """Group -> its tasks, both in the order of their names."""
-    return {
-        str(group): sorted(part.unique())
-        for group, part in checked(runs).groupby("group", sort=True)["task"]
-    }
+    return means_and_groups(runs)[1]
 
 
 def task_means(runs: pd.DataFrame) -> pd.DataFrame:
     """Mean area over seeds, [row, task]; NaN without a run, or if one of the runs has no area."""
-    areas = checked(runs).groupby(["row", "task"], sort=True)["area"]
-    return areas.agg(lambda seeds: seeds.mean(skipna=False)).unstack("task")
+    return means_and_groups(runs)[0]
+
+
+def means_and_groups(runs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """`task_means` and `groups_of` of a table that is checked once."""
+    runs = checked(runs)
+    pairs = runs[["group", "task"]].drop_duplicates().sort_values(["group", "task"])
+    groups: dict[str, list[str]] = {}
+    for group, task in pairs.itertuples(index=False):
+        groups.setdefault(str(group), []).append(task)
+    places = pd.MultiIndex.from_frame(runs[["row", "task"]])
+    # Cut at the ends of cells, and averaged together where they have as many seeds.
+    starts = np.flatnonzero(~places.duplicated())
+    counts, areas = np.diff(starts, append=len(runs)), runs["area"].to_numpy(float)
+    means = np.empty(len(starts))
+    for count in np.unique(counts):
+        same = counts == count
+        means[same] = areas[starts[same][:, None] + np.arange(count)].mean(1)
+    return pd.Series(means, places[starts]).unstack("task"), groups
 
 
 def group_means(runs: pd.DataFrame) -> pd.DataFrame:
     """Mean over the tasks of each group, [row, group]; NaN if the row lacks one of them."""
-    means = task_means(runs)
-    return pd.DataFrame(
-        {group: means[tasks].mean(axis=1, skipna=False) for group, tasks in groups_of(runs).items()}
-    )
+    return means_of_groups(*means_and_groups(runs))
+
+
+def means_of_groups(means: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """`group_means` of the means of tasks, [row, task]."""
+    each = {group: means[list(tasks)].to_numpy().mean(1) for group, tasks in groups.items()}
+    return pd.DataFrame(each, index=means.index)
 
 
 def overall(runs: pd.DataFrame) -> pd.Series:
@@ -194,7 +211,7 @@ class _Block:
 
 
 @dataclass(frozen=True)
-class _Sample:
+class Sample:
     """The runs of all rows that have all tasks, and how to draw their seeds."""
 
     rows: list[str]
@@ -205,15 +222,14 @@ class _Sample:
     seed: int
 
     @classmethod
-    def of(cls, runs: pd.DataFrame, draws: int, seed: int) -> _Sample:
+    def of(cls, runs: pd.DataFrame, draws: int, seed: int) -> Sample:
         runs = checked(runs)
-        groups, means = groups_of(runs), task_means(runs).dropna()
+        means, groups = means_and_groups(runs)
+        means = means.dropna()
         if means.empty:
             raise PosbenchError("no row has an area on every task: give the runs of fewer tasks")
         rows = list(means.index)
-        complete = runs[runs["row"].isin(rows)]
-        blocks = {str(task): _blocks(part, rows) for task, part in complete.groupby("task")}
-        return cls(rows, groups, means, blocks, draws, seed)
+        return cls(rows, groups, means, _blocks(runs, rows), draws, seed)
 
     def estimate(self, tasks: list[str]) -> Array:
         """The mean of the tasks, [row]."""
@@ -234,22 +250,56 @@ class _Sample:
                 found[:, index, block.places] = times @ block.areas / count
         return found
 
-    def drawn(self, values: list[Array]) -> Draws:
+    def given_tasks(self) -> Draws:
+        """See the function of that name."""
+        return self._drawn([self.seed_means(tasks).mean(1) for tasks in self.groups.values()])
+
+    def over_tasks(self) -> Draws:
+        """See the function of that name."""
+        values = []
+        for group, tasks in self.groups.items():
+            count, estimate = len(tasks), self.estimate(tasks)
+            chosen = _choices(self.draws, count, self.seed, "tasks", group)
+            # A task that is drawn twice is drawn with other seeds: each place has draws of its own.
+            each = [
+                self.seed_means(tasks, place)[np.arange(self.draws), chosen[:, place]]
+                for place in range(count)
+            ]
+            widened = (count / (count - 1)) ** 0.5 if count > 1 else 1.0
+            values.append(estimate + widened * (np.mean(each, axis=0) - estimate))
+        return self._drawn(values)
+
+    def _drawn(self, values: list[Array]) -> Draws:
         estimates = np.stack([self.estimate(tasks) for tasks in self.groups.values()])
         return Draws(self.rows, list(self.groups), estimates, np.stack(values, axis=1))
 
 
-def _blocks(runs: pd.DataFrame, rows: list[str]) -> list[_Block]:
-    """Group the rows of one task by what was trained for their seeds."""
+def _blocks(runs: pd.DataFrame, rows: list[str]) -> dict[str, list[_Block]]:
+    """By task, its rows together that were trained alike for their seeds; of a checked table."""
     host = next((name for name in ("training", "host") if name in runs), "row")
-    found: dict[str, tuple[list[int], list[Array]]] = {}
-    for row, part in runs.groupby("row", sort=True):
-        ordered = part.sort_values("seed")
-        key = repr([f"{seed} {name}" for seed, name in ordered[["seed", host]].to_numpy()])
-        places, areas = found.setdefault(key, ([], []))
-        places.append(rows.index(str(row)))
-        areas.append(ordered["area"].to_numpy(float))
-    return [_Block(key, places, np.stack(areas, axis=1)) for key, (places, areas) in found.items()]
+    trained: dict[tuple[str, str], list[str]] = {}
+    areas: dict[tuple[str, str], list[float]] = {}
+    # Lists: a data frame for each of a thousand cells takes seconds.
+    columns = (runs[name].tolist() for name in ("task", "row", "seed", host, "area"))
+    for task, row, seed, name, area in zip(*columns, strict=True):
+        trained.setdefault((task, row), []).append(f"{seed} {name}")
+        areas.setdefault((task, row), []).append(area)
+    places = {row: place for place, row in enumerate(rows)}
+    alike: dict[str, dict[str, list[str]]] = {}
+    for (task, row), names in trained.items():
+        if row in places:
+            alike.setdefault(task, {}).setdefault(repr(names), []).append(row)
+    return {
+        task: [
+            _Block(
+                key,
+                [places[row] for row in same],
+                np.stack([np.array(areas[task, row], float) for row in same], axis=1),
+            )
+            for key, same in by_key.items()
+        ]
+        for task, by_key in alike.items()
+    }
 
 
 def _choices(draws: int, count: int, *stream: str | int) -> npt.NDArray[np.uint16]:
@@ -271,8 +321,7 @@ def given_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
 
     Source: the stratified bootstrap of Agarwal et al. 2021, arXiv 2108.13264.
     """
-    sample = _Sample.of(runs, draws, seed)
-    return sample.drawn([sample.seed_means(tasks).mean(1) for tasks in sample.groups.values()])
+    return Sample.of(runs, draws, seed).given_tasks()
 
 
 def over_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
@@ -289,19 +338,7 @@ def over_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
     Source: the nested bootstrap of Davison and Hinkley 1997, "Bootstrap methods and their
     application", section 3.8, which discusses both effects.
     """
-    sample = _Sample.of(runs, draws, seed)
-    values = []
-    for group, tasks in sample.groups.items():
-        count, estimate = len(tasks), sample.estimate(tasks)
-        chosen = _choices(draws, count, seed, "tasks", group)
-        # A task that is drawn twice is drawn with other seeds: each place has draws of its own.
-        each = [
-            sample.seed_means(tasks, place)[np.arange(draws), chosen[:, place]]
-            for place in range(count)
-        ]
-        widened = (count / (count - 1)) ** 0.5 if count > 1 else 1.0
-        values.append(estimate + widened * (np.mean(each, axis=0) - estimate))
-    return sample.drawn(values)
+    return Sample.of(runs, draws, seed).over_tasks()
 
 
 # -- ranks -----------------------------------------------------------------------------------------

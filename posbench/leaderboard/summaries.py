@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,12 +36,19 @@ class Estimate:
 
     @classmethod
     def over(cls, seeds: Iterable[float]) -> Estimate:
-        values = np.array(list(seeds), float)
-        mean = float(values.mean()) if len(values) else np.nan
-        if len(values) < 2:
-            return cls(mean, np.nan)
-        quantile = special.stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)  # Student's t
-        return cls(mean, float(quantile * values.std(ddof=1) / len(values) ** 0.5))
+        [found] = cls.each(np.array(list(seeds), float)[None])
+        return found
+
+    @classmethod
+    def each(cls, values: Array) -> list[Estimate]:
+        """Those of several things that were measured on the same seeds, [thing, seed]."""
+        count = values.shape[1]
+        means = values.mean(1) if count else np.full(len(values), np.nan)
+        if count < 2:
+            return [cls(mean, np.nan) for mean in means.tolist()]
+        quantile = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)  # Student's t
+        widths = quantile * values.std(1, ddof=1) / count**0.5
+        return list(map(cls, means.tolist(), widths.tolist()))
 
     def __str__(self) -> str:
         return (
@@ -82,18 +90,6 @@ class Cell:
     loss: float
     untrained: float  # share of the encoding's parameters used here that training did not reach
 
-    @classmethod
-    def of(cls, measured: Array, there: npt.NDArray[np.bool_], length: Length) -> Cell:
-        """Of what was measured at a length, [measure, seed], by the seeds that were tested there.
-
-        Beyond the mean, seeds that got there are no fair sample of all: scores are NaN unless every
-        seed did.
-        """
-        scores = measured[0, there] if length.aggregated else measured[0]
-        lowest, highest = (scores.min(), scores.max()) if len(scores) else (np.nan, np.nan)
-        others = (_known_mean(values[there]) for values in measured[1:])
-        return cls(Estimate.over(scores), float(lowest), float(highest), *others)
-
 
 MEASURES = [
     "score",
@@ -106,9 +102,36 @@ MEASURES = [
 """The columns of the long table that a cell is made of, in its order."""
 
 
+def _cells(
+    measured: Array, there: npt.NDArray[np.bool_], lengths: Sequence[Length]
+) -> dict[float, Cell]:
+    """By multiple, of what was measured, [measure, length, seed], where seeds were tested.
+
+    Beyond the mean, seeds that got there are no fair sample of all: scores are NaN unless every
+    seed did.
+    """
+    scores, others = measured[0], _known_means(measured[1:]).T.tolist()
+    estimates, lowest, highest = Estimate.each(scores), scores.min(1), scores.max(1)
+    found = {}
+    for place, n in enumerate(lengths):
+        told = estimates[place], float(lowest[place]), float(highest[place])
+        if n.aggregated and not there[place].all():
+            tested = scores[place, there[place]]
+            bounds = (float(tested.min()), float(tested.max())) if len(tested) else (np.nan, np.nan)
+            told = Estimate.over(tested), *bounds
+        found[n.multiple] = Cell(*told, *others[place])
+    return found
+
+
+def _known_means(values: Array) -> Array:
+    """Means over the last axis of what is not NaN; NaN where nothing is known."""
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(known, values, 0.0).sum(-1) / known.sum(-1))
+
+
 def _known_mean(values: Array) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else np.nan
+    return float(_known_means(values))
 
 
 def effective(scores: Mapping[float, float], threshold: float) -> float:
@@ -149,8 +172,8 @@ def area(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
     return float(np.trapezoid(values, axis) / (axis[-1] - axis[0]))
 
 
-def mean_of(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else np.nan
+def mean_of(values: Sequence[float] | Array) -> float:
+    return float(np.mean(values)) if len(values) else np.nan
 
 
 def per_run(table: pd.DataFrame) -> pd.DataFrame:
@@ -215,68 +238,62 @@ class Summary:
     method_hash: str
     method_class: str
     cells: dict[float, Cell]  # by multiple
-    accuracy: pd.DataFrame  # [seed, multiple]
-    scores: pd.Series  # by seed: the mean accuracy beyond the training length
+    seeds: list[int]
+    accuracy: Array  # [length, seed], in the order of the cells
+    scores: Array  # by seed: the mean accuracy beyond the training length
     mean: Estimate  # of the scores
-    areas: pd.Series  # by seed: see `area`
+    areas: Array  # by seed: see `area`
     effective_50: float  # see the function of that name
-    solved: pd.Series  # by seed
-    trainings: pd.Series  # by seed: the hash of all that the weights depend on
+    solved: npt.NDArray[np.bool_]  # by seed
+    trainings: list[str]  # by seed: the hash of all that the weights depend on
     solved_step: float
     parameters: int
-    cpu_seconds: pd.Series  # by seed
-    gpu_seconds: pd.Series  # by seed
+    cpu_seconds: Array  # by seed
+    gpu_seconds: Array  # by seed
 
     @classmethod
-    def of(cls, runs: pd.DataFrame, lengths: Sequence[Length]) -> Summary:
-        """Summarise the rows of one method on one task, `runs`, at `lengths`."""
-        first = {name: runs[name].iat[0] for name in SAID}
-        seeds, places, whose = np.unique(
-            runs["seed"].to_numpy(), return_index=True, return_inverse=True
-        )
-        by_seed = pd.Index(seeds, name="seed")
+    def of(cls, runs: Mapping[str, npt.NDArray[Any]], lengths: Sequence[Length]) -> Summary:
+        """Summarise the rows of one method on one task, `runs` by column, at `lengths`."""
+        seeds, places, whose = np.unique(runs["seed"], return_index=True, return_inverse=True)
         column = {n.multiple: place for place, n in enumerate(lengths)}
-        at = np.array([column[multiple] for multiple in runs["multiple"]], dtype=int)
-        measured = np.full((len(MEASURES), len(seeds), len(lengths)), np.nan)
-        measured[:, whose, at] = runs[MEASURES].to_numpy(float).T
-        there = np.zeros((len(seeds), len(lengths)), dtype=bool)
-        there[whose, at] = True
-        accuracy = pd.DataFrame(measured[0], index=by_seed, columns=list(column))
+        at = np.array([column[multiple] for multiple in runs["multiple"].tolist()], dtype=int)
+        measured = np.full((len(MEASURES), len(lengths), len(seeds)), np.nan)
+        measured[:, at, whose] = [runs[name] for name in MEASURES]
+        there = np.zeros((len(lengths), len(seeds)), dtype=bool)
+        there[at, whose] = True
         # A record that lacks a length gets no mean, not a mean over other lengths.
-        meant = measured[0][:, [n.in_mean for n in lengths]]
-        scores = pd.Series(meant.mean(axis=1) if meant.size else np.nan, index=by_seed)
-        cells = {
-            n.multiple: Cell.of(measured[:, :, place], there[:, place], n)
-            for place, n in enumerate(lengths)
-        }
-
-        def of_seed(name: str) -> pd.Series:
-            return pd.Series(runs[name].to_numpy()[places], index=by_seed)
-
+        meant = measured[0, [n.in_mean for n in lengths]]
+        scores = meant.mean(axis=0) if meant.size else np.full(len(seeds), np.nan)
+        cells = _cells(measured, there, lengths)
+        by_seed = {name: runs[name][places] for name in OF_SEED}
         return cls(
-            task=str(first["task_name"]),
-            method=str(first["method_name"]),
-            method_hash=str(first["method_hash"]),
-            method_class=str(first["method_class"]),
+            task=str(runs["task_name"][0]),
+            method=str(runs["method_name"][0]),
+            method_hash=str(runs["method_hash"][0]),
+            method_class=str(runs["method_class"][0]),
             cells=cells,
-            accuracy=accuracy,
+            seeds=seeds.tolist(),
+            accuracy=measured[0],
             scores=scores,
             mean=Estimate.over(scores),
-            areas=pd.Series(
-                [area(dict(zip(column, row, strict=True)), lengths) for row in measured[0]],
-                index=by_seed,
-                dtype=float,
+            areas=np.array(
+                [area(dict(zip(column, each, strict=True)), lengths) for each in measured[0].T]
             ),
             effective_50=effective_50(
                 {multiple: cell.accuracy.mean for multiple, cell in cells.items()}, lengths
             ),
-            solved=of_seed("solved"),
-            trainings=of_seed("training_hash"),
-            solved_step=_known_mean(runs["solved_step"].to_numpy(float)[places]),
-            parameters=int(first["parameters"]),
-            cpu_seconds=of_seed("train_cpu_seconds"),
-            gpu_seconds=of_seed("train_gpu_seconds"),
+            solved=by_seed["solved"].astype(bool),
+            trainings=by_seed["training_hash"].tolist(),
+            solved_step=_known_mean(by_seed["solved_step"]),
+            parameters=int(runs["parameters"][0]),
+            cpu_seconds=by_seed["train_cpu_seconds"],
+            gpu_seconds=by_seed["train_gpu_seconds"],
         )
+
+    def at(self, seeds: Sequence[int]) -> list[int]:
+        """The places of some of its seeds."""
+        places = {seed: place for place, seed in enumerate(self.seeds)}
+        return [places[seed] for seed in seeds]
 
     @property
     def area(self) -> Estimate:
@@ -288,7 +305,7 @@ class Summary:
 
     @property
     def mean_of_solved(self) -> float:
-        return float(self.scores[self.solved].mean(skipna=False))
+        return mean_of(self.scores[self.solved])
 
     @property
     def shown_solved(self) -> str:
@@ -345,14 +362,17 @@ class Overall:
         """The seeds that were run on every task; only they can be averaged over tasks."""
         if len(self.parts) < self.num_tasks:
             return []
-        return sorted(set.intersection(*(set(part.scores.index) for part in self.parts)))
+        return sorted(set.intersection(*(set(part.seeds) for part in self.parts)))
 
-    def _averaged(self, values: Callable[[Summary], pd.Series]) -> pd.Series:
+    @functools.cached_property
+    def _places(self) -> list[list[int]]:
+        """By task: the places of `seeds`."""
+        return [part.at(self.seeds) for part in self.parts]
+
+    def _averaged(self, values: Callable[[Summary], Array]) -> Array:
         """The mean over tasks, by seed."""
-        if not self.seeds:
-            return pd.Series(dtype=float)
-        each = [values(part).loc[self.seeds].to_numpy(float) for part in self.parts]
-        return pd.Series(np.mean(each, axis=0), index=self.seeds)
+        each = [values(part)[at] for part, at in zip(self.parts, self._places, strict=True)]
+        return np.asarray(np.mean(each, axis=0), float)
 
     @functools.cached_property
     def mean(self) -> Estimate:
@@ -363,11 +383,11 @@ class Overall:
         return Estimate.over(self._averaged(lambda part: part.areas))
 
     @property
-    def cpu_seconds(self) -> pd.Series:
+    def cpu_seconds(self) -> Array:
         return self._averaged(lambda part: part.cpu_seconds)
 
     @property
-    def gpu_seconds(self) -> pd.Series:
+    def gpu_seconds(self) -> Array:
         return self._averaged(lambda part: part.gpu_seconds)
 
     def accuracy(self, multiple: float) -> float:
@@ -379,25 +399,24 @@ class Overall:
     def _accuracies(self) -> list[dict[float, Array]]:
         """By task: multiple -> the scores of `seeds`."""
         return [
-            dict(zip(part.accuracy, part.accuracy.loc[self.seeds].to_numpy().T, strict=True))
-            for part in self.parts
+            dict(zip(part.cells, part.accuracy[:, at], strict=True))
+            for part, at in zip(self.parts, self._places, strict=True)
         ]
 
     @property
     def mean_of_solved(self) -> float:
         """The mean over tasks of what the solved seeds reach; NaN if a task has none."""
-        each = (
-            [part.scores[self.seeds][part.solved[self.seeds]].mean() for part in self.parts]
-            if self.seeds
-            else []
-        )
-        return float(np.mean(each)) if each else np.nan
+        if not self.seeds:
+            return np.nan
+        pairs = zip(self.parts, self._places, strict=True)
+        return float(np.mean([_known_mean(part.scores[at][part.solved[at]]) for part, at in pairs]))
 
     @property
     def shown_solved(self) -> str:
         """Solved trainings / trainings, over those in the mean, or over all if there is no mean."""
-        each = [part.solved[self.seeds] if self.seeds else part.solved for part in self.parts]
-        return f"{sum(solved.sum() for solved in each)}/{sum(map(len, each))}"
+        pairs = zip(self.parts, self._places, strict=True)
+        each = [part.solved[at] if self.seeds else part.solved for part, at in pairs]
+        return f"{sum(int(solved.sum()) for solved in each)}/{sum(map(len, each))}"
 
     @property
     def shown_mean(self) -> str:
@@ -447,10 +466,18 @@ class TaskBoard:
             train_positions=int(first["train_positions"]),
             measure=str(first["measure"]),
             lengths=lengths,
-            summaries=best_first(
-                Summary.of(part, lengths) for _, part in runs[SUMMARISED].groupby(METHOD)
-            ),
+            summaries=best_first(Summary.of(part, lengths) for part in _by_method(runs)),
         )
+
+
+def _by_method(runs: pd.DataFrame) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """The columns of each method, in the order of their names."""
+    # Plain arrays, cut at the ends of methods: a data frame for each takes ten times as long.
+    ordered = runs.iloc[np.argsort(runs.groupby(METHOD).ngroup().to_numpy(), kind="stable")]
+    starts = np.flatnonzero(~ordered.duplicated(METHOD).to_numpy())
+    columns = {name: ordered[name].to_numpy() for name in SUMMARISED}
+    for start, end in itertools.pairwise([*starts, len(ordered)]):
+        yield {name: column[start:end] for name, column in columns.items()}
 
 
 def boards(table: pd.DataFrame) -> list[list[TaskBoard]]:
@@ -491,11 +518,12 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series:
+def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series | str:
     """`form` with the value of `column` if its label has several values, "" elsewhere."""
     several = table.groupby(label)[column].transform("nunique") > 1
-    # As text also where there are no rows, of which pandas would keep the type.
-    return table[column].map(form.format).astype(str).where(several, "")
+    if not several.any():
+        return ""
+    return table[column].map(form.format).where(several, "")
 
 
 def best_first(rows: Iterable[Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -99,6 +100,12 @@ def audit_path(record: Path) -> Path:
     return records.parent / "audits" / record.relative_to(records)
 
 
+def explanation_path(results_dir: str | Path, methods: Sequence[str], task: str) -> Path:
+    """Where `posbench.explain` keeps its page of these methods on a task; all are labels."""
+    name = "-".join([*methods, task]).replace("/", "_")
+    return Path(results_dir) / "explain" / f"{name}.html"
+
+
 def refuse_disagreement(record: Path) -> None:
     """PosbenchError if the audit beside a record has found sequences that count as right or not by
     how they are decoded.
@@ -160,12 +167,27 @@ def validated(kind: type[Kept], content: Any, where: str) -> Kept:
         ) from None
 
 
+@contextmanager
+def keeping_all() -> Iterator[None]:
+    """Meanwhile no garbage is looked for: where nearly all is kept, as many records are, looking
+    through it again and again takes longer than reading it.
+    """
+    looking = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if looking:
+            gc.enable()
+
+
 def records(results_dir: str | Path) -> list[Record]:
     """All records of a results folder: published lines, then files in the order of their paths.
 
     PosbenchError names the first that cannot be read; see `readable`.
     """
-    return _all(_attempts(Path(results_dir)))
+    with keeping_all():
+        return _all(_attempts(Path(results_dir)))
 
 
 def audits(results_dir: str | Path) -> list[Audit]:
@@ -176,7 +198,8 @@ def audits(results_dir: str | Path) -> list[Audit]:
 
 def readable(results_dir: str | Path) -> tuple[list[Record], list[Audit], list[str]]:
     """The records and audits of a folder that can be read, and a sentence for each that cannot."""
-    found, sentences = _told_apart(_attempts(Path(results_dir)))
+    with keeping_all():
+        found, sentences = _told_apart(_attempts(Path(results_dir)))
     audits, more = _told_apart(_attempted_audits(Path(results_dir)))
     return found, _of(found, audits), [*sentences, *more]
 

@@ -12,6 +12,10 @@ from posbench.provenance import content_hash, without_places
 from posbench.records.row import COUNTED, Loss, Part, Row, Score, View
 
 SCHEMA = 4
+MEANINGLESS = {
+    "smoke": "The smoke protocol only proves that the code runs; its accuracies mean nothing."
+}
+"""What is said, wherever its numbers are shown, of a protocol whose numbers are no results."""
 CONFIGURED = ("task", "encoding", "extension", "evaluation")
 """Sections of the settings that a record cannot be read without."""
 

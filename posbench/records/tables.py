@@ -159,8 +159,8 @@ BINNED = ("above", "up_to", "num_tokens", "token_accuracy_teacher_forced", "loss
 
 
 def _run(record: Record) -> dict[str, Any]:
-    run = Run.of(record)
-    return {name: getattr(run, name) for name in RUN}
+    hashes = (record.protocol.hash, record.task.hash, record.task_version, record.method.hash)
+    return dict(zip(RUN, (*hashes, record.seed), strict=True))
 
 
 def views(found: Iterable[Record], longest: bool = False) -> pd.DataFrame:

@@ -31,6 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import full_size
 import lightning as L
 import torch
 import torch.nn.functional as F
@@ -221,6 +222,26 @@ def plan() -> Iterator[Row]:
     [cost] = [line for line in said.splitlines() if line.startswith(("About", "No record"))]
     cost = cost.removeprefix("About ").rstrip(".")
     yield Row("board", cost.replace(" of CPU time: ", " of CPU: "), "by earlier records", None)
+
+
+def leaderboard() -> Iterator[Row]:
+    """`leaderboard`: all pages of a main board of records that were never run, as many as it asks
+    for, beside importing what makes them.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        count = full_size.write(Path(folder), num_seeds=5)
+        made = f"from posbench.leaderboard import board; board.main([{folder!r}])"
+        imports = "import posbench.leaderboard.board, scipy.stats"
+        pairs = [(spent(code=made), spent(code=imports)) for _ in range(2)]
+    ours, theirs = (least([each[side] for each in pairs]) for side in (0, 1))
+    yield Row(
+        "leaderboard",
+        f"{ours:.1f} s: {count:,} records; {unhurried(ours):.1f} s if quiet",
+        f"{theirs:.1f} s to import",
+        ours / theirs,
+        "10 s",
+        unhurried(ours) <= 10,
+    )
 
 
 # -- two workers -----------------------------------------------------------------------------------
@@ -535,7 +556,8 @@ def replicas() -> Iterator[Row]:
 # -- the page --------------------------------------------------------------------------------------
 
 PARTS: dict[str, Callable[[], Iterator[Row]]] = {
-    each.__name__: each for each in (machine, skip, start, plan, cores, trainer, library, replicas)
+    each.__name__: each
+    for each in (machine, skip, start, plan, leaderboard, cores, trainer, library, replicas)
 }
 """By the first word of their rows, but for `board`, which the plan tells."""
 
