@@ -223,7 +223,7 @@ def test_answers_are_the_same_in_a_padded_batch_and_alone(mounted: Mounted) -> N
 def test_windows_within_the_training_length_are_left_alone() -> None:
     with mount(MODELS["gemma3"]()) as mounted:
         mounted.extension = PI()
-        before, after = mounted._trained(LONG), mounted.encodings(LONG)
+        before, after = mounted.trained(LONG), mounted.encodings(LONG)
         assert after.layers[0].frequencies == before.layers[0].frequencies
         assert after.layers[1].frequencies.stretch == (1.5,) * 4
 
