@@ -27,6 +27,7 @@ from posbench.extensions.log_n import LogN
 from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
+from posbench.pretrained import reading
 from posbench.pretrained.forms import Call, mount, window
 from posbench.pretrained.mounting import Mask, Mounted
 from posbench.pretrained.proof import disagreement, mounted_and_proved, prove_effect
@@ -181,6 +182,39 @@ def test_decoding_with_a_cache_gives_what_the_whole_sequence_gives(
             cache = out.past_key_values
             parts.append(out.logits)
     torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_what_is_read_once_serves_every_question(
+    mounted: Mounted, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against a pass over the whole sequence of each question, without a cache."""
+    monkeypatch.setattr(reading, "CHUNK", 11)
+    mounted.extension, tokens = EXTENSIONS[name], some_tokens()[0].tolist()
+    shared, asked = tokens[:25], [(tokens[25:30], tokens[30:]), (tokens[9:13], tokens[2:5])]
+    given = reading.answers(mounted, shared, asked, LONG)
+    for (question, answer), found in zip(asked, given, strict=True):
+        whole = torch.tensor([[*shared, *question, *answer]])
+        with mounted.at(LONG):
+            scores = logits(mounted.model, whole)[0, -len(answer) - 1 : -1].log_softmax(-1)
+        assert found.right == [
+            int(row.argmax()) == t for row, t in zip(scores, answer, strict=True)
+        ]
+        wanted = [float(row[token]) for row, token in zip(scores, answer, strict=True)]
+        assert found.log_likelihood == pytest.approx(wanted, abs=1e-6)  # judged in float32
+    going_on = reading.continuations(mounted, tokens, LONG)
+    with mounted.at(LONG):
+        scores = logits(mounted.model, torch.tensor([tokens]))[0, :-1].log_softmax(-1)
+    wanted = scores[torch.arange(LONG - 1), torch.tensor(tokens[1:])].tolist()
+    assert going_on.log_likelihood == pytest.approx(wanted, abs=1e-6)
+
+
+def test_scores_are_held_by_chunks_only_where_they_must_be() -> None:
+    tokens = some_tokens()[0].tolist()
+    with mount(llama()) as mounted, mounted.at(LONG):
+        for name, held in (("direct", False), ("yarn", False), ("self_extend", True)):
+            mounted.extension = EXTENSIONS[name]
+            assert reading._holds_scores(mounted, tokens) == held
 
 
 @pytest.mark.parametrize("side", ("left", "right"))
