@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class Files:
         try:
             tokenizer = AutoTokenizer.from_pretrained(**where)
             model = AutoModelForCausalLM.from_pretrained(**where, dtype=dtype)
-        except (OSError, ValueError, KeyError) as error:  # as transformers says what is not there
+        except (OSError, ValueError, KeyError, struct.error) as error:  # as transformers says it
             raise ConfigError(
                 f"model={self.path} cannot be loaded with its tokenizer, which tasks as text need: "
                 f"{' '.join(str(error).split())}"
