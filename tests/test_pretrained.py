@@ -209,6 +209,20 @@ def test_what_is_read_once_serves_every_question(
     assert going_on.log_likelihood == pytest.approx(wanted, abs=1e-6)
 
 
+def test_extensions_that_say_so_change_nothing_up_to_the_training_length(mounted: Mounted) -> None:
+    """So that a run need not measure them there."""
+    tokens = some_tokens(n=TRAINED)
+    for n in (TRAINED, TRAINED // 2):
+        mounted.extension = Direct()
+        before = logits(mounted.model, tokens[:, :n])
+        for name, extension in EXTENSIONS.items():
+            if extension.is_identity:
+                mounted.extension = extension
+                after = logits(mounted.model, tokens[:, :n])
+                torch.testing.assert_close(after, before, rtol=0, atol=1e-9, msg=name)
+    assert [name for name, each in EXTENSIONS.items() if not each.is_identity] == ["lm_infinite"]
+
+
 def test_scores_are_held_by_chunks_only_where_they_must_be() -> None:
     tokens = some_tokens()[0].tolist()
     with mount(llama()) as mounted, mounted.at(LONG):

@@ -28,6 +28,7 @@ was stopped goes on where it was.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -50,7 +51,7 @@ from posbench.records.files import writing_to
 from posbench.records.record import Name
 
 if TYPE_CHECKING:
-    from posbench.pretrained.measuring import Measurement
+    from posbench.pretrained.measuring import Found, Measurement
     from posbench.pretrained.mounting import Mounted
     from posbench.pretrained.recording import Candidate, Recorder
 
@@ -257,8 +258,9 @@ def run(asked: Asked) -> Iterator[str]:
         for text in asked.texts:
             for length in lengths:
                 for task in tasks:
+                    unit = Unit(recorder, task, length, text)
                     for each in candidates[task.name]:
-                        yield from measured(recorder, task, each, length, text)
+                        yield from unit.measured(each)
         yield ""
         for task in tasks:
             yield from table(recorder, task, candidates[task.name], lengths, asked.texts)
@@ -274,22 +276,42 @@ def run(asked: Asked) -> Iterator[str]:
         yield f"Records: {asked.results_dir}; python -m posbench.leaderboard makes a page of them."
 
 
-def measured(
-    recorder: Recorder, task: Measurement, row: Candidate, length: int, text: int
-) -> Iterator[str]:
-    """One text under one extension, unless it is there."""
-    if recorder.has(task, row, length, text):
-        return
-    found = task.found(recorder.mounted, row.extension, length, text)
-    recorder.write(task, row, length, found)
-    right = sum(each.answer.exact for each in found)
-    seconds = sum(each.cpu_seconds for each in found)
-    said = f"{right} of {len(found)} answers, " if task.by == "depth" else ""
-    likely = sum(each.log_likelihood for each in found) / len(found)
-    yield (
-        f"{task.name}, {length} tokens, text {text}, {row.name}: {said}log-likelihood "
-        f"{likely:.3f}, {seconds:.0f} CPU s"
-    )
+@dataclass(frozen=True)
+class Unit:
+    """One text of a task at one length, under one extension after the other."""
+
+    recorder: Recorder
+    task: Measurement
+    length: int
+    text: int
+
+    def measured(self, row: Candidate) -> Iterator[str]:
+        """Measure it under an extension and keep what is found, unless it is there."""
+        task, recorder = self.task, self.recorder
+        if recorder.has(task, row, self.length, self.text):
+            return
+        within = self.length <= recorder.mounted.train_positions
+        as_it_is = within and row.extension.is_identity
+        found = self.as_it_is if as_it_is else self.found(row.extension)
+        recorder.write(task, row, self.length, found)
+        right = sum(each.answer.exact for each in found)
+        said = f"{right} of {len(found)} answers, " if task.by == "depth" else ""
+        likely = sum(each.log_likelihood for each in found) / len(found)
+        seconds = sum(each.cpu_seconds for each in found)
+        yield (
+            f"{task.name}, {self.length} tokens, text {self.text}, {row.name}: {said}"
+            f"log-likelihood {likely:.3f}, {seconds:.0f} CPU s"
+        )
+
+    @functools.cached_property
+    def as_it_is(self) -> list[Found]:
+        """Of the model without extension, for all that change nothing at trained lengths."""
+        from posbench.extensions.direct import Direct
+
+        return self.found(Direct())
+
+    def found(self, extension: Extension) -> list[Found]:
+        return self.task.found(self.recorder.mounted, extension, self.length, self.text)
 
 
 def searched(
