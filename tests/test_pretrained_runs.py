@@ -135,7 +135,7 @@ def test_a_run_goes_on_where_it_was_stopped(
     assert len(found) == len(whole) == 8
     for each in found:
         same = shown(whole[each.training.hash + each.method.hash])
-        assert shown(each) | {"command": ""} == same | {"command": ""}
+        assert shown(each) == same
     calls.clear()
     calls += [()] * 10
     assert said("texts=2", elsewhere)[0] == 0 and len(calls) == 10  # nothing is left to do

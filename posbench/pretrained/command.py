@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -150,7 +151,7 @@ class Asked:
             settings,
             Path(given["results_dir"]),
             _protocol(said, base, given),
-            " ".join(["python -m posbench.pretrained", *(_quoted(word) for word in words)]),
+            " ".join(["python -m posbench.pretrained", *_repeatable(words)]),
         )
 
 
@@ -188,8 +189,9 @@ def _protocol(said: dict[str, str], base: dict[str, Any], given: dict[str, Any])
     )
 
 
-def _quoted(word: str) -> str:
-    return f"'{word}'" if any(each in word for each in "[]() ") else word
+def _repeatable(words: Sequence[str]) -> list[str]:
+    """The words for a shell, but for where records go."""
+    return [shlex.quote(word) for word in words if not word.startswith("results_dir=")]
 
 
 def _several(value: str) -> list[str]:
