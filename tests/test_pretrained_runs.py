@@ -239,7 +239,8 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
         ("tokens=[300]", "give one of the two"),
         ("texts=0", "must be above 0"),
         ("questions=30", "there are 20 people"),
-        ("chat=maybe", "choose true or false"),
+        ("chat=maybe", "choose one of true, false"),
+        ("device=tpu", "choose one of cpu, cuda, mps"),
         ("chat=true", "a chat template, and this one has none"),
         ("model=nowhere", "model=nowhere is no folder"),
         ("recipe=nowhere.yaml", "cannot be read"),
@@ -248,6 +249,12 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
     ):
         status, _, error = said(wrong)
         assert status == 1 and reason in error, (wrong, error)
+
+
+def test_a_device_that_is_not_there_is_said(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    status, _, error = said("device=cuda")
+    assert status == 1 and "device=cuda and torch sees none" in error
 
 
 def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -> None:

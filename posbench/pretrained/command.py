@@ -21,6 +21,7 @@ was stopped goes on where it was.
     chat             true: in the tokenizer's chat template
     train_positions  those of the model's configuration by default
     dtype            auto by default: as the model was saved
+    device           cpu by default, or cuda or mps
     recipe           a YAML file with such settings; words beside it count more
     results_dir      results/local/pretrained by default; python -m posbench.leaderboard FOLDER
                      makes a page of it
@@ -69,12 +70,15 @@ SETTINGS: dict[str, Any] = {
     "chat": "false",
     "train_positions": "0",
     "dtype": "auto",
+    "device": "cpu",
     "recipe": "",
     "results_dir": "results/local/pretrained",
 }
 OF_PROTOCOL = ("lengths", "tokens", "questions", "chat", "train_positions", "dtype")
 """What decides whether two runs may share a table; more texts are more samples of the same."""
+DEVICES = ("cpu", "cuda", "mps")
 DTYPES = ("auto", "float64", "float32", "bfloat16", "float16")
+CHOICES = {"dtype": DTYPES, "device": DEVICES, "chat": ("true", "false")}
 NAME = "pretrained"
 """Of the protocol, where there is no recipe."""
 
@@ -94,6 +98,7 @@ class Asked:
     chat: bool
     train_positions: int
     dtype: str
+    device: str
     settings: list[str]  # extension.NAME=VALUE
     results_dir: Path
     protocol: Name
@@ -119,10 +124,9 @@ class Asked:
             raise ConfigError(
                 "model= is missing: give the folder of a model of transformers, or a .gguf file"
             )
-        if given["dtype"] not in DTYPES:
-            raise ConfigError(f"dtype={given['dtype']}: choose one of {', '.join(DTYPES)}")
-        if given["chat"] not in ("true", "false"):
-            raise ConfigError(f"chat={given['chat']}: choose true or false")
+        for name, known in CHOICES.items():
+            if given[name] not in known:
+                raise ConfigError(f"{name}={given[name]}: choose one of {', '.join(known)}")
         if bool(given["tokens"]) == bool(given["lengths"]):
             raise ConfigError(
                 f"lengths={given['lengths']} tokens={given['tokens']}: give one of the two"
@@ -148,6 +152,7 @@ class Asked:
             given["chat"] == "true",
             _number("train_positions", given["train_positions"], int),
             given["dtype"],
+            given["device"],
             settings,
             Path(given["results_dir"]),
             _protocol(said, base, given),
@@ -229,7 +234,7 @@ def run(asked: Asked) -> Iterator[str]:
     from posbench.pretrained.serving import overrides
     from posbench.pretrained.tabulating import table
 
-    model, tokenizer = asked.files.load(asked.dtype)
+    model, tokenizer = asked.files.load(asked.dtype, asked.device)
     tasks = measurements(asked, tokenizer)
     with mounted_and_proved(model, asked.train_positions or None) as mounted:
         trained = mounted.train_positions

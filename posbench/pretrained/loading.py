@@ -46,10 +46,13 @@ class Files:
         kept = "".join(each if each.isalnum() or each in ".-_" else "-" for each in stem.lower())
         return f"{kept}-{self.hash[:8]}"
 
-    def load(self, dtype: str) -> tuple[Any, Any]:
+    def load(self, dtype: str, device: str = "cpu") -> tuple[Any, Any]:
         """The model and its tokenizer; ConfigError says what is not there."""
+        import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
+        if not getattr(torch, device).is_available():
+            raise ConfigError(f"device={device} and torch sees none: leave device out")
         where: dict[str, Any] = {"pretrained_model_name_or_path": self.path}
         if self.path.suffix == GGUF:
             need_gguf()
@@ -65,7 +68,7 @@ class Files:
                 f"model={self.path} cannot be loaded with its tokenizer, which tasks as text need: "
                 f"{' '.join(str(error).split())}"
             ) from None
-        return model.eval(), tokenizer
+        return model.eval().to(device), tokenizer
 
 
 def need_gguf() -> None:

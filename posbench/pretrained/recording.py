@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import transformers
 
 from posbench import provenance
@@ -148,7 +149,7 @@ class Recorder:
         task, method = self.names(measured, row)
         model, trained = self.mounted.model, self.mounted.train_positions
         origin = {
-            "device": str(model.device.type),
+            "device": _device_name(model.device),
             "commit": provenance.commit(),
             "versions": provenance.versions() | {"transformers": transformers.__version__},
         }
@@ -235,6 +236,10 @@ def _code(part: str, node: Any) -> str:
 @functools.cache
 def _hash(root: str, classes: frozenset[str]) -> str:
     return provenance.hash_of(root, classes)
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def _mean(right: np.ndarray, chosen: np.ndarray) -> float | None:
