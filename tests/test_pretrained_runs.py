@@ -318,7 +318,7 @@ def test_real_weights_speak_english_and_are_themselves_when_mounted(tmp_path: Pa
     assert net.config.rope_parameters == {"rope_type": "default", "rope_theta": 100_000.0}
     prompt = tokenizer("The capital of France is", return_tensors="pt")
     out = net.generate(**prompt, max_new_tokens=3, do_sample=False)
-    assert tokenizer.decode(out[0]) == "The capital of France is Paris.\n\n"
+    assert tokenizer.decode(out[0]).strip() == "The capital of France is Paris."
     with mounted_and_proved(net) as mounted, torch.no_grad():
         assert disagreement(mounted) < 1e-4
         mounted.extension = YaRN()
