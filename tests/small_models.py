@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
@@ -13,6 +14,7 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
+    PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -28,6 +30,17 @@ SIZES: dict[str, Any] = {
     "num_attention_heads": 4,
     "initializer_range": 0.3,  # scores of the order of 1, so that positions matter
 }
+
+
+ALPHABET = "\n .:?=0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ,"
+
+
+def characters() -> PreTrainedTokenizerFast:
+    """A tokenizer whose tokens are characters."""
+    vocabulary = {"<s>": 0, "?!": 1} | {each: 2 + i for i, each in enumerate(ALPHABET)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?!"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", unk_token="?!")
 
 
 def model(kind: type[PreTrainedModel], config: Any) -> Any:

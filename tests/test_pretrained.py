@@ -27,6 +27,7 @@ from posbench.extensions.log_n import LogN
 from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
+from posbench.pretrained import reading
 from posbench.pretrained.forms import Call, mount, window
 from posbench.pretrained.mounting import Mask, Mounted
 from posbench.pretrained.proof import disagreement, mounted_and_proved, prove_effect
@@ -183,6 +184,53 @@ def test_decoding_with_a_cache_gives_what_the_whole_sequence_gives(
     torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_what_is_read_once_serves_every_question(
+    mounted: Mounted, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against a pass over the whole sequence of each question, without a cache."""
+    monkeypatch.setattr(reading, "CHUNK", 11)
+    mounted.extension, tokens = EXTENSIONS[name], some_tokens()[0].tolist()
+    shared, asked = tokens[:25], [(tokens[25:30], tokens[30:]), (tokens[9:13], tokens[2:5])]
+    given = reading.answers(mounted, shared, asked, LONG)
+    for (question, answer), found in zip(asked, given, strict=True):
+        whole = torch.tensor([[*shared, *question, *answer]])
+        with mounted.at(LONG):
+            scores = logits(mounted.model, whole)[0, -len(answer) - 1 : -1].log_softmax(-1)
+        assert found.right == [
+            int(row.argmax()) == t for row, t in zip(scores, answer, strict=True)
+        ]
+        wanted = [float(row[token]) for row, token in zip(scores, answer, strict=True)]
+        assert found.log_likelihood == pytest.approx(wanted, abs=1e-6)  # judged in float32
+    going_on = reading.continuations(mounted, tokens, LONG)
+    with mounted.at(LONG):
+        scores = logits(mounted.model, torch.tensor([tokens]))[0, :-1].log_softmax(-1)
+    wanted = scores[torch.arange(LONG - 1), torch.tensor(tokens[1:])].tolist()
+    assert going_on.log_likelihood == pytest.approx(wanted, abs=1e-6)
+
+
+def test_extensions_that_say_so_change_nothing_up_to_the_training_length(mounted: Mounted) -> None:
+    """So that a run need not measure them there."""
+    tokens = some_tokens(n=TRAINED)
+    for n in (TRAINED, TRAINED // 2):
+        mounted.extension = Direct()
+        before = logits(mounted.model, tokens[:, :n])
+        for name, extension in EXTENSIONS.items():
+            if extension.is_identity:
+                mounted.extension = extension
+                after = logits(mounted.model, tokens[:, :n])
+                torch.testing.assert_close(after, before, rtol=0, atol=1e-9, msg=name)
+    assert [name for name, each in EXTENSIONS.items() if not each.is_identity] == ["lm_infinite"]
+
+
+def test_scores_are_held_by_chunks_only_where_they_must_be() -> None:
+    tokens = some_tokens()[0].tolist()
+    with mount(llama()) as mounted, mounted.at(LONG):
+        for name, held in (("direct", False), ("yarn", False), ("self_extend", True)):
+            mounted.extension = EXTENSIONS[name]
+            assert reading._holds_scores(mounted, tokens) == held
+
+
 @pytest.mark.parametrize("side", ("left", "right"))
 @pytest.mark.parametrize("name", EXTENSIONS)
 def test_padding_changes_nothing(mounted: Mounted, name: str, side: str) -> None:
@@ -223,7 +271,7 @@ def test_answers_are_the_same_in_a_padded_batch_and_alone(mounted: Mounted) -> N
 def test_windows_within_the_training_length_are_left_alone() -> None:
     with mount(MODELS["gemma3"]()) as mounted:
         mounted.extension = PI()
-        before, after = mounted._trained(LONG), mounted.encodings(LONG)
+        before, after = mounted.trained(LONG), mounted.encodings(LONG)
         assert after.layers[0].frequencies == before.layers[0].frequencies
         assert after.layers[1].frequencies.stretch == (1.5,) * 4
 

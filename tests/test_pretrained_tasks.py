@@ -1,20 +1,21 @@
-"""Tasks as text, the command that measures on them, and what it says of serving."""
+"""Tasks as text, each read by another reader, and what is said of serving."""
 
 from __future__ import annotations
 
-import math
+import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from small_models import TRAINED, llama
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from small_models import TRAINED, characters, llama
+from transformers import LlamaForCausalLM
 
 from posbench.errors import ConfigError
 from posbench.extension import Extension
+from posbench.extensions.direct import Direct
 from posbench.extensions.dynamic_ntk import DynamicNTK
 from posbench.extensions.llama3 import Llama3
 from posbench.extensions.longrope import LongRoPE
@@ -22,78 +23,225 @@ from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
-from posbench.pretrained.command import main
 from posbench.pretrained.forms import mount
-from posbench.pretrained.measuring import Score, samples, score
+from posbench.pretrained.measuring import Answering, Perplexity
 from posbench.pretrained.serving import overrides
-from posbench.pretrained.text_tasks import TASKS
+from posbench.pretrained.text_tasks import PEOPLE, SETS, TASKS, Pieces, Question, Text
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-ALPHABET = "\n .:?0123456789NabcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMOPQRSTUVWXYZ,"
+CHARACTERS = characters()
+LENGTH = 1_200
+"""Characters of a text, enough for every task."""
 
 
-def characters() -> PreTrainedTokenizerFast:
-    """A tokenizer whose tokens are characters."""
-    vocabulary = {"<s>": 0, "?!": 1} | {each: 2 + i for i, each in enumerate(ALPHABET)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?!"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", unk_token="?!")
+def words(tokens: list[int]) -> str:
+    return "".join(CHARACTERS.convert_ids_to_tokens(tokens))
+
+
+def texts(name: str, count: int = 3, questions: int = 5, length: int = LENGTH) -> list[Text]:
+    asking = Answering(name, TASKS[name], Pieces(CHARACTERS), questions)
+    return [asking.text(length, number) for number in range(count)]
+
+
+def asked(text: Text) -> list[tuple[str, str, str]]:
+    """The text, the last line before the answer and the answer, in words."""
+    return [(words(text.shared[1:]), words(q.asked), words(q.answer)) for q in text.questions]
+
+
+# -- every task ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_samples_have_their_length_and_say_the_answer_once(name: str) -> None:
-    tokenizer = characters()
-    for length in (256, 257, 300):
-        found = samples(TASKS[name], name, tokenizer, length, 5, 0)
-        for sample, wanted in zip(found, np.linspace(0, 1, 5), strict=True):
-            assert len(sample.tokens) == length
-            assert sample.tokens[0] == tokenizer.bos_token_id
-            text = "".join(tokenizer.convert_ids_to_tokens(sample.prompt[1:]))
-            answer = "".join(tokenizer.convert_ids_to_tokens(sample.answer))
-            assert "?!" not in text and text.count(f"{answer}.\n") + text.count(f":{answer}\n") == 1
-            asked = text.rpartition("\n")[2]
-            assert asked.endswith(" is") and abs(sample.depth - wanted) < 0.4
-        depths = [sample.depth for sample in found]
-        assert depths == sorted(depths)
-        assert found == samples(TASKS[name], name, tokenizer, length, 5, 0)
-        assert found != samples(TASKS[name], name, tokenizer, length, 5, 1)
-    with pytest.raises(ConfigError, match="choose longer lengths"):
-        samples(TASKS[name], name, tokenizer, 20, 1, 0)
+def test_texts_have_their_length_and_questions_know_their_source(name: str) -> None:
+    for text in texts(name):
+        sizes = [len(text.tokens(question)) for question in text.questions]
+        assert max(sizes) == LENGTH and text.shared[0] == CHARACTERS.bos_token_id
+        assert "?!" not in words(text.tokens(text.questions[0])[1:])
+        for question in text.questions:
+            if question.depth is None:
+                assert name in ("in_context_language", "common_words")
+                continue
+            assert question.distance is not None
+            place = len(text.shared) + len(question.asked) - question.distance
+            assert question.depth == pytest.approx(place / (len(text.shared) - 1))
+            line = words(text.shared[place:]).partition("\n")[0]
+            assert words(question.answer).strip() in line
+    assert texts(name) == texts(name)
+    first, second, _ = texts(name)
+    assert first.shared != second.shared
+    with pytest.raises(ConfigError, match="choose longer lengths, or fewer questions"):
+        texts(name, length=40)
+
+
+@pytest.mark.parametrize("name", ("passkey", "key_value_retrieval", "noisy_recall"))
+def test_sources_stand_evenly_from_the_start_to_the_end(name: str) -> None:
+    for text in texts(name, questions=6):
+        places = [question.depth for question in text.questions]
+        assert places == sorted(places, key=float)
+        gaps = np.diff([float(place or 0) for place in places])
+        assert gaps.max() < 1.6 * gaps.min()
+        assert len(words(text.shared).rpartition(words(text.questions[-1].answer))[2]) < 30
+
+
+def test_one_question_may_stand_anywhere() -> None:
+    places = [text.questions[0].depth for text in texts("passkey", 12, questions=1)]
+    assert min(places) < 0.3 and max(places) > 0.7  # type: ignore[type-var, operator]
+
+
+@pytest.mark.parametrize("name", SETS["ruler"])
+def test_the_short_ruler_works_from_256_tokens(name: str) -> None:
+    """With a tokenizer of words and digits, as most are."""
+
+    class Words:
+        bos_token_id = 0
+
+        def __call__(self, text: str, add_special_tokens: bool) -> object:
+            return type("", (), {"input_ids": re.findall(r"\d| ?[A-Za-z]+|\s|[^\w\s]", text)})
+
+    asking = Answering(name, TASKS[name], Pieces(Words()), 5)
+    assert max(len(asking.text(256, 0).tokens(q)) for q in asking.text(256, 0).questions) == 256
+
+
+# -- each task, by another reader ------------------------------------------------------------------
+
+
+def test_passkey_says_the_number_of_each_person_once() -> None:
+    for text in texts("passkey", questions=4):
+        for body, question, answer in asked(text):
+            said = re.findall(r"^The secret number of (\w+) is (\d{5})\.$", body, re.M)
+            assert len(said) == len(dict(said)) == 4 == len({key for _, key in said})
+            name = re.fullmatch(
+                r"What is the secret number of (\w+)\? The secret number of \1 is", question
+            )
+            assert name and dict(said)[name[1]] == answer.strip() and answer[0] == " "
+
+
+def test_key_value_retrieval_is_full_of_lines_like_the_one_asked_for() -> None:
+    for text in texts("key_value_retrieval"):
+        for body, question, answer in asked(text):
+            lines = re.findall(r"^N(\d{4}): (\d{4})$", body, re.M)
+            assert len(lines) > 60
+            key = re.findall(r"N(\d{4})", question)[0]
+            assert [value for name, value in lines if name == key] == [answer.strip()]
+
+
+def test_noisy_recall_asks_for_people_among_things() -> None:
+    for text in texts("noisy_recall"):
+        for body, question, answer in asked(text):
+            lines = re.findall(r"^(\w+): (\d{4})$", body, re.M)
+            people = [each for each in lines if each[0] in PEOPLE]
+            assert len(people) == 5 and len(lines) > 40
+            name = re.findall(r"number of (\w+)\?", question)[0]
+            assert [value for each, value in people if each == name] == [answer.strip()]
+
+
+def test_variables_are_tracked_through_their_chain() -> None:
+    for text in texts("multi_hop"):
+        for body, question, answer in asked(text):
+            known: dict[str, str] = {}
+            for name, value in re.findall(r"^VAR (X\d+) = (\w+)$", body, re.M):
+                assert name not in known
+                known[name] = known[value] if value[0] == "X" else value  # what it names is known
+            assert len(known) == 10
+            name = re.findall(r"value of (X\d+)\?", question)[0]
+            assert known[name] == answer.strip()
+            assert not re.search(rf"VAR {name} = {answer.strip()}", body)  # one hop away
+
+
+def test_the_word_that_follows_can_be_learned_from_the_text() -> None:
+    for text in texts("in_context_language"):
+        body = asked(text)[0][0]
+        pairs = Counter(re.findall(r"^(\w+) (\w+)$", body, re.M))
+        for _, question, answer in asked(text):
+            after = {b: count for (a, b), count in pairs.items() if a == question}
+            (best, most), *others = sorted(after.items(), key=lambda each: -each[1])
+            assert best == answer.strip() and all(count < most for _, count in others)
+        assert len({word for _, word, _ in asked(text)}) == 5
+        assert sum(1 for each in pairs if each[0] == question) < 12  # it is no noise alone
+
+
+def test_the_common_word_is_the_most_common() -> None:
+    for text in texts("common_words"):
+        ((body, question, answer),) = asked(text)
+        counts = Counter(body.split("\n", 1)[1].split())
+        (best, most), (_, second) = counts.most_common(2)
+        assert best == answer.strip() and most > 2 * second
+        assert question.endswith("The word that comes most often is")
+
+
+# -- chat, and a text of one's own -----------------------------------------------------------------
+
+
+def test_a_chat_template_stands_around_the_whole_message() -> None:
+    chatty = characters()
+    chatty.chat_template = (
+        "{% for m in messages %}USER {{ m['content'] }}\n{% endfor %}"
+        "{% if add_generation_prompt %}BOT {% endif %}"
+    )
+    text = Answering("passkey", TASKS["passkey"], Pieces(chatty, chat=True), 2, True).text(400, 0)
+    said = words(text.tokens(text.questions[0]))
+    name = re.findall(r"What is the secret number of (\w+)\?", said)[0]
+    assert said.startswith("USER Somewhere in this text") and len(said) == 400
+    assert re.search(
+        rf"secret number of {name}\?\nBOT The secret number of {name} is \d{{5}}$", said
+    )
+    with pytest.raises(ConfigError, match="chat=true needs a tokenizer with a chat template"):
+        Pieces(CHARACTERS, chat=True)
+
+
+def test_perplexity_is_of_stretches_of_the_file(tmp_path: Path) -> None:
+    file, length = tmp_path / "mine.txt", 30
+    file.write_text("".join("abcdefgh "[(3 * i * i) % 9] for i in range(100)))
+    measured = Perplexity.of(file, CHARACTERS)
+    net = llama(positions=20)
+    net.resize_token_embeddings(len(CHARACTERS))
+    body = CHARACTERS(file.read_text(), add_special_tokens=False).input_ids
+    with mount(net) as mounted, torch.no_grad():
+        (found,) = measured.found(mounted, Direct(), length, 1)
+        (held_out,) = measured.found(mounted, Direct(), length, 0, "validation")
+        for each, start in ((found, 29), (held_out, 71)):
+            tokens = [CHARACTERS.bos_token_id, *body[start : start + 29]]
+            loss = net(torch.tensor([tokens]), labels=torch.tensor([tokens])).loss
+            assert -each.log_likelihood == pytest.approx(float(loss), abs=1e-6)
+        assert found.place == [place / 20 for place in range(1, 30)]
+        with pytest.raises(ConfigError, match="has 100 tokens, and 4 stretches of 29 need 116"):
+            measured.found(mounted, Direct(), length, 3)
+    with pytest.raises(ConfigError, match="cannot be read as UTF-8"):
+        Perplexity.of(tmp_path / "not there", CHARACTERS)
 
 
 def test_scores_are_those_of_greedy_decoding() -> None:
-    net, tokenizer = llama(positions=512), characters()
-    net.resize_token_embeddings(len(tokenizer))
-    found = samples(TASKS["passkey"], "passkey", tokenizer, 160, 2, 0)
+    net = llama(positions=512)
+    net.resize_token_embeddings(len(CHARACTERS))
+
+    class Given(Answering):
+        def text(self, length: int, number: int, stream: str = "test") -> Text:
+            return told
+
+    asking = Given("passkey", TASKS["passkey"], Pieces(CHARACTERS), 2)
+    told = Answering.text(asking, 300, 0)
+    net.generation_config.eos_token_id = None
+    settings = {"do_sample": False, "pad_token_id": 1}
     with mount(net) as mounted, torch.no_grad():
-        decoded = [
-            net.generate(
-                torch.tensor([each.prompt]),
-                attention_mask=torch.ones(1, len(each.prompt)),
-                max_new_tokens=len(each.answer),
-                do_sample=False,
-                eos_token_id=None,
-                pad_token_id=0,
-            )[0, len(each.prompt) :].tolist()
-            for each in found
-        ]
-        assert score(mounted, found).exact == 0
-        right = [
-            type(each)(each.prompt, answer, each.depth)
-            for each, answer in zip(found, decoded, strict=True)
-        ]
-        best = score(mounted, [*right, found[0]])
-        assert (best.exact, best.samples) == (2, 3)
-        assert score(mounted, right).log_likelihood > score(mounted, found).log_likelihood
+        wrong = asking.found(mounted, Direct(), 300, 4)
+        assert [each.number for each in wrong] == [8, 9]
+        assert not any(each.answer.exact for each in wrong)
+        decoded = []
+        for each in told.questions:
+            prompt = torch.tensor([[*told.shared, *each.asked]])
+            out = net.generate(prompt, max_new_tokens=len(each.answer), **settings)
+            answer = out[0, prompt.shape[1] :].tolist()
+            decoded.append(Question(each.asked, answer, each.depth, each.distance))
+        *begun, last = decoded[1].answer
+        almost = replace(decoded[1], answer=[*begun, (last + 1) % len(CHARACTERS)])
+        told = Text(told.shared, [decoded[0], almost])
+        right, still = asking.found(mounted, Direct(), 300, 4)
+        assert right.answer.exact and not still.answer.exact
+        assert right.log_likelihood > wrong[0].log_likelihood
 
 
-def test_intervals_are_those_of_wilson() -> None:
-    z, n, p = 1.959964, 10, 0.7
-    for bound, sign in zip(Score(7, n, 0.0).interval, (-1, 1), strict=True):
-        # Where the accuracy would lie just z standard errors away.
-        error = math.sqrt(bound * (1 - bound) / n)
-        assert p == pytest.approx(bound - sign * z * error, abs=1e-6)
+# -- serving ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -130,37 +278,3 @@ def test_what_cannot_be_served_has_a_sentence() -> None:
             )
     with mount(llama({"rope_type": "linear", "factor": 2.0})) as mounted:
         assert "of its own already" in overrides(mounted, PI(), 48)
-
-
-def test_the_command_measures_a_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokenizer, net = characters(), llama(positions=160)
-    net.resize_token_embeddings(len(tokenizer))
-    net.save_pretrained(tmp_path / "net")
-    tokenizer.save_pretrained(tmp_path / "net")
-    words = [f"model={tmp_path / 'net'}", "task=passkey", "samples=2", "lengths=[1,1.5]"]
-
-    def said(*more: str) -> tuple[int, Any]:
-        return main([*words, *more]), capsys.readouterr()
-
-    status, out = said("extension=direct,yarn,self_extend")
-    assert status == 0, out.err
-    lines = out.out.splitlines()
-    assert "trained for 160 positions, equals itself when mounted" in lines[0]
-    rows = [line.split()[:3] for line in lines if line.startswith("passkey")]
-    names = ("direct", "yarn", "self_extend")
-    assert rows == [["passkey", tokens, name] for tokens in ("160", "240") for name in names]
-    assert lines[-1].startswith("self_extend: neither transformers nor vLLM")
-    llama().save_pretrained(tmp_path / "mute")
-    for wrong, reason in (
-        (f"model={tmp_path / 'mute'}", "cannot be loaded with its tokenizer"),
-        ("extension=pi_fine_tuned", "extension=pi_fine_tuned trains or searches"),
-        ("extension=yarm", "did you mean yarn"),
-        ("task=passkeys", "did you mean passkey"),
-        ("length=[1]", "did you mean lengths"),
-        ("samples=0", "must be above 0"),
-        ("model=nowhere", "model=nowhere is no folder"),
-    ):
-        status, out = said(wrong)
-        assert status == 1 and reason in out.err

@@ -233,11 +233,9 @@ def outdated(record: Record) -> bool | None:
     for target in task | encoding | extension:
         if not _at_hand(target):
             return True if target.startswith("posbench.") else None
+    trained, tested = record.sources
     made_by = record.training.source_hash, record.evaluated.source_hash
-    return made_by != (
-        _hash("posbench.training", task | encoding),
-        _hash("posbench.evaluation", extension),
-    )
+    return made_by != (_hash(trained, task | encoding), _hash(tested, extension))
 
 
 @functools.cache

@@ -4,26 +4,41 @@
 
 Lengths are multiples of the positions that the model was trained for. Before anything is measured,
 the mounted model is shown to equal the model itself, and each extension to change what it says.
+Each text is read once for all its questions, and what it gives is written at once: a command that
+was stopped goes on where it was.
 
-    model            a folder with a model and its tokenizer, as transformers saves them
-    extension        direct,pi,ntk,yarn by default; any that needs no training and no search, and
-                     extension.NAME=VALUE for their settings
-    task             passkey,key_value_retrieval by default
+    model            a folder with a model and its tokenizer, as transformers saves them, or a
+                     .gguf file
+    extension        direct,pi,ntk,yarn by default; any that needs no training, and
+                     extension.NAME=VALUE for their settings. *_tuned search their settings first
+    task             passkey,key_value_retrieval by default; noisy_recall, multi_hop,
+                     in_context_language, common_words; ruler for four of them; perplexity
+    text             the text file of perplexity, UTF-8
     lengths          [1,1.5,2] by default
-    samples, seed    10 of each length, from seed 0
+    tokens           instead of lengths, as they are: [256,512]
+    texts, questions 1 text of each length, with 10 questions at ten depths
+    seed             the number of the first text, 0
+    chat             true: in the tokenizer's chat template
     train_positions  those of the model's configuration by default
     dtype            auto by default: as the model was saved
+    device           cpu by default, or cuda or mps
+    recipe           a YAML file with such settings; words beside it count more
+    results_dir      results/local/pretrained by default; python -m posbench.leaderboard FOLDER
+                     makes a page of it
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import shlex
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import yaml  # type: ignore[import-untyped]
 from omegaconf import OmegaConf
 
 from posbench.composing import mistakes
@@ -31,38 +46,67 @@ from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
 from posbench.errors import ConfigError, IllegalExtension, closest, known_names
 from posbench.extension import Extension, Searched
+from posbench.pretrained.loading import Files
 from posbench.pretrained.refusal import need_transformers
+from posbench.provenance import content_hash
+from posbench.records.files import writing_to
+from posbench.records.record import Name
+
+if TYPE_CHECKING:
+    from posbench.pretrained.measuring import Found, Measurement
+    from posbench.pretrained.mounting import Mounted
+    from posbench.pretrained.recording import Candidate, Recorder
 
 SETTINGS: dict[str, Any] = {
     "model": None,
     "extension": "direct,pi,ntk,yarn",
     "task": "passkey,key_value_retrieval",
+    "text": "",
     "lengths": "[1,1.5,2]",
-    "samples": "10",
+    "tokens": "",
+    "texts": "1",
+    "questions": "10",
     "seed": "0",
+    "chat": "false",
     "train_positions": "0",
     "dtype": "auto",
+    "device": "cpu",
+    "recipe": "",
+    "results_dir": "results/local/pretrained",
 }
+OF_PROTOCOL = ("lengths", "tokens", "questions", "chat", "train_positions", "dtype")
+"""What decides whether two runs may share a table; more texts are more samples of the same."""
+DEVICES = ("cpu", "cuda", "mps")
 DTYPES = ("auto", "float64", "float32", "bfloat16", "float16")
+CHOICES = {"dtype": DTYPES, "device": DEVICES, "chat": ("true", "false")}
+NAME = "pretrained"
+"""Of the protocol, where there is no recipe."""
 
 
 @dataclass(frozen=True)
 class Asked:
     """The command line."""
 
-    model: Path
+    files: Files
     extensions: list[str]
     tasks: list[str]
+    text: str
     lengths: list[float]
-    samples: int
-    seed: int
+    tokens: list[int]
+    texts: list[int]
+    questions: int
+    chat: bool
     train_positions: int
     dtype: str
+    device: str
     settings: list[str]  # extension.NAME=VALUE
+    results_dir: Path
+    protocol: Name
+    command: str
 
     @classmethod
-    def of(cls, words: list[str]) -> Asked:
-        given, settings = dict(SETTINGS), []
+    def of(cls, words: Sequence[str]) -> Asked:
+        said, settings = {}, []
         for word in words:
             name, _, value = word.partition("=")
             if name.startswith("extension."):
@@ -71,31 +115,88 @@ class Asked:
                 meant = closest(name, SETTINGS)
                 raise ConfigError(f"{word}: {known_names(SETTINGS, '', meant)}, as NAME=VALUE")
             else:
-                given[name] = value
+                said[name] = value
+        base = SETTINGS | (_recipe(Path(said["recipe"])) if "recipe" in said else {})
+        given = base | said
+        if said.get("tokens") and "lengths" not in said:
+            given["lengths"] = ""
         if given["model"] is None:
-            raise ConfigError("model= is missing: give the folder of a model of transformers")
-        model = Path(given["model"])
-        if not (model / "config.json").is_file():
-            raise ConfigError(f"model={model} is no folder with a config.json: name one that is")
-        if given["dtype"] not in DTYPES:
-            raise ConfigError(f"dtype={given['dtype']}: choose one of {', '.join(DTYPES)}")
-        lengths = [_number("lengths", each, float) for each in _several(given["lengths"])]
-        samples = _number("samples", given["samples"], int)
-        if min(lengths) <= 0 or samples < 1:
             raise ConfigError(
-                f"lengths={given['lengths']} and samples={samples} must be above 0: raise them"
+                "model= is missing: give the folder of a model of transformers, or a .gguf file"
             )
+        for name, known in CHOICES.items():
+            if given[name] not in known:
+                raise ConfigError(f"{name}={given[name]}: choose one of {', '.join(known)}")
+        if bool(given["tokens"]) == bool(given["lengths"]):
+            raise ConfigError(
+                f"lengths={given['lengths']} tokens={given['tokens']}: give one of the two"
+            )
+        lengths = [_number("lengths", each, float) for each in _several(given["lengths"])]
+        tokens = [_number("tokens", each, int) for each in _several(given["tokens"])]
+        texts, questions = (_number(name, given[name], int) for name in ("texts", "questions"))
+        if min([*lengths, *tokens, texts, questions]) <= 0:
+            raise ConfigError(
+                f"lengths, tokens, texts={texts} and questions={questions} must be above 0: raise "
+                "them"
+            )
+        first = _number("seed", given["seed"], int)
         return cls(
-            model,
+            Files(Path(given["model"])),
             _several(given["extension"]),
             _several(given["task"]),
+            given["text"],
             lengths,
-            samples,
-            _number("seed", given["seed"], int),
+            tokens,
+            [first + each for each in range(texts)],
+            questions,
+            given["chat"] == "true",
             _number("train_positions", given["train_positions"], int),
             given["dtype"],
+            given["device"],
             settings,
+            Path(given["results_dir"]),
+            _protocol(said, base, given),
+            " ".join(["python -m posbench.pretrained", *_repeatable(words)]),
         )
+
+
+def _recipe(path: Path) -> dict[str, str]:
+    """The settings in a file, as the words of a command line."""
+    try:
+        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"recipe={path} cannot be read ({' '.join(str(error).split())}): name a YAML file"
+        ) from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"recipe={path} is no mapping of settings: write NAME: VALUE")
+    for name in found:
+        if name not in SETTINGS or name == "recipe":
+            meant = closest(str(name), SETTINGS)
+            raise ConfigError(f"recipe={path}: {name}: {known_names(SETTINGS, '', meant)}")
+    return {name: _word(value) for name, value in found.items()}
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(map(str, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _protocol(said: dict[str, str], base: dict[str, Any], given: dict[str, Any]) -> Name:
+    changed = [name for name in OF_PROTOCOL if name in said and said[name] != base[name]]
+    name = Path(said["recipe"]).stem if "recipe" in said else NAME
+    content = {each: given[each] for each in OF_PROTOCOL}
+    return Name(
+        name=name,
+        changed=tuple(f"{each}={said[each]}" for each in changed),
+        hash=content_hash(content),
+    )
+
+
+def _repeatable(words: Sequence[str]) -> list[str]:
+    """The words for a shell, but for where records go."""
+    return [shlex.quote(word) for word in words if not word.startswith("results_dir=")]
 
 
 def _several(value: str) -> list[str]:
@@ -115,76 +216,162 @@ def main(arguments: list[str] | None = None) -> int:
         print(__doc__)
         return 0
     try:
-        for line in measured(Asked.of(words)):
-            print(line, flush=True)
+        asked = Asked.of(words)
+        with writing_to(asked.results_dir):
+            for line in run(asked):
+                print(line, flush=True)
     except mistakes.EXPECTED as error:
         print(f"posbench: {mistakes.sentence(error, words)}", file=sys.stderr)
         return 1
     return 0
 
 
-def measured(asked: Asked) -> Iterator[str]:
-    """The lines of the table, as they are found."""
+def run(asked: Asked) -> Iterator[str]:
+    """Measure what is not known yet, and say what is found as it comes."""
     need_transformers()
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from posbench.pretrained.measuring import samples, score
-    from posbench.pretrained.proof import mounted_and_proved, prove_effect
+    from posbench.pretrained.proof import mounted_and_proved
+    from posbench.pretrained.recording import Recorder
     from posbench.pretrained.serving import overrides
-    from posbench.pretrained.text_tasks import TASKS
+    from posbench.pretrained.tabulating import table
 
-    for name in asked.tasks:
-        if name not in TASKS:
-            raise ConfigError(f"task={name}: {known_names(TASKS, '', closest(name, TASKS))}")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(asked.model)
-        model = AutoModelForCausalLM.from_pretrained(asked.model, dtype=asked.dtype)
-    except (OSError, ValueError, KeyError) as error:  # as transformers says what is not there
-        raise ConfigError(
-            f"model={asked.model} cannot be loaded with its tokenizer, which tasks as text need: "
-            f"{' '.join(str(error).split())}"
-        ) from None
+    model, tokenizer = asked.files.load(asked.dtype, asked.device)
+    tasks = measurements(asked, tokenizer)
     with mounted_and_proved(model, asked.train_positions or None) as mounted:
         trained = mounted.train_positions
-        lengths = [round(multiple * trained) for multiple in asked.lengths]
-        extensions = built(asked, trained, max(lengths))
-        yield f"{asked.model}, trained for {trained} positions, equals itself when mounted."
-        beyond = min((length for length in lengths if length > trained), default=None)
-        for name, extension in list(extensions.items()):
-            try:
-                if beyond is not None:
-                    prove_effect(mounted, extension, beyond)
-            except IllegalExtension as error:
-                yield f"{name} is left out: {error}"
-                del extensions[name]
-        yield (
-            f"{'task':20}{'tokens':>8}  {'extension':18}{'exact':>7}  {'95 percent':15}"
-            "log-likelihood"
+        multiples = {count: count / trained for count in asked.tokens} | {
+            round(multiple * trained): multiple for multiple in asked.lengths
+        }
+        lengths = sorted(multiples)
+        yield f"{asked.files.path}, trained for {trained} positions, equals itself when mounted."
+        recorder = Recorder(
+            asked.results_dir,
+            asked.files,
+            mounted,
+            asked.protocol,
+            {"lengths": lengths, "questions": asked.questions, "dtype": asked.dtype},
+            multiples,
+            asked.command,
         )
-        for task in asked.tasks:
+        candidates: dict[str, list[Candidate]] = {task.name: [] for task in tasks}
+        for each in extensions(asked, trained, max(lengths)):
+            try:
+                for task in tasks:
+                    chosen = searched(each, task, recorder, lengths, asked)
+                    if task is tasks[0] or chosen is not each:
+                        prove_beyond(mounted, chosen.extension, lengths)
+                    candidates[task.name].append(chosen)
+            except IllegalExtension as error:
+                yield f"{each.name} is left out: {error}"
+        for text in asked.texts:
             for length in lengths:
-                batch = samples(TASKS[task], task, tokenizer, length, asked.samples, asked.seed)
-                for name, extension in extensions.items():
-                    mounted.extension = extension
-                    found = score(mounted, batch)
-                    low, high = found.interval
-                    yield (
-                        f"{task:20}{length:8}  {name:18}{found.accuracy:7.2f}  "
-                        f"{f'[{low:.2f}, {high:.2f}]':15}{found.log_likelihood:.3f}"
-                    )
+                for task in tasks:
+                    unit = Unit(recorder, task, length, text)
+                    for each in candidates[task.name]:
+                        yield from unit.measured(each)
+        yield ""
+        for task in tasks:
+            yield from table(recorder, task, candidates[task.name], lengths, asked.texts)
         longest = max(lengths)
+        yield ""
         yield (
             f"To serve up to {longest} positions, for from_pretrained of transformers or "
             "--hf-overrides of vLLM:"
         )
-        for name, extension in extensions.items():
-            recipe = overrides(mounted, extension, longest)
-            yield f"{name}: {recipe if isinstance(recipe, str) else json.dumps(recipe)}"
+        for each in candidates[tasks[0].name]:
+            recipe = overrides(mounted, each.extension, longest)
+            yield f"{each.name}: {recipe if isinstance(recipe, str) else json.dumps(recipe)}"
+        yield f"Records: {asked.results_dir}; python -m posbench.leaderboard makes a page of them."
 
 
-def built(asked: Asked, train_positions: int, test_positions: int) -> dict[str, Extension]:
+@dataclass(frozen=True)
+class Unit:
+    """One text of a task at one length, under one extension after the other."""
+
+    recorder: Recorder
+    task: Measurement
+    length: int
+    text: int
+
+    def measured(self, row: Candidate) -> Iterator[str]:
+        """Measure it under an extension and keep what is found, unless it is there."""
+        task, recorder = self.task, self.recorder
+        if recorder.has(task, row, self.length, self.text):
+            return
+        within = self.length <= recorder.mounted.train_positions
+        as_it_is = within and row.extension.is_identity
+        found = self.as_it_is if as_it_is else self.found(row.extension)
+        recorder.write(task, row, self.length, found)
+        right = sum(each.answer.exact for each in found)
+        said = f"{right} of {len(found)} answers, " if task.by == "depth" else ""
+        likely = sum(each.log_likelihood for each in found) / len(found)
+        seconds = sum(each.cpu_seconds for each in found)
+        yield (
+            f"{task.name}, {self.length} tokens, text {self.text}, {row.name}: {said}"
+            f"log-likelihood {likely:.3f}, {seconds:.0f} CPU s"
+        )
+
+    @functools.cached_property
+    def as_it_is(self) -> list[Found]:
+        """Of the model without extension, for all that change nothing at trained lengths."""
+        from posbench.extensions.direct import Direct
+
+        return self.found(Direct())
+
+    def found(self, extension: Extension) -> list[Found]:
+        return self.task.found(self.recorder.mounted, extension, self.length, self.text)
+
+
+def searched(
+    row: Candidate, task: Measurement, recorder: Recorder, lengths: list[int], asked: Asked
+) -> Candidate:
+    """With the settings chosen for this task, if the extension asks for a search."""
+    from posbench.pretrained.searching import choose
+
+    if not isinstance(row.extension, Searched):
+        return row
+    kept = content_hash([recorder.model, task.node, row.node, asked.protocol.hash, asked.texts])
+    path = asked.results_dir / "searches" / f"{kept}.json"
+    chosen, search = choose(row.extension, task, recorder.mounted, lengths, asked.texts, path)
+    return replace(row, extension=chosen, search=search)
+
+
+def prove_beyond(mounted: Mounted, extension: Extension, lengths: list[int]) -> None:
+    """At the shortest length beyond training, where there is one."""
+    from posbench.pretrained.proof import prove_effect
+
+    beyond = min((length for length in lengths if length > mounted.train_positions), default=None)
+    if beyond is not None:
+        prove_effect(mounted, extension, beyond)
+
+
+def measurements(asked: Asked, tokenizer: Any) -> list[Measurement]:
+    from posbench.pretrained.measuring import Answering, Perplexity
+    from posbench.pretrained.text_tasks import SETS, TASKS, Pieces
+
+    known = {**TASKS, **SETS, PERPLEXITY: None}
+    names = [each for name in asked.tasks for each in SETS.get(name, (name,))]
+    found: list[Measurement] = []
+    for name in dict.fromkeys(names):
+        if name not in known:
+            raise ConfigError(f"task={name}: {known_names(known, '', closest(name, known))}")
+        if name == PERPLEXITY:
+            if not asked.text:
+                raise ConfigError("task=perplexity needs text=FILE: name a text file")
+            found.append(Perplexity.of(Path(asked.text), tokenizer))
+        else:
+            pieces = Pieces(tokenizer, asked.chat)
+            found.append(Answering(name, TASKS[name], pieces, asked.questions, asked.chat))
+    return found
+
+
+PERPLEXITY = "perplexity"
+
+
+def extensions(asked: Asked, train_positions: int, test_positions: int) -> list[Candidate]:
     """The suite's extensions with its settings, scaled to the positions of the model."""
-    found: dict[str, Extension] = {}
+    from posbench.pretrained.recording import Candidate
+
+    found = []
     with composing():
         for name in asked.extensions:
             words = [f"extension={name}", *asked.settings]
@@ -192,11 +379,11 @@ def built(asked: Asked, train_positions: int, test_positions: int) -> dict[str, 
             cfg = compose(*words).cfg()
             cfg.train_positions, cfg.test_positions = train_positions, test_positions
             node: Any = OmegaConf.to_container(cfg.extension, resolve=True)
-            extension = build(node, "extension")
-            if extension.trains or isinstance(extension, Searched):
+            extension: Extension = build(node, "extension")
+            if extension.trains:
                 raise ConfigError(
-                    f"extension={name} trains or searches, and a pretrained model is measured as "
-                    "it is: choose an extension with settings of its own"
+                    f"extension={name} trains further, and a pretrained model is measured as it "
+                    "is: choose an extension without training"
                 )
-            found[name] = extension
+            found.append(Candidate(name, extension, node, tuple(asked.settings)))
     return found

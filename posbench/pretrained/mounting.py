@@ -76,6 +76,7 @@ class Mounted:
         self.rotaries = rotaries
         self.train_positions = train_positions
         self.length: int | None = None
+        self.paths: set[str] = set()  # how attention has been computed since this was cleared
         self._extension: Extension = Direct()
         self._stacks: dict[int, EncodingStack] = {}
         self._positions: Tensor | None = None
@@ -124,7 +125,7 @@ class Mounted:
     def encodings(self, length: int) -> EncodingStack:
         """One encoding a layer for sequences of `length` positions, prompt and answer together."""
         if length not in self._stacks:
-            trained = self._trained(length)
+            trained = self.trained(length)
             extended = self.extension.extend(trained, self.train_positions, length)
             self._stacks[length] = trained.replaced(
                 [
@@ -136,7 +137,8 @@ class Mounted:
             )
         return self._stacks[length]
 
-    def _trained(self, length: int) -> EncodingStack:
+    def trained(self, length: int) -> EncodingStack:
+        """What the layers have without an extension."""
         encodings = []
         for layer in self.layers:
             encoding = layer.form.at(length)
@@ -235,6 +237,7 @@ class Mounted:
             k_pos = k_pos.expand(order.shape).gather(1, order)
         nothing = q.new_empty(q.shape[0], total, 0)
         plan = encoding.encode(Attention(q, k, v, nothing, k_pos, k_pos, scale))  # type: ignore[operator]
+        self.paths.add(plan.path)
         if order is None:
             out = attend_from(plan, total - new) if total > new else attend(plan)
         else:

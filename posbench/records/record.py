@@ -231,6 +231,17 @@ class Record(Part):
         return without_places(self.config["extension"]) == {"_target_": "Direct"}
 
     @property
+    def sources(self) -> tuple[str, str]:
+        """The modules whose code, with the run's own classes, made the weights and the scores.
+
+        Those of the suite, unless its settings name others: of a model that came as it is, the code
+        of the samples stands in the first place.
+        """
+        named = self.config.get("sources", {})
+        names = {"training": "posbench.training", "evaluation": "posbench.evaluation"} | named
+        return names["training"], names["evaluation"]
+
+    @property
     def cpu_seconds(self) -> float:
         """CPU seconds before the test: the shared training, and what this row did after it."""
         search = self.evaluated.preparation_cpu_seconds if self.search else 0.0

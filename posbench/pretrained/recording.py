@@ -1,0 +1,283 @@
+"""Records of pretrained models: those of the suite, with a sample in the place of a seed.
+
+The suite's seeds are what a number varies over that nobody chose. Here nothing is trained, and that
+is the sample: `seed` is its number, `training` is the model's files with the sample, which all
+extensions share, and so the statistics of boards are intervals over samples, paired between
+extensions. Several samples share one text and are still counted each for itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from posbench import provenance
+from posbench.errors import PosbenchError
+from posbench.evaluation import DEPTH_EDGES, RELATIVE_EDGES, binned
+from posbench.extension import Extension
+from posbench.pretrained.loading import Files
+from posbench.pretrained.measuring import Found, Measurement, target
+from posbench.pretrained.mounting import Mounted
+from posbench.provenance import content_hash, without_places
+from posbench.records import files
+from posbench.records.record import Curve, Evaluated, MethodName, Name, Record, Search, Training
+from posbench.records.row import Row, View
+
+SOURCES = {
+    "training": "posbench.pretrained.text_tasks",
+    "evaluation": "posbench.pretrained.measuring",
+}
+"""The modules whose code the samples and the answers depend on."""
+GATE = 0.5
+"""A sample is right or wrong: the score at 1x that counts as solved lies between."""
+EDGES = {"depth": DEPTH_EDGES, "position": RELATIVE_EDGES}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One extension of the model, as a row of the board."""
+
+    name: str
+    extension: Extension
+    node: dict[str, Any]
+    changed: tuple[str, ...] = ()
+    search: Search | None = None
+
+    @property
+    def method_class(self) -> str:
+        """Rows are compared within it: those whose settings were searched stand apart."""
+        return CLASS if self.search is None else f"{CLASS}, tuned"
+
+
+CLASS = "pretrained"
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Where records of one model under one protocol go, and what they have in common."""
+
+    folder: Path
+    files: Files
+    mounted: Mounted
+    protocol: Name
+    settings: Mapping[str, Any]  # of the protocol
+    multiples: Mapping[int, float]  # of the tested lengths in tokens, as they were asked for
+    command: str
+
+    @functools.cached_property
+    def model(self) -> dict[str, str]:
+        return {"name": self.files.name, "hash": self.files.hash}
+
+    @functools.cached_property
+    def encoding(self) -> dict[str, Any]:
+        """What the model has, as its records keep it."""
+        layers = self.mounted.layers
+        return {
+            "_target_": target(type(layers[0].form.encoding)),
+            "model": self.model["name"],
+            "forms": sorted({layer.form.name for layer in layers}),
+        }
+
+    def names(self, measured: Measurement, row: Candidate) -> tuple[Name, MethodName]:
+        task = Name(name=measured.name, hash=content_hash(without_places(measured.node)))
+        direct = not row.extension.changes
+        base = self.model["name"]
+        method = MethodName(
+            name=base if direct else f"{base}_{row.name}",
+            changed=row.changed,
+            hash=content_hash([self.model["hash"], without_places(row.node)]),
+            encoding=base,
+            extension=row.name,
+        )
+        return task, method
+
+    def path(self, measured: Measurement, row: Candidate, number: int) -> Path:
+        task, method = self.names(measured, row)
+        return files.record_path(self.folder, self.protocol.slug, task.slug, method.slug, number)
+
+    def known(self, measured: Measurement, row: Candidate, number: int) -> Record | None:
+        """What has been measured of a sample; None if nothing, or by other code or settings."""
+        path = self.path(measured, row, number)
+        if not path.exists():
+            return None
+        try:
+            record = files.read(path)
+        except PosbenchError:  # of an earlier schema, or cut off
+            return None
+        task, method = self.names(measured, row)
+        same = (
+            (record.protocol.hash, record.task.hash, record.method.hash)
+            == (self.protocol.hash, task.hash, method.hash)
+            and record.training.settings_hash == self._sample(task, number)
+            and record.training.source_hash == self._code_of_samples(measured)
+            and record.evaluated.source_hash == _code("evaluation", row.node)
+        )
+        return record if same else None
+
+    def has(self, measured: Measurement, row: Candidate, length: int, text: int) -> bool:
+        """Whether all samples of a text have been measured at that length."""
+        records = [self.known(measured, row, number) for number in measured.numbers(text)]
+        return all(
+            record is not None and any(each.test_length == length for each in record.rows)
+            for record in records
+        )
+
+    def write(self, measured: Measurement, row: Candidate, length: int, found: list[Found]) -> None:
+        """Add one length to the records of these samples, each file whole or as it was."""
+        for each in found:
+            before = self.known(measured, row, each.number)
+            new = self._record(measured, row, length, each)
+            if before is not None:
+                new = _joined(before, new)
+            files.write(new, self.path(measured, row, each.number))
+
+    def _code_of_samples(self, measured: Measurement) -> str:
+        return _code("training", [measured.node, self.encoding])
+
+    def _sample(self, task: Name, number: int) -> str:
+        return content_hash([self.model["hash"], task.hash, number])
+
+    def _record(self, measured: Measurement, row: Candidate, length: int, found: Found) -> Record:
+        task, method = self.names(measured, row)
+        model, trained = self.mounted.model, self.mounted.train_positions
+        origin = {
+            "device": _device_name(model.device),
+            "commit": provenance.commit(),
+            "versions": provenance.versions() | {"transformers": transformers.__version__},
+        }
+        return Record(
+            protocol=self.protocol,
+            task=task,
+            task_version=measured.version,
+            measure=measured.measure,
+            gate=GATE if measured.by == "depth" else 0.0,
+            method=method,
+            method_class=row.method_class,
+            scale_policy=row.extension.scale_policy,
+            seed=found.number,
+            training=Training(
+                settings_hash=self._sample(task, found.number),
+                source_hash=self._code_of_samples(measured),
+                train_length=trained,
+                train_positions=trained,
+                learning_rate=0.0,  # nothing was trained here
+                steps=0,
+                parameters=sum(each.numel() for each in model.parameters()),
+                curve=Curve(step=[], loss=[], validation_loss=[], score=[]),
+                cpu_seconds=0.0,
+                wall_seconds=0.0,
+                **origin,  # type: ignore[arg-type]
+            ),
+            solved_step=None,
+            search=row.search,
+            rows=[self._row(measured, length, found)],
+            views=_views(measured, length, found),
+            config={
+                "task": measured.node,
+                "encoding": self.encoding,
+                "extension": row.node,
+                "evaluation": dict(self.settings),
+                "model": self.model,
+                "sources": SOURCES,
+            },
+            evaluated=Evaluated(
+                source_hash=_code("evaluation", row.node),
+                preparation_cpu_seconds=0.0,
+                further_training_cpu_seconds=0.0,
+                evaluation_cpu_seconds=round(found.cpu_seconds, 3),
+                **origin,  # type: ignore[arg-type]
+            ),
+            command=self.command,
+        )
+
+    def _row(self, measured: Measurement, length: int, found: Found) -> Row:
+        answer, trained = found.answer, self.mounted.train_positions
+        count, right = len(answer.right), np.array(answer.right)
+        within = np.array(found.within if found.within is not None else [], bool)
+        share = float(right.mean())
+        score = float(answer.exact) if measured.by == "depth" else share
+        return Row(
+            test_length=length,
+            multiple=self.multiples[length],
+            true_multiple=length / trained,
+            aggregated=True,
+            total_length=length,
+            test_positions=length,
+            num_samples=1,
+            num_tokens=count,
+            num_tokens_within=int(within.sum()),
+            num_tokens_beyond=int((~within).sum()),
+            score=score,
+            proficiency=score,
+            sequence_accuracy=float(answer.exact),
+            sequence_accuracy_without_end=float(answer.exact),
+            correct_prefix=float(np.logical_and.accumulate(right).mean()),
+            token_accuracy_teacher_forced=share,
+            token_accuracy_within_trained_distance=_mean(right, within),
+            token_accuracy_beyond_trained_distance=_mean(right, ~within),
+            loss=-found.log_likelihood,
+            chance=measured.chance,
+            untrained=None,
+        )
+
+
+def _code(part: str, node: Any) -> str:
+    return _hash(SOURCES[part], frozenset(provenance.targets(node)))
+
+
+@functools.cache
+def _hash(root: str, classes: frozenset[str]) -> str:
+    return provenance.hash_of(root, classes)
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _mean(right: np.ndarray, chosen: np.ndarray) -> float | None:
+    return float(right[chosen].mean()) if len(chosen) and chosen.any() else None
+
+
+def _views(measured: Measurement, length: int, found: Found) -> tuple[View, ...]:
+    """Right tokens and losses by place; every bin is there, also without tokens.
+
+    So those of several samples can be added up.
+    """
+    if found.place is None:
+        return ()
+    edges = EDGES[measured.by]
+    losses = -np.array(found.answer.log_likelihood)
+    held = binned(np.array(found.place), edges, np.array(found.answer.right, float), losses)
+    places = {above: place for place, above in enumerate(held["above"])}
+    columns: dict[str, list[Any]] = {name: [] for name in held}
+    for low, high in itertools.pairwise(edges):
+        nothing = (low, high if np.isfinite(high) else None, 0, 0.0, None)
+        there = places.get(float(low))
+        for name, without in zip(held, nothing, strict=True):
+            columns[name].append(without if there is None else held[name][there])
+    return (View.model_validate({"test_length": length, "by": measured.by} | columns),)
+
+
+def _joined(before: Record, new: Record) -> Record:
+    """One record of both lengths, and the seconds of both."""
+    (row,) = new.rows
+    others = [each for each in before.rows if each.test_length != row.test_length]
+    views = [each for each in before.views if each.test_length != row.test_length]
+    seconds = before.evaluated.evaluation_cpu_seconds + new.evaluated.evaluation_cpu_seconds
+    return new.model_copy(
+        update={
+            "rows": sorted([*others, row], key=lambda each: each.test_length),
+            "views": tuple(sorted([*views, *new.views], key=lambda each: each.test_length)),
+            "evaluated": new.evaluated.model_copy(
+                update={"evaluation_cpu_seconds": round(seconds, 3)}
+            ),
+        }
+    )

@@ -1,0 +1,65 @@
+"""Settings of an extension chosen on a validation length, by the suite's own search."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posbench.errors import ConfigError
+from posbench.extension import Extension, Searched
+from posbench.pretrained.measuring import Measurement
+from posbench.pretrained.mounting import Mounted
+from posbench.records.files import write_json
+from posbench.records.record import Search, Trial
+from posbench.streams import stream_seed
+
+
+def choose(
+    searched: Searched,
+    measured: Measurement,
+    mounted: Mounted,
+    lengths: list[int],
+    texts: list[int],
+    kept: Path,
+) -> tuple[Extension, Search]:
+    """The candidate with the least loss on texts of their own, and what all candidates came to.
+
+    The loss is that of an answer's token, in nats. Losses are kept in a file one by one, so that a
+    search that was stopped goes on.
+    """
+    trained = mounted.train_positions
+    length = round(searched.multiple * trained)
+    if length in lengths:
+        raise ConfigError(
+            f"extension.multiple={searched.multiple:g} chooses settings at {length} tokens, which "
+            "is a test length: choose another multiple"
+        )
+    known: list[float | None] = json.loads(kept.read_text()) if kept.exists() else []
+    asked = 0
+
+    def loss(extension: Extension) -> float:
+        nonlocal asked
+        asked += 1
+        if asked > len(known):
+            found = [
+                each.log_likelihood
+                for text in texts
+                for each in measured.found(mounted, extension, length, text, "validation")
+            ]
+            known.append(_finite(-float(np.mean(found))))
+            write_json(known, kept)
+        value = known[asked - 1]
+        return float("nan") if value is None else value
+
+    rng = np.random.default_rng(stream_seed(texts[0], "search"))
+    trials = searched.trials(mounted.trained(length), trained, rng, loss)
+    tried: list[Any] = [Trial(settings=each.settings, loss=each.loss) for each in trials]
+    samples = len(texts) * len(measured.numbers(0))
+    return trials[0].extension, Search(length=length, num_samples=samples, trials=tried)
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

