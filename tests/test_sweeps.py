@@ -143,7 +143,9 @@ def test_another_protocol_cannot_stand_in_for_those_of_experiments(mine: Path) -
     (mine / "board/papers.yaml").write_text(OF_PAPERS)
     with pytest.raises(PosbenchError, match="protocol=smoke: board papers runs experiments, each"):
         asked("board=papers", "protocol=smoke", folders=[mine])
-    with pytest.raises(PosbenchError, match="its experiments are kazemnejad2023_copy_cpu, kazemnej"):
+    with pytest.raises(
+        PosbenchError, match="its experiments are kazemnejad2023_copy_cpu, kazemnej"
+    ):
         asked("board=papers", "task=copy", folders=[mine])
 
 
@@ -155,7 +157,10 @@ def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("board=small", "seed=7"), "board small has nothing for seed=7: its tasks are copy, pass"),
+        (
+            ("board=small", "seed=7"),
+            "has nothing for seed=7: its tasks are copy, passkey; its seeds are 10",
+        ),
         (("board=small", "task=sort"), "nothing for task=sort"),
         (("board=small,main",), "board=small,main names several boards"),
         (("board=nothing",), "board=nothing is unknown"),
