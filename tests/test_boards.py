@@ -258,7 +258,8 @@ def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() ->
     _, section, *_ = sections(board, tables.table(found))
     assert section.notes == [
         "No runs on reverse, key_value_retrieval: overall is the mean of what there is, and no "
-        "answer."
+        "answer.",
+        "Under way: there are runs on 2 of 4 tasks, and no answer yet.",
     ]
     cells = {
         row.name: dict(zip(section.table.headings[1:], row.cells, strict=True))
@@ -268,6 +269,29 @@ def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() ->
     assert {cells[row][column] for row in cells for column in ("tier", "rank", "overall")} == {
         "\N{EN DASH}"
     }
+
+
+def test_of_a_board_under_way_the_groups_that_are_whole_have_a_first(tmp_path: Path) -> None:
+    board = small()
+    found = [each for each in of(board, rope=0.4, nope=0.9) if each.task.name != "reverse"]
+    made = leaderboard.generate(tmp_path, found, [], board)
+    assert made.sections[1].notes[1:] == [
+        "Under way: there are runs on 3 of 4 tasks, and no answer yet.",
+        "First of each group that is whole: retrieve: nope (.92).",
+    ]
+    said = made.pages["findings.md"]
+    assert "- Retrieve" in said and "- Copy" not in said
+    assert "Under way: there are runs on 3 of 4 tasks" in made.pages["leaderboard.html"]
+
+
+def test_findings_of_another_day_do_not_stay(tmp_path: Path) -> None:
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board/small.yaml").write_text(SMALL)
+    save(tmp_path / "small", *of(small(), rope=0.4))
+    (tmp_path / "small/findings.md").write_text("of another day")
+    words = [str(tmp_path / "small"), "--config-dir", str(tmp_path)]
+    assert leaderboard.main(words, emit=lambda _: None) == 0
+    assert not (tmp_path / "small/findings.md").exists()
 
 
 def test_changed_settings_and_other_seeds_are_not_of_the_board() -> None:

@@ -222,7 +222,7 @@ def generate(
         "runs.csv": runs_csv(table),
     }
     if sentences := findings.markdown(board, measured, asked):
-        pages["findings.md"] = sentences
+        pages[findings.FILE] = sentences
     return Generated(pages, shown, notes, measured, ranked)
 
 
@@ -306,6 +306,8 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
         for path, content in written.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+        if findings.FILE not in made.pages:  # nothing can be compared (any more)
+            (chosen.folder / findings.FILE).unlink(missing_ok=True)
     except (PosbenchError, OSError) as error:
         print(f"posbench: {error}", file=sys.stderr)
         return 1

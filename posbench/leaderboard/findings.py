@@ -31,6 +31,7 @@ from posbench.leaderboard.ranking import Measured, Standing, answer
 from posbench.leaderboard.statistics import Draws
 from posbench.leaderboard.summaries import number
 
+FILE = "findings.md"
 SURE = 0.95
 """The share of draws in which the first row must be above another for the two to be told apart."""
 LENGTHS = (2.0, 4.0, 8.0)
@@ -124,11 +125,14 @@ def _encodings(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     if first is None or not _comparable(first):
         return
     runs = _complete(first)
+    halves = {board.group_of[task] for task in first.part.lacking(board)}
     for group in first.groups:
+        if group in halves:
+            continue
         leaders = Leaders.of(runs[runs["group"] == group], board)
         asks = board.groups[group].asks
         yield f"{group.capitalize()} ({asks}): {leaders}. {_link(first)}"
-    overall = list(answer(first.part, first.complete, board.judged.equivalent))
+    overall = list(answer(board, first.part, first.complete))
     if overall and runs.groupby(["row", "task"]).size().min() > 1:
         yield f"{overall[-1]} {_link(first)}"
 
@@ -138,6 +142,8 @@ def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> 
     for standing in found:
         rows = standing.part.rows
         if len(rows.encodings) != 1 or len(rows.extensions) < 3 or not _comparable(standing):
+            continue
+        if standing.part.lacking(board):
             continue
         (host,) = rows.encodings
         for multiple in LENGTHS:

@@ -148,7 +148,7 @@ def document(
     numbers = {row["name"]: place for place, row in enumerate(data["rows"])}
     asked = bool(board.groups) and any(each.part.rows.about for each in standings)
     nothing = meaningless(measured.lengths["protocol_chosen"])
-    answers = [*(focus.said if focus else ()), _answer(standings, board.judged.equivalent)]
+    answers = [*(focus.said if focus else ()), _answer(standings, board)]
     title, own = (focus.title, focus.row) if focus else ("", "")
     return template.render(
         title=title or (f"Board {board.name}" if asked else "Leaderboard"),
@@ -178,10 +178,12 @@ def _own(name: str) -> str:
 # -- the answer ------------------------------------------------------------------------------------
 
 
-def _answer(standings: Sequence[Standing], margin: float) -> str:
+def _answer(standings: Sequence[Standing], board: Board) -> str:
     """One sentence: who leads the first section, or why nobody does."""
     for each in standings:
-        said = list(answer(each.part, each.complete, margin))
+        said = list(answer(board, each.part, each.complete))
+        if each.part.lacking(board):
+            return " ".join(said)
         if said:
             told = f"{said[-1][0].lower()}{said[-1][1:]}"
             return f"Of the {len(each.complete)} rows in “{each.part.title}”: {told}"

@@ -14,6 +14,7 @@ import pandas as pd
 
 from posbench.boards.definition import Board, Rows
 from posbench.boards.naming import pairs
+from posbench.errors import counted
 from posbench.leaderboard import sensitivity, standings, statistics
 from posbench.leaderboard.measures import LONGEST, Reach, corrected, median_reach, of_runs
 from posbench.leaderboard.sections import Detail, Row, Section, Table
@@ -40,6 +41,11 @@ class Part:
 
     def __len__(self) -> int:
         return int(self.runs["row"].nunique())
+
+    def lacking(self, board: Board) -> list[str]:
+        """The tasks that the board asks for and no row has a run on."""
+        asked = self.rows.tasks or board.all_tasks
+        return [task for task in asked if task not in set(self.runs["task"])]
 
 
 @dataclass(frozen=True)
@@ -179,7 +185,8 @@ def standings_without_board(measured: Measured) -> list[Standing]:
         for kind in sorted(set(runs["class"]), key=lambda kind: (kind != "zero-shot", kind)):
             mine = runs[runs["class"] == kind]
             title = f"{kind[0].upper()}{kind[1:]}, protocol {protocol}"
-            rows = Rows(methods=tuple(sorted(set(mine["row"]))), seeds=(0,))
+            methods, tasks = (tuple(sorted(set(mine[each]))) for each in ("row", "task"))
+            rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
             part = Part(title, rows, mine, seconds["train_cpu_seconds"].mean())
             summary, draws = standings.standing(mine)
             found.append(Standing(part, kind, summary, draws, longest))
@@ -231,7 +238,7 @@ def _defined(board: Board) -> Section:
 
 def _ranked(board: Board, standing: Standing) -> list[Section]:
     """The table of one part and class; rows that lack a task stand last, without a place."""
-    judged, part, summary = board.judged, standing.part, standing.summary
+    part, summary = standing.part, standing.summary
     complete, groups = standing.complete, standing.groups
     columns: dict[str, Callable[[str], str]] = {
         "tier": lambda row: _whole(summary.loc[row, "tasks_tier"]),
@@ -251,12 +258,11 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
     }
     rows = [Row(str(row), [show(row) for show in columns.values()]) for row in summary.index]
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
-    asked = part.rows.tasks or board.all_tasks
-    if lacking := [task for task in asked if task not in set(part.runs["task"])]:
+    if lacking := part.lacking(board):
         notes.append(
             f"No runs on {', '.join(lacking)}: overall is the mean of what there is, and no answer."
         )
-    notes += answer(part, complete, judged.equivalent)
+    notes += answer(board, part, complete)
     return [
         Section(
             part.title,
@@ -282,12 +288,22 @@ def _span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
     return f"{number(low, decimals)} to {number(high, decimals)}"
 
 
-def answer(part: Part, complete: Sequence[str], margin: float) -> Iterator[str]:
-    """Who wins each group, and whether anyone wins all in all."""
+def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
+    """Who wins each group, and whether anyone wins all in all; of a board under way, how far."""
+    margin = board.judged.equivalent
+    lacking, asked = part.lacking(board), part.rows.tasks or board.all_tasks
+    if lacking:
+        yield (
+            f"Under way: there are runs on {len(asked) - len(lacking)} of "
+            f"{counted(len(asked), 'task')}, and no answer yet."
+        )
     if len(complete) < 2:
         return
     runs = part.runs[part.runs["row"].isin(complete)]
-    if runs["group"].nunique() < 2:
+    if lacking:
+        halves = {board.group_of[task] for task in lacking}
+        runs = runs[~runs["group"].isin(halves)]
+    if runs["group"].nunique() < (1 if lacking else 2):
         return
     means = statistics.group_means(runs)
     groups = means.round(9)
@@ -295,7 +311,9 @@ def answer(part: Part, complete: Sequence[str], margin: float) -> Iterator[str]:
         f"{group}: {_named(_first(groups[group]))} ({number(groups[group].max())})"
         for group in groups
     )
-    yield f"First of each group: {winners}."
+    yield f"First of each group{' that is whole' if lacking else ''}: {winners}."
+    if lacking:
+        return
     overall = means.mean(axis=1, skipna=False).round(9).sort_values(ascending=False)
     if overall.iloc[0] - overall.iloc[1] < margin:
         close = [str(row) for row in overall.index[overall > overall.iloc[0] - margin]]
