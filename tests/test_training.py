@@ -5,6 +5,8 @@ rate.
 from __future__ import annotations
 
 import math
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +22,7 @@ from small_runs import prepared, ran, tiny, trained
 
 from posbench.batches import everywhere, joined, packed, shifted, training_batch
 from posbench.config import TrainingConfig
-from posbench.errors import ConfigError, Diverged
+from posbench.errors import ConfigError, Diverged, Terminated
 from posbench.evaluation import Evaluation
 from posbench.extensions.finetuned import FineTuned
 from posbench.leaderboard.remarks import remarks
@@ -279,6 +281,21 @@ def test_a_training_killed_after_it_was_stopped_is_kept_without_another(tmp_path
     assert list(found.log.points()) == curve.points
     for name, value in training.model.state_dict().items():
         assert torch.equal(found.model.state_dict()[name], value), name
+
+
+def test_a_signal_after_the_last_look_at_a_step_still_stops_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning asks this hook after all callbacks, and leaves with status 0 by itself."""
+    monkeypatch.setattr(
+        Training,
+        "on_train_batch_end",
+        lambda *_: os.kill(os.getpid(), signal.SIGTERM),
+        raising=False,
+    )
+    with pytest.raises(Terminated) as stopped:
+        trained(tiny(tmp_path, "method=rope"))
+    assert stopped.value.args == (signal.SIGTERM,)
 
 
 def test_a_list_of_rates_goes_with_fine_tuning(tmp_path: Path) -> None:

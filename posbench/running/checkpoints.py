@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import filelock
 import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from posbench import provenance
 from posbench.config import TrainerConfig, TrainingConfig
-from posbench.errors import Diverged
+from posbench.errors import Diverged, Terminated
 from posbench.records.files import atomically, write_json
 from posbench.records.record import Curve
 from posbench.records.row import Part, Row
@@ -173,7 +176,8 @@ class Checkpoints:
         arguments = (device(self.trainer.accelerator).type, self.trainer.checkpoint_every, loggers)
         start = time.process_time()
         try:
-            with self.console.progress(training.settings.total_steps) as (report, callback):
+            steps = training.settings.total_steps
+            with obeying_signals(), self.console.progress(steps) as (report, callback):
                 found = fit(training, last, *arguments, [callback], report)
         except Diverged as error:
             spent = time.process_time() - start
@@ -240,3 +244,17 @@ def stopped(settings: TrainingConfig, points: list[dict[str, float]]) -> bool:
     """Whether a training with this curve has reached the score at which it is to stop."""
     stop_at = settings.stop_at
     return stop_at is not None and bool(points) and points[-1]["score"] >= stop_at
+
+
+@contextmanager
+def obeying_signals() -> Iterator[None]:
+    """Meanwhile a training that SIGTERM has ended says so.
+
+    If the signal arrives between our callback at the end of a step and Lightning's own look,
+    Lightning leaves as if by `sys.exit()`: with status 0, as a run that is complete. What was
+    trained since the last checkpoint is then trained again.
+    """
+    try:
+        yield
+    except SIGTERMException:
+        raise Terminated(signal.SIGTERM) from None

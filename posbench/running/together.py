@@ -19,7 +19,7 @@ from posbench.errors import Diverged, PosbenchError
 from posbench.provenance import content_hash
 from posbench.replicas import Apart, OwnCurve, fit_together
 from posbench.running.asked import Asked
-from posbench.running.checkpoints import Checkpoints, stopped
+from posbench.running.checkpoints import Checkpoints, obeying_signals, stopped
 from posbench.running.console import Console
 from posbench.running.devices import device
 from posbench.running.setup import Setup
@@ -145,7 +145,7 @@ class Together:
             self.checkpoints.note_replicas(folder, len(shares))
         trainer = self.checkpoints.trainer
         try:
-            with self.console.progress(steps) as (report, callback):
+            with obeying_signals(), self.console.progress(steps) as (report, callback):
                 fit_together(
                     trainings,
                     [folder / "last.ckpt" for folder in folders],
