@@ -17,7 +17,8 @@ from test_boards import SMALL
 
 from posbench.boards import definition
 from posbench.boards.definition import Board
-from posbench.comparing import command, report
+from posbench.comparing import command, of_task, report
+from posbench.comparing.of_task import TaskStanding, TaskSubject
 from posbench.comparing.standing import Standing, differences, standing, worth
 from posbench.comparing.subject import Subject, host, subject
 from posbench.errors import PosbenchError
@@ -292,6 +293,72 @@ def chosen(found: Subject, **tests: str) -> None:
     asked = Subject(found.row, {key: [value] for key, value in tests.items()}, (), found.folder)
     asked.chosen_tasks(definition.load("main"), quick=False)
     asked.chosen_seeds(definition.load("main"), quick=False)
+
+
+# -- a task of one's own ---------------------------------------------------------------------------
+
+
+def on_count(levels: Mapping[str, float], seeds: tuple[int, ...] = (10, 11)) -> list[Record]:
+    return [made(row, level, "count", seed) for row, level in levels.items() for seed in seeds]
+
+
+def placed(levels: Mapping[str, float], known: Mapping[str, float] = {}) -> TaskStanding:
+    return TaskStanding.of(on_count(levels), published(known), board())
+
+
+def test_a_task_ranks_its_rows_and_agrees_with_the_board_or_not() -> None:
+    levels = {"rope": 0.2, "nope": 0.5, "alibi": 0.8}
+    alike = placed(levels, levels)
+    assert list(alike.summary.index) == ["alibi", "nope", "rope"]
+    assert dict(alike.agreement) == {"overall": 1.0, "copy": 1.0, "retrieve": 1.0}
+    against = placed(levels, {"rope": 0.8, "nope": 0.5, "alibi": 0.2})
+    assert dict(against.agreement) == {"overall": -1.0, "copy": -1.0, "retrieve": -1.0}
+    first, last = of_task.sentences(against, board())
+    assert first.startswith("count: 3 of 3 rows learn it") and first.endswith("(alibi).")
+    assert "over 3 rows: overall -1.00, copy -1.00" in last
+    cells = {row.name: row.cells for row in of_task.table(alike).rows}
+    assert cells["rope"][0] == cells["rope"][-1], "the same levels here and on the board"
+
+
+def test_of_a_task_is_said_what_is_wrong_with_it() -> None:
+    assert "It does not tell these rows apart." in of_task.text(
+        placed({"rope": 0.95, "nope": 0.96}), board(), []
+    )
+    unlearned = [
+        record(row, dict.fromkeys(LENGTHS, level), seed, task="count")
+        for row, level in {"rope": 0.5, "nope": 0.9}.items()
+        for seed in (10, 11)
+    ]
+    found = TaskStanding.of(unlearned, [], board())
+    assert "No row learns it at the length of training" in of_task.text(found, board(), [])
+    with pytest.raises(PosbenchError, match="count has areas of 1 row, and two are the least"):
+        placed({"rope": 0.5})
+
+
+def test_the_file_of_a_task_trains_the_rows_that_the_board_refers_to(mine: Path) -> None:
+    main = definition.load("main")
+    (mine / "task").mkdir()
+    path = mine / "task/count.yaml"
+    path.write_text("task: {_target_: count.Count}\n")
+    assert TaskSubject.of([str(mine / "encoding/decay.yaml")], main, quick=False) is None
+    found = TaskSubject.of(
+        [str(path), "training.steps=9", "hydra/launcher=cores"], main, quick=True
+    )
+    assert found is not None and (found.rows, found.seeds) == (main.references, (10,))
+    assert found.command == [
+        *("--config-dir", str(mine), "-m", "protocol=cpu", "seed=10"),
+        *(f"method={','.join(main.references)}", "task=count"),
+        *("training.steps=9", "hydra/launcher=cores"),
+    ]
+    assert found.runs.runs[1] == (
+        *("protocol=cpu", "task=count", "method=rope_qk_norm", "seed=10", "training.steps=9"),
+    )
+    other = TaskSubject.of([str(path), "method=fox,rope", "seed=12"], main, quick=False)
+    assert other is not None and (other.rows, other.seeds) == (("fox", "rope"), (12,))
+    with pytest.raises(PosbenchError, match="method=foxx is unknown: did you mean fox"):
+        TaskSubject.of([str(path), "method=foxx"], main, quick=False)
+    with pytest.raises(PosbenchError, match="a task is compared by itself"):
+        TaskSubject.of([str(path), str(mine / "encoding/decay.yaml")], main, quick=False)
 
 
 # -- the command -----------------------------------------------------------------------------------

@@ -3,12 +3,13 @@
     python -m posbench.compare mine/encoding/decay.yaml --quick    two tasks, one seed: minutes
     python -m posbench.compare mine/extension/squash.yaml          the board's tasks, three seeds
     python -m posbench.compare method=rope encoding.base=500 seed=10,11,12,13,14 task=copy,sort
+    python -m posbench.compare mine/task/every_other.yaml          which rows can do a task
 
 What is missing of its runs is made first, by a sweep that can be stopped and goes on when the
 command is given again. Every other row comes from published records, those of the main board unless
 --against names a folder. Then the place, the tier and the nearest rows are said. FOLDER/compare/
 holds them as ROW.md and .tex, and ROW.html is the page of a board with the row open among the
-others.
+others. Of a task, the rows that the board refers to are trained, or those of method=.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from pathlib import Path
 
 from posbench.boards import definition
 from posbench.boards.definition import Board
-from posbench.comparing import report
+from posbench.comparing import of_task, report
+from posbench.comparing.of_task import TaskSubject
 from posbench.comparing.standing import differences, standing, worth
 from posbench.comparing.subject import USUAL_SEEDS, Subject, subject
 from posbench.composing import mistakes
@@ -31,6 +33,7 @@ from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError, counted
 from posbench.leaderboard.summaries import number
 from posbench.records import files
+from posbench.records.record import Record
 from posbench.sweeping.plan import Plan, plan, with_records
 
 MAIN = "main"
@@ -39,13 +42,13 @@ MAIN = "main"
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m posbench.compare",
-        description="A method of your own among the published ones.",
+        description="A method of your own, or a task, among the published ones.",
     )
     parser.add_argument(
         "words",
         nargs="+",
-        help="mine/encoding/decay.yaml, mine/extension/squash.yaml, or words as after "
-        "python -m posbench; task= and seed= choose among the board's",
+        help="mine/encoding/decay.yaml, mine/extension/squash.yaml, mine/task/every_other.yaml, or "
+        "words as after python -m posbench; task= and seed= choose among the board's",
     )
     parser.add_argument("--quick", action="store_true", help="two tasks and one seed: minutes")
     parser.add_argument("--board", default=MAIN, help="default: %(default)s")
@@ -57,6 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_intermixed_args(arguments)
     try:
         board = definition.load(chosen.board, [chosen.config_dir] if chosen.config_dir else [])
+        if (task := TaskSubject.of(chosen.words, board, quick=chosen.quick)) is not None:
+            with composing(task.folder):
+                return _compare_rows(task, board, chosen)
         asked = subject(chosen.words, board, chosen.config_dir)
         with composing(*asked.folders):
             return _compare(asked, board, chosen)
@@ -87,17 +93,10 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
             f"{against} holds no records to compare with: name a folder of published ones with "
             "--against"
         )
-    if planned.runs and not chosen.no_training:
-        print(planned.cost([results_dir, *with_records(Path("results")), against]), flush=True)
-        words = asked.command(board, tasks, seeds)
-        print(f"  python -m posbench {' '.join(words)}", flush=True)
-        ended = subprocess.run([sys.executable, "-m", "posbench", *words])
-        if ended.returncode < 0 or ended.returncode > 128:  # stopped
-            return ended.returncode
+    if not chosen.no_training:
+        _make(planned, asked.command(board, tasks, seeds), [results_dir, against])
         planned = plan(request)
-    own = [record for run in planned.complete if (record := run.asked.record()) is not None]
-    if not own:
-        raise PosbenchError("none of its runs is complete, so there is nothing to compare")
+    own = _complete(planned)
     found = standing(own, rivals, board)
     notes = [
         *_worth(worth(rivals, board, tasks, seeds), tasks, seeds, board),
@@ -109,6 +108,43 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     paths = report.write(found, board, notes, own, results_dir / "compare")
     print(f"Written: {', '.join(map(str, paths))}")
     return 1 if planned.runs or planned.wrong else 0
+
+
+def _compare_rows(asked: TaskSubject, board: Board, chosen: argparse.Namespace) -> int:
+    """The rows of a board on a task of one's own."""
+    mistakes.check([f"task={asked.task}", *asked.settings], [asked.folder])
+    against = chosen.against or published()
+    results_dir = Path(compose(*asked.settings).content["results_dir"])
+    planned = plan(asked.runs)
+    for said in _refused(planned):
+        print(said)
+    if not chosen.no_training:
+        _make(planned, asked.command, [results_dir, against])
+        planned = plan(asked.runs)
+    own = _complete(planned)
+    found = of_task.TaskStanding.of(own, files.records(against), board)
+    notes = list(of_task.remarks(planned, asked.seeds))
+    print(of_task.text(found, board, notes))
+    print(f"Written: {of_task.write(found, board, notes, results_dir / 'compare')}")
+    return 1 if planned.runs or planned.wrong else 0
+
+
+def _make(planned: Plan, words: Sequence[str], known: Sequence[Path]) -> None:
+    """Make the runs that are missing, by the sweep of these words."""
+    if not planned.runs:
+        return
+    print(planned.cost([*known, *with_records(Path("results"))]), flush=True)
+    print(f"  python -m posbench {' '.join(words)}", flush=True)
+    ended = subprocess.run([sys.executable, "-m", "posbench", *words])
+    if ended.returncode < 0 or ended.returncode > 128:
+        raise KeyboardInterrupt  # the sweep was stopped, and has said so
+
+
+def _complete(planned: Plan) -> list[Record]:
+    own = [record for run in planned.complete if (record := run.asked.record()) is not None]
+    if not own:
+        raise PosbenchError("none of its runs is complete, so there is nothing to compare")
+    return own
 
 
 def published() -> Path:

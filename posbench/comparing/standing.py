@@ -146,7 +146,8 @@ def _part(runs: pd.DataFrame, measured: Measured, kind: str) -> ranking.Part:
     """The rows as a part of a board."""
     once = measured.lengths.drop_duplicates(["task_name", "method_name", "seed"])
     cost = once.groupby("method_name")["train_cpu_seconds"].mean()
-    rows = Rows(methods=tuple(sorted(set(runs["row"]))), seeds=(0,))
+    methods, tasks = (tuple(sorted(set(runs[each]))) for each in ("row", "task"))
+    rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
     return ranking.Part(f"{kind[0].upper()}{kind[1:]} rows", rows, runs, cost)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +76,7 @@ class Subject:
         groups that are trained for the fewest steps.
         """
         if "task" in self.tests:
-            return _known("task", self.tests["task"], board.all_tasks)
+            return some_of("task", self.tests["task"], board.all_tasks)
         if not quick:
             return list(board.all_tasks)
         protocol = self.tests.get("protocol", [board.protocol])[0]
@@ -88,11 +88,7 @@ class Subject:
 
     def chosen_seeds(self, board: Board, *, quick: bool) -> list[int]:
         """Those that the words name, or the first three of the board's, or if quick the first."""
-        offered = sorted({seed for rows in board.parts.values() for seed in rows.seeds})
-        if "seed" in self.tests:
-            asked = _known("seed", self.tests["seed"], list(map(str, offered)))
-            return [int(seed) for seed in asked]
-        return offered[: 1 if quick else USUAL_SEEDS]
+        return list(offered_seeds(board, self.tests.get("seed"), 1 if quick else USUAL_SEEDS))
 
 
 def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> Subject:
@@ -105,7 +101,7 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
     rest: list[str] = []
     for word in words:
         if word.endswith((".yaml", ".yml")) and "=" not in word:
-            group, name, around = _of_file(Path(word))
+            group, name, around = of_file(Path(word), GROUP_OF_ROWS)
             if folder is not None and folder.absolute() != around:
                 raise PosbenchError(
                     f"{word} is not in {folder}: what is compared stands in one folder"
@@ -128,10 +124,9 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
             "mine/encoding/decay.yaml, or choose a method, as method=rope encoding.base=500"
         )
     for group, name in chosen.items():
-        _known(group, [name], names(group, [folder] if folder else []))
+        some_of(group, [name], names(group, [folder] if folder else []))
     tests = {key: value.split(",") for key, _, value in map(_split, rest) if key in OF_TESTS}
-    if len(tests.get("protocol", [])) > 1:
-        raise PosbenchError(f"protocol={','.join(tests['protocol'])}: a board has one protocol")
+    one_protocol(tests, board)
     others = [word for word in rest if _split(word)[0] not in OF_TESTS]
     changes = tuple(word for word in others if _is_of_row(word))
     return Subject(
@@ -159,12 +154,29 @@ def _row(chosen: dict[str, str], board: Board) -> Words:
     return (f"encoding={encoding}", f"extension={chosen.get('extension', AS_TRAINED)}")
 
 
-def _of_file(path: Path) -> tuple[str, str, Path]:
+def offered_seeds(board: Board, asked: Sequence[str] | None, most: int) -> tuple[int, ...]:
+    """Those of the board's seeds that are asked for, or the first of them."""
+    offered = sorted({seed for rows in board.parts.values() for seed in rows.seeds})
+    if asked is None:
+        return tuple(offered[:most])
+    return tuple(int(seed) for seed in some_of("seed", asked, list(map(str, offered))))
+
+
+def one_protocol(asked: Mapping[str, list[str]], board: Board) -> str:
+    """The protocol that words name, or the board's."""
+    chosen = asked.get("protocol", [board.protocol])
+    if len(chosen) > 1:
+        raise PosbenchError(f"protocol={','.join(chosen)}: a board has one protocol")
+    return chosen[0]
+
+
+def of_file(path: Path, groups: Sequence[str]) -> tuple[str, str, Path]:
+    """The group and name that a file of one's own has by its place, and the folder around both."""
     if not path.is_file():
         raise PosbenchError(f"{path} is no file: give the path of your encoding's YAML")
     group, folder = path.absolute().parent.name, path.absolute().parent.parent
-    if group not in GROUP_OF_ROWS:
-        kinds = ", ".join(f"{name}/ ({GROUPS[name]})" for name in GROUP_OF_ROWS)
+    if group not in groups:
+        kinds = ", ".join(f"{name}/ ({GROUPS[name]})" for name in (*GROUP_OF_ROWS, "task"))
         raise PosbenchError(
             f"{path} stands in a folder {group}/, so nobody knows what it is: put it into one of "
             f"{kinds}"
@@ -181,7 +193,8 @@ def _is_of_row(word: str) -> bool:
     return key.startswith(("encoding.", "extension.", "encoding@", "extension@", "model."))
 
 
-def _known(key: str, asked: Sequence[str], offered: Sequence[str]) -> list[str]:
+def some_of(key: str, asked: Sequence[str], offered: Sequence[str]) -> list[str]:
+    """What is asked for, if it is offered; PosbenchError names what is not."""
     for name in asked:
         if name not in offered:
             said = known_names(offered, HELP, closest(name, offered))
