@@ -35,6 +35,8 @@ import full_size
 import lightning as L
 import torch
 import torch.nn.functional as F
+from browser import Page, browsing
+from browser import found as browser
 from conftest import names, setup
 from torch import Tensor, nn
 
@@ -242,6 +244,54 @@ def leaderboard() -> Iterator[Row]:
         "10 s",
         unhurried(ours) <= 10,
     )
+
+
+# -- a page in a browser ---------------------------------------------------------------------------
+
+DRAWN = "new Promise(then => requestAnimationFrame(() => requestAnimationFrame(() => then(1))))"
+
+
+OPEN_A_ROW = "document.querySelector('.ranked tbody tr button').click()"
+
+
+def opened() -> Iterator[Row]:
+    """`opened`: the page of such a main board in a headless browser, by the clock: from asking for
+    it until it is drawn, beside an empty page; then until a row is open, and until the table is
+    filtered by a name that is typed. The least of three.
+    """
+    if browser() is None:
+        return
+    with tempfile.TemporaryDirectory() as folder, browsing(Path(folder, "profile")) as page:
+        full_size.write(Path(folder), num_seeds=5)
+        spent(code=f"from posbench.leaderboard import board; board.main([{folder!r}])")
+        board, empty = Path(folder, "leaderboard.html"), Path(folder, "empty.html")
+        empty.write_text("<!doctype html><title>empty</title>")
+        asked: dict[str, list[float]] = {name: [] for name in ("empty", "drawn", "row", "typed")}
+        for _ in range(3):
+            asked["empty"].append(until_drawn(page, lambda: page.open(empty)))
+            asked["drawn"].append(until_drawn(page, lambda: page.open(board)))
+            asked["row"].append(until_drawn(page, lambda: page.run(OPEN_A_ROW)))
+            asked["typed"].append(until_drawn(page, lambda: page.press("/", *"rope")))
+        least = {name: min(seconds) for name, seconds in asked.items()}
+        rows = page.run("document.querySelectorAll('tr[data-r]').length")
+        yield Row(
+            "opened",
+            f"{least['drawn']:.2f} s, {unhurried(least['drawn']):.2f} s if quiet: {rows} rows, "
+            f"{board.stat().st_size / 1e6:.2f} MB; a row {least['row']:.2f} s, "
+            f"a filter {least['typed']:.2f} s",
+            f"{least['empty']:.2f} s",
+            least["drawn"] / least["empty"],
+            "2 s",
+            unhurried(least["drawn"]) <= 2,
+        )
+
+
+def until_drawn(page: Page, act: Callable[[], object]) -> float:
+    """Seconds by the clock until what is done can be seen."""
+    start = time.monotonic()
+    act()
+    page.run(DRAWN)
+    return time.monotonic() - start
 
 
 # -- two workers -----------------------------------------------------------------------------------
@@ -557,7 +607,7 @@ def replicas() -> Iterator[Row]:
 
 PARTS: dict[str, Callable[[], Iterator[Row]]] = {
     each.__name__: each
-    for each in (machine, skip, start, plan, leaderboard, cores, trainer, library, replicas)
+    for each in (machine, skip, start, plan, leaderboard, opened, cores, trainer, library, replicas)
 }
 """By the first word of their rows, but for `board`, which the plan tells."""
 
