@@ -380,7 +380,13 @@ def test_the_command_line_runs_one(tmp_path: Path) -> None:
 # -- names -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", names("experiment"))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if place % 4 else ())
+        for place, name in enumerate(names("experiment"))
+    ],
+)
 def test_its_command_gives_the_same_run_and_so_do_its_settings_without_it(name: str) -> None:
     first, identity = called(f"experiment={name}", "method=rope", "seed=3")
     assert identity.command == f"python -m posbench experiment={name} method=rope seed=3"

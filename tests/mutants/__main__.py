@@ -18,6 +18,7 @@ any change catch nothing: they are run once without.
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
 import re
@@ -38,6 +39,7 @@ ROOT = HERE.parent.parent
 COPIED = ("posbench", "conf", "tasks", "tests", "pyproject.toml", "README.md", "CHANGELOG.md")
 
 
+@functools.cache
 def mutants() -> list[dict[str, str]]:
     return [
         mutant
