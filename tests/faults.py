@@ -28,8 +28,8 @@ HEAD = """# What was done to runs and sweeps, and what was lost
 
 Written by `python tests/faults.py --write`, which runs the tests marked `fault`. A fault is
 survived if the records are those of an undisturbed run, none lost and none twice; or, where there
-is to be none, if a sentence says what is wrong and no half of a file stays. What engines do with
-Slurm and Ray was tried on another machine: tests/ENGINES.md.
+is to be none, if a sentence says what is wrong and no half of a file stays. On which engines, and
+what else was tried on them, is in tests/ENGINES.md.
 
 | fault | tried | survived | lost | |
 | --- | ---: | ---: | ---: | --- |
