@@ -4,9 +4,11 @@ extension.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from posbench.composing.compose import compose
+from posbench.composing.compose import compose, composing
 from posbench.composing.identity import Identity, identify
 from posbench.composing.methods import methods
 from posbench.provenance import content_hash, without_places
@@ -143,6 +145,21 @@ def test_a_setting_that_is_turned_off_is_told() -> None:
 def test_the_same_settings_make_the_same_method_however_they_are_chosen() -> None:
     row, by_hand = identity("method=rope_qk_norm"), identity("method=rope", "model.qk_norm=true")
     assert (row.method, row.command) == (by_hand.method, by_hand.command)
+
+
+def test_a_method_of_ones_own_is_found_by_all_that_it_asks(tmp_path: Path) -> None:
+    """Two rows of one encoding differ in what they ask of the model alone."""
+    text = (
+        "# @package _global_\n"
+        "defaults: [override /encoding: rope, override /extension: direct]\n"
+        "model: {short_conv: SIZE}\n"
+    )
+    (tmp_path / "method").mkdir()
+    for name, size in (("a_short", "3"), ("b_shorter", "2")):
+        (tmp_path / f"method/{name}.yaml").write_text(text.replace("SIZE", size))
+    with composing(tmp_path):
+        assert identity("method=rope", "model.short_conv=2").method.name == "b_shorter"
+        assert identity("method=b_shorter").method.changed == ()
 
 
 @pytest.mark.parametrize(

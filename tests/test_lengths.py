@@ -181,6 +181,9 @@ def test_a_ceiling_is_trained_for_the_multiples_it_names(tmp_path) -> None:
         (1.0, 6, True),
         (2.0, 13, True),
     ]
+    assert [row.true_multiple for row in rows] == [1.0, 2.0], (
+        "of the training, not of the ceiling's"
+    )
     assert [row.num_samples for row in rows] == [16, 5 * 16]
     assert [each.test_length for each in found.ceiling or ()] == [6, 13]
     assert [there.config.training.lengths[1] for there, _ in found.models] == [6, 15]

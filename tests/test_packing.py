@@ -105,6 +105,12 @@ KINDS = {
 }
 
 
+def test_a_measure_that_is_that_of_another_is_not_written_twice() -> None:
+    own = {f"rows.{place}.{name}": 0.75 for place in range(2) for name in ("score", "proficiency")}
+    rows = packed(changed(record("rope", {1: 1.0, 2: 1.0}), own), Shelf(), Shelf())["rows"]
+    assert rows["score"] == [0.75, 0.75] and rows["proficiency"] is None
+
+
 def published(folder: Path, *found: Record) -> list[Record]:
     files.write_packed(list(found), folder)
     return files.records(folder)

@@ -108,6 +108,9 @@ def test_local_and_global_rope_are_those_of_gemma_3() -> None:
 @oracle("local_global_p_rope", "double loop")
 def test_local_rope_and_global_p_rope_are_those_of_gemma_4() -> None:
     as_published("local_global_p_rope")
+    # A quarter of four pairs is the first, which turns alike at any base.
+    wider = [PATTERNS["local_global_p_rope"][0], Layer(0.62, kept=0.75)]
+    as_published("local_global_p_rope", "encoding.layers.1.share=0.75", pattern=wider)
 
 
 @oracle("rope_chunked_nope", "double loop")
@@ -120,10 +123,10 @@ def test_windows_with_sinks_are_those_of_gpt_oss() -> None:
     as_published("sink_windows")
 
 
-def as_published(name: str) -> None:
+def as_published(name: str, *words: str, pattern: list[Layer] | None = None) -> None:
     sizes = ("model.num_layers=3", f"model.num_heads={HEADS}", f"model.head_width={WIDTH}")
-    run = setup(f"encoding={name}", *sizes)
-    length, pattern = run.train_positions, PATTERNS[name]
+    run = setup(f"encoding={name}", *sizes, *words)
+    length, pattern = run.train_positions, pattern or PATTERNS[name]
     a = call(range(LONG))
     for index, encoding in enumerate(run.model().encodings):
         encoding, layer = shaken(encoding), pattern[index % 2]
@@ -179,6 +182,13 @@ def test_chosen_layers_are_what_the_extension_makes_of_them(inner: Extension) ->
     for index, layer in enumerate(Only(inner, [0]).extend(before, 4, 12)):
         wanted = expected[index] if index % 2 == 0 else list(before)[index]
         assert torch.equal(attend(layer.encode(a)), attend(wanted.encode(a)))
+
+
+def test_each_layer_keeps_what_is_its_own() -> None:
+    """Layers of one kind may have parameters, and no two have changed places."""
+    before = EncodingStack([shaken(ALiBi(HEADS)), NoPE(), shaken(ALiBi(HEADS)), NoPE()], 2)
+    part = Only(LogFloor(), [0]).part(before)
+    assert list(map(id, part)) == list(map(id, list(before)[::2]))
 
 
 def test_an_encoding_that_is_the_same_in_every_layer_has_a_pattern_of_one() -> None:
