@@ -9,22 +9,32 @@ import pytest
 from conftest import names
 
 from posbench.catalogue import sketches
+from posbench.composing.compose import compose
+from posbench.composing.identity import identify
 from posbench.leaderboard import page_data
 
 
-def test_every_method_has_a_sketch_and_none_is_left_over() -> None:
-    known = page_data.sketches()
-    assert set(known) == set(names("method")), "run `python -m posbench.catalogue.sketches`"
+def test_every_row_has_a_sketch_and_none_is_left_over() -> None:
+    known, rows = page_data.sketches(), sketches.rows()
+    assert set(names("method")) < set(rows)
+    assert set(known) == set(rows), "run `python -m posbench.catalogue.sketches`"
     for name, line in known.items():
         assert len(line["map"]) == sketches.CELLS * (sketches.CELLS + 1) // 2, name
         assert {len(curve) for curve in line["curves"]} == {len(line["distances"])}, name
         assert json.loads(sketches.text([line])) == line
 
 
+@pytest.mark.parametrize("name", ["rope_short_base", "rope_short_base+yarn+log_n", "rope_yarn"])
+def test_a_row_is_named_as_records_name_it(name: str) -> None:
+    assert identify(compose(*sketches.rows()[name])).method.label == name
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rope", "alibi", "rope_sliding_window", "cope"])
+@pytest.mark.parametrize(
+    "name", ["rope", "alibi", "rope_sliding_window", "cope", "rope_short_base+yarn"]
+)
 def test_a_sketch_is_what_is_measured_today(name: str) -> None:
-    kept, made = page_data.sketches()[name], sketches.sketch(name)
+    kept, made = page_data.sketches()[name], sketches.sketch(name, sketches.rows()[name])
     for key in ("quantity", "distances", "trained", "path", "keys"):
         assert made[key] == kept[key]
     one, other = (np.array(line["curves"], float) for line in (kept, made))

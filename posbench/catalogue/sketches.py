@@ -1,15 +1,17 @@
-"""`python -m posbench.catalogue.sketches`: what a page without torch shows of each method.
+"""`python -m posbench.catalogue.sketches`: what a page without torch shows of each row.
 
-    python -m posbench.catalogue.sketches                      all methods, into sketches.jsonl
+    python -m posbench.catalogue.sketches                      all rows, into sketches.jsonl
     python -m posbench.catalogue.sketches --check rope alibi   fails if these are drawn otherwise
 
-The file beside this module has a line a method: its picture in the catalogue at a lower resolution,
+Rows are all methods and those pairs of the main board that are none.
+The file beside this module has a line a row: its picture in the catalogue at a lower resolution,
 and what is measured on it there. The leaderboard reads it, and so needs no torch.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,11 +22,14 @@ import numpy as np
 import torch
 
 from posbench.attention import Attention, Heads
+from posbench.boards import definition
+from posbench.boards.naming import recorded
 from posbench.catalogue import page as catalogue
 from posbench.catalogue.subject import Subject
 from posbench.composing import mistakes
 from posbench.composing.compose import composing
 from posbench.composing.legality import options
+from posbench.composing.methods import AS_TRAINED, methods
 from posbench.encoding import EncodingStack, PositionEncoding
 
 FILE = "sketches.jsonl"
@@ -40,9 +45,21 @@ KEYS = (24, 32)
 NEAR = 1e-9
 
 
+def rows() -> dict[str, tuple[str, ...]]:
+    """The words that choose each row, by its name in records."""
+    found: dict[str, tuple[str, ...]] = {name: (f"method={name}",) for name in options("method")}
+    known = {(row.encoding, row.extension) for row in methods().values() if not row.model}
+    for part in definition.load("main").parts.values():
+        for encoding, extension in itertools.product(part.encodings, part.extensions):
+            if (encoding, extension) not in known:
+                name = encoding if extension == AS_TRAINED else f"{encoding}+{recorded(extension)}"
+                found[name] = (f"encoding={encoding}", f"extension={extension}")
+    return found
+
+
 @torch.no_grad()
-def sketch(method: str) -> dict[str, Any]:
-    """The line of a method.
+def sketch(name: str, words: Sequence[str] = ()) -> dict[str, Any]:
+    """The line of a row, by default of the method of that name.
 
     `quantity` of the curves, one a head or one for all that are the same; `distances` of their
     points; `map` of attention, row by row below the diagonal, on a scale of `LEVELS`; `trained`
@@ -50,7 +67,7 @@ def sketch(method: str) -> dict[str, Any]:
     what they are while others follow. "yes", "at one scale" if they change where the extension
     is set to another length, "no", or "no keys" where a score is not a product with a key.
     """
-    run = Subject(f"method={method}").made(*catalogue.SIZES)
+    run = Subject(*words or [f"method={name}"]).made(*catalogue.SIZES)
     base = run.model().encodings
 
     def at(length: int) -> EncodingStack:
@@ -70,7 +87,7 @@ def sketch(method: str) -> dict[str, Any]:
     layers: list[PositionEncoding] = [stack.layers[index] for index in stack.firsts]  # type: ignore[misc]
     plans = [layer.encode(catalogue._call(16, 1)) for layer in layers]
     return {
-        "method": method,
+        "method": name,
         "quantity": quantity,
         "trained": run.train_positions,
         "distances": chosen.tolist(),
@@ -150,7 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m posbench.catalogue.sketches", description=__doc__.split("\n\n")[0]
     )
-    parser.add_argument("methods", nargs="*", help="default: all")
+    parser.add_argument("rows", nargs="*", help="default: all")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if regenerating changes a line"
     )
@@ -163,10 +180,10 @@ def main(arguments: list[str] | None = None) -> int:
         known = {line["method"]: line for line in written}
     try:
         with composing():
-            every = options("method")
-            for name in chosen.methods:
-                mistakes.check_choice("method", name, every)
-            made = {name: sketch(name) for name in chosen.methods or every}
+            every = rows()
+            for name in chosen.rows:
+                mistakes.check_choice("row", name, list(every))
+            made = {name: sketch(name, every[name]) for name in chosen.rows or every}
     except mistakes.EXPECTED as error:
         print(f"posbench: {mistakes.sentence(error)}", file=sys.stderr)
         return 1
@@ -182,7 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
     content = text([merged[name] for name in sorted(merged)])
     with open(str(path), "w", encoding="utf-8") as file:
         file.write(content)
-    print(f"Written: {len(made)} methods in {FILE}")
+    print(f"Written: {len(made)} rows in {FILE}")
     return 0
 
 
