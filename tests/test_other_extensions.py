@@ -390,6 +390,14 @@ def test_positions_that_have_no_row_raise_and_fractions_do(extension: Extension,
         encoding.embed(x, torch.tensor([[0.25]]))
 
 
+@pytest.mark.parametrize("align", ["corners", "ratio", "half_pixels"])
+def test_a_row_is_shared_only_where_places_lie_beyond_the_table(align: str) -> None:
+    """Then positions have no end; elsewhere the table's own is kept, and what has no row raises."""
+    for test, shared in ((L, False), (9, align != "corners")):
+        encoding = extended(TableInterpolation(align=align), learned(rows=9), test)
+        assert (encoding.max_positions is None) == shared
+
+
 @pytest.mark.parametrize("extension", [case for case, _ in TABLES.values()], ids=list(TABLES))
 def test_tables_inside_wrappers_are_extended(extension: Extension) -> None:
     x, pos = torch.zeros(1, 9, MODEL).double(), torch.arange(9)[None]
