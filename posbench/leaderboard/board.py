@@ -23,6 +23,7 @@ from posbench.composing import folders
 from posbench.errors import PosbenchError
 from posbench.leaderboard import findings
 from posbench.leaderboard.comparisons import agreements, discriminations
+from posbench.leaderboard.excerpt import excerpts
 from posbench.leaderboard.page import document
 from posbench.leaderboard.ranking import (
     Measured,
@@ -294,8 +295,6 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
         made = generate(chosen.folder, found, audits, board)
         written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
         if chosen.excerpt is not None:
-            from posbench.leaderboard.excerpt import excerpts  # and with it matplotlib: a second
-
             texts = excerpts(chosen.excerpt, chosen.folder, tables.table(found))
             written |= {path: text.encode() for path, text in texts.items()}
         written |= _for_papers(chosen, made)
@@ -351,5 +350,5 @@ def _check(folder: Path, contents: dict[Path, bytes]) -> None:
         raise PosbenchError(
             f"regenerating changes {', '.join(names)}: "
             f"run `python -m posbench.leaderboard {folder}` with the versions of constraints.txt, "
-            "matplotlib's above all, and commit the result"
+            "and commit the result"
         )

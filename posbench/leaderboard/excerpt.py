@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.errors import PosbenchError
-from posbench.leaderboard import figures
+from posbench.leaderboard import opening
 from posbench.leaderboard.summaries import NOTHING, Estimate, without_repeats
 
 MARKED = re.compile(
@@ -95,19 +95,14 @@ class Excerpt:
         order = sorted(scores, key=lambda name: (-scores[name][longest].mean(), name))
         multiples = sorted(set.intersection(*(set(each.columns) for each in scores.values())))
         shown = [multiple for multiple in multiples if multiple >= 1]
-        curves = []
-        for look, name in enumerate(order):
+        curves, halves = {}, {}
+        for name in order:
             estimates = [Estimate.over(scores[name][multiple].dropna()) for multiple in shown]
-            curves.append(
-                figures.Curve(
-                    name,
-                    look,
-                    shown,
-                    [each.mean for each in estimates],
-                    [each.half_width for each in estimates],
-                )
-            )
-        return figures.score_by_length(curves, shown, "excerpt", "score, mean over tasks")
+            curves[name] = pd.Series([each.mean for each in estimates], shown)
+            widths = pd.Series([each.half_width for each in estimates], shown)
+            if widths.notna().all():
+                halves[name] = widths
+        return opening.drawn(curves, "Mean score over tasks against length", halves, alone=True)
 
 
 def _shown(values: pd.Series) -> str:

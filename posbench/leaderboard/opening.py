@@ -1,13 +1,14 @@
-"""The picture that a page opens with: the leaders' score against length, as a small SVG by hand.
+"""Score against length as a small SVG by hand: the picture that a page opens with, and that of a
+README.
 
-It takes its colours from the page and needs neither a script nor matplotlib, whose versions draw
-the same curve with other bytes.
+In a page it takes its colours from there, and needs neither a script nor matplotlib, whose versions
+draw the same curve with other bytes.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,32 @@ LEADERS = 8
 APART = 15
 """Pixels between two labels."""
 NAMES = 24
+LOOKS = 8
+"""Colours with their dashes; a curve after these has a colour again, and is thinner."""
+ALONE = """<style>
+svg { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: none;
+  stroke-linejoin: round;
+  --ink: #57606a; --line: #d5dbe2; --c0: #0072b2; --c1: #d55e00; --c2: #008f68; --c3: #b5488a;
+  --c4: #8a6d00; --c5: #2b2f36; --c6: #3a9fdc; --c7: #7a4fb5; }
+@media (prefers-color-scheme: dark) { svg { --ink: #a0a9b3; --line: #343b44; --c0: #56a8e6;
+  --c1: #ff9154; --c2: #3fc79a; --c3: #e88fc0; --c4: #e3c34b; --c5: #e4e8ec; --c6: #9ad0f5;
+  --c7: #bb9bf0; } }
+text { fill: var(--ink); stroke: none; } .grid { stroke: var(--line); }
+.curve { stroke-width: 2; } .curve.thin { stroke-width: 1; }
+.lead { stroke-width: .8; opacity: .6; }
+.band { opacity: .1; stroke: none; }
+.curve.c1, .curve.c5 { stroke-dasharray: 7 3; } .curve.c2, .curve.c6 { stroke-dasharray: 2 3; }
+.curve.c3, .curve.c7 { stroke-dasharray: 9 3 2 3; }
+COLOURS
+</style>""".replace(
+    "COLOURS",
+    "\n".join(
+        f".c{look} {{ stroke: var(--c{look}); }} "
+        f".band.c{look}, text.c{look} {{ fill: var(--c{look}); stroke: none; }}"
+        for look in range(LOOKS)
+    ),
+)
+"""What a picture by itself needs: light and dark, as a page has them."""
 
 
 def picture(measured: Measured, standings: Sequence[Standing], own: str = "") -> str:
@@ -38,7 +65,7 @@ def picture(measured: Measured, standings: Sequence[Standing], own: str = "") ->
     curves = {
         row: curve for row in rows if len(curve := _curve(measured, first, protocol, row)) > 1
     }
-    return _drawn(curves) if curves else ""
+    return drawn(curves, "Mean score of the leaders against test length") if curves else ""
 
 
 def _curve(measured: Measured, standing: Standing, protocol: str, row: str) -> pd.Series:
@@ -62,29 +89,48 @@ def _curve(measured: Measured, standing: Standing, protocol: str, row: str) -> p
     return means.dropna().mean(axis=1) if means.shape[1] == len(tasks) else pd.Series(dtype=float)
 
 
-def _drawn(curves: dict[str, pd.Series]) -> str:
+def drawn(
+    curves: Mapping[str, pd.Series],
+    label: str,
+    bands: Mapping[str, pd.Series] = {},
+    *,
+    alone: bool = False,
+) -> str:
+    """The SVG of scores by multiple of the training length, best at the end first.
+
+    Args:
+        curves: of each name, the score by multiple
+        label: what is seen, for those who do not see it
+        bands: of some names, half the width of an interval by multiple
+        alone: with colours of its own, as a file
+    """
     multiples = sorted({float(each) for curve in curves.values() for each in curve.index})
     low, high = np.log2(multiples[0]), np.log2(multiples[-1])
 
-    def x(multiple: float) -> float:
-        return LEFT + (np.log2(multiple) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+    def x(multiple: float) -> str:
+        return f"{LEFT + (np.log2(multiple) - low) / (high - low) * (WIDTH - LEFT - RIGHT):.1f}"
 
-    def y(score: float) -> float:
+    def height(score: float) -> float:
         return TOP + (1 - min(max(score, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM)
 
+    def line(points: pd.Series) -> str:
+        return "L".join(f"{x(float(m))} {height(float(score)):.1f}" for m, score in points.items())
+
+    shape = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(label)}"'
     parts = [
-        f'<svg class="opening" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        'aria-label="Mean score of the leaders against test length">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {shape}>{ALONE}'
+        if alone
+        else f'<svg class="opening" {shape}>'
     ]
     for score in (0, 0.5, 1):
         parts.append(
-            f'<path class="grid" d="M{LEFT} {y(score):.1f}H{WIDTH - RIGHT}"/>'
-            f'<text x="{LEFT - 6}" y="{y(score) + 4:.1f}" text-anchor="end">{score:g}</text>'
+            f'<path class="grid" d="M{LEFT} {height(score):.1f}H{WIDTH - RIGHT}"/>'
+            f'<text x="{LEFT - 6}" y="{height(score) + 4:.1f}" text-anchor="end">{score:g}</text>'
         )
     for multiple in multiples:
         if np.log2(multiple) % 1 == 0:
             parts.append(
-                f'<text x="{x(multiple):.1f}" y="{HEIGHT - 16}" text-anchor="middle">'
+                f'<text x="{x(multiple)}" y="{HEIGHT - 16}" text-anchor="middle">'
                 f"{multiple:g}x</text>"
             )
     parts.append(
@@ -92,17 +138,21 @@ def _drawn(curves: dict[str, pd.Series]) -> str:
         "positions of the test / of training</text>"
     )
     ends = sorted(curves, key=lambda row: -curves[row].iloc[-1])
-    places = _apart([y(float(curves[row].iloc[-1])) for row in ends])
+    places = _apart([height(float(curves[row].iloc[-1])) for row in ends])
+    looks = {row: f"c{place % LOOKS}" for place, row in enumerate(curves)}
+    for row, half in bands.items():
+        above, below = curves[row] + half, (curves[row] - half)[::-1]
+        parts.append(f'<path class="band {looks[row]}" d="M{line(above)}L{line(below)}Z"/>')
     for row, place in zip(ends, places, strict=True):
-        look = list(curves).index(row)
-        points = "L".join(f"{x(float(m)):.1f} {y(float(s)):.1f}" for m, s in curves[row].items())
-        end = x(float(curves[row].index[-1]))
+        curve, look = curves[row], looks[row]
+        thin = " thin" if list(curves).index(row) >= LOOKS else ""
+        end = float(x(float(curve.index[-1])))
         name = row if len(row) <= NAMES else f"{row[: NAMES - 1]}…"
         parts.append(
-            f'<path class="curve c{look}" d="M{points}"/>'
-            f'<path class="lead c{look}" d="M{end + 3:.1f} {y(float(curves[row].iloc[-1])):.1f}'
+            f'<path class="curve {look}{thin}" d="M{line(curve)}"/>'
+            f'<path class="lead {look}" d="M{end + 3:.1f} {height(float(curve.iloc[-1])):.1f}'
             f'L{end + 12:.1f} {place:.1f}"/>'
-            f'<text class="c{look}" x="{end + 15:.1f}" y="{place + 4:.1f}">'
+            f'<text class="{look}" x="{end + 15:.1f}" y="{place + 4:.1f}">'
             f"{html.escape(name)}</text>"
         )
     return "".join(parts) + "</svg>"

@@ -1,0 +1,101 @@
+"""A few rows of a board in a README, and their picture, which no version of a library changes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+from making import record
+
+from posbench.errors import PosbenchError
+from posbench.leaderboard import opening
+from posbench.leaderboard.excerpt import excerpts
+from posbench.records import tables
+
+README = """# A project
+
+<!-- board FOLDER: direct pi of rope at 1 2 -->
+what stood here
+<!-- end of board -->
+
+More.
+"""
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def table(*extensions: str, seeds: tuple[int, ...] = (0, 1)) -> pd.DataFrame:
+    """Two tasks; PI has .5 and .3 at 2x on them, and direct nothing, whatever the seed."""
+    at_twice = {"direct": (0.0, 0.0), "pi": (0.5, 0.3)}
+    return tables.table(
+        [
+            record(
+                f"rope_{extension}",
+                {1: 1.0, 2: at_twice[extension][place]},
+                seed,
+                task=task,
+                encoding="rope",
+                extension=extension,
+            )
+            for extension in extensions
+            for place, task in enumerate(("copy", "passkey"))
+            for seed in seeds
+        ]
+    )
+
+
+def asked(folder: Path, known: pd.DataFrame, text: str = README) -> tuple[str, str]:
+    """The README, and the picture."""
+    readme = folder / "README.md"
+    readme.write_text(text.replace("FOLDER", str(folder)))
+    made = excerpts(readme, folder, known)
+    return made[readme], made[folder / "excerpt.svg"]
+
+
+def test_rows_are_means_over_tasks_and_the_best_stands_first(tmp_path: Path) -> None:
+    readme, _ = asked(tmp_path, table("direct", "pi"))
+    assert "what stood here" not in readme and readme.endswith("-->\n\nMore.\n")
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \S* ?\| (\S+)", readme, re.M)
+    assert [(name, twice) for name, _, twice in rows] == [("pi", ".40"), ("direct", ".00")]
+
+
+def test_a_row_that_lacks_a_task_is_named(tmp_path: Path) -> None:
+    known = table("direct", "pi")
+    lacking = known[~((known["extension"] == "pi") & (known["task"] == "passkey"))]
+    with pytest.raises(PosbenchError, match="lacks runs of rope with pi on passkey"):
+        asked(tmp_path, lacking)
+
+
+def test_a_readme_without_a_comment_is_told_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(PosbenchError, match="has no comment that asks for a board: write <!-- b"):
+        asked(tmp_path, table("direct"), "# A project")
+
+
+def test_the_picture_is_a_file_of_its_own_with_a_curve_and_a_band_each(tmp_path: Path) -> None:
+    _, picture = asked(tmp_path, table("direct", "pi"))
+    found = ElementTree.fromstring(picture)
+    kinds = [each.get("class") for each in found.iter(f"{SVG}path")]
+    assert [kinds.count(kind) for kind in ("curve c0", "curve c1", "band c0", "band c1")] == [1] * 4
+    assert [each.text for each in found.iter(f"{SVG}text")][-2:] == ["pi", "direct"]
+    assert "prefers-color-scheme: dark" in picture
+    _, single = asked(tmp_path, table("direct", "pi", seeds=(0,)))
+    assert "band c0" not in single.partition("</style>")[2], "one seed has no interval"
+
+
+def test_a_curve_goes_through_its_scores() -> None:
+    """From the left edge at 1x to the right at 4x, and half way up at a half."""
+    drawn = opening.drawn({"a<b": pd.Series({1.0: 1.0, 2.0: 0.5, 4.0: 0.0})}, "all", alone=True)
+    (path,) = re.findall(r'<path class="curve c0" d="M([^"]*)"', drawn)
+    points = [tuple(map(float, point.split())) for point in path.split("L")]
+    left, right = opening.LEFT, opening.WIDTH - opening.RIGHT
+    top, bottom = opening.TOP, opening.HEIGHT - opening.BOTTOM
+    assert points == [(left, top), ((left + right) / 2, (top + bottom) / 2), (right, bottom)]
+    assert ">a&lt;b</text>" in drawn
+
+
+def test_after_eight_curves_colours_come_again_thinner() -> None:
+    curves = {f"row {place}": pd.Series({1.0: 1.0, 2.0: place / 10}) for place in range(9)}
+    drawn = opening.drawn(curves, "all")
+    assert drawn.count('class="curve c0"') == drawn.count('class="curve c0 thin"') == 1
