@@ -256,9 +256,11 @@ def test_settings_belong_to_the_row_and_launchers_to_the_sweep() -> None:
 def test_quick_are_two_tasks_of_unlike_groups_with_the_fewest_steps_and_one_seed() -> None:
     main = definition.load("main")
     found = subject(["method=rope"], main)
-    assert found.chosen_tasks(main, quick=True) == ["passkey", "induction"]
+    assert found.chosen_tasks(main, main.all_tasks, quick=True) == ["passkey", "induction"]
+    assert found.chosen_tasks(main, ["copy", "reverse", "sort"], quick=True) == ["copy", "sort"]
     assert found.chosen_seeds(main, quick=True) == [10]
-    assert found.chosen_tasks(main, quick=False) == list(main.all_tasks)
+    assert found.chosen_tasks(main, main.all_tasks, quick=False) == list(main.all_tasks)
+    assert found.chosen_tasks(main, ["copy", "sort"], quick=False) == ["copy", "sort"]
     assert found.chosen_seeds(main, quick=False) == [10, 11, 12]
 
 
@@ -287,11 +289,13 @@ def test_a_file_in_a_folder_that_says_nothing_is_refused(mine: Path) -> None:
         chosen(found, task="nothing")
     with pytest.raises(PosbenchError, match="seed=3 is unknown"):
         chosen(found, seed="3")
+    with pytest.raises(PosbenchError, match="task=sort: there is no published run to compare with"):
+        chosen(found, task="sort")
 
 
 def chosen(found: Subject, **tests: str) -> None:
     asked = Subject(found.row, {key: [value] for key, value in tests.items()}, (), found.folder)
-    asked.chosen_tasks(definition.load("main"), quick=False)
+    asked.chosen_tasks(definition.load("main"), ["copy"], quick=False)
     asked.chosen_seeds(definition.load("main"), quick=False)
 
 

@@ -78,27 +78,30 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     mistakes.check([*asked.row, *asked.settings], asked.folders)
-    tasks = asked.chosen_tasks(board, quick=chosen.quick)
-    seeds = asked.chosen_seeds(board, quick=chosen.quick)
     against = chosen.against or published()
     rivals = files.records(against)
+    published_on = {record.task.label for record in rivals}
+    known = [task for task in board.all_tasks if task in published_on]
+    if not known:
+        raise PosbenchError(
+            f"{against} holds no records to compare with: name a folder of published ones with "
+            "--against"
+        )
+    tasks = asked.chosen_tasks(board, known, quick=chosen.quick)
+    seeds = asked.chosen_seeds(board, quick=chosen.quick)
     results_dir = Path(compose(*asked.settings).content["results_dir"])
 
     request = asked.runs(board, tasks, seeds)
     planned = plan(request)
     for said in _refused(planned):
         print(said)
-    if not rivals:
-        raise PosbenchError(
-            f"{against} holds no records to compare with: name a folder of published ones with "
-            "--against"
-        )
     if not chosen.no_training:
         _make(planned, asked.command(board, tasks, seeds), [results_dir, against])
         planned = plan(request)
     own = _complete(planned)
     found = standing(own, rivals, board)
     notes = [
+        *_unpublished(board, known),
         *_worth(worth(rivals, board, tasks, seeds), tasks, seeds, board),
         *_notes(planned, seeds),
         *differences(own, rivals),
@@ -158,6 +161,11 @@ def _refused(planned: Plan) -> Iterator[str]:
     for reason, rows in planned.refused.items():
         for row, tasks in rows.items():
             yield f"{row} is not tested on {', '.join(tasks)}: {reason}"
+
+
+def _unpublished(board: Board, known: Sequence[str]) -> Iterator[str]:
+    if lacking := [task for task in board.all_tasks if task not in known]:
+        yield f"Board {board.name} is under way: nothing is published on {', '.join(lacking)} yet."
 
 
 def _worth(

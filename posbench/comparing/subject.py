@@ -71,16 +71,24 @@ class Subject:
         """Those of `others` that a run is composed with: all but Hydra's own."""
         return tuple(word for word in self.others if not word.startswith("hydra"))
 
-    def chosen_tasks(self, board: Board, *, quick: bool) -> list[str]:
-        """Those that the words name, or all of the board's; if it must be quick, the two of unlike
-        groups that are trained for the fewest steps.
+    def chosen_tasks(self, board: Board, known: Sequence[str], *, quick: bool) -> list[str]:
+        """Those that the words name, or all of the board's that are known; if it must be quick, the
+        two of unlike groups that are trained for the fewest steps.
+
+        PosbenchError names a task on which there is nothing to compare with.
         """
         if "task" in self.tests:
-            return some_of("task", self.tests["task"], board.all_tasks)
+            named = some_of("task", self.tests["task"], board.all_tasks)
+            if lacking := [task for task in named if task not in known]:
+                raise PosbenchError(
+                    f"task={','.join(lacking)}: there is no published run to compare with; "
+                    f"choose among {', '.join(known)}, or name a folder of records with --against"
+                )
+            return named
         if not quick:
-            return list(board.all_tasks)
+            return list(known)
         protocol = self.tests.get("protocol", [board.protocol])[0]
-        by_steps = sorted(board.all_tasks, key=lambda task: _steps(protocol, task))
+        by_steps = sorted(known, key=lambda task: _steps(protocol, task))
         found: dict[str, str] = {}
         for task in by_steps:
             found.setdefault(board.group_of.get(task, task), task)
