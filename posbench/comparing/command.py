@@ -19,7 +19,6 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.resources import files as resources
 from pathlib import Path
 
 from posbench.boards import definition
@@ -34,7 +33,7 @@ from posbench.errors import PosbenchError, counted
 from posbench.leaderboard.summaries import number
 from posbench.records import files
 from posbench.records.record import Record
-from posbench.sweeping.plan import Plan, plan, with_records
+from posbench.sweeping.plan import Plan, plan, published, with_records
 
 MAIN = "main"
 
@@ -148,11 +147,6 @@ def _complete(planned: Plan) -> list[Record]:
     if not own:
         raise PosbenchError("none of its runs is complete, so there is nothing to compare")
     return own
-
-
-def published() -> Path:
-    """The records of the main board, as they come with the package."""
-    return Path(str(resources("posbench.published")))
 
 
 def _refused(planned: Plan) -> Iterator[str]:

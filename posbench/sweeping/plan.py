@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files as resources
 from pathlib import Path
 
 from omegaconf.errors import OmegaConfBaseException
@@ -101,8 +102,12 @@ class Plan:
             yield str(cost)
 
     def cost(self, folders: Iterable[Path]) -> Cost:
-        """The CPU time that the runs will take, by records."""
-        return Costs.of(folders).of_runs([(run.asked, run.training) for run in self.runs])
+        """The CPU time that the runs will take, by records; where none of them tells, by those
+        that come with the package.
+        """
+        runs = [(run.asked, run.training) for run in self.runs]
+        own = Costs.of(folders).of_runs(runs)
+        return own if own.unknown < len(runs) else Costs.of([published()]).of_runs(runs)
 
 
 def plan(request: Request) -> Plan:
@@ -174,6 +179,11 @@ def _jobs(runs: Iterable[Run], trained: set[str]) -> Iterator[Job]:
             seen[family] += 1
     for job in jobs.values():
         yield Job(tuple(job))
+
+
+def published() -> Path:
+    """The records of the main board, as they come with the package."""
+    return Path(str(resources("posbench.published")))
 
 
 def with_records(folder: Path) -> list[Path]:
