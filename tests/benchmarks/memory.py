@@ -28,6 +28,7 @@ from conftest import names
 from posbench.catalogue.subject import Subject
 from posbench.composing.compose import composing
 from posbench.encoding import Draw
+from posbench.errors import PosbenchError
 from posbench.running.setup import Setup
 
 MIB = 2**20
@@ -83,7 +84,10 @@ def forked(run: Setup, tokens: int) -> tuple[float, float, str]:
     if (child := os.fork()) == 0:
         status = 1
         try:
-            peak, seconds, path = measure(run, tokens)
+            try:
+                peak, seconds, path = measure(run, tokens)
+            except PosbenchError as error:  # so many tokens are refused
+                peak, seconds, path = float("nan"), float("nan"), f"none: {error}"
             os.write(write, f"{peak} {seconds} {path}".encode())
             status = 0
         finally:
