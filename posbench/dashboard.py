@@ -2,6 +2,7 @@
 
     python -m posbench.dashboard                        both as JSON, in results/dashboard
     python -m posbench.dashboard --entity ME --save     both at the server, for which you have a key
+    python -m posbench.dashboard --preview results/main --task copy    and a picture of the first
 
 They show what `posbench.loggers.wandb` tells W&B of a run, under the names that it uses there.
 Needs posbench[dashboard]. The library draws ids by chance; in the files they are numbered, so the
@@ -176,6 +177,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--entity", default="", help="user or team whose project it is")
     parser.add_argument("--to", dest="folder", type=Path, default=FOLDER, help=help)
     parser.add_argument("--save", action="store_true", help="at the server; needs a key")
+    parser.add_argument(
+        "--preview", type=Path, metavar="RESULTS", help="also draw the Workspace of these records"
+    )
+    parser.add_argument("--task", default="passkey", help=f"of the preview; {help}")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.save and not chosen.entity:
@@ -190,6 +195,8 @@ def main(arguments: list[str] | None = None) -> int:
                 path = chosen.folder / f"{name}.json"
                 path.write_text(as_json(made), encoding="utf-8")
                 print(f"Written: {path}")
+            if chosen.preview is not None:
+                print(f"Written: {_preview(chosen.preview, chosen.task, pages, chosen.folder)}")
         if chosen.save:
             for name, made in pages.items():
                 print(f"Saved: the {name}, {_saved(made).url}")
@@ -197,6 +204,18 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"posbench: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _preview(results: Path, task: str, pages: dict[str, Any], folder: Path) -> Path:
+    """Draw the Workspace as it would show the records of a task."""
+    from posbench.loggers.preview import preview  # and with it matplotlib: a second
+
+    found = [record for record in files.records(results) if record.task.label == task]
+    if not found:
+        raise PosbenchError(f"{results} has no records of task={task}: name another with --task")
+    path = folder / "workspace.png"
+    preview(json.loads(as_json(pages["workspace"])), found).savefig(path, dpi=110)
+    return path
 
 
 def _saved(made: Any) -> Any:

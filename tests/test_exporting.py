@@ -13,6 +13,7 @@ import pytest
 from posbench import dashboard, results
 from posbench.errors import PosbenchError
 from posbench.loggers import told
+from posbench.loggers.preview import KINDS, preview
 from posbench.records import tables
 from posbench.records.record import Record
 
@@ -80,6 +81,40 @@ def test_a_server_is_asked_for_nothing_without_an_entity(
 ) -> None:
     assert dashboard.main(["--to", str(tmp_path), "--save"]) == 1
     assert "--save needs --entity" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_the_preview_draws_the_panels_of_the_workspace_from_what_runs_are_told() -> None:
+    workspace = json.loads((DATA / "workspace.json").read_text())
+    sections = workspace["spec"]["section"]["panelBankConfig"]["sections"]
+    panels = [panel for section in sections for panel in section["panels"]]
+    assert {panel["viewType"] for panel in panels} == set(KINDS)
+    mine = [each for each in found() if each.task.label == "copy"]
+    figure = preview(workspace, mine)
+    titles = [panel["config"].get("chartTitle") or "" for panel in panels]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == titles
+    by_title = dict(zip(titles, figure.axes, strict=True))
+    lines = {line.get_label(): line for line in by_title["Score"].lines}
+    assert list(lines["rope"].get_xdata()) == [1, 2, 8]
+    assert list(lines["rope"].get_ydata()) == pytest.approx([1.0, 0.85, 0.1]), (
+        "the mean of two seeds"
+    )
+    widths = [bar.get_width() for bar in by_title["Score at 8x"].patches]
+    assert widths == pytest.approx([0.6, 0.1]), "alibi and rope"
+    area, _ = (told.summary(each)["area"] for each in mine if each.method.label == "rope")
+    dots = by_title["Area by CPU seconds of training"].lines
+    assert len(dots) == 2 and area == pytest.approx(dots[1].get_ydata()[0], abs=0.05)
+
+
+def test_a_preview_of_nothing_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("wandb_workspaces")
+    making.save(tmp_path / "results", *found())
+    words = ["--to", str(tmp_path / "to"), "--preview", str(tmp_path / "results"), "--task"]
+    assert dashboard.main([*words, "passkey"]) == 1
+    assert "has no records of task=passkey: name another with --task" in capsys.readouterr().err
+    assert dashboard.main([*words, "copy"]) == 0
+    assert (tmp_path / "to/workspace.png").read_bytes().startswith(b"\x89PNG")
 
 
 # -- a data set and a site -------------------------------------------------------------------------
