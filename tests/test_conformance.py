@@ -106,7 +106,7 @@ def test_what_each_extension_declares_of_the_training_length_is_measured(encodin
         assert difference(new, old) == 0, "an extension has changed its base"
 
 
-@pytest.mark.parametrize("name", EXTENSIONS)
+@pytest.mark.parametrize("name", thinned("extension"))
 def test_an_extension_that_is_no_identity_changes_some_encoding_at_the_training_length(
     name: str,
 ) -> None:
@@ -141,7 +141,7 @@ def fixed(name: str) -> list[Extension]:
     )
 
 
-@pytest.mark.parametrize("name", EXTENSIONS)
+@pytest.mark.parametrize("name", thinned("extension"))
 def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> None:
     """At the lengths and sizes of the cpu protocol."""
     on_default = [
