@@ -332,6 +332,15 @@ def test_a_dry_run_is_shown_under_its_own_protocol() -> None:
     )
 
 
+def test_a_part_of_another_protocol_waits_for_its_own_runs() -> None:
+    text = SMALL.replace(
+        "parts:\n", "parts:\n  wide: {methods: [rope], seeds: [10, 11], protocol: gpu}\n"
+    )
+    board = small(text)
+    assert list(board.parts)[0] == "wide"
+    assert "wide" not in {part.title for part in parts(board, tables.table(of(small(), rope=0.4)))}
+
+
 def test_a_folder_called_after_a_board_refuses_records_of_another_definition(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,7 +77,7 @@ def parts(board: Board, measured: Measured) -> list[Part]:
         asked = set(pairs(rows))
         # An empty list would choose columns.
         mine = once[np.array([method in asked for method in methods], dtype=bool)]
-        protocol = _under(once, rows.protocol or board.protocol)
+        protocol = _under(once, rows.protocol or board.protocol, board.protocol)
         tasks = rows.tasks or board.all_tasks
         mine = mine[
             (mine["protocol"] == protocol)
@@ -95,10 +95,13 @@ def parts(board: Board, measured: Measured) -> list[Part]:
     return found
 
 
-def _under(known: pd.DataFrame, protocol: str) -> str:
-    """The protocol of a part; in a dry run of the board, the only one there is."""
+def _under(known: pd.DataFrame, protocol: str, usual: str) -> str:
+    """The protocol of a part; in a dry run of the board, the only one there is.
+
+    It is a dry run if there is nothing under the board's usual protocol.
+    """
     there = set(known["protocol"])
-    return there.pop() if len(there) == 1 else protocol
+    return there.pop() if len(there) == 1 and usual not in there else protocol
 
 
 def _of_one_kind(table: pd.DataFrame, label: str, columns: list[str]) -> pd.DataFrame:
