@@ -337,7 +337,7 @@ def test_a_part_of_another_protocol_waits_for_its_own_runs() -> None:
         "parts:\n", "parts:\n  wide: {methods: [rope], seeds: [10, 11], protocol: gpu}\n"
     )
     board = small(text)
-    assert list(board.parts)[0] == "wide"
+    assert next(iter(board.parts)) == "wide"
     assert "wide" not in {part.title for part in parts(board, tables.table(of(small(), rope=0.4)))}
 
 
