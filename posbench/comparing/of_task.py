@@ -9,7 +9,14 @@ from pathlib import Path
 import pandas as pd
 
 from posbench.boards.definition import Board
-from posbench.comparing.subject import USUAL_SEEDS, of_file, offered_seeds, one_protocol, some_of
+from posbench.comparing.subject import (
+    USUAL_SEEDS,
+    is_file,
+    of_file,
+    offered_seeds,
+    one_protocol,
+    some_of,
+)
 from posbench.composing.folders import names
 from posbench.errors import PosbenchError, counted
 from posbench.leaderboard import standings, statistics
@@ -41,11 +48,10 @@ class TaskSubject:
 
     @classmethod
     def of(cls, words: Sequence[str], board: Board, *, quick: bool) -> TaskSubject | None:
-        """None if no word is the file of a task; PosbenchError says what is wrong with the others.
-
-        A path that does not exist, or stands in another folder, is left to `subject`.
+        """None if no word is a path in a folder task/; PosbenchError says what is wrong with it, or
+        with the other words.
         """
-        paths = [word for word in words if _is_file(word)]
+        paths = [word for word in words if is_file(word)]
         tasks = [word for word in paths if Path(word).absolute().parent.name == "task"]
         if not tasks:
             return None
@@ -100,10 +106,6 @@ class TaskSubject:
                 for row in self.rows
             ]
         )
-
-
-def _is_file(word: str) -> bool:
-    return word.endswith((".yaml", ".yml")) and "=" not in word
 
 
 @dataclass(frozen=True)

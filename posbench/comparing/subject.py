@@ -108,7 +108,7 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
     chosen: dict[str, str] = {}
     rest: list[str] = []
     for word in words:
-        if word.endswith((".yaml", ".yml")) and "=" not in word:
+        if is_file(word):
             group, name, around = of_file(Path(word), GROUP_OF_ROWS)
             if folder is not None and folder.absolute() != around:
                 raise PosbenchError(
@@ -178,10 +178,15 @@ def one_protocol(asked: Mapping[str, list[str]], board: Board) -> str:
     return chosen[0]
 
 
+def is_file(word: str) -> bool:
+    """Whether a word is the path of a YAML file, which need not be there."""
+    return word.endswith((".yaml", ".yml")) and "=" not in word
+
+
 def of_file(path: Path, groups: Sequence[str]) -> tuple[str, str, Path]:
     """The group and name that a file of one's own has by its place, and the folder around both."""
     if not path.is_file():
-        raise PosbenchError(f"{path} is no file: give the path of your encoding's YAML")
+        raise PosbenchError(f"{path} is no file: give the path of a YAML file of yours")
     group, folder = path.absolute().parent.name, path.absolute().parent.parent
     if group not in groups:
         kinds = ", ".join(f"{name}/ ({GROUPS[name]})" for name in (*GROUP_OF_ROWS, "task"))

@@ -125,10 +125,8 @@ def _encodings(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     if first is None or not _comparable(first):
         return
     runs = _complete(first)
-    halves = {board.group_of[task] for task in first.part.lacking(board)}
-    for group in first.groups:
-        if group in halves:
-            continue
+    whole = set(first.part.whole(board)["group"])
+    for group in (group for group in first.groups if group in whole):
         leaders = Leaders.of(runs[runs["group"] == group], board)
         asks = board.groups[group].asks
         yield f"{group.capitalize()} ({asks}): {leaders}. {_link(first)}"
@@ -231,8 +229,7 @@ def _cost(board: Board, found: Sequence[Standing]) -> Iterator[str]:
 def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     for standing in found[:1]:
         runs = standing.part.runs
-        lacking = [task for task in board.all_tasks if task not in set(runs["task"])]
-        if lacking:
+        if lacking := standing.part.lacking(board):
             yield f"Nothing has been run on {', '.join(lacking)} yet."
         rest = len(standing.summary) - len(standing.complete)
         if rest:

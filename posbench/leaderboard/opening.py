@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,30 +26,8 @@ APART = 15
 NAMES = 24
 LOOKS = 8
 """Colours with their dashes; a curve after these has a colour again, and is thinner."""
-ALONE = """<style>
-svg { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: none;
-  stroke-linejoin: round;
-  --ink: #57606a; --line: #d5dbe2; --c0: #0072b2; --c1: #d55e00; --c2: #008f68; --c3: #b5488a;
-  --c4: #8a6d00; --c5: #2b2f36; --c6: #3a9fdc; --c7: #7a4fb5; }
-@media (prefers-color-scheme: dark) { svg { --ink: #a0a9b3; --line: #343b44; --c0: #56a8e6;
-  --c1: #ff9154; --c2: #3fc79a; --c3: #e88fc0; --c4: #e3c34b; --c5: #e4e8ec; --c6: #9ad0f5;
-  --c7: #bb9bf0; } }
-text { fill: var(--ink); stroke: none; } .grid { stroke: var(--line); }
-.curve { stroke-width: 2; } .curve.thin { stroke-width: 1; }
-.lead { stroke-width: .8; opacity: .6; }
-.band { opacity: .1; stroke: none; }
-.curve.c1, .curve.c5 { stroke-dasharray: 7 3; } .curve.c2, .curve.c6 { stroke-dasharray: 2 3; }
-.curve.c3, .curve.c7 { stroke-dasharray: 9 3 2 3; }
-COLOURS
-</style>""".replace(
-    "COLOURS",
-    "\n".join(
-        f".c{look} {{ stroke: var(--c{look}); }} "
-        f".band.c{look}, text.c{look} {{ fill: var(--c{look}); stroke: none; }}"
-        for look in range(LOOKS)
-    ),
-)
-"""What a picture by itself needs: light and dark, as a page has them."""
+RULES = ("svg text", "text", ".grid", ".curve", ".lead", ".band", ".c0", ".c4")
+"""How lines of the page's style begin that a picture needs besides the colours at its top."""
 
 
 def picture(measured: Measured, standings: Sequence[Standing], own: str = "") -> str:
@@ -118,7 +97,7 @@ def drawn(
 
     shape = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(label)}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {shape}>{ALONE}'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {shape}>{_style()}'
         if alone
         else f'<svg class="opening" {shape}>'
     ]
@@ -156,6 +135,16 @@ def drawn(
             f"{html.escape(name)}</text>"
         )
     return "".join(parts) + "</svg>"
+
+
+def _style() -> str:
+    """What a picture by itself needs of the page's style: light and dark as there."""
+    style = Path(__file__).with_name("leaderboard.css").read_text(encoding="utf-8")
+    colours, _, _ = style.partition("* {")
+    rules = [line for line in style.splitlines() if line.startswith(RULES)]
+    own = ['svg { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; }']
+    own += [".curve.thin { stroke-width: 1; }"]
+    return "<style>\n" + colours + "\n".join([*rules, *own]) + "\n</style>"
 
 
 def _apart(wanted: Sequence[float]) -> list[float]:

@@ -42,10 +42,19 @@ class Part:
     def __len__(self) -> int:
         return int(self.runs["row"].nunique())
 
+    def asked(self, board: Board) -> Sequence[str]:
+        """The tasks that the board asks for."""
+        return self.rows.tasks or board.all_tasks
+
     def lacking(self, board: Board) -> list[str]:
-        """The tasks that the board asks for and no row has a run on."""
-        asked = self.rows.tasks or board.all_tasks
-        return [task for task in asked if task not in set(self.runs["task"])]
+        """Those of them that no row has a run on."""
+        there = set(self.runs["task"])
+        return [task for task in self.asked(board) if task not in there]
+
+    def whole(self, board: Board) -> pd.DataFrame:
+        """The runs of groups that lack no task."""
+        halves = {board.group_of[task] for task in self.lacking(board)}
+        return self.runs[~self.runs["group"].isin(halves)]
 
 
 @dataclass(frozen=True)
@@ -294,7 +303,7 @@ def _span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
 def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
     """Who wins each group, and whether anyone wins all in all; of a board under way, how far."""
     margin = board.judged.equivalent
-    lacking, asked = part.lacking(board), part.rows.tasks or board.all_tasks
+    lacking, asked = part.lacking(board), part.asked(board)
     if lacking:
         yield (
             f"Under way: there are runs on {len(asked) - len(lacking)} of "
@@ -302,10 +311,8 @@ def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
         )
     if len(complete) < 2:
         return
-    runs = part.runs[part.runs["row"].isin(complete)]
-    if lacking:
-        halves = {board.group_of[task] for task in lacking}
-        runs = runs[~runs["group"].isin(halves)]
+    runs = part.whole(board)
+    runs = runs[runs["row"].isin(complete)]
     if runs["group"].nunique() < (1 if lacking else 2):
         return
     means = statistics.group_means(runs)

@@ -619,10 +619,9 @@ def described(part: Callable[[], Iterator[Row]]) -> str:
 WHY = """
 Where a bar is missed:
 
-- `cores`: the two were measured one after the other, on a machine that others use: the same loop
-  of matrix products took between 5.7 and 8.6 s of CPU there from one minute to the next, alone as
-  well as beside another. Two workers begin a training each, share nothing, and wait for nobody;
-  what the CPU time leaves them (1.60) they reach but for the imports of the workers.
+- `cores`: the two are measured one after the other, and on a machine that others use the same
+  work costs more CPU time in one minute than in the next; the row says how far that alone lets two
+  workers come. Each of them also imports what a training needs.
 - `trainer`: Lightning calls some two hundred hooks, contexts and counters in each step, none of
   which stands out: half a millisecond of a quiet core, whatever the step. Against a step of 9 ms
   that is more than a twentieth, and less where sequences are longer.
