@@ -99,3 +99,12 @@ def test_after_eight_curves_colours_come_again_thinner() -> None:
     curves = {f"row {place}": pd.Series({1.0: 1.0, 2.0: place / 10}) for place in range(9)}
     drawn = opening.drawn(curves, "all")
     assert drawn.count('class="curve c0"') == drawn.count('class="curve c0 thin"') == 1
+
+
+def test_a_band_is_half_an_interval_above_and_below() -> None:
+    curve, half = pd.Series({1.0: 0.5, 2.0: 0.5}), pd.Series({1.0: 0.25, 2.0: 0.25})
+    drawn = opening.drawn({"rope": curve}, "all", {"rope": half})
+    (path,) = re.findall(r'<path class="band c0" d="M([^"]*)Z"', drawn)
+    heights = [float(point.split()[1]) for point in path.split("L")]
+    quarter = (opening.HEIGHT - opening.TOP - opening.BOTTOM) / 4
+    assert heights == [opening.TOP + quarter] * 2 + [opening.TOP + 3 * quarter] * 2
