@@ -95,6 +95,16 @@ def test_a_part_of_the_tasks_is_compared_on_that_part_alone() -> None:
     assert f"on 1 of the {len(board().all_tasks)} tasks of board small" in said
 
 
+def test_one_seed_of_one_task_a_group_gives_a_place_and_no_chances() -> None:
+    quick = standing([made("decay", 0.6, "copy", 10)], published(), board(), draws=200)
+    said = " ".join(report.sentences(quick, board()))
+    assert "decay is 2nd of 3" in said and "do not say how sure that is" in said
+    assert "to" not in said.split("Overall")[1].split(";")[0], "there is no interval"
+    assert {tuple(row.cells) for row in report.rivals(quick).rows} == {("\N{EN DASH}",) * 3}
+    whole = " ".join(report.sentences(stands(0.6), board()))
+    assert "with other tasks and seeds 2nd to 2nd, tier 2" in whole
+
+
 def test_rows_of_other_protocols_classes_tasks_and_hosts_are_no_rivals() -> None:
     own = [made("decay", 0.6, "copy", 10)]
     for other in (

@@ -57,7 +57,11 @@ def test_what_is_not_known_is_nan() -> None:
     single = {"p": {"a": [0.5], "b": [0.4]}, "q": {"a": [0.9]}}
     found = results.summarise(runs(single), draws=50).droplevel("class")
     assert found.loc["p", ["seeds_low", "seeds_high"]].isna().all(), "one seed says nothing of it"
-    assert found.loc["p", ["tasks_low", "tasks_high"]].notna().all()
+    assert found.loc["p", ["tasks_low", "tasks_high", "p_best"]].notna().all()
+    apart = {"a": "a", "b": "b"}
+    found = results.summarise(runs(single), apart, draws=50).droplevel("class")
+    of_draws = ["tasks_low", "tasks_high", "tasks_rank_low", "tasks_tier", "p_best"]
+    assert found.loc["p", of_draws].isna().all(), "nor does one task of a group"
     assert found.index.tolist() == ["p", "q"] and np.isnan(found.loc["q", "overall"])
     unlearned = runs(single).assign(learned=[True, False, True])
     found = results.summarise(unlearned, draws=50).droplevel("class")
@@ -99,7 +103,15 @@ def test_signs_are_flipped_only_where_all_weights_are_shared() -> None:
 
 def test_a_row_is_compared_where_both_have_runs() -> None:
     table = runs({"p": {"a": [0.5, 0.6], "b": [0.4]}, "q": {"a": [0.9, 0.8]}, "r": {"c": [1.0]}})
-    assert results.compare(table, "p", "q", draws=50).index.tolist() == ["a"]
+    found = results.compare(table, "p", "q", draws=50)
+    assert found.index.tolist() == ["a"] and found["p_above"].tolist() == [0.0]
+    once = runs({"p": {"a": [0.5], "b": [0.4]}, "q": {"a": [0.9], "b": [0.6]}})
+    drawn = ["low", "high", "p_above", "p_equivalent", "p_below"]
+    alone = results.compare(once, "p", "q", {"a": "a", "b": "b"}, draws=50)
+    assert alone[drawn].isna().all(axis=None), "there is nothing to draw"
+    assert alone["difference"].to_list() == pytest.approx([-0.4, -0.2, -0.3, -0.3])
+    grouped = results.compare(once, "p", "q", draws=50)
+    assert grouped.loc["over tasks", "p_below"] == 1 and np.isnan(grouped.loc["overall", "p_below"])
     with pytest.raises(PosbenchError, match="no task in common"):
         results.compare(table, "p", "r")
     with pytest.raises(PosbenchError, match="no row 'z'"):

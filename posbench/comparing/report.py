@@ -29,21 +29,29 @@ def sentences(found: Standing, board: Board) -> Iterator[str]:
     """Where it stands, and how sure that is."""
     ours = found.summary.loc[found.row]
     others = len(found.summary) - 1
-    low, high = ours["tasks_rank_low"], ours["tasks_rank_high"]
     yield (
         f"{found.row} is {ordinal(found.place_of(found.row))} of {others + 1} {found.kind} rows on "
-        f"{len(found.tasks)} of the {len(board.all_tasks)} tasks of board {board.name}: with other "
-        f"tasks and seeds {ordinal(int(low))} to {ordinal(int(high))}, tier "
-        f"{ours['tasks_tier']:.0f}."
+        f"{len(found.tasks)} of the {len(board.all_tasks)} tasks of board {board.name}"
+        f"{_with_others(ours)}."
     )
-    given = ""
-    if not pd.isna(ours["seeds_low"]):
-        given = f", {number(ours['seeds_low'])} to {number(ours['seeds_high'])} given these tasks"
+    bounds = [
+        f"{number(ours[f'{name}_low'])} to {number(ours[f'{name}_high'])} {said}"
+        for name, said in (("tasks", "over tasks"), ("seeds", "given these tasks"))
+        if not pd.isna(ours[f"{name}_low"])
+    ]
+    interval = f" ({', '.join(bounds)})" if bounds else ""
     yield (
-        f"Overall {number(ours['overall'])} ({number(ours['tasks_low'])} to "
-        f"{number(ours['tasks_high'])} over tasks{given}); it learned {ours['learned']:.0%} of "
-        f"its trainings, and its reach is {found.reach} times the length of training."
+        f"Overall {number(ours['overall'])}{interval}; it learned {ours['learned']:.0%} of its "
+        f"trainings, and its reach is {found.reach} times the length of training."
     )
+
+
+def _with_others(ours: pd.Series) -> str:
+    """Its rank and tier had other tasks and seeds been drawn."""
+    if pd.isna(ours["tasks_rank_low"]):
+        return "; one seed and one task of a group do not say how sure that is"
+    low, high = (ordinal(int(ours[f"tasks_rank_{side}"])) for side in ("low", "high"))
+    return f": with other tasks and seeds {low} to {high}, tier {ours['tasks_tier']:.0f}"
 
 
 def groups(found: Standing) -> Table:

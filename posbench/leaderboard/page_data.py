@@ -327,12 +327,13 @@ def _section(standing: Standing, rows: dict[str, int]) -> Json:
         "seeds": sorted({int(seed) for seed in part.runs["seed"]}),
         "longest": standing.longest,
     }
-    if standing.draws is not None and len(complete) > 1:
-        above = standing.draws.above()
-        # Percent, in the order of `rows`: rows that lack a task have no place.
-        found["above"] = [
-            [round(100 * share) for share in above.loc[row, complete]] for row in complete
-        ]
+    if len(complete) > 1:
+        if standing.draws is not None:
+            above = standing.draws.above()
+            # Percent, in the order of `rows`: rows that lack a task have no place.
+            found["above"] = [
+                [round(100 * share) for share in above.loc[row, complete]] for row in complete
+            ]
         means = statistics.task_means(part.runs[part.runs["row"].isin(complete)])
         if means.shape[1] > 1:
             ranks = rank_tests.CriticalDifference.of(means)

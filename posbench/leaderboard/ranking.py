@@ -138,7 +138,7 @@ class Standing:
     part: Part  # its runs of this class
     kind: str
     summary: pd.DataFrame  # by row, best first: see `posbench.leaderboard.standings.summarise`
-    draws: Draws | None  # over tasks; none where no row has all tasks
+    draws: Draws | None  # over tasks, see `posbench.leaderboard.standings.standing`
     longest: float = LONGEST  # where areas end
 
     @property

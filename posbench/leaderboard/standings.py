@@ -51,7 +51,8 @@ def summarise(
         `in_distribution` (mean corrected score at 1x), `learned` (share of runs) and
         `overall_learned` (runs that learned alone; NaN if a task has none); and, for each group,
         `GROUP`, `GROUP_low`, `GROUP_high` (given these tasks). A row that lacks a task has NaN
-        and stands last. Intervals given these tasks are NaN where a task has a single seed.
+        and stands last. Intervals given these tasks are NaN where a task has a single seed, those
+        over tasks where each group has a single task as well.
 
     Raises:
         PosbenchError: if a column is missing, a run is there twice, or protocols are mixed
@@ -91,7 +92,8 @@ def compare(
         in which a is above b by .02 at least, within .02 of it, and below; `p_improvement`, the
         chance that a run of a is above one of b; and `p_value`, two-sided, of the `test`: "sign
         flip" where all runs of both share their weights, seed by seed, "permutation" elsewhere.
-        `p_holm` is adjusted over the tasks. Rows are dropped where a run has no area.
+        `p_holm` is adjusted over the tasks. Runs without an area are dropped. Bounds and shares
+        of draws are NaN where there is one seed, and nothing to draw.
 
     Raises:
         PosbenchError: if a row is unknown, or the two have no task in common
@@ -100,6 +102,10 @@ def compare(
     for row in (a, b):
         if row not in set(runs["row"]):
             raise PosbenchError(f"there is no row {row!r} in the table")
+
+    def repeated(part: pd.DataFrame) -> bool:
+        return bool(part.groupby(["row", "task"]).size().min() > 1)
+
     pair = runs[runs["row"].isin([a, b])]
     tasks = [task for task, part in pair.groupby("task") if part["row"].nunique() == 2]
     if not tasks or a == b:
@@ -108,7 +114,7 @@ def compare(
     for task in tasks:
         part = pair[pair["task"] == task]
         drawn = statistics.given_tasks(part, draws, seed)
-        lines[task] = _compared(part, drawn, a, b) | _tested(part, a, b)
+        lines[task] = _compared(part, drawn, a, b, repeated(part)) | _tested(part, a, b)
     adjusted = randomisation.holm([lines[task]["p_value"] for task in tasks])
     for task, p in zip(tasks, adjusted, strict=True):
         lines[task]["p_holm"] = p
@@ -117,8 +123,10 @@ def compare(
             resample(pair, draws, seed)
             for resample in (statistics.given_tasks, statistics.over_tasks)
         )
-        lines["overall"] = _compared(pair, given, a, b) | _tested(pair, a, b)
-        lines["over tasks"] = _compared(pair, over, a, b)
+        known = repeated(pair)
+        lines["overall"] = _compared(pair, given, a, b, known) | _tested(pair, a, b)
+        several = known or statistics.has_tasks_to_draw(pair)
+        lines["over tasks"] = _compared(pair, over, a, b, several)
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis(index="task")
 
 
@@ -143,7 +151,7 @@ def standing(
 ) -> tuple[pd.DataFrame, Draws | None]:
     """The part of `summarise` that stands within a class, and the draws over tasks behind it.
 
-    There are no draws where no row has all tasks.
+    There are no draws where no row has all tasks, or each has one seed and each group one task.
     """
     over = None
     by_row, by_task = runs.groupby("row", sort=True), runs.groupby(["row", "task"], sort=True)
@@ -162,10 +170,12 @@ def standing(
         sample = statistics.Sample.of(runs, draws, seed)
         given, over = sample.given_tasks(), sample.over_tasks()
         table["rank"] = given.ranks()
-        table["p_best"] = over.p_best()
         repeated = table["num_seeds"] > 1
+        drawn = repeated | statistics.has_tasks_to_draw(runs)
+        table["p_best"] = over.p_best().where(drawn)
         _add(table, given, "seeds", repeated)
-        _add(table, over, "tasks", pd.Series(True, table.index))
+        _add(table, over, "tasks", drawn)
+        over = over if drawn.any() else None
         bounds = given.intervals()
         for group in groups:
             table[group] = groups[group]
@@ -186,18 +196,21 @@ def _add(table: pd.DataFrame, drawn: Draws, name: str, known: pd.Series) -> None
     table[f"{name}_tier"] = statistics.tiers(table["overall"], ranks).where(known)
 
 
-def _compared(runs: pd.DataFrame, drawn: Draws, a: str, b: str) -> dict[str, Any]:
+def _compared(runs: pd.DataFrame, drawn: Draws, a: str, b: str, known: bool) -> dict[str, Any]:
     means = statistics.overall(runs)
     (low, high), order = drawn.difference(a, b), drawn.order(a, b, EQUIVALENT)
-    return {
-        "a": means[a],
-        "b": means[b],
-        "difference": means[a] - means[b],
+    of_draws = {
         "low": low,
         "high": high,
         "p_above": order.above,
         "p_equivalent": order.equivalent,
         "p_below": order.below,
+    }
+    return {
+        "a": means[a],
+        "b": means[b],
+        "difference": means[a] - means[b],
+        **(of_draws if known else dict.fromkeys(of_draws, np.nan)),
         "p_improvement": statistics.p_improvement(runs, a, b),
     }
 

@@ -62,6 +62,11 @@ def groups_of(runs: pd.DataFrame) -> dict[str, list[str]]:
     return means_and_groups(runs)[1]
 
 
+def has_tasks_to_draw(runs: pd.DataFrame) -> bool:
+    """Whether some group has several tasks; a single one is in every draw."""
+    return bool(runs.groupby("group")["task"].nunique().max() > 1)
+
+
 def task_means(runs: pd.DataFrame) -> pd.DataFrame:
     """Mean area over seeds, [row, task]; NaN without a run, or if one of the runs has no area."""
     return means_and_groups(runs)[0]
