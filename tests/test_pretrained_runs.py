@@ -23,6 +23,7 @@ from posbench.pretrained.measuring import Answering
 from posbench.pretrained.tabulating import Score, over
 from posbench.records import files
 from posbench.records.record import Record
+from posbench.results import tables
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -156,11 +157,11 @@ def test_extensions_of_a_sample_are_paired(said: Said, tmp_path: Path) -> None:
         Score([e.rows[1] for e in sorted(found, key=lambda e: e.seed) if e.plain == plain])
         for plain in (False, True)
     )
-    more, low, high = over(one, other)
+    found_more = over(one, other)
     differences = np.array([b.loss - a.loss for a, b in zip(one.rows, other.rows, strict=True)])  # type: ignore[operator]
-    assert more == pytest.approx(differences.mean())
+    assert found_more.more == pytest.approx(differences.mean())
     drawn = np.random.default_rng(1).choice(differences, (20_000, 6)).mean(1)
-    for bound, tail in ((low, 0.025), (high, 0.975)):
+    for bound, tail in ((found_more.low, 0.025), (found_more.high, 0.975)):
         assert bound == pytest.approx(np.quantile(drawn, tail), abs=0.1 * np.ptp(drawn))
 
 
@@ -174,7 +175,16 @@ def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) 
     assert standing.longest == 1.5 and len(standing.complete) == 2
     page = made.pages["leaderboard.html"]
     assert "tiny-llama-" in page and "pretrained" in page
-    assert "Token accuracy by depth" in made.pages["leaderboard.md"]
+    text = made.pages["leaderboard.md"]
+    assert "Token accuracy by depth" in text
+    likely = text.split("### Log-likelihood")[1].split("\n##")[0].splitlines()
+    (plain,) = [line for line in likely if line.startswith("| tiny-llama") and "yarn" not in line]
+    (yarn,) = [line for line in likely if "yarn" in line]
+    table = tables.table(found)
+    beyond = table[(table["task"] == "in_context_language") & (table["multiple"] == 1.5)]
+    losses = beyond.pivot_table(index="seed", columns="extension", values="loss")
+    assert f"{-losses['direct'].mean():.2f} |" in plain and "[" not in plain
+    assert f"{(losses['direct'] - losses['yarn']).mean():+.2f} [" in yarn
     files.publish(found, [], tmp_path / "published")
     table, again = (results.load(tmp_path / each) for each in ("mine", "published"))
     keys = ["task", "method", "seed", "test_length"]

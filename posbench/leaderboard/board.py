@@ -207,6 +207,7 @@ def generate(
         discriminations(table),
         agreements(summaries),
         tables.choices(found),
+        table,
     )
     pages = {
         "leaderboard.md": markdown(shown, notes),

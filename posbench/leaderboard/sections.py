@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from posbench.leaderboard import likelihoods
 from posbench.leaderboard.comparisons import Agreement, Discrimination
 from posbench.leaderboard.summaries import (
     NOTHING,
@@ -104,6 +105,10 @@ POSITION_NOTE = (
     "Mean loss, nats a token, of the tokens asked for at {multiple:g}x, by their place in "
     "multiples of the positions of training."
 )
+LIKELIHOOD_NOTE = (
+    "Of a token of the answer, in nats, the mean over samples; then by how much it exceeds that of "
+    "the model without extension on the same samples, with the 95 % interval over samples."
+)
 CHOICES_NOTE = (
     "Settings of an extension by their loss at a validation length beyond training that is no "
     "test length; learning rates by their loss in distribution. Defaults: nothing that was tried "
@@ -129,6 +134,7 @@ def sections(
     tasks_compared: Sequence[Sequence[Discrimination]] = (),
     protocols_compared: Sequence[Agreement] = (),
     choices: pd.DataFrame | None = None,
+    table: pd.DataFrame | None = None,
 ) -> list[Section]:
     """All sections, protocol by protocol.
 
@@ -145,20 +151,41 @@ def sections(
                 shown.append(overall_section(same))
         if len(compared) > 1:
             shown.append(tasks_section(compared, as_shipped[0].protocol))
-        shown += [task_section(board, views, choices) for board in tasks]
+        shown += [task_section(board, views, choices, table) for board in tasks]
     return [*shown, agreement_section(protocols_compared)] if protocols_compared else shown
 
 
 def task_section(
-    board: TaskBoard, views: pd.DataFrame | None = None, choices: pd.DataFrame | None = None
+    board: TaskBoard,
+    views: pd.DataFrame | None = None,
+    choices: pd.DataFrame | None = None,
+    table: pd.DataFrame | None = None,
 ) -> Section:
     title = f"{board.task}, protocol {board.protocol}"
     return Section(
         title,
         [_lengths_note(board), *_chance_note(board)],
         tabulated(_task_columns(board.lengths) | _gpu_column(board.summaries), board.summaries),
-        [*_distances(board), *_binned(board, views), *_choices(board, choices)],
+        [
+            *_likelihoods(board, table),
+            *_distances(board),
+            *_binned(board, views),
+            *_choices(board, choices),
+        ],
     )
+
+
+def _likelihoods(board: TaskBoard, table: pd.DataFrame | None) -> Iterator[Detail]:
+    """Of pretrained models: how likely answers are, beside the model without extension."""
+    if table is None:
+        return
+    found = likelihoods.of_board(table, [board.hashes[name] for name in likelihoods.BOARD])
+    if found:
+        columns = _at_each(
+            board.lengths,
+            lambda row, multiple: str(found.get((row.method_hash, multiple), NOTHING)),
+        )
+        yield Detail("Log-likelihood", LIKELIHOOD_NOTE, tabulated(columns, board.summaries))
 
 
 def _distances(board: TaskBoard) -> Iterator[Detail]:

@@ -23,6 +23,7 @@ from posbench import provenance
 from posbench.errors import PosbenchError
 from posbench.evaluation import DEPTH_EDGES, RELATIVE_EDGES, binned
 from posbench.extension import Extension
+from posbench.leaderboard.likelihoods import PRETRAINED
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Found, Measurement, target
 from posbench.pretrained.mounting import Mounted
@@ -54,10 +55,7 @@ class Candidate:
     @property
     def method_class(self) -> str:
         """Rows are compared within it: those whose settings were searched stand apart."""
-        return CLASS if self.search is None else f"{CLASS}, tuned"
-
-
-CLASS = "pretrained"
+        return PRETRAINED if self.search is None else f"{PRETRAINED}, tuned"
 
 
 @dataclass(frozen=True)

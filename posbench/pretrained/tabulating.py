@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from posbench.leaderboard import statistics
+from posbench.leaderboard.likelihoods import More, resampled
 from posbench.pretrained.measuring import Measurement
 from posbench.pretrained.recording import Candidate, Recorder
 from posbench.records.row import Row
@@ -32,38 +32,22 @@ class Score:
         if set(scores) <= {0.0, 1.0}:
             found = binomtest(round(sum(scores)), len(scores)).proportion_ci(method="wilson")
             return float(found.low), float(found.high)
-        runs = _runs({"it": scores})
-        low, high = statistics.given_tasks(runs).intervals()["overall"].loc["it"]
+        low, high = resampled(pd.DataFrame({"it": scores})).intervals()["overall"].loc["it"]
         return float(low), float(high)
 
     @property
     def log_likelihood(self) -> float:
         """Of an answer's token, in nats."""
-        return -float(np.mean([_loss(row) for row in self.rows]))
+        return -float(np.mean(self.losses))
+
+    @property
+    def losses(self) -> list[float]:
+        return [np.inf if row.loss is None else row.loss for row in self.rows]
 
 
-def over(one: Score, other: Score) -> tuple[float, float, float]:
-    """By how much `one` exceeds `other` in log-likelihood, with the 95 percent interval of the
-    bootstrap over samples, which both share.
-    """
-    found = {"one": one, "other": other}
-    runs = _runs({name: [-_loss(row) for row in each.rows] for name, each in found.items()})
-    low, high = statistics.given_tasks(runs).difference("one", "other")
-    return one.log_likelihood - other.log_likelihood, low, high
-
-
-def _runs(values: dict[str, list[float]]) -> pd.DataFrame:
-    """A table of runs in which all rows share their samples."""
-    lines = [
-        {"row": row, "task": "", "group": "", "seed": number, "training": str(number), "area": each}
-        for row, of_row in values.items()
-        for number, each in enumerate(of_row)
-    ]
-    return pd.DataFrame(lines)
-
-
-def _loss(row: Row) -> float:
-    return np.inf if row.loss is None else row.loss
+def over(one: Score, other: Score) -> More:
+    """By how much `one` exceeds `other` in log-likelihood, on the samples that both share."""
+    return More.of(pd.DataFrame({"one": one.losses, "other": other.losses}))
 
 
 HEADINGS = (
@@ -89,8 +73,7 @@ def table(
             low, high = each.interval
             said = ""
             if first is not None:
-                more, least, most = over(each, first)
-                said = f"{more:+.3f} [{least:+.3f}, {most:+.3f}]"
+                said = str(over(each, first))
             first = first or each
             yield (
                 f"{task.name:20}{length:8}  {row.name:18}{len(each.rows):8}{each.share:7.2f}  "
