@@ -26,6 +26,7 @@ import pandas as pd
 from posbench.boards.definition import AS_TRAINED, Board
 from posbench.errors import counted
 from posbench.leaderboard import statistics
+from posbench.leaderboard.comparisons import RankCorrelation
 from posbench.leaderboard.measures import corrected
 from posbench.leaderboard.ranking import Measured, Standing, answer
 from posbench.leaderboard.statistics import Draws
@@ -182,8 +183,6 @@ def at_length(runs: pd.DataFrame, measured: Measured, multiple: float) -> pd.Dat
 
 def _size(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     """How the order in a part with another protocol agrees with that of the first part."""
-    from scipy import stats
-
     for standing in found[1:]:
         protocol = standing.part.rows.protocol
         if not protocol or not _comparable(standing) or not _comparable(found[0]):
@@ -196,17 +195,13 @@ def _size(board: Board, found: Sequence[Standing]) -> Iterator[str]:
             continue
         sides = [runs[runs["row"].isin(rows)] for runs in (_whole(here, tasks), other)]
         judged = board.judged
-        drawn = [statistics.given_tasks(runs, judged.draws, judged.seed) for runs in sides]
-        value = stats.spearmanr(*(each.estimates.mean(0) for each in drawn)).statistic
-        one, two = (stats.rankdata(each.overall, axis=1) for each in drawn)
-        centred = [ranks - ranks.mean(1, keepdims=True) for ranks in (one, two)]
-        norms = np.sqrt((centred[0] ** 2).sum(1) * (centred[1] ** 2).sum(1))
-        values = (centred[0] * centred[1]).sum(1)[norms > 0] / norms[norms > 0]
-        low, high = np.quantile(values, [0.025, 0.975]) if len(values) else (np.nan, np.nan)
+        one, two = (statistics.given_tasks(runs, judged.draws, judged.seed) for runs in sides)
+        agreed = RankCorrelation.of(one, two)
         yield (
             f"Under protocol {protocol} the order of {len(rows)} rows on "
-            f"{counted(len(tasks), 'task')} has a rank correlation of {number(value)} (95 % "
-            f"{number(low)} to {number(high)}) with that under {board.protocol}. {_link(standing)}"
+            f"{counted(len(tasks), 'task')} has a rank correlation of {number(agreed.value)} "
+            f"(95 % {number(agreed.low)} to {number(agreed.high)}) with that under "
+            f"{board.protocol}. {_link(standing)}"
         )
 
 

@@ -1,0 +1,172 @@
+"""Does the small board predict the large model? How extensions rank on both.
+
+On each task that both have, and at each length beyond 1x that both were tested at:
+
+    small(e) = mean over seeds of the corrected score of extension e on a small model, HOST
+    large(e) = mean over samples of the log-likelihood of an answer's token under e
+    rho      = Spearman's rank correlation of the two, over the extensions that both have
+
+The interval is over draws of seeds and of samples. HOST has the short base, at which 70 % of the
+pairs complete a turn in training; of SmolLM2's 32 pairs, 62 % do in its 8,192 positions. This rule
+was written when one of that model's three texts had been measured at 1.5x.
+
+`python -m posbench.leaderboard.predicting LARGE SMALL` reads the records of both folders and writes
+predicting.md into LARGE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from posbench.errors import PosbenchError
+from posbench.leaderboard import statistics
+from posbench.leaderboard.comparisons import RankCorrelation
+from posbench.leaderboard.likelihoods import PRETRAINED, resampled
+from posbench.leaderboard.measures import corrected
+from posbench.leaderboard.summaries import number, without_repeats
+from posbench.records import files, tables
+
+HOST = "rope_short_base"
+FILE = "predicting.md"
+FEWEST = 3
+"""A rank correlation of fewer extensions says nothing."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One task at one length: both numbers of each extension, and how their orders agree."""
+
+    task: str
+    multiple: float
+    sides: pd.DataFrame  # by extension, columns `small` and `large`
+    seeds: int
+    samples: int
+    agreed: RankCorrelation
+
+    @classmethod
+    def of(cls, task: str, multiple: float, small: pd.DataFrame, large: pd.DataFrame) -> Prediction:
+        """`small` holds corrected scores, `large` log-likelihoods: [seed or sample, extension]."""
+        runs = pd.DataFrame(
+            [
+                {"row": row, "task": task, "group": task, "seed": seed, "area": score}
+                | {"training": str(seed)}
+                for row, scores in small.items()
+                for seed, score in scores.items()
+            ]
+        )
+        return cls(
+            task,
+            multiple,
+            pd.DataFrame({"small": small.mean(), "large": large.mean()}).sort_values(
+                ["large", "small"], ascending=False
+            ),
+            len(small),
+            len(large),
+            RankCorrelation.of(statistics.given_tasks(runs), resampled(large)),
+        )
+
+
+def predictions(large: pd.DataFrame, small: pd.DataFrame) -> list[Prediction]:
+    """Of the long tables of a pretrained model and of a board; rows without settings of their own.
+
+    Lengths and tasks with fewer than three extensions in common are left out. Raises
+    `PosbenchError` if `large` holds several models or protocols, which cannot be compared.
+    """
+    usual = without_repeats(large)
+    usual = usual[(usual["method_class"] == PRETRAINED) & (usual["changed"] == "")]
+    for column in ("encoding", "protocol"):
+        if usual[column].nunique() > 1:
+            names = ", ".join(sorted(usual[column].unique()))
+            raise PosbenchError(f"there are records of {names}: give those of one {column}")
+    hosted = without_repeats(small)
+    hosted = hosted[(hosted["encoding"] == HOST) & (hosted["changed"] == "")]
+    hosted = hosted[(hosted["method_class"] == "zero-shot") & ~hosted["task_changed"]]
+    scores = corrected(hosted["score"].to_numpy(float), hosted["chance"].to_numpy(float))
+    hosted = hosted.assign(value=scores)
+    usual = usual.assign(value=-usual["loss"])
+    found = []
+    for (task, multiple), theirs in usual[usual["multiple"] > 1].groupby(["task", "multiple"]):
+        ours = hosted[(hosted["task"] == task) & (hosted["multiple"] == multiple)]
+        wide = [
+            each.pivot_table(index="seed", columns="extension", values="value")
+            for each in (ours, theirs)
+        ]
+        both = sorted(set(wide[0]) & set(wide[1]))
+        # Seeds and samples that all of them have.
+        whole = [each[both].dropna() for each in wide]
+        if len(both) >= FEWEST and all(len(each) for each in whole):
+            found.append(Prediction.of(str(task), float(multiple), *whole))
+    return found
+
+
+def markdown(found: Sequence[Prediction]) -> str:
+    lines = [
+        "# Does the small board predict the large model?",
+        "",
+        f"Small: the score of an extension on `{HOST}`, corrected for chance, the mean over seeds. "
+        "Large: the log-likelihood of a token of the answer under the same extension of the "
+        "pretrained model, in nats, the mean over samples. Spearman's rank correlation of the two "
+        "stands with its 95 % interval over draws of seeds and samples; noise on either side "
+        "draws it towards 0.",
+        "",
+    ]
+    for each in found:
+        lines += _section(each)
+    if not found:
+        lines += ["No task has three extensions on both sides yet.", ""]
+    lines.append("Generated by `python -m posbench.leaderboard.predicting`; do not edit.")
+    return "\n".join(lines) + "\n"
+
+
+def _section(found: Prediction) -> Iterator[str]:
+    yield from (f"## {found.task} at {found.multiple:g}x", "")
+    agreed = found.agreed
+    seeds = f"{found.seeds} seed{'s' if found.seeds > 1 else ''}"
+    yield (
+        f"Over {len(found.sides)} extensions the rank correlation is {number(agreed.value)} "
+        f"(95 % {number(agreed.low)} to {number(agreed.high)}), with {seeds} and "
+        f"{found.samples} samples."
+    )
+    yield from ("", "| extension | small | large |", "| --- | ---: | ---: |")
+    for extension, line in found.sides.iterrows():
+        yield f"| {extension} | {number(line['small'])} | {line['large']:.2f} |"
+    yield ""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.leaderboard.predicting",
+        description="Two boards in, how far one predicts the other out.",
+    )
+    parser.add_argument("large", type=Path, help="with the records of a pretrained model")
+    parser.add_argument("small", type=Path, help="with the records of a board")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if regenerating changes the file"
+    )
+    chosen = parser.parse_args(arguments)
+    path = chosen.large / FILE
+    try:
+        large, small = (
+            tables.table(files.records(folder)) for folder in (chosen.large, chosen.small)
+        )
+        text = markdown(predictions(large, small))
+        if chosen.check and not (path.exists() and path.read_bytes() == text.encode()):
+            command = f"{parser.prog} {chosen.large} {chosen.small}"
+            raise PosbenchError(f"regenerating changes {path}: run `{command}`")
+        if not chosen.check:
+            path.write_bytes(text.encode())
+    except (PosbenchError, OSError) as error:
+        print(f"posbench: {error}", file=sys.stderr)
+        return 1
+    print(f"{path}: up to date." if chosen.check else f"Written: {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
