@@ -110,6 +110,7 @@ def draws(areas: dict[str, list[float]]) -> statistics.Draws:
     return statistics.given_tasks(pd.DataFrame(runs), draws=500)
 
 
+@pytest.mark.filterwarnings("ignore:An input array is constant")
 def test_a_rank_correlation_is_that_of_scipy_draw_by_draw() -> None:
     one = draws({"a": [0.1, 0.5], "b": [0.2, 0.4], "c": [0.3, 0.9], "d": [0.3, 0.3]})
     two = draws({"a": [0.6, 0.5], "b": [0.2, 0.2], "c": [0.7, 0.1], "d": [0.3, 0.4]})
