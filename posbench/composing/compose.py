@@ -26,17 +26,22 @@ OF_METHODS = ("method", "encoding", "extension")
 """Groups whose choices, and the settings below them, make a method; all others make its test."""
 
 
-@functools.cache
 def register() -> None:
     """What Hydra must know before it composes, beside the files of conf/."""
+    _register_configurations()
+    # By hand: Hydra's search does not see packages of an editable installation. Every time: what
+    # runs in this process may have put Hydra's plugins back to what they were before.
+    Plugins.instance().register(PosbenchSweeper)
+
+
+@functools.cache
+def _register_configurations() -> None:
     resolvers.register()
     # Hydra copies its sources with every question that it answers; of what is registered, which
     # never changes, it also copies each part that it hands out. The first is spared: 300 methods
     # take 30 ms, and --help asks a hundred times.
     ConfigStore.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
     methods.register()
-    # By hand: Hydra's search does not see packages of an editable installation.
-    Plugins.instance().register(PosbenchSweeper)
     ConfigStore.instance().store("posbench", {"_target_": SWEEPER}, group="hydra/sweeper")
 
 
