@@ -5,8 +5,9 @@
     longer = yarn().extend(position, tested=256)            # shares its weights
 
 Every name of conf/encoding and conf/extension is a function that takes the settings of its YAML.
-What a setting follows from, the sizes of a model and the trained positions, is given with it. What
-both groups have is the encoding: `extension("sliding_window")` is the other.
+What a setting follows from, the sizes of a model and the trained positions, is given with it. Where
+an encoding and an extension share a name, the name gives the encoding;
+`extension("sliding_window")` gives the extension.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`python -m posbench.results`: publish records, and verify that published ones can be made again.
 
-    python -m posbench.results publish --task passkey     your own records into results/published
+    python -m posbench.results publish --to results/mine  your own records, packed, into a folder
     python -m posbench.results unpack results/main        published ones among your own: go on there
-    python -m posbench.results verify results/published --sample 12
+    python -m posbench.results verify results/main --sample 12
     python -m posbench.results bundle mine.tar.gz --config-dir mine    your own, and their code
     python -m posbench.results accept mine.tar.gz         look at a bundle that was sent to you
     python -m posbench.results columns                    what each column of `load` means
@@ -29,9 +29,11 @@ from posbench.errors import PosbenchError
 from posbench.leaderboard.plotting import plot
 from posbench.leaderboard.standings import compare, summarise
 from posbench.records import bundle, files, tables
-from posbench.records.files import LOCAL, PUBLISHED
+from posbench.records.files import LOCAL
 from posbench.records.record import Record
 
+CONTRIBUTED = Path("results/contributed")
+"""Where records that others have sent go."""
 __all__ = ["compare", "load", "main", "plot", "publish", "summarise"]
 
 
@@ -45,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m posbench.results", description="Keep records, and check them."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_publish(commands.add_parser("publish", help="copy records to the published ones"))
+    _add_publish(commands.add_parser("publish", help="pack records of your own into a folder"))
     _add_unpack(commands.add_parser("unpack", help="copy published records to your own"))
     _add_verify(commands.add_parser("verify", help="repeat some records and compare every number"))
     _add_bundle(commands.add_parser("bundle", help="one file of your records and their code"))
@@ -90,7 +92,7 @@ def _columns() -> list[str]:
 def _add_publish(command: argparse.ArgumentParser) -> None:
     help = "default: %(default)s"
     command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
-    command.add_argument("--to", dest="target", type=Path, default=PUBLISHED, help=help)
+    command.add_argument("--to", dest="target", type=Path, required=True, help="a folder")
     pattern = "name or pattern, default: %(default)s"
     command.add_argument("--protocol", default="cpu", help=pattern)
     command.add_argument("--task", default="*", help=pattern)
@@ -168,7 +170,7 @@ def _bundle(chosen: argparse.Namespace) -> int:
 def _add_accept(command: argparse.ArgumentParser) -> None:
     command.add_argument("bundle", type=Path)
     help = "default: %(default)s"
-    command.add_argument("--to", dest="target", type=Path, default=PUBLISHED, help=help)
+    command.add_argument("--to", dest="target", type=Path, default=CONTRIBUTED, help=help)
     command.add_argument("--sample", type=int, default=3, help="how many to repeat, " + help)
     command.add_argument("--seed", type=int, default=0, help="of the choice, " + help)
     command.add_argument(

@@ -31,7 +31,7 @@ survived if the records are those of an undisturbed run, none lost and none twic
 is to be none, if a sentence says what is wrong and no half of a file stays. On which engines, and
 what else was tried on them, is in tests/ENGINES.md.
 
-| fault | tried | survived | lost | |
+| fault | tried | survived | lost | remark |
 | --- | ---: | ---: | ---: | --- |
 """
 

@@ -132,6 +132,7 @@ def test_an_extension_that_is_no_identity_changes_some_encoding_at_the_training_
             )
 
 
+@functools.cache
 def fixed(name: str) -> list[Extension]:
     """The extension at a fixed scale, where it has that setting."""
     return (

@@ -150,12 +150,12 @@ def test_a_published_folder_gives_the_board_of_its_records(tmp_path: Path) -> No
     assert contents(tmp_path / "own") == contents(tmp_path / "all")
 
 
-def test_without_records_of_ones_own_the_published_board_is_pointed_to(
+def test_without_records_of_ones_own_the_main_board_is_pointed_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    save(files.PUBLISHED, record())
+    save(files.MAIN, record())
     assert leaderboard.main([]) == 1
     error = capsys.readouterr().err
     assert f"no records in {files.LOCAL}" in error
-    assert f"python -m posbench.leaderboard {files.PUBLISHED}" in error
+    assert f"python -m posbench.leaderboard {files.MAIN}" in error

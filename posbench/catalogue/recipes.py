@@ -65,8 +65,8 @@ def page() -> str:
         "before it was made longer; others add what made it longer, or are parts of it. "
         "[DEFAULTS.md](DEFAULTS.md) says what becomes of published lengths and bases; the fourth "
         "column says what else differs, and which parts posbench lacks. Heads that share keys and "
-        "values, the norms between layers, the form of the MLP and mixtures of experts are no "
-        "matter of position, and left out. The data stand in [recipes.yaml](recipes.yaml).",
+        "values, the norms between layers, the form of the MLP and mixtures of experts do not "
+        "concern position and are left out. The data stand in [recipes.yaml](recipes.yaml).",
         "",
         "| family | rows | what it has | what differs here | source |",
         "| --- | --- | --- | --- | --- |",

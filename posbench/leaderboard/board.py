@@ -189,9 +189,8 @@ def generate(
     """What is made of the records; PosbenchError if there are none."""
     if not found:
         hint = "run `python -m posbench` first"
-        if folder != files.PUBLISHED and files.PUBLISHED.is_dir():
-            command = f"python -m posbench.leaderboard {files.PUBLISHED}"
-            hint += f", or read the published board with `{command}`"
+        if folder != files.MAIN and files.MAIN.is_dir():
+            hint += f", or read the main board with `python -m posbench.leaderboard {files.MAIN}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = tables.table(found)
     said, warned = about(folder), remarks(found, table, audits)

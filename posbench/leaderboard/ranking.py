@@ -21,6 +21,15 @@ from posbench.leaderboard.sections import Detail, Row, Section, Table
 from posbench.leaderboard.statistics import Draws
 from posbench.leaderboard.summaries import NOTHING, named, number, without_repeats
 
+COLUMNS = (
+    "Overall is the mean of the groups. *Over tasks* and *given these* are its 95 % intervals from "
+    "the bootstrap, with and without drawing other tasks; rank and tier come from the draws over "
+    "tasks, and rows of one tier are not told apart from its first. *1x* is the corrected score at "
+    "the training length, *solved* the share of trainings that have learned their task, *solved "
+    "only* the overall number of those alone. *Reach* is the median multiple up to which half of "
+    "the score is held, *censored* the share of trainings whose reach lies outside of what was "
+    "tested. CPU s are those of a training."
+)
 LEADERS = 6
 """Rows whose place without each task is shown."""
 FEW = 3
@@ -244,6 +253,7 @@ def _defined(board: Board) -> Section:
         f"Tests at {lengths} of the positions of the longest training sequence. Definition "
         f"{board.hash[:8]}, protocol {board.protocol}."
     )
+    notes.append(COLUMNS)
     notes += [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
     return Section(f"Board {board.name}", notes, Table(["group", "tasks", "asks to"], rows))
 

@@ -37,7 +37,7 @@ REFUSED = (
 )
 """What a disk says that is full, worn or not ours, or has a file where a folder is to be."""
 LOCAL = Path("results/local")
-PUBLISHED = Path("results/published")
+MAIN = Path("results/main")
 Kept = TypeVar("Kept", Record, Audit)
 
 

@@ -98,8 +98,8 @@ def main(arguments: list[str] | None = None) -> None:
     tasks = [word for word in chosen.overrides if word.startswith("task=")]
     others = [word for word in chosen.overrides if word not in tasks]
     lines = [
-        "| task | training, s | twenty extensions, s | share | met | dearest | all to 64x, s "
-        "| share |",
+        "| task | training, s | twenty extensions, s | share | met | most expensive | all to 64x, "
+        "s | share |",
         "| --- | ---: | ---: | ---: | --- | --- | ---: | ---: |",
     ]
     with composing():

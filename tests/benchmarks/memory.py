@@ -13,6 +13,7 @@ peak is that of the memory torch allocated. Prints a table; asserts nothing.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import resource
@@ -123,7 +124,10 @@ def main() -> None:
             trained = subject.made("protocol=cpu").train_positions
             run = subject.made(*words, f"evaluation.longest={chosen.tokens / trained + 1}")
             peak, seconds, path = forked(run, chosen.tokens)
-            rows[name] = f"| {name} | {path} | {peak:,.0f} | {seconds:.1f} |"
+            measured = (
+                "\N{EN DASH} | \N{EN DASH}" if math.isnan(peak) else f"{peak:,.0f} | {seconds:.1f}"
+            )
+            rows[name] = f"| {name} | {path} | {measured} |"
             print(rows[name], flush=True)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU, one thread"
     kind = (

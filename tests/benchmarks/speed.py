@@ -217,7 +217,7 @@ def plan() -> Iterator[Row]:
     each = 1000 * ours / int(runs.replace(",", ""))
     yield Row(
         "plan",
-        f"{ours:.1f} s: {runs} runs on {trainings} trainings, {each:.1f} ms a run",
+        f"{ours:.1f} s: {runs} runs planned on {trainings} trainings, {each:.1f} ms a run",
         f"{theirs:.1f} s to import",
         ours / theirs,
     )
@@ -227,8 +227,8 @@ def plan() -> Iterator[Row]:
 
 
 def leaderboard() -> Iterator[Row]:
-    """`leaderboard`: all pages of a main board of records that were never run, as many as it asks
-    for, beside importing what makes them.
+    """`leaderboard`: all pages of a main board of records that were never run, about as many as it
+    asks for, beside importing what makes them.
     """
     with tempfile.TemporaryDirectory() as folder:
         count = full_size.write(Path(folder), num_seeds=5)
