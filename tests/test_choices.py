@@ -30,7 +30,7 @@ def of_panel(panel: Board, values: Callable[[str, str, str], dict[str, object]])
                 encoding,
                 WITHIN,
                 seed,
-                protocol=f"{panel.protocol}{setting}",
+                protocol=f"{part.protocol or panel.protocol}{setting}",
                 task=task,
                 extension="direct",
             )
@@ -133,6 +133,32 @@ def test_one_rate_is_fair_if_the_order_at_the_best_rates_is_the_same() -> None:
     assert "-1.00: every row is trained at the better of 0.003 and 0.006" in other.decision
 
 
+def test_the_order_at_equal_proficiency_is_held_against_that_at_equal_steps() -> None:
+    panel = definition.load("until_solved")
+    encodings = panel.parts["equal steps"].encodings
+
+    def values(sign: int) -> Callable[[str, str, str], dict[str, object]]:
+        def each(part: str, task: str, encoding: str) -> dict[str, object]:
+            place = encodings.index(encoding)
+            solved = part == "until solved"
+            level = (4.5 + (sign if solved else 1) * (place - 3.5)) / 10
+            return {
+                "training.steps": 500 if solved else 4000,
+                **{f"rows.{index}.score": level for index in range(8)},
+            }
+
+        return each
+
+    same = choices.until_solved(of_panel(panel, values(1)), panel)
+    assert same.decision == "Rank correlation 1.00; nothing is decided by it"
+    line = same.table.set_index("encoding").loc["nope"]
+    assert line["mean steps, until solved"] == "500" and line["mean steps, equal steps"] == "4,000"
+    chance = of_panel(panel, values(1))[0].rows[0].chance
+    assert line["area, equal steps"] == pytest.approx((0.1 - chance) / (1 - chance), abs=2e-3)
+    turned = choices.until_solved(of_panel(panel, values(-1)), panel)
+    assert turned.decision.startswith("Rank correlation -1.00")
+
+
 def test_a_setting_that_is_the_protocols_own_is_not_in_the_name() -> None:
     """Four heads were the default when the panel ran: those records are called `pilot`."""
     panel = definition.load("heads")
@@ -152,7 +178,7 @@ def test_a_panel_that_is_not_complete_decides_nothing() -> None:
     found = of_panel(panel, lambda *_: {})
     with pytest.raises(PosbenchError, match=r"panel heads lacks \w+ on \w+, seed \d+"):
         choices.heads(found[1:], panel)
-    assert "Not decided yet: panel heads lacks" in choices.markdown(found[1:])
+    assert "Not complete yet: panel heads lacks" in choices.markdown(found[1:])
 
 
 def test_tasks_and_protocol_have_what_the_panels_decided() -> None:
