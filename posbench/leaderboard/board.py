@@ -21,7 +21,7 @@ from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.composing import folders
 from posbench.errors import PosbenchError
-from posbench.leaderboard import findings
+from posbench.leaderboard import findings, likelihoods
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.excerpt import excerpts
 from posbench.leaderboard.page import document
@@ -193,7 +193,8 @@ def generate(
             hint += f", or read the main board with `python -m posbench.leaderboard {files.MAIN}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = tables.table(found)
-    said, warned = about(folder), remarks(found, table, audits)
+    said = [*about(folder), *likelihoods.sentences(table)]
+    warned = remarks(found, table, audits)
     notes = [*said, *warned]
     summaries = boards(table)
     board = board or board_of(folder, None)

@@ -9,7 +9,7 @@ wrong: the likelihood tells extensions apart long before the score does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -84,3 +84,30 @@ def of_board(table: pd.DataFrame, hashes: Sequence[object]) -> dict[tuple[str, f
             likely = -float(losses[row].mean())
             found[str(row), float(multiple)] = Likelihood(likely, *more[:1])
     return found
+
+
+def sentences(table: pd.DataFrame) -> Iterator[str]:
+    """Of each pretrained model, task and longest test: all extensions, the likeliest answers first.
+
+    The model without extension must be there to be compared with.
+    """
+    mine = table[table["method_class"].str.startswith(PRETRAINED)]
+    for (*hashes, model), tests in mine.groupby([*BOARD, "encoding"]):
+        found = of_board(tests, hashes)
+        longest = float(tests["multiple"].max())
+        names = tests.drop_duplicates("method_hash").set_index("method_hash")["extension"]
+        changed = tests.drop_duplicates("method_hash").set_index("method_hash")["changed"]
+        said = {
+            f"{names[row]} ({changed[row]})" if changed[row] else str(names[row]): likelihood.more
+            for (row, multiple), likelihood in found.items()
+            if multiple == longest and likelihood.more is not None
+        }
+        if not said:
+            continue
+        ordered = sorted(said.items(), key=lambda each: (-each[1].more, each[0]))
+        task = tests.iloc[0]["task"]
+        rows = ", ".join(f"{name} {more}" for name, more in ordered)
+        yield (
+            f"{task} at {longest:g}x, by how many nats a token of the answer is likelier than "
+            f"under {model} without extension, with 95 % intervals over samples: {rows}."
+        )

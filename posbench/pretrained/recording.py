@@ -86,10 +86,9 @@ class Recorder:
 
     def names(self, measured: Measurement, row: Candidate) -> tuple[Name, MethodName]:
         task = Name(name=measured.name, hash=content_hash(without_places(measured.node)))
-        direct = not row.extension.changes
         base = self.model["name"]
         method = MethodName(
-            name=base if direct else f"{base}_{row.name}",
+            name=f"{row.name}@{base}",
             changed=row.changed,
             hash=content_hash([self.model["hash"], without_places(row.node)]),
             encoding=base,
