@@ -107,7 +107,10 @@ function chart(curves, { small = false, label = "score", names = true } = {}) {
     picture.append(draw("path", { class: "grid", d: `M${left} ${y(value)}H${width - right}` }),
       draw("text", { class: "soft", x: left - 5, y: y(value) + 4, "text-anchor": "end" }, number(value, value % .5 ? 2 : value % 1 ? 1 : 0)));
   }
-  for (let tick = 1; tick <= longest * 1.01; tick *= 2)
+  const ticks = [];
+  for (let tick = 1; tick <= longest * 1.01; tick *= 2) ticks.push(tick);
+  if (longest / ticks.at(-1) > 1.2) ticks.push(Math.round(longest * 100) / 100);
+  for (const tick of ticks)
     if (!small || tick === 1 || tick === 8 || tick * 2 > longest)
       picture.append(draw("text", { class: "soft", x: x(tick), y: height - bottom + 14, "text-anchor": "middle" }, `${tick}x`));
   picture.append(draw("path", { class: "trained", d: `M${x(1)} ${top}V${height - bottom}` }));
