@@ -11,7 +11,8 @@ import pytest
 from making import changed, record, save
 
 from posbench import results
-from posbench.errors import PosbenchError
+from posbench.composing.building import build
+from posbench.errors import ConfigError, PosbenchError
 from posbench.records import bundle, files
 
 
@@ -90,6 +91,31 @@ def archive(path: Path, content: dict[str, str], link: str = "") -> Path:
     return path
 
 
+def damaged(good: Path, path: Path) -> Path:
+    """The same file with a byte of its compressed data changed, so that zlib cannot read it."""
+    data = bytearray(good.read_bytes())
+    data[12] ^= 0xFF
+    path.write_bytes(data)
+    return path
+
+
+def test_a_record_cannot_have_anything_called_but_methods_and_tasks(tmp_path: Path) -> None:
+    """A command of a stranger's record names classes; those of others are not called."""
+    written = tmp_path / "written"
+    path = {"_target_": "pathlib.Path", "_args_": [str(written)]}
+    for group, node in (
+        ("task", {"_target_": "pathlib.Path.write_text", "_args_": [path, "harm"]}),
+        ("task", {"_target_": "subprocess.Popen", "args": ["touch", str(written)]}),
+        ("task", {"_target_": "posbench.tasks.copy.Copy", "num_symbols": path}),
+        ("encoding", {"_target_": "posbench.encodings.ssmax.SSMax", "host": path}),
+        ("encoding", {"_target_": "posbench.composing.building.hydra.utils.call", "config": path}),
+        ("extension", {"_target_": "posbench.encodings.rope.RoPE"}),
+    ):
+        with pytest.raises(ConfigError, match=f"^{group}: .* is no "):
+            build(node, group)
+    assert not written.exists()
+
+
 def test_what_is_no_bundle_is_refused_with_a_sentence(source: Path, tmp_path: Path) -> None:
     good = tmp_path / "good.tar.gz"
     bundle.write(files.records(source), [], None, good)
@@ -102,6 +128,8 @@ def test_what_is_no_bundle_is_refused_with_a_sentence(source: Path, tmp_path: Pa
     cases: list[tuple[Path, str]] = [
         (tmp_path / "nowhere.tar.gz", "is not a readable bundle"),
         (archive(other, {"../evil.py": "x"}), "holds ../evil.py, which no bundle has"),
+        (archive(tmp_path / "dot.tar.gz", {".": ""}), "holds ., which no bundle has"),
+        (damaged(good, tmp_path / "damaged.tar.gz"), "is not a readable bundle"),
     ]
     for path, said in cases:
         with pytest.raises(PosbenchError, match=said):

@@ -11,7 +11,11 @@ import pytest
 import torch
 from conftest import names
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+from posbench import results
+from posbench.leaderboard.summaries import number
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
 
 
 @pytest.mark.slow
@@ -63,11 +67,10 @@ def test_the_block_with_an_encoding_from_posbench_runs_as_printed() -> None:
 
 
 def test_every_file_the_readme_points_to_exists() -> None:
-    root = Path(__file__).parent.parent
     links = re.findall(r"\]\(([^)#]+)\)", README)
     assert (
         links
-        and [link for link in links if not link.startswith("http") and not (root / link).exists()]
+        and [link for link in links if not link.startswith("http") and not (ROOT / link).exists()]
         == []
     )
 
@@ -100,3 +103,36 @@ def test_the_numbers_of_the_first_lines_are_what_conf_holds() -> None:
         extensions,
         len(names("task")),
     ]
+
+
+def test_the_figures_of_the_first_screen_are_those_of_the_records() -> None:
+    """The table is written by a command; these stand in sentences beside it."""
+    table = results.load(ROOT / "results/extensions")
+    table = table[(table["changed"] == "") & ~table["task_changed"]]
+    text = " ".join(README.split())
+    [(passkey, values)] = re.findall(
+        r"8x is (\S+) times the training length on passkey and (\S+) times on key-value", text
+    )
+    far = table[table["multiple"] == 8].groupby("task")["true_multiple"].first()
+    assert f"{far['passkey']:.1f}" == passkey
+    assert f"{far['key_value_retrieval']:.1f}" == values
+
+    def score(encoding: str, extension: str, multiple: float) -> dict[str, float]:
+        chosen = (table["encoding"] == encoding) & (table["extension"] == extension)
+        return dict(table[chosen & (table["multiple"] == multiple)].groupby("task")["score"].mean())
+
+    [kept] = re.findall(r"at base 10,000 `yarn` keeps (\S+) of the score at 8x", text)
+    assert number(sum(score("rope", "yarn", 8).values()) / 2) == kept
+    [(values, passkey)] = re.findall(
+        r"at 2x and the short base `pi` is at (\S+) on key-value retrieval and at (\S+) on", text
+    )
+    found = score("rope_short_base", "pi", 2)
+    assert number(found["key_value_retrieval"]) == values
+    assert number(found["passkey"]) == passkey.rstrip(".")
+
+
+def test_what_the_readme_says_of_the_pretrained_model_is_what_its_page_says() -> None:
+    pages = [ROOT / "results/pretrained" / name for name in ("predicting.md", "leaderboard.md")]
+    text = " ".join("".join(page.read_text() for page in pages).split())
+    quoted = re.findall(r"<!-- quoted -->(.*?)<!-- end -->", README, re.S)
+    assert quoted and all(" ".join(each.split()) in text for each in quoted)

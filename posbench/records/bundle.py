@@ -15,6 +15,7 @@ import gzip
 import io
 import json
 import tarfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,13 +129,13 @@ def _read(path: Path) -> dict[str, str]:
             found = {}
             for member in members:
                 parts = Path(member.name).parts
-                inside = member.name == MANIFEST or parts[0] in (PUBLISHED, OWN)
+                inside = member.name == MANIFEST or parts[:1] in ((PUBLISHED,), (OWN,))
                 if not member.isreg() or not inside or ".." in parts:
                     raise PosbenchError(f"{path} holds {member.name}, which no bundle has")
                 file = archive.extractfile(member)
                 found[member.name] = file.read().decode() if file else ""
             return found
-    except (OSError, EOFError, tarfile.TarError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, tarfile.TarError, UnicodeDecodeError) as error:
         raise PosbenchError(
             f"{path} is not a readable bundle ({error}): it is made by "
             "`python -m posbench.results bundle`"
@@ -145,7 +146,7 @@ def _manifest(text: str | None, path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(text or "")
         known = isinstance(manifest, dict) and isinstance(manifest.get("hash"), str)
-    except ValueError:
+    except (ValueError, RecursionError):
         known = False
     if not known:
         raise PosbenchError(
