@@ -337,6 +337,13 @@ def test_a_configuration_edited_after_loading_is_noticed() -> None:
     assert net.config._attn_implementation != "posbench-probe"
 
 
+def test_a_model_is_mounted_once() -> None:
+    net = llama()
+    with mounted_and_proved(net), pytest.raises(CannotMount, match="is mounted already"):
+        mounted_and_proved(net)
+    assert net.config._attn_implementation != "posbench"
+
+
 def test_a_model_with_something_of_its_own_does_not_pass_for_itself() -> None:
     net = llama()
     inside = net.model.layers[1].self_attn

@@ -208,6 +208,25 @@ def test_records_of_other_code_are_told(said: Said, tmp_path: Path) -> None:
     assert any("4 of 4 records come from other code" in note for note in notes)
 
 
+def test_a_record_of_other_code_is_kept_beside_the_new_one(said: Said, tmp_path: Path) -> None:
+    assert said("extension=direct")[0] == 0
+    path, _ = sorted((tmp_path / "mine/records").rglob("seed=*.json"))
+    content = json.loads(path.read_text())
+    content["evaluated"]["source_hash"] = "0"
+    path.write_text(json.dumps(content))
+    assert said("extension=direct")[0] == 0
+    (beside,) = sorted(path.parent.glob("seed=0.*.json"))
+    assert json.loads(beside.read_text()) == content and len(list(path.parent.iterdir())) == 3
+    assert files.read(path).evaluated.source_hash != "0"
+
+
+def test_an_extension_that_the_model_cannot_have_is_left_out(said: Said, tmp_path: Path) -> None:
+    """Also where no length beyond training shows that it has no effect."""
+    status, out, _ = said("lengths=[1]", "extension=direct,table_interpolation")
+    assert status == 0 and "table_interpolation is left out: " in out
+    assert {each.method.extension for each in files.records(tmp_path / "mine")} == {"direct"}
+
+
 def test_settings_are_searched_on_a_length_of_their_own(
     said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +270,10 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
         ("length=[1]", "did you mean lengths"),
         ("tokens=[300]", "give one of the two"),
         ("texts=0", "must be above 0"),
+        ("seed=-1", "seed=-1 and train_positions=0 must not be below 0"),
+        ("train_positions=-5", "must not be below 0"),
+        ("lengths=[1,nan]", "lengths=[1,nan] must be numbers"),
+        ("lengths=[inf]", "must be numbers"),
         ("questions=30", "there are 20 people"),
         ("chat=maybe", "choose one of true, false"),
         ("device=tpu", "choose one of cpu, cuda, mps"),
@@ -282,6 +305,10 @@ def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -
     changed = Asked.of([*words, "questions=3"])
     assert changed.protocol.changed == ("questions=3",)
     assert changed.protocol.hash != asked.protocol.hash
+    tokens = tmp_path / "tokens.yaml"
+    tokens.write_text("tokens: [256, 512]\n")
+    counted = Asked.of([words[0], f"recipe={tokens}"])
+    assert (counted.tokens, counted.lengths) == ([256, 512], [])
     typed = ["extension=direct,pi", "task=passkey", "lengths=[1,1.5]", "chat=true"]
     assert Asked.of([words[0], *typed]).protocol.hash == asked.protocol.hash
 

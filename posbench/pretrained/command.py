@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -116,10 +117,13 @@ class Asked:
                 raise ConfigError(f"{word}: {known_names(SETTINGS, '', meant)}, as NAME=VALUE")
             else:
                 said[name] = value
-        base = SETTINGS | (_recipe(Path(said["recipe"])) if "recipe" in said else {})
+        recipe = _recipe(Path(said["recipe"])) if "recipe" in said else {}
+        base = SETTINGS | recipe
         given = base | said
-        if said.get("tokens") and "lengths" not in said:
-            given["lengths"] = ""
+        # The one that is said replaces the other, on the command line and in a recipe.
+        for words_of in (recipe, said):
+            if words_of.get("tokens") and "lengths" not in words_of:
+                given["lengths"] = ""
         if given["model"] is None:
             raise ConfigError(
                 "model= is missing: give the folder of a model of transformers, or a .gguf file"
@@ -132,6 +136,8 @@ class Asked:
                 f"lengths={given['lengths']} tokens={given['tokens']}: give one of the two"
             )
         lengths = [_number("lengths", each, float) for each in _several(given["lengths"])]
+        if not all(map(math.isfinite, lengths)):
+            raise ConfigError(f"lengths={given['lengths']} must be numbers: give multiples as 1.5")
         tokens = [_number("tokens", each, int) for each in _several(given["tokens"])]
         texts, questions = (_number(name, given[name], int) for name in ("texts", "questions"))
         if min([*lengths, *tokens, texts, questions]) <= 0:
@@ -140,6 +146,11 @@ class Asked:
                 "them"
             )
         first = _number("seed", given["seed"], int)
+        positions = _number("train_positions", given["train_positions"], int)
+        if min(first, positions) < 0:
+            raise ConfigError(
+                f"seed={first} and train_positions={positions} must not be below 0: raise them"
+            )
         return cls(
             Files(Path(given["model"])),
             _several(given["extension"]),
@@ -150,7 +161,7 @@ class Asked:
             [first + each for each in range(texts)],
             questions,
             given["chat"] == "true",
-            _number("train_positions", given["train_positions"], int),
+            positions,
             given["dtype"],
             given["device"],
             settings,
@@ -255,6 +266,8 @@ def run(asked: Asked) -> Iterator[str]:
         candidates: dict[str, list[Candidate]] = {task.name: [] for task in tasks}
         for each in extensions(asked, trained, max(lengths)):
             try:
+                if not isinstance(each.extension, Searched):
+                    each.extension.extend(mounted.trained(trained), trained, max(lengths))
                 for task in tasks:
                     chosen = searched(each, task, recorder, lengths, asked)
                     if task is tasks[0] or chosen is not each:
@@ -329,7 +342,10 @@ def searched(
 
     if not isinstance(row.extension, Searched):
         return row
-    kept = content_hash([recorder.model, task.node, row.node, asked.protocol.hash, asked.texts])
+    code = recorder.code(task, row)
+    kept = content_hash(
+        [recorder.model, task.node, row.node, asked.protocol.hash, asked.texts, code]
+    )
     path = asked.results_dir / "searches" / f"{kept}.json"
     chosen, search = choose(row.extension, task, recorder.mounted, lengths, asked.texts, path)
     return replace(row, extension=chosen, search=search)

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from posbench.extension import Extension
 from posbench.extensions.direct import Direct
 from posbench.pretrained.forms import mount, tolerance
-from posbench.pretrained.mounting import Mounted
+from posbench.pretrained.mounting import NAME, Mounted
 from posbench.pretrained.refusal import CannotMount
 from posbench.streams import stream_seed
 
@@ -23,6 +23,11 @@ TOKENS = 64
 
 def mounted_and_proved(model: PreTrainedModel, train_positions: int | None = None) -> Mounted:
     """`mount`, after which the mounted model is shown to equal the model itself."""
+    if model.config._attn_implementation == NAME:
+        raise CannotMount(
+            f"this {type(model).__name__} is mounted already: unmount it first, or go on with the "
+            "Mounted that it has"
+        )
     model.eval()
     mounted = mount(model, train_positions)
     try:

@@ -103,19 +103,16 @@ class Recorder:
     def known(self, measured: Measurement, row: Candidate, number: int) -> Record | None:
         """What has been measured of a sample; None if nothing, or by other code or settings."""
         path = self.path(measured, row, number)
-        if not path.exists():
-            return None
-        try:
-            record = files.read(path)
-        except PosbenchError:  # of an earlier schema, or cut off
+        record = _readable(path) if path.exists() else None
+        if record is None:
             return None
         task, method = self.names(measured, row)
         same = (
             (record.protocol.hash, record.task.hash, record.method.hash)
             == (self.protocol.hash, task.hash, method.hash)
             and record.training.settings_hash == self._sample(task, number)
-            and record.training.source_hash == self._code_of_samples(measured)
-            and record.evaluated.source_hash == _code("evaluation", row.node)
+            and [record.training.source_hash, record.evaluated.source_hash]
+            == self.code(measured, row)
         )
         return record if same else None
 
@@ -128,13 +125,23 @@ class Recorder:
         )
 
     def write(self, measured: Measurement, row: Candidate, length: int, found: list[Found]) -> None:
-        """Add one length to the records of these samples, each file whole or as it was."""
+        """Add one length to the records of these samples, each file whole or as it was.
+
+        A record of other code or settings that is there stays beside the new one.
+        """
         for each in found:
+            path = self.path(measured, row, each.number)
             before = self.known(measured, row, each.number)
             new = self._record(measured, row, length, each)
             if before is not None:
                 new = _joined(before, new)
-            files.write(new, self.path(measured, row, each.number))
+            elif path.exists() and _readable(path) is not None:
+                files.kept_beside(path)
+            files.write(new, path)
+
+    def code(self, measured: Measurement, row: Candidate) -> list[str]:
+        """Hashes of the code that the samples and the answers depend on."""
+        return [self._code_of_samples(measured), _code("evaluation", row.node)]
 
     def _code_of_samples(self, measured: Measurement) -> str:
         return _code("training", [measured.node, self.encoding])
@@ -224,6 +231,13 @@ class Recorder:
             chance=measured.chance,
             untrained=None,
         )
+
+
+def _readable(path: Path) -> Record | None:
+    try:
+        return files.read(path)
+    except PosbenchError:  # of an earlier schema, or cut off
+        return None
 
 
 def _code(part: str, node: Any) -> str:

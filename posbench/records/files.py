@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from posbench.errors import PosbenchError, Unwritable
+from posbench.provenance import content_hash
 from posbench.records.packing import (
     LARGEST,
     pack,
@@ -121,6 +122,14 @@ def refuse_disagreement(record: Path) -> None:
             "on later tokens or on how many there are, and `python -m posbench.check` with the "
             f"same choices says where ({path})"
         )
+
+
+def kept_beside(path: Path) -> Path:
+    """Where a record that another takes the place of goes: seed=0.1a2b3c4d.json."""
+    digest = content_hash(path.read_text(encoding="utf-8"))
+    kept = path.with_suffix(f".{digest[:8]}.json")
+    os.replace(path, kept)
+    return kept
 
 
 def write(record: Record, path: Path) -> None:

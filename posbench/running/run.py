@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 import warnings
 from pathlib import Path
@@ -155,9 +154,7 @@ class Run:
             if Fingerprint.of(files.read(path)) == Fingerprint.of(record):
                 self.console.say("Another process, which held no lock against this one, made it.")
                 return
-            digest = provenance.content_hash(path.read_text(encoding="utf-8"))
-            kept = path.with_suffix(f".{digest[:8]}.json")
-            os.replace(path, kept)
+            kept = files.kept_beside(path)
             self.console.say(
                 "Settings or code have changed since the record there was made; it is kept as "
                 f"{kept.name}."
