@@ -19,9 +19,8 @@ from hydra.core.global_hydra import GlobalHydra
 
 from posbench.composing import mistakes
 from posbench.composing.compose import compose, composing
-from posbench.sweeping.cost import Costs
 from posbench.sweeping.journal import Event, Worker, workers
-from posbench.sweeping.plan import Plan, Run, plan, with_records
+from posbench.sweeping.plan import Plan, plan, with_records
 from posbench.sweeping.requests import request
 from posbench.sweeping.watching import duration
 
@@ -38,9 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
             mistakes.check(chosen.words, chosen.config_dir)
             loader = GlobalHydra.instance().config_loader()
             planned = plan(request(chosen.words, loader, chosen.config_dir))
-            folders = [word.partition("=")[2] for word in chosen.words if _is_folder(word)]
-            results_dir = Path(folders[-1] if folders else compose().content["results_dir"])
-            for line in lines(planned, results_dir):
+            for line in lines(planned, _results_dir(planned)):
                 print(line)
     except mistakes.EXPECTED as error:
         said = mistakes.sentence(error, chosen.words, chosen.config_dir)
@@ -49,8 +46,11 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _is_folder(word: str) -> bool:
-    return word.startswith("results_dir=")
+def _results_dir(planned: Plan) -> Path:
+    """That of the runs, which have one; of a sweep of which none can be run, the usual one."""
+    for run in (*planned.complete, *planned.runs):
+        return run.asked.results_dir
+    return Path(compose().content["results_dir"])
 
 
 def lines(planned: Plan, results_dir: Path) -> Iterator[str]:
@@ -73,9 +73,16 @@ def lines(planned: Plan, results_dir: Path) -> Iterator[str]:
         yield f"           {event.title}: {event.sentence}\n             {event.command}"
     missing = [run for name, run in asked.items() if name not in running and name not in failed]
     yield f"  {len(missing):7,}  missing"
-    left = [run for name, run in asked.items() if name not in failed]
+    left = {name: run for name, run in asked.items() if name not in failed}
     if left:
-        yield _time_left(left, results_dir, len(running))
+        known = [results_dir, *with_records(Path("results"))]
+        cost = planned.cost(known, set(left))
+        said = f"The rest: {cost}"
+        if running and cost.unknown < len(left):
+            said += (
+                f" With {len(running)} at a time, {duration(cost.total / len(running))} are left."
+            )
+        yield said
 
 
 def _failed(found: Sequence[Worker]) -> Iterator[tuple[str, Event]]:
@@ -85,15 +92,6 @@ def _failed(found: Sequence[Worker]) -> Iterator[tuple[str, Event]]:
         if event.kind not in ("begun", "busy"):
             last[event.run] = event
     return ((name, event) for name, event in last.items() if event.kind == "failed")
-
-
-def _time_left(left: Sequence[Run], results_dir: Path, running: int) -> str:
-    costs = Costs.of([results_dir, *with_records(Path("results"))])
-    cost = costs.of_runs([(run.asked, run.training) for run in left])
-    said = f"The rest: {cost}"
-    if running and cost.unknown < len(left):
-        said += f" With {running} at a time, {duration(cost.total / running)} are left."
-    return said
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ extension.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
 from posbench.composing.compose import compose, composing
-from posbench.composing.identity import Identity, identify
+from posbench.composing.identity import Identity, _quoted, identify
 from posbench.composing.methods import methods
 from posbench.provenance import content_hash, without_places
 
@@ -60,6 +61,11 @@ def test_no_two_of_an_extension_its_tuned_and_its_fine_tuned_form_share_a_folder
         == len({method.hash for method in found})
         == len(names)
     )
+
+
+@pytest.mark.parametrize("setting", ["a'b", "a&b", "f(x)", "#x", "a b", "[1,2]", "$x", "*"])
+def test_a_command_gives_a_shell_the_settings_that_were_given(setting: str) -> None:
+    assert shlex.split(_quoted(f"logger.name={setting}")) == [f"logger.name={setting}"]
 
 
 def test_the_command_of_a_nested_choice_gives_that_choice_again() -> None:

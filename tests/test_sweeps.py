@@ -165,6 +165,8 @@ def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
         (("board=small,main",), "board=small,main names several boards"),
         (("board=nothing",), "board=nothing is unknown"),
         (("board=small", "protocol=cpu,gpu"), "a board is run under one protocol"),
+        (("method=rope", "results_dir=a,b"), "results_dir=a,b: a sweep has one folder"),
+        (("method=rope", "++results_dir=a,b"), "results_dir=a,b: a sweep has one folder"),
         (("method=rope", "seed=range(3,3)"), "seed lists no value, so there is nothing to run"),
     ],
 )
@@ -283,6 +285,20 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     assert found.training == pytest.approx(2 * 2 * 600)
     assert found.total == pytest.approx(2 * 2 * 600 + 6 * 1) and found.unknown == 0
     assert "40 min of training" in str(found)
+    # Of this protocol, once there is a record of it, and of no other.
+    mine_alone = [
+        changed(each, {"protocol.hash": plan(asked(*words)).runs[0].asked.identity.protocol.hash})
+        for each in known[:1]
+    ]
+    dear = changed(mine_alone[0], {"training.cpu_seconds": 120.0})
+    found = Costs.by([*known, dear]).of_runs([run for run in runs if "copy" in run[0].key])
+    assert found.training == pytest.approx(2 * 1200)
+    steps = ("method=rope", "task=copy", "training.steps=${training.warmup_steps}")
+    (run,) = plan(asked(*steps)).runs
+    warm_up = run.asked.composed.cfg().training.warmup_steps
+    assert Costs.by(known).of_runs([(run.asked, run.training)]).training == pytest.approx(
+        0.6 * warm_up
+    )
     nothing = Costs.by([]).of_runs(runs)
     assert nothing.unknown == 6 and str(nothing) == "No record tells what this costs."
 
@@ -323,6 +339,23 @@ def test_files_of_dead_workers_go_once_their_runs_have_records(tmp_path: Path) -
     (tmp_path / "made").touch()
     journal.tidy(tmp_path)
     assert [worker.events[0].run for worker in journal.workers(tmp_path)] == ["lost"]
+
+
+def test_a_file_that_another_sweep_tidies_away_meanwhile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Writer(tmp_path).write(event("kept"))
+    gone = Writer(tmp_path)
+    gone.write(event("gone"))
+    read = Path.read_bytes
+
+    def tidied(path: Path) -> bytes:
+        gone.path.unlink(missing_ok=True)  # between the list of files and the reading of this one
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", tidied)
+    found = [worker.events[0].run for worker in journal.workers(tmp_path)]
+    assert found == ["kept"]
 
 
 def test_each_end_of_a_run_is_a_line_with_time_left_and_failures(tmp_path: Path) -> None:
@@ -674,6 +707,8 @@ def test_status_tells_what_is_complete_running_failed_and_missing(
     for said in ("1  complete", "1  running", "1  failed", "1  missing"):
         assert said in out, out
     assert "because" in out and f"by {os.uname().nodename}" in out
+    again = [*words[:-1], f"++{words[-1]}", "--config-dir", str(mine)]
+    assert status.main(again) == 0 and "1  complete" in capsys.readouterr().out
     assert status.main(["method=nothing"]) == 1
     assert "method=nothing is unknown" in capsys.readouterr().err
 

@@ -6,6 +6,7 @@ A name promises the content of its YAML. If you override a setting, the name say
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -242,4 +243,5 @@ def _command(
 
 
 def _quoted(change: str) -> str:
-    return f"'{change}'" if any(c in change for c in " []{}$,") else change
+    """For a shell; a list without spaces is quoted as well, as Hydra's pages have it."""
+    return f"'{change}'" if "," in change and "'" not in change else shlex.quote(change)

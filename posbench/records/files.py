@@ -6,6 +6,7 @@ import errno
 import gc
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,9 +45,12 @@ Kept = TypeVar("Kept", Record, Audit)
 
 @contextmanager
 def atomically(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to; it takes the place of `path` when all is on the disk."""
+    """A file beside `path` to write to; it takes the place of `path` when all is on the disk.
+
+    Its name is of this call alone: processes on two machines may have the same number.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    beside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     try:
         yield beside
         with open(beside, "rb") as file:

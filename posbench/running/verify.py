@@ -176,7 +176,10 @@ def _repeat(record: Record, scratch: Path, console: Console) -> str:
 
 def _made_again(record: Record, scratch: Path) -> Record:
     """The record that its command makes today, in a folder of its own."""
-    words = shlex.split(record.command.removeprefix(COMMAND))
+    try:
+        words = shlex.split(record.command.removeprefix(COMMAND))
+    except ValueError as error:
+        raise PosbenchError(f"its command is none of a shell: {error}") from None
     composed = compose(*words)
     asked = Asked.of(composed.but(results_dir=str(scratch), logger={}))
     with contextlib.suppress(Diverged):  # recorded, and compared as it is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from posbench.records.record import Record
 from posbench.running.asked import Asked
 from posbench.sweeping.watching import duration
 
-COLUMNS = ("task", "encoding", "step", "test")
+COLUMNS = ("protocol", "task", "encoding", "step", "test")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Cost:
 class Costs:
     """CPU seconds of a training step and of a test, by what records tell."""
 
-    steps: pd.Series  # of a step, by task and encoding
+    steps: pd.Series  # of a step, by protocol, task and encoding
     tests: pd.Series  # of a run's tests, by task
 
     @classmethod
@@ -66,6 +67,7 @@ class Costs:
         told = pd.DataFrame(
             [
                 (
+                    record.protocol.hash,
                     record.task.name,
                     record.method.base,
                     record.training.cpu_seconds / record.training.steps,
@@ -77,7 +79,7 @@ class Costs:
             columns=list(COLUMNS),
         )
         return cls(
-            told.groupby(["task", "encoding"])["step"].median(),
+            told.groupby(["protocol", "task", "encoding"])["step"].median(),
             told.groupby("task")["test"].median(),
         )
 
@@ -85,24 +87,59 @@ class Costs:
         """That of runs, each with a name for its training.
 
         Where an encoding has no record on a task, its usual ratio to the mean of a task stands in,
-        and where it has none at all, the mean of the task.
+        and where it has none at all, the mean of the task. Under a protocol without records, those
+        of all others stand in.
         """
-        of_task = self.steps.groupby("task").mean()
-        usual = of_task.reindex(self.steps.index.get_level_values("task")).to_numpy()
-        of_encoding = (self.steps / usual).groupby("encoding").mean()
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
         found: list[float] = []
         training = 0.0
         seen: set[str] = set()
         for asked, name in runs:
-            task, encoding = asked.identity.task.name, asked.identity.method.base
-            step = self.steps.get((task, encoding))
-            if step is None:
-                step = of_task.get(task, np.nan) * of_encoding.get(encoding, 1.0)
-            settings = asked.composed.content["training"]
-            steps = max(round(settings["steps"] * settings["steps_scale"]), 1)
-            trained = 0.0 if name in seen else float(step) * steps
+            identity, task = asked.identity, asked.identity.task.name
+            step = self._steps(identity.protocol.hash).of(task, identity.method.base)
+            trained = 0.0 if name in seen else step * _steps(asked)
             seen.add(name)
             training += 0.0 if np.isnan(trained) else trained
             found.append(trained + float(self.tests.get(task, any_test)))
         return Cost(tuple(found), training)
+
+    @functools.cached_property
+    def _known(self) -> dict[str, _Steps]:
+        return {}
+
+    def _steps(self, protocol: str) -> _Steps:
+        if protocol not in self._known:
+            there = protocol in self.steps.index.get_level_values("protocol")
+            usual = self.steps.groupby(["task", "encoding"]).median()
+            self._known[protocol] = _Steps(self.steps.loc[protocol] if there else usual)
+        return self._known[protocol]
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """CPU seconds of a step under one protocol."""
+
+    known: pd.Series  # by task and encoding
+
+    @functools.cached_property
+    def of_task(self) -> pd.Series:
+        return self.known.groupby("task").mean()
+
+    @functools.cached_property
+    def of_encoding(self) -> pd.Series:
+        usual = self.of_task.reindex(self.known.index.get_level_values("task")).to_numpy()
+        return (self.known / usual).groupby("encoding").mean()
+
+    def of(self, task: str, encoding: str) -> float:
+        step = self.known.get((task, encoding))
+        if step is None:
+            step = self.of_task.get(task, np.nan) * self.of_encoding.get(encoding, 1.0)
+        return float(step)
+
+
+def _steps(asked: Asked) -> int:
+    """The steps of its training."""
+    settings = asked.composed.content["training"]
+    if not isinstance(settings["steps"], int):  # an interpolation, which takes a while to resolve
+        settings = asked.composed.cfg().training
+    return max(round(settings["steps"] * settings["steps_scale"]), 1)

@@ -90,9 +90,13 @@ def workers(results_dir: str | Path, seen: Mapping[Path, int] | None = None) -> 
     """Everyone who has written in the journal of a results folder, since files had these sizes."""
     found = []
     for path in sorted((Path(results_dir) / FOLDER).glob("*.jsonl")):
-        if seen is None or path.stat().st_size > seen.get(path, 0):
+        try:
+            if seen is not None and path.stat().st_size <= seen.get(path, 0):
+                continue
             content = path.read_bytes()
-            found.append(Worker(path, len(content), tuple(_events(content.decode()))))
+        except FileNotFoundError:  # another sweep has tidied it away
+            continue
+        found.append(Worker(path, len(content), tuple(_events(content.decode()))))
     return found
 
 

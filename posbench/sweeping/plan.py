@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files as resources
 from pathlib import Path
@@ -101,11 +101,12 @@ class Plan:
         if self.runs:
             yield str(cost)
 
-    def cost(self, folders: Iterable[Path]) -> Cost:
-        """The CPU time that the runs will take, by records; where none of them tells, by those
-        that come with the package.
+    def cost(self, folders: Iterable[Path], keys: Container[str] | None = None) -> Cost:
+        """The CPU time that the runs will take, or those of them with these keys, by records;
+        where none of them tells, by those that come with the package.
         """
-        runs = [(run.asked, run.training) for run in self.runs]
+        left = [run for run in self.runs if keys is None or run.asked.key in keys]
+        runs = [(run.asked, run.training) for run in left]
         own = Costs.of(folders).of_runs(runs)
         return own if own.unknown < len(runs) else Costs.of([published()]).of_runs(runs)
 

@@ -42,6 +42,11 @@ def request(
     """
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(arguments))
     listed = {override.get_key_element(): _values(override) for override in parsed}
+    for key, values in listed.items():
+        if key.lstrip("+") == "results_dir" and len(values) > 1:
+            raise PosbenchError(
+                f"results_dir={','.join(values)}: a sweep has one folder; sweep once for each"
+            )
     names = listed.get("board", [])
     if len(names) > 1:
         raise PosbenchError(

@@ -78,7 +78,8 @@ def _train_together(runs: Sequence[Asked], sweep: str) -> None:
     from posbench.running.together import train_together
 
     quiet()
-    Said(runs[0], sweep).write("begun")  # so that the death of a worker here is seen
+    said = Said(runs[0], sweep)
+    said.write("begun")  # so that the death of a worker here is seen
     log = log_path(runs[0])
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "a", encoding="utf-8") as file:
@@ -86,6 +87,9 @@ def _train_together(runs: Sequence[Asked], sweep: str) -> None:
             train_together(runs, Console(file))
         except Exception:  # a mistake of ours, or the machine's: each run then trains alone
             traceback.print_exc(file=file)
+        except BaseException:  # a signal, of a person or of the queue
+            said.write("stopped")
+            raise
 
 
 class Said:
