@@ -17,7 +17,7 @@ from posbench.composing.identity import identify
 from posbench.composing.methods import methods
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board as leaderboard
-from posbench.leaderboard import ranking
+from posbench.leaderboard import measures, ranking, statistics
 from posbench.leaderboard.sections import Section
 from posbench.records import tables
 from posbench.records.record import Record
@@ -73,7 +73,8 @@ def test_the_main_board_has_what_its_protocol_has() -> None:
     main = definition.load("main")
     protocol = yaml.safe_load((CONF / "protocol/cpu.yaml").read_text("utf-8"))["evaluation"]
     assert list(main.multiples) == protocol["multiples"]
-    assert main.judged.longest == protocol["longest"] == max(main.multiples)
+    assert main.judged.longest == protocol["longest"] == max(main.multiples) == measures.LONGEST
+    assert (main.judged.reach, main.judged.equivalent) == (measures.HALF, statistics.EQUIVALENT)
     assert [len(group.tasks) for group in main.groups.values()] == [2] * 6
     for task in main.all_tasks:
         run = setup("protocol=cpu", f"task={task}", "method=nope")
@@ -158,6 +159,8 @@ def test_the_hash_is_of_what_is_run_and_judged_and_not_of_words() -> None:
             "names sort, which is none of the board's",
         ),
         ("draws: 200", "draws: many", "judged.draws"),
+        ("draws: 200", "longest: 4", "4 is not offered: every board has 8, leave it out"),
+        ("draws: 200", "equivalent: 0.05", "every board has 0.02"),
         ("protocol: cpu", "protocol: cpu\nsides: 3", "sides"),
         ("groups:", "tasks: [copy]\ngroups:", "either groups of tasks or a list of tasks"),
         ("groups:", "groups: [", "is not YAML"),

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from posbench.errors import PosbenchError, closest
 from posbench.provenance import content_hash
@@ -72,7 +80,11 @@ class Group(Written):
 
 
 class Judged(Written):
-    """What is made of the scores; the meaning of each is in posbench.leaderboard.measures."""
+    """What is made of the scores; the meaning of each is in posbench.leaderboard.measures.
+
+    A board writes down how it is judged, and its hash holds it. All boards are judged alike but for
+    the draws and the seed of the bootstrap, so that other values of the rest are refused.
+    """
 
     longest: float = 8.0  # areas go from 1 to this multiple of the positions of training
     gate: float = 0.95  # the proficiency at 1x of a training that has learned its task
@@ -80,6 +92,14 @@ class Judged(Written):
     equivalent: float = 0.02  # overall scores that differ by less are not told apart
     draws: int = Field(default=10_000, ge=100)  # of the bootstrap
     seed: int = 0  # of the bootstrap
+
+    @field_validator("longest", "gate", "reach", "equivalent")
+    @classmethod
+    def _as_all_boards(cls, value: float, info: ValidationInfo) -> float:
+        usual = cls.model_fields[str(info.field_name)].default
+        if value != usual:
+            raise ValueError(f"{value:g} is not offered: every board has {usual:g}, leave it out")
+        return value
 
 
 class Change(Written):
