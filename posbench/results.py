@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from posbench.composing.answering import answered
 from posbench.errors import PosbenchError
 from posbench.leaderboard.plotting import plot
 from posbench.leaderboard.standings import compare, summarise
@@ -54,28 +55,24 @@ def main(arguments: list[str] | None = None) -> int:
     _add_accept(commands.add_parser("accept", help="check a bundle, and say what it would add"))
     _add_upload(commands.add_parser("upload", help="send past records to W&B"))
     _add_export(commands.add_parser("export", help="write a data set and a static site"))
-    commands.add_parser("columns", help="say what the columns of the long table mean")
+    columns = commands.add_parser("columns", help="say what the columns of the long table mean")
+    columns.set_defaults(carry_out=_show_columns)
     chosen = parser.parse_args(arguments)
+
+    def carried_out() -> int:
+        status: int = chosen.carry_out(chosen)
+        return status
+
     try:
-        if chosen.command == "publish":
-            return _publish(chosen)
-        if chosen.command == "unpack":
-            return _unpack(chosen)
-        if chosen.command == "verify":
-            return _verify(chosen)
-        if chosen.command == "bundle":
-            return _bundle(chosen)
-        if chosen.command == "accept":
-            return _accept(chosen)
-        if chosen.command == "upload":
-            return _upload(chosen)
-        if chosen.command == "export":
-            return _export(chosen)
-        print("\n".join(_columns()))
-        return 0
-    except (PosbenchError, OSError) as error:  # OSError: a folder that cannot be written
+        return answered(carried_out)
+    except OSError as error:  # a folder that cannot be written
         print(f"posbench: {error}", file=sys.stderr)
         return 1
+
+
+def _show_columns(_: argparse.Namespace) -> int:
+    print("\n".join(_columns()))
+    return 0
 
 
 def _columns() -> list[str]:
@@ -90,6 +87,7 @@ def _columns() -> list[str]:
 
 
 def _add_publish(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_publish)
     help = "default: %(default)s"
     command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
     command.add_argument("--to", dest="target", type=Path, required=True, help="a folder")
@@ -119,6 +117,7 @@ def publish(source: Path, target: Path, protocol: str, task: str, method: str) -
 
 
 def _add_unpack(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_unpack)
     command.add_argument("source", type=Path, help="a published folder, as results/main")
     command.add_argument(
         "--to", dest="target", type=Path, default=LOCAL, help="default: %(default)s"
@@ -147,6 +146,7 @@ def matching(records: Iterable[Record], protocol: str, task: str, method: str) -
 
 
 def _add_bundle(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_bundle)
     command.add_argument("target", type=Path, help="the file to write, as mine.tar.gz")
     help = "default: %(default)s"
     command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
@@ -168,6 +168,7 @@ def _bundle(chosen: argparse.Namespace) -> int:
 
 
 def _add_accept(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_accept)
     command.add_argument("bundle", type=Path)
     help = "default: %(default)s"
     command.add_argument("--to", dest="target", type=Path, default=CONTRIBUTED, help=help)
@@ -205,6 +206,7 @@ def _accept(chosen: argparse.Namespace) -> int:
 
 
 def _add_verify(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_verify)
     command.add_argument("folder", type=Path, help="with published records")
     command.add_argument(
         "--sample", type=int, default=12, help="how many to repeat, default: %(default)s"
@@ -230,6 +232,7 @@ def _verify(chosen: argparse.Namespace) -> int:
 
 
 def _add_upload(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_upload)
     help = "default: %(default)s"
     command.add_argument(
         "folder", type=Path, nargs="?", default=LOCAL, help="with records, " + help
@@ -260,6 +263,7 @@ def _upload(chosen: argparse.Namespace) -> int:
 
 
 def _add_export(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_export)
     command.add_argument("target", type=Path, metavar="FOLDER", help="gets dataset/ and site/")
     help = "default: %(default)s"
     command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)

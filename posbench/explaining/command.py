@@ -11,12 +11,12 @@ goes to RESULTS/explain/METHODS-TASK.html, and in sentences to the terminal.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbench.composing import mistakes
+from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
 
@@ -35,19 +35,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("words", nargs="+", help="as after python -m posbench, one or two methods")
     parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
     chosen = parser.parse_intermixed_args(arguments)
-    try:
+
+    def explained() -> int:
         asked = runs(chosen.words)
         with composing(*chosen.config_dir):
             for words in asked:
                 mistakes.check(words, chosen.config_dir)
             return _explain(asked)
-    except mistakes.EXPECTED as error:
-        said = mistakes.sentence(error, chosen.words, chosen.config_dir)
-        print(f"posbench: {said}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("posbench: stopped; the same command goes on from here.", file=sys.stderr)
-        return 130
+
+    return answered(explained, chosen.words, chosen.config_dir)
 
 
 def runs(words: Sequence[str]) -> list[list[str]]:

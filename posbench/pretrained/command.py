@@ -43,6 +43,7 @@ import yaml  # type: ignore[import-untyped]
 from omegaconf import OmegaConf
 
 from posbench.composing import mistakes
+from posbench.composing.answering import answered
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
 from posbench.errors import ConfigError, IllegalExtension, closest, known_names
@@ -226,15 +227,15 @@ def main(arguments: list[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(__doc__)
         return 0
-    try:
+
+    def measured() -> int:
         asked = Asked.of(words)
         with writing_to(asked.results_dir):
             for line in run(asked):
                 print(line, flush=True)
-    except mistakes.EXPECTED as error:
-        print(f"posbench: {mistakes.sentence(error, words)}", file=sys.stderr)
-        return 1
-    return 0
+        return 0
+
+    return answered(measured, words)
 
 
 def run(asked: Asked) -> Iterator[str]:

@@ -10,6 +10,7 @@ positions. There is no tokenizer, for tokens are numbers of the task.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.composing import mistakes
+from posbench.composing.answering import answered
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
 from posbench.config import checked
@@ -28,6 +30,7 @@ from posbench.encodings.rotation import neighbours
 from posbench.errors import ConfigError
 from posbench.frequencies import Frequencies
 from posbench.pretrained.refusal import need_transformers
+from posbench.records.files import writing_to
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
 from posbench.running.run import quiet
@@ -40,30 +43,35 @@ USAGE = "python -m posbench.export method=rope task=passkey seed=0 to=FOLDER"
 
 def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
+    if words and words[-1] in ("-h", "--help"):
+        print(f"{USAGE}\n\n{__doc__}")
+        return 0
     settings = [word for word in words if not word.startswith("to=")]
-    try:
-        if len(words) - len(settings) != 1 or words[-1] in ("-h", "--help"):
-            raise ConfigError(f"one word says where to write the model, to=FOLDER: {USAGE}")
-        folder = Path(next(word for word in words if word.startswith("to=")).removeprefix("to="))
-        refuse_used(folder)
-        need_transformers()
-        quiet()
-        with composing():
-            mistakes.check(settings)
-            cfg = compose(*settings).cfg()
-            config = checked(cfg)
-            torch.set_num_threads(config.trainer.threads)
-            task: Any = OmegaConf.to_container(cfg.task, resolve=True)
-            setup = Setup(cfg, build(task, "task"))
-            checked_model(setup.model(), setup)
-            console = Console()
-            checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
+    folders = [Path(word.removeprefix("to=")) for word in words if word.startswith("to=")]
+    return answered(lambda: _exported(settings, folders), settings)
+
+
+def _exported(settings: Sequence[str], folders: Sequence[Path]) -> int:
+    if len(folders) != 1:
+        raise ConfigError(f"one word says where to write the model, to=FOLDER: {USAGE}")
+    (folder,) = folders
+    refuse_used(folder)
+    need_transformers()
+    quiet()
+    with composing():
+        mistakes.check(settings)
+        cfg = compose(*settings).cfg()
+        config = checked(cfg)
+        torch.set_num_threads(config.trainer.threads)
+        task: Any = OmegaConf.to_container(cfg.task, resolve=True)
+        setup = Setup(cfg, build(task, "task"))
+        checked_model(setup.model(), setup)
+        console = Console()
+        checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
+        with writing_to(config.results_dir):
             model = train(setup, checkpoints, console, []).model
-        export(model, setup.train_positions, folder)
-        console.say(f"Written: {folder}, a GPT-NeoX model for {setup.train_positions} positions.")
-    except mistakes.EXPECTED as error:
-        print(f"posbench: {mistakes.sentence(error, settings)}", file=sys.stderr)
-        return 1
+    export(model, setup.train_positions, folder)
+    console.say(f"Written: {folder}, a GPT-NeoX model for {setup.train_positions} positions.")
     return 0
 
 
