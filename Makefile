@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # An index to look for PyTorch in besides the usual one; the README names the one for Linux without a GPU.
 TORCH_INDEX ?=
 # Folders of results/ that are published: records, and a board generated from them.
-BOARDS := main published tasks extensions
+BOARDS := main published tasks extensions pretrained
 # For how long mutants are begun, and the commit whose files are compared; see tests/mutants.
 MUTANT_SECONDS ?= 600
 SINCE ?=
@@ -46,6 +46,7 @@ types: $(VENV)/.installed ## static types
 check: $(VENV)/.installed ## are the published boards what their records say, and the pages of conf/ what it holds?
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board --check || exit 1; done
 	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md --check
+	$(BIN)/python -m posbench.leaderboard.predicting results/pretrained results/main --check
 	$(BIN)/python -m posbench.claims results/extensions --check
 	$(BIN)/python -m posbench.leaderboard.choices results/pilots --check
 	$(BIN)/python -m posbench.catalogue.names --check
@@ -55,6 +56,7 @@ check: $(VENV)/.installed ## are the published boards what their records say, an
 board: $(VENV)/.installed ## bring the published boards and the pages of conf/ up to date
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board || exit 1; done
 	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md
+	$(BIN)/python -m posbench.leaderboard.predicting results/pretrained results/main
 	$(BIN)/python -m posbench.claims results/extensions
 	$(BIN)/python -m posbench.leaderboard.choices results/pilots
 	$(BIN)/python -m posbench.catalogue.names

@@ -113,7 +113,8 @@ def markdown(found: Sequence[Prediction]) -> str:
         "Large: the log-likelihood of a token of the answer under the same extension of the "
         "pretrained model, in nats, the mean over samples. Spearman's rank correlation of the two "
         "stands with its 95 % interval over draws of seeds and samples; noise on either side "
-        "draws it towards 0.",
+        "draws it towards 0. It is one model, one small host and few extensions, which were not "
+        "drawn from anything: other models and other tasks may agree less.",
         "",
     ]
     for each in found:
