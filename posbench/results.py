@@ -92,7 +92,7 @@ def _add_publish(command: argparse.ArgumentParser) -> None:
     command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
     command.add_argument("--to", dest="target", type=Path, required=True, help="a folder")
     pattern = "name or pattern, default: %(default)s"
-    command.add_argument("--protocol", default="cpu", help=pattern)
+    command.add_argument("--protocol", default="*", help=pattern)
     command.add_argument("--task", default="*", help=pattern)
     command.add_argument("--method", default="*", help=pattern)
 

@@ -48,8 +48,7 @@ def setup(*overrides: str) -> Setup:
         *([] if any(word.startswith("protocol=") for word in overrides) else ["protocol=smoke"]),
         *overrides,
     )
-    task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
-    return Setup(cfg, task)
+    return Setup.of(cfg)
 
 
 def with_setting(run: Setup, key: str, value: object) -> Setup:

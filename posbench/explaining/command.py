@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
@@ -83,9 +83,8 @@ def _explain(asked: Sequence[Sequence[str]]) -> int:
 
 def _explained(words: Sequence[str]) -> tuple[Explained, Path]:
     """What is found of one run, and the folder of its results."""
-    from omegaconf import OmegaConf
+    import torch
 
-    from posbench.composing.building import build
     from posbench.explaining.measures import inside
     from posbench.explaining.page import Explained
     from posbench.running.asked import Asked
@@ -100,13 +99,12 @@ def _explained(words: Sequence[str]) -> tuple[Explained, Path]:
     quiet()
     composed = compose(*words)
     asked = Asked.of(composed)
-    cfg = composed.cfg()
-    node: Any = OmegaConf.to_container(cfg.task, resolve=True)
-    setup = Setup(cfg, build(node, "task"))
+    setup = Setup.of(composed.cfg())
     config, console = setup.config, Console()
+    torch.set_num_threads(config.trainer.threads)
     way = preparation(setup.extension)
     setup.model(way.longest(setup))  # refuses what cannot be built before anything is trained
-    checkpoints = Checkpoints(config.results_dir, config.trainer, False, console)
+    checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
     trained = train(setup, checkpoints, console, [])
     prepared = way.prepare(setup, trained, checkpoints, console)
     if prepared.ceiling is not None:

@@ -15,14 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
-from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
-from posbench.config import checked
 from posbench.encoding import PositionEncoding
 from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
@@ -60,11 +57,9 @@ def _exported(settings: Sequence[str], folders: Sequence[Path]) -> int:
     quiet()
     with composing():
         mistakes.check(settings)
-        cfg = compose(*settings).cfg()
-        config = checked(cfg)
+        setup = Setup.of(compose(*settings).cfg())
+        config = setup.config
         torch.set_num_threads(config.trainer.threads)
-        task: Any = OmegaConf.to_container(cfg.task, resolve=True)
-        setup = Setup(cfg, build(task, "task"))
         checked_model(setup.model(), setup)
         console = Console()
         checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)

@@ -143,7 +143,7 @@ class Checkpoints:
         try:
             log = Log.model_validate_json(finished.read_text(encoding="utf-8"))
             if not provenance.same_versions(log.versions, provenance.versions()):
-                # Else a record of these weights would never be complete: see `matches`.
+                # Else a record of these weights would never be complete: see `Fingerprint`.
                 made = ", ".join(f"{name} {log.versions.get(name)}" for name in provenance.COMPARED)
                 self.console.say(f"The weights in {folder} were made with {made}; training again.")
                 return None

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 
 from posbench import provenance
 from posbench.composing.building import build as build_from
@@ -40,8 +39,7 @@ def make(asked: Asked, console: Console) -> None:
     config = checked(cfg)
     torch.set_num_threads(config.trainer.threads)
     hardware = device_name(config.trainer.accelerator)
-    node: Any = OmegaConf.to_container(cfg.task, resolve=True)
-    setup = Setup(cfg, build_from(node, "task"))
+    setup = Setup.of(cfg)
     complete = asked.record()
     if complete is not None:
         console.say(remark(complete, asked.path))

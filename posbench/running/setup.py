@@ -52,6 +52,12 @@ class Setup:
         self.nodes: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
         self.extension: Extension = build(self.nodes["extension"], "extension")
 
+    @classmethod
+    def of(cls, cfg: DictConfig) -> Setup:
+        """That of a composed configuration, whose task is built as well."""
+        node: Any = OmegaConf.to_container(cfg.task, resolve=True)
+        return cls(cfg, build(node, "task"))
+
     def at(self, n: int) -> Setup:
         """The same, trained for the test of length n and tested there alone.
 

@@ -11,9 +11,7 @@ from typing import Any
 
 import filelock
 import torch
-from omegaconf import OmegaConf
 
-from posbench.composing.building import build
 from posbench.config import TrainingConfig
 from posbench.errors import Diverged, PosbenchError
 from posbench.provenance import content_hash
@@ -36,9 +34,8 @@ class Share:
     @classmethod
     def of(cls, asked: Asked) -> Iterator[Share]:
         """Those of a run, one for each learning rate."""
-        cfg = asked.composed.cfg()
-        node: Any = OmegaConf.to_container(cfg.task, resolve=True)
-        setup = Setup(cfg, build(node, "task"))
+        setup = Setup.of(asked.composed.cfg())
+        torch.set_num_threads(setup.config.trainer.threads)
         for settings in setup.config.training.candidates:
             yield cls(setup, settings)
 
