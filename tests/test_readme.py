@@ -121,6 +121,14 @@ def test_the_figures_of_the_first_screen_are_those_of_the_records() -> None:
         chosen = (table["encoding"] == encoding) & (table["extension"] == extension)
         return dict(table[chosen & (table["multiple"] == multiple)].groupby("task")["score"].mean())
 
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (\S+) ±\S+ \|$", README, re.M)
+    last = dict(rows)
+    remapped = [last.pop(name) for name in ("self_extend", "rerope", "dca")]
+    [(least, most, stretched)] = re.findall(
+        r"at 8x they keep (\S+) to (\S+) of the score; .* the best keeps (\S+)\. Nine", text
+    )
+    assert (min(remapped), max(remapped)) == (least, most)
+    assert len(last) == 7 and max(last.values()) == stretched
     [kept] = re.findall(r"at base 10,000 `yarn` keeps (\S+) of the score at 8x", text)
     assert number(sum(score("rope", "yarn", 8).values()) / 2) == kept
     [(values, passkey)] = re.findall(
