@@ -10,7 +10,6 @@ implausible?).
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +23,7 @@ from omegaconf import OmegaConf
 
 from posbench.boards.definition import AS_TRAINED, Board, load
 from posbench.errors import PosbenchError
+from posbench.leaderboard import generated
 from posbench.leaderboard.measures import area
 from posbench.leaderboard.summaries import number
 from posbench.records import files
@@ -314,26 +314,16 @@ def markdown(found: Sequence[Record]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.leaderboard.choices", description="Panels in, decisions out."
-    )
+    command = "python -m posbench.leaderboard.choices"
+    parser = generated.parser(command, "Panels in, decisions out.")
     parser.add_argument("folder", type=Path, help="with the records of the panels")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if regenerating changes the file"
-    )
     chosen = parser.parse_args(arguments)
+
+    def page() -> str:
+        return markdown(files.records(chosen.folder))
+
     path = chosen.folder / "choices.md"
-    try:
-        text = markdown(files.records(chosen.folder))
-        if chosen.check and not (path.exists() and path.read_bytes() == text.encode()):
-            raise PosbenchError(f"regenerating changes {path}: run `{parser.prog} {chosen.folder}`")
-        if not chosen.check:
-            path.write_bytes(text.encode())
-    except (PosbenchError, OSError) as error:
-        print(f"posbench: {error}", file=sys.stderr)
-        return 1
-    print(f"{path}: up to date." if chosen.check else f"Written: {path}")
-    return 0
+    return generated.written(path, page, f"{command} {chosen.folder}", chosen.check)
 
 
 if __name__ == "__main__":

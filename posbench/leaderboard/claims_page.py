@@ -6,9 +6,7 @@ FOLDER/claims.md. The same records give the same bytes. Nothing here imports tor
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import pandas as pd
 from posbench.composing.compose import compose, composing
 from posbench.composing.identity import identify
 from posbench.errors import PosbenchError
-from posbench.leaderboard import claims
+from posbench.leaderboard import claims, generated
 from posbench.leaderboard.claims import Claim
 from posbench.leaderboard.summaries import NOTHING, Estimate, number
 from posbench.leaderboard.verdicts import (
@@ -217,25 +215,13 @@ def table(folder: Path) -> pd.DataFrame:
 
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.claims", description="What papers say, against records."
-    )
+    command = "python -m posbench.claims"
+    parser = generated.parser(command, "What papers say, against records.")
     parser.add_argument("folder", type=Path, help="with claims.yaml and records")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if regenerating changes the file"
-    )
     chosen = parser.parse_args(arguments)
+
+    def page() -> str:
+        return markdown(claims.read(chosen.folder / "claims.yaml"), table(chosen.folder))
+
     path = chosen.folder / "claims.md"
-    try:
-        text = markdown(claims.read(chosen.folder / "claims.yaml"), table(chosen.folder))
-        if chosen.check and not (path.exists() and path.read_bytes() == text.encode()):
-            raise PosbenchError(
-                f"regenerating changes {path}: run `python -m posbench.claims {chosen.folder}`"
-            )
-        if not chosen.check:
-            path.write_bytes(text.encode())
-    except (PosbenchError, OSError) as error:
-        print(f"posbench: {error}", file=sys.stderr)
-        return 1
-    emit(f"{path}: up to date." if chosen.check else f"Written: {path}")
-    return 0
+    return generated.written(path, page, f"{command} {chosen.folder}", chosen.check, emit)

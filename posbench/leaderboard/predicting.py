@@ -16,7 +16,6 @@ predicting.md into LARGE.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from pathlib import Path
 import pandas as pd
 
 from posbench.errors import PosbenchError
-from posbench.leaderboard import statistics
+from posbench.leaderboard import generated, statistics
 from posbench.leaderboard.comparisons import RankCorrelation
 from posbench.leaderboard.likelihoods import PRETRAINED, resampled
 from posbench.leaderboard.measures import corrected
@@ -141,32 +140,20 @@ def _section(found: Prediction) -> Iterator[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.leaderboard.predicting",
-        description="Two boards in, how far one predicts the other out.",
-    )
+    command = "python -m posbench.leaderboard.predicting"
+    parser = generated.parser(command, "Two boards in, how far one predicts the other out.")
     parser.add_argument("large", type=Path, help="with the records of a pretrained model")
     parser.add_argument("small", type=Path, help="with the records of a board")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if regenerating changes the file"
-    )
     chosen = parser.parse_args(arguments)
-    path = chosen.large / FILE
-    try:
+
+    def page() -> str:
         large, small = (
             tables.table(files.records(folder)) for folder in (chosen.large, chosen.small)
         )
-        text = markdown(predictions(large, small))
-        if chosen.check and not (path.exists() and path.read_bytes() == text.encode()):
-            command = f"{parser.prog} {chosen.large} {chosen.small}"
-            raise PosbenchError(f"regenerating changes {path}: run `{command}`")
-        if not chosen.check:
-            path.write_bytes(text.encode())
-    except (PosbenchError, OSError) as error:
-        print(f"posbench: {error}", file=sys.stderr)
-        return 1
-    print(f"{path}: up to date." if chosen.check else f"Written: {path}")
-    return 0
+        return markdown(predictions(large, small))
+
+    command = f"{command} {chosen.large} {chosen.small}"
+    return generated.written(chosen.large / FILE, page, command, chosen.check)
 
 
 if __name__ == "__main__":
