@@ -347,6 +347,20 @@ def test_of_a_task_is_said_what_is_wrong_with_it() -> None:
     assert "No row learns it at the length of training" in of_task.text(found, board(), [])
     with pytest.raises(PosbenchError, match="count has areas of 1 row, and two are the least"):
         placed({"rope": 0.5})
+    panel = definition.load("until_solved")  # it has tasks, and no groups
+    found = TaskStanding.of(on_count({"rope": 0.5, "nope": 0.4}), published(), panel)
+    assert found.known.empty and "Rank correlation" not in of_task.text(found, panel, [])
+
+
+def test_files_of_a_task_and_of_rows_stand_in_one_folder(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (mine / "task").mkdir(exist_ok=True)
+    (mine / "task/count.yaml").write_text("task: {_target_: nowhere.Count}\n")
+    words = [str(mine / "task/count.yaml"), "--config-dir", str(tmp_path / "other")]
+    (tmp_path / "other").mkdir()
+    assert command.main(words) == 1
+    assert "task count is not in" in capsys.readouterr().err
 
 
 def test_the_file_of_a_task_trains_the_rows_that_the_board_refers_to(mine: Path) -> None:

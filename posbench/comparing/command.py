@@ -60,6 +60,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         board = definition.load(chosen.board, [chosen.config_dir] if chosen.config_dir else [])
         if (task := TaskSubject.of(chosen.words, board, quick=chosen.quick)) is not None:
+            if chosen.config_dir and chosen.config_dir.resolve() != task.folder.resolve():
+                raise PosbenchError(
+                    f"task {task.task} is not in {chosen.config_dir}: what is compared stands in "
+                    "one folder"
+                )
             with composing(task.folder):
                 return _compare_rows(task, board, chosen)
         asked = subject(chosen.words, board, chosen.config_dir)

@@ -143,7 +143,9 @@ class TaskStanding:
 
 def _published(found: Sequence[Record], board: Board, protocol: str) -> pd.DataFrame:
     """Overall and group numbers of rows that have every task of the board, by row."""
-    tasks = board.group_of
+    tasks, nothing = board.group_of, pd.DataFrame(columns=["overall", *board.groups])
+    if not tasks:  # a panel has no groups, and so no numbers to agree with
+        return nothing
     known = [
         record
         for record in found
@@ -151,7 +153,7 @@ def _published(found: Sequence[Record], board: Board, protocol: str) -> pd.DataF
     ]
     runs = of_runs(tables.table(known)).dropna(subset="area")
     if runs["task"].nunique() < len(tasks):
-        return pd.DataFrame(columns=["overall", *board.groups])
+        return nothing
     means = statistics.group_means(runs.assign(group=runs["task"].map(tasks)))
     return pd.concat([means.mean(axis=1, skipna=False).rename("overall"), means], axis=1)
 
