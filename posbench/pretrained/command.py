@@ -30,11 +30,12 @@ was stopped goes on where it was.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,59 +243,74 @@ def run(asked: Asked) -> Iterator[str]:
     """Measure what is not known yet, and say what is found as it comes."""
     need_transformers()
     from posbench.pretrained.proof import mounted_and_proved
-    from posbench.pretrained.recording import Recorder
-    from posbench.pretrained.serving import overrides
     from posbench.pretrained.tabulating import table
 
     model, tokenizer = asked.files.load(asked.dtype, asked.device)
     tasks = measurements(asked, tokenizer)
     with mounted_and_proved(model, asked.train_positions or None) as mounted:
         trained = mounted.train_positions
-        multiples = {count: count / trained for count in asked.tokens} | {
-            round(multiple * trained): multiple for multiple in asked.lengths
-        }
-        lengths = sorted(multiples)
         yield f"{asked.files.path}, trained for {trained} positions, equals itself when mounted."
-        recorder = Recorder(
-            asked.results_dir,
-            asked.files,
-            mounted,
-            asked.protocol,
-            {"lengths": lengths, "questions": asked.questions, "dtype": asked.dtype},
-            multiples,
-            asked.command,
-        )
-        candidates: dict[str, list[Candidate]] = {task.name: [] for task in tasks}
-        for each in extensions(asked, trained, max(lengths)):
-            try:
-                if not isinstance(each.extension, Searched):
-                    each.extension.extend(mounted.trained(trained), trained, max(lengths))
-                for task in tasks:
-                    chosen = searched(each, task, recorder, lengths, asked)
-                    if task is tasks[0] or chosen is not each:
-                        prove_beyond(mounted, chosen.extension, lengths)
-                    candidates[task.name].append(chosen)
-            except IllegalExtension as error:
-                yield f"{each.name} is left out: {error}"
-        for text in asked.texts:
-            for length in lengths:
-                for task in tasks:
-                    unit = Unit(recorder, task, length, text)
-                    for each in candidates[task.name]:
-                        yield from unit.measured(each)
+        recorder = _recorder(asked, mounted)
+        lengths = sorted(recorder.multiples)
+        candidates = yield from _candidates(asked, tasks, recorder)
+        for text, length, task in itertools.product(asked.texts, lengths, tasks):
+            unit = Unit(recorder, task, length, text)
+            for each in candidates[task.name]:
+                yield from unit.measured(each)
         yield ""
         for task in tasks:
             yield from table(recorder, task, candidates[task.name], lengths, asked.texts)
-        longest = max(lengths)
         yield ""
-        yield (
-            f"To serve up to {longest} positions, for from_pretrained of transformers or "
-            "--hf-overrides of vLLM:"
-        )
-        for each in candidates[tasks[0].name]:
-            recipe = overrides(mounted, each.extension, longest)
-            yield f"{each.name}: {recipe if isinstance(recipe, str) else json.dumps(recipe)}"
+        yield from _to_serve(mounted, candidates[tasks[0].name], lengths[-1])
         yield f"Records: {asked.results_dir}; python -m posbench.leaderboard makes a page of them."
+
+
+def _recorder(asked: Asked, mounted: Mounted) -> Recorder:
+    from posbench.pretrained.recording import Recorder
+
+    trained = mounted.train_positions
+    multiples = {count: count / trained for count in asked.tokens} | {
+        round(multiple * trained): multiple for multiple in asked.lengths
+    }
+    settings = {"lengths": sorted(multiples), "questions": asked.questions, "dtype": asked.dtype}
+    return Recorder(
+        asked.results_dir, asked.files, mounted, asked.protocol, settings, multiples, asked.command
+    )
+
+
+def _candidates(
+    asked: Asked, tasks: Sequence[Measurement], recorder: Recorder
+) -> Generator[str, None, dict[str, list[Candidate]]]:
+    """By task, the extensions that the model can have and that change something beyond L, with the
+    settings that were searched for; says which are left out.
+    """
+    mounted, lengths = recorder.mounted, sorted(recorder.multiples)
+    trained, longest = mounted.train_positions, lengths[-1]
+    found: dict[str, list[Candidate]] = {task.name: [] for task in tasks}
+    for each in extensions(asked, trained, longest):
+        try:
+            if not isinstance(each.extension, Searched):
+                each.extension.extend(mounted.trained(trained), trained, longest)
+            for task in tasks:
+                chosen = searched(each, task, recorder, lengths, asked)
+                if task is tasks[0] or chosen is not each:
+                    prove_beyond(mounted, chosen.extension, lengths)
+                found[task.name].append(chosen)
+        except IllegalExtension as error:
+            yield f"{each.name} is left out: {error}"
+    return found
+
+
+def _to_serve(mounted: Mounted, rows: Sequence[Candidate], longest: int) -> Iterator[str]:
+    from posbench.pretrained.serving import overrides
+
+    yield (
+        f"To serve up to {longest} positions, for from_pretrained of transformers or "
+        "--hf-overrides of vLLM:"
+    )
+    for each in rows:
+        recipe = overrides(mounted, each.extension, longest)
+        yield f"{each.name}: {recipe if isinstance(recipe, str) else json.dumps(recipe)}"
 
 
 @dataclass(frozen=True)
