@@ -76,9 +76,12 @@ def test_only_what_both_have_counts() -> None:
         *small({"lampe": 1.0}),
         *small({"ntk": 1.0}, encoding="rope"),
         *small({"pi": 0.9}, task="copy"),
+        *small({"pi": 0.9}, protocol="cpu_wide"),
     ]
     (found,) = predictions(tables.table(large()), tables.table([*small(), *others]))
     assert set(found.sides.index) == set(LARGE)
+    (alone,) = predictions(tables.table(large()), tables.table(small()))
+    assert found.sides.equals(alone.sides), "nothing else is mixed in"
     few = {"direct": 0.1, "pi": 0.5}
     assert not predictions(tables.table(large()), tables.table(small(few)))
     with pytest.raises(PosbenchError, match="records of big, huge: give those of one encoding"):

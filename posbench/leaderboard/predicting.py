@@ -2,7 +2,7 @@
 
 On each task that both have, and at each length beyond 1x that both were tested at:
 
-    small(e) = mean over seeds of the corrected score of extension e on a small model, HOST
+    small(e) = mean over seeds of the corrected score of extension e on HOST, under PROTOCOL
     large(e) = mean over samples of the log-likelihood of an answer's token under e
     rho      = Spearman's rank correlation of the two, over the extensions that both have
 
@@ -31,7 +31,7 @@ from posbench.leaderboard.measures import corrected
 from posbench.leaderboard.summaries import number, without_repeats
 from posbench.records import files, tables
 
-HOST = "rope_short_base"
+HOST, PROTOCOL = "rope_short_base", "cpu"
 FILE = "predicting.md"
 FEWEST = 3
 """A rank correlation of fewer extensions says nothing."""
@@ -84,6 +84,7 @@ def predictions(large: pd.DataFrame, small: pd.DataFrame) -> list[Prediction]:
             names = ", ".join(sorted(usual[column].unique()))
             raise PosbenchError(f"there are records of {names}: give those of one {column}")
     hosted = without_repeats(small)
+    hosted = hosted[hosted["protocol"] == PROTOCOL]
     hosted = hosted[(hosted["encoding"] == HOST) & (hosted["changed"] == "")]
     hosted = hosted[(hosted["method_class"] == "zero-shot") & ~hosted["task_changed"]]
     scores = corrected(hosted["score"].to_numpy(float), hosted["chance"].to_numpy(float))
@@ -108,7 +109,8 @@ def markdown(found: Sequence[Prediction]) -> str:
     lines = [
         "# Does the small board predict the large model?",
         "",
-        f"Small: the score of an extension on `{HOST}`, corrected for chance, the mean over seeds. "
+        f"Small: the score of an extension on `{HOST}` under protocol {PROTOCOL}, corrected for "
+        "chance, the mean over seeds. "
         "Large: the log-likelihood of a token of the answer under the same extension of the "
         "pretrained model, in nats, the mean over samples. Spearman's rank correlation of the two "
         "stands with its 95 % interval over draws of seeds and samples; noise on either side "
