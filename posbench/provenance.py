@@ -72,6 +72,12 @@ def hash_of(root: str, classes: Iterable[str]) -> str:
     return source_hash(root, *(located(target) or target for target in classes))
 
 
+@functools.cache
+def known_hash(root: str, classes: frozenset[str]) -> str:
+    """`hash_of`, asked thousands of times by boards and sweeps: code does not change meanwhile."""
+    return hash_of(root, classes)
+
+
 def located(target: str) -> str | None:
     """A class where it stands today: in its module, or in another of the same package.
 

@@ -226,23 +226,14 @@ def outdated(record: Record) -> bool | None:
 
     None where that cannot be told, because a module from outside the package is not at hand.
     """
-    task, encoding, extension = (
-        frozenset(provenance.targets(record.config[part]))
-        for part in ("task", "encoding", "extension")
-    )
-    for target in task | encoding | extension:
-        if not _at_hand(target):
-            return True if target.startswith("posbench.") else None
-    trained, tested = record.sources
+    for part in ("task", "encoding", "extension"):
+        for target in provenance.targets(record.config[part]):
+            if not _at_hand(target):
+                return True if target.startswith("posbench.") else None
     made_by = record.training.source_hash, record.evaluated.source_hash
-    return made_by != (_hash(trained, task | encoding), _hash(tested, extension))
+    return made_by != record.source_hashes_today
 
 
 @functools.cache
 def _at_hand(target: str) -> bool:
     return provenance.located(target) is not None
-
-
-@functools.cache
-def _hash(root: str, classes: frozenset[str]) -> str:
-    return provenance.hash_of(root, classes)

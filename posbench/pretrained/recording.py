@@ -27,7 +27,7 @@ from posbench.leaderboard.likelihoods import PRETRAINED
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Found, Measurement, target
 from posbench.pretrained.mounting import Mounted
-from posbench.provenance import content_hash, without_places
+from posbench.provenance import content_hash, known_hash, without_places
 from posbench.records import files
 from posbench.records.record import Curve, Evaluated, MethodName, Name, Record, Search, Training
 from posbench.records.row import Row, View
@@ -241,12 +241,7 @@ def _readable(path: Path) -> Record | None:
 
 
 def _code(part: str, node: Any) -> str:
-    return _hash(SOURCES[part], frozenset(provenance.targets(node)))
-
-
-@functools.cache
-def _hash(root: str, classes: frozenset[str]) -> str:
-    return provenance.hash_of(root, classes)
+    return known_hash(SOURCES[part], frozenset(provenance.targets(node)))
 
 
 def _device_name(device: torch.device) -> str:

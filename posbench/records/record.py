@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from posbench.config import LARGEST_SEED
-from posbench.provenance import content_hash, without_places
+from posbench.provenance import content_hash, known_hash, targets, without_places
 from posbench.records.row import COUNTED, Loss, Part, Row, Score, View
 
 SCHEMA = 4
@@ -240,6 +240,15 @@ class Record(Part):
         named = self.config.get("sources", {})
         names = {"training": "posbench.training", "evaluation": "posbench.evaluation"} | named
         return names["training"], names["evaluation"]
+
+    @property
+    def source_hashes_today(self) -> tuple[str, str]:
+        """The hashes that this code has now."""
+        trained, tested = self.sources
+        task, encoding, extension = (
+            frozenset(targets(self.config[part])) for part in ("task", "encoding", "extension")
+        )
+        return known_hash(trained, task | encoding), known_hash(tested, extension)
 
     @property
     def cpu_seconds(self) -> float:

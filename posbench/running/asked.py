@@ -130,12 +130,7 @@ def _task_version(target: str | None, composed: Composition) -> int:
 
 
 def _source(root: str, *nodes: Mapping[str, Any]) -> str:
-    return _source_of(root, frozenset[str]().union(*map(provenance.targets, nodes)))
-
-
-@functools.cache  # a sweep asks for the same few hundred with thousands of runs
-def _source_of(root: str, targets: frozenset[str]) -> str:
-    return provenance.hash_of(root, targets)
+    return provenance.known_hash(root, frozenset[str]().union(*map(provenance.targets, nodes)))
 
 
 @functools.cache

@@ -44,12 +44,7 @@ class Today:
 
     @classmethod
     def of(cls, record: Record) -> Today:
-        config = record.config
-        return cls(
-            record,
-            provenance.training_hash(config["task"], config["encoding"]),
-            provenance.evaluation_hash(config["extension"]),
-        )
+        return cls(record, *record.source_hashes_today)
 
     @property
     def changed(self) -> bool:
@@ -147,6 +142,8 @@ def _drawn(
 
 def _repeat(record: Record, scratch: Path, console: Console) -> str:
     """What differs when the record is made again; "" where nothing does."""
+    if not record.command.startswith(COMMAND):
+        return "not compared (it needs a model that does not come with it: repeat it by hand)"
     today = provenance.versions()
     for made in (record.training, record.evaluated):
         if not provenance.same_versions(made.versions, today):
