@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class Files:
         hint = f": name {inside[0]}" if inside else ": name one that is, or a .gguf file"
         raise ConfigError(f"model={self.path} is no folder with a config.json{hint}")
 
-    @property
+    @functools.cached_property
     def hash(self) -> str:
         """Of the content of all that counts; a GGUF file may have any name."""
         if self.path.suffix == GGUF:

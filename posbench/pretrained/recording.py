@@ -152,11 +152,7 @@ class Recorder:
     def _record(self, measured: Measurement, row: Candidate, length: int, found: Found) -> Record:
         task, method = self.names(measured, row)
         model, trained = self.mounted.model, self.mounted.train_positions
-        origin = {
-            "device": _device_name(model.device),
-            "commit": provenance.commit(),
-            "versions": provenance.versions() | {"transformers": transformers.__version__},
-        }
+        origin = self._origin
         return Record(
             protocol=self.protocol,
             task=task,
@@ -178,7 +174,7 @@ class Recorder:
                 curve=Curve(step=[], loss=[], validation_loss=[], score=[]),
                 cpu_seconds=0.0,
                 wall_seconds=0.0,
-                **origin,  # type: ignore[arg-type]
+                **origin,
             ),
             solved_step=None,
             search=row.search,
@@ -197,10 +193,18 @@ class Recorder:
                 preparation_cpu_seconds=0.0,
                 further_training_cpu_seconds=0.0,
                 evaluation_cpu_seconds=round(found.cpu_seconds, 3),
-                **origin,  # type: ignore[arg-type]
+                **origin,
             ),
             command=self.command,
         )
+
+    @functools.cached_property
+    def _origin(self) -> dict[str, Any]:
+        return {
+            "device": _device_name(self.mounted.model.device),
+            "commit": provenance.commit(),
+            "versions": provenance.versions() | {"transformers": transformers.__version__},
+        }
 
     def _row(self, measured: Measurement, length: int, found: Found) -> Row:
         answer, trained = found.answer, self.mounted.train_positions
