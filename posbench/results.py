@@ -90,7 +90,7 @@ def _add_publish(command: argparse.ArgumentParser) -> None:
     command.set_defaults(carry_out=_publish)
     help = "default: %(default)s"
     command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
-    command.add_argument("--to", dest="target", type=Path, required=True, help="a folder")
+    command.add_argument("--to", dest="target", type=Path, help="a folder; needed")
     pattern = "name or pattern, default: %(default)s"
     command.add_argument("--protocol", default="*", help=pattern)
     command.add_argument("--task", default="*", help=pattern)
@@ -98,6 +98,8 @@ def _add_publish(command: argparse.ArgumentParser) -> None:
 
 
 def _publish(chosen: argparse.Namespace) -> int:
+    if chosen.target is None:
+        raise PosbenchError("--to is missing: name the folder to pack records into, --to FOLDER")
     count = publish(chosen.source, chosen.target, chosen.protocol, chosen.task, chosen.method)
     pattern = f"protocol {chosen.protocol}, task {chosen.task}, method {chosen.method}"
     if not count:
