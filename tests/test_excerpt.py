@@ -13,6 +13,7 @@ from making import record
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
 from posbench.leaderboard.excerpt import excerpts
+from posbench.leaderboard.ranking import Measured, standings_without_board
 from posbench.records import tables
 
 README = """# A project
@@ -50,8 +51,8 @@ def asked(folder: Path, known: pd.DataFrame, text: str = README) -> tuple[str, s
     """The README, and the picture."""
     readme = folder / "README.md"
     readme.write_text(text.replace("FOLDER", str(folder)))
-    made = excerpts(readme, folder, known)
-    return made[readme], made[folder / "excerpt.svg"]
+    made = excerpts(readme, folder, known, standings_without_board(Measured.of(known)))
+    return made[readme], made.get(folder / "excerpt.svg", "")
 
 
 def test_rows_are_means_over_tasks_and_the_best_stands_first(tmp_path: Path) -> None:
@@ -64,13 +65,51 @@ def test_rows_are_means_over_tasks_and_the_best_stands_first(tmp_path: Path) -> 
 def test_a_row_that_lacks_a_task_is_named(tmp_path: Path) -> None:
     known = table("direct", "pi")
     lacking = known[~((known["extension"] == "pi") & (known["task"] == "passkey"))]
-    with pytest.raises(PosbenchError, match="lacks runs of rope with pi on passkey"):
+    with pytest.raises(PosbenchError, match="no runs of rope with pi on passkey"):
         asked(tmp_path, lacking)
 
 
 def test_a_readme_without_a_comment_is_told_what_to_write(tmp_path: Path) -> None:
-    with pytest.raises(PosbenchError, match="has no comment that asks for a board: write <!-- b"):
+    with pytest.raises(PosbenchError, match=r"no comment that asks for a board of .*: write <!"):
         asked(tmp_path, table("direct"), "# A project")
+
+
+def test_a_comment_in_other_words_is_told_which_there_are(tmp_path: Path) -> None:
+    other = README.replace("direct pi of rope at 1 2", "the best ten")
+    with pytest.raises(PosbenchError, match=r"asks for 'the best ten' of .*, or ROWS by group"):
+        asked(tmp_path, table("direct", "pi"), other)
+
+
+GROUPS = """
+<!-- board FOLDER: rope_direct rope_pi by group -->
+<!-- end of board -->
+"""
+
+
+def test_rows_by_group_have_their_overall_and_the_largest_stands_first(tmp_path: Path) -> None:
+    """Areas from 1x to 2x: half of what is lost at 2x."""
+    readme, picture = asked(tmp_path, table("direct", "pi"), GROUPS)
+    cells = [line.split(" | ") for line in readme.splitlines() if line.startswith("|")]
+    assert cells[0][1:5] == ["overall", "95 % over tasks", "copy", "passkey"]
+    assert [(row[0], row[1], row[3], row[4]) for row in cells[2:]] == [
+        ("| `rope_pi`", ".70", ".75", ".65"),
+        ("| `rope_direct`", ".50", ".50", ".50"),
+    ]
+    assert picture == ""
+
+
+def test_a_row_that_lacks_a_task_has_no_place_among_the_groups(tmp_path: Path) -> None:
+    known = table("direct", "pi")
+    lacking = known[~((known["extension"] == "pi") & (known["task"] == "passkey"))]
+    with pytest.raises(PosbenchError, match="has rope_pi on all of its tasks"):
+        asked(tmp_path, lacking, GROUPS)
+
+
+def test_each_comment_is_filled_and_those_of_other_folders_stay(tmp_path: Path) -> None:
+    other = "\n<!-- board elsewhere: ntk of rope at 1 -->\nas it was\n<!-- end of board -->\n"
+    readme, picture = asked(tmp_path, table("direct", "pi"), README + other + GROUPS)
+    assert "| `pi` |" in readme and "| `rope_pi` |" in readme and "\nas it was\n" in readme
+    assert picture
 
 
 def test_the_picture_is_a_file_of_its_own_with_a_curve_and_a_band_each(tmp_path: Path) -> None:

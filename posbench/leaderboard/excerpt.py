@@ -1,122 +1,72 @@
-"""A few rows of a board for a README: the named extensions of one encoding, and their picture.
+"""A few rows of a board in a README.
 
-The rows stand between two comments of the README, which say what they are:
+They stand between two comments of it, of which the first says what they are, in one of two ways:
 
-    <!-- board results/extensions: direct pi ntk yarn of rope_short_base at 1 2 4 8 -->
+    <!-- board results/main: direct pi ntk yarn of rope_short_base at 1 2 4 8 -->
     ...
     <!-- end of board -->
 
-`python -m posbench.leaderboard results/extensions --excerpt README.md` writes them, and the picture
-excerpt.svg beside the records; with `--check` it fails if that would change anything.
+    <!-- board results/main: rope alibi fox rope_yarn by group -->
+    ...
+    <!-- end of board -->
+
+`python -m posbench.leaderboard results/main --excerpt README.md` writes those of results/main, and
+the picture excerpt.svg of the first kind beside the records; with `--check` it fails if that would
+change anything.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from posbench.errors import PosbenchError
-from posbench.leaderboard import opening
-from posbench.leaderboard.summaries import NOTHING, Estimate, without_repeats
+from posbench.leaderboard.excerpt_of_groups import ExcerptOfGroups
+from posbench.leaderboard.excerpt_of_lengths import ExcerptOfLengths
+from posbench.leaderboard.ranking import Standing
 
 MARKED = re.compile(
-    r"(<!-- board (?P<folder>\S+): (?P<extensions>[\w+ ]+) of (?P<encoding>\w+)"
-    r" at (?P<multiples>[\d. ]+) -->\n).*?(<!-- end of board -->)",
-    re.DOTALL,
+    r"(<!-- board (?P<folder>\S+): (?P<words>[^>\n]+?) -->\n).*?(<!-- end of board -->)", re.DOTALL
 )
 PICTURE = "excerpt.svg"
 
 
-@dataclass(frozen=True)
-class Excerpt:
-    """What the comment in the README asks for."""
+def excerpts(
+    readme: Path, folder: Path, table: pd.DataFrame, ranked: Sequence[Standing]
+) -> dict[Path, str]:
+    """The README with its rows, and the picture if there is one, by their paths.
 
-    folder: Path
-    extensions: tuple[str, ...]
-    encoding: str
-    multiples: tuple[float, ...]
-
-    @classmethod
-    def of(cls, text: str, readme: Path) -> Excerpt:
-        """The excerpt that a README asks for; PosbenchError if it asks for none."""
-        found = MARKED.search(text)
-        if found is None:
-            raise PosbenchError(
-                f"{readme} has no comment that asks for a board: write "
-                "<!-- board FOLDER: EXTENSIONS of ENCODING at MULTIPLES --> and "
-                "<!-- end of board --> into it"
-            )
-        return cls(
-            Path(found["folder"]),
-            tuple(found["extensions"].split()),
-            found["encoding"],
-            tuple(float(multiple) for multiple in found["multiples"].split()),
-        )
-
-    def scores(self, table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-        """The score of each extension, [seed, multiple]: the mean over tasks."""
-        runs = without_repeats(table)
-        ours = runs[(runs["encoding"] == self.encoding) & (runs["changed"] == "")]
-        ours = ours[~ours["task_changed"]]
-        tasks = set(ours["task"])
-        found = {}
-        for extension in self.extensions:
-            mine = ours[ours["extension"] == extension]
-            if set(mine["task"]) != tasks or mine.empty:
-                raise PosbenchError(
-                    f"{self.folder} lacks runs of {self.encoding} with {extension} on "
-                    f"{', '.join(sorted(tasks - set(mine['task']))) or 'any task'}: run them, or "
-                    "leave the extension out"
-                )
-            means = mine.groupby(["seed", "multiple"])["score"].agg(["mean", "count"])
-            complete = means[means["count"] == len(tasks)]["mean"]
-            found[extension] = complete.unstack("multiple")
-        return found
-
-    def markdown(self, scores: dict[str, pd.DataFrame]) -> str:
-        """The table, the best at the longest length first."""
-        longest = self.multiples[-1]
-        order = sorted(scores, key=lambda name: (-scores[name][longest].mean(), name))
-        headings = [f"{multiple:g}x" for multiple in self.multiples]
-        lines = ["| extension | " + " | ".join(headings) + " |"]
-        lines.append("| --- |" + " ---: |" * len(headings))
-        for name in order:
-            cells = [_shown(scores[name][multiple]) for multiple in self.multiples]
-            lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
-        return "\n".join(lines) + "\n"
-
-    def picture(self, scores: dict[str, pd.DataFrame]) -> str:
-        """Score against length, as SVG."""
-        longest = self.multiples[-1]
-        order = sorted(scores, key=lambda name: (-scores[name][longest].mean(), name))
-        multiples = sorted(set.intersection(*(set(each.columns) for each in scores.values())))
-        shown = [multiple for multiple in multiples if multiple >= 1]
-        curves, halves = {}, {}
-        for name in order:
-            estimates = [Estimate.over(scores[name][multiple].dropna()) for multiple in shown]
-            curves[name] = pd.Series([each.mean for each in estimates], shown)
-            widths = pd.Series([each.half_width for each in estimates], shown)
-            if widths.notna().all():
-                halves[name] = widths
-        return opening.drawn(curves, "Mean score over tasks against length", halves, alone=True)
-
-
-def _shown(values: pd.Series) -> str:
-    estimate = Estimate.over(values.dropna())
-    return NOTHING if np.isnan(estimate.mean) else str(estimate)
-
-
-def excerpts(readme: Path, folder: Path, table: pd.DataFrame) -> dict[Path, str]:
-    """The README with its rows, and the picture, by their paths."""
+    Raises:
+        PosbenchError: if the README asks for nothing of this folder, or for what it lacks
+    """
     text = readme.read_text(encoding="utf-8")
-    asked = Excerpt.of(text, readme)
-    if asked.folder.resolve() != folder.resolve():
-        raise PosbenchError(f"{readme} asks for a board of {asked.folder}, not of {folder}")
-    scores = asked.scores(table)
-    rows = asked.markdown(scores)
-    new = MARKED.sub(lambda found: f"{found[1]}\n{rows}\n{found[found.re.groups]}", text, count=1)
-    return {readme: new, folder / PICTURE: asked.picture(scores)}
+    folders = {Path(found["folder"]).resolve() for found in MARKED.finditer(text)}
+    if folder.resolve() not in folders:
+        raise PosbenchError(
+            f"{readme} has no comment that asks for a board of {folder}: write "
+            f"<!-- board {folder}: {ExcerptOfLengths.WORDS} --> or "
+            f"<!-- board {folder}: {ExcerptOfGroups.WORDS} -->, and <!-- end of board --> after it"
+        )
+    made: dict[Path, str] = {}
+
+    def filled(found: re.Match[str]) -> str:
+        if Path(found["folder"]).resolve() != folder.resolve():
+            return found[0]
+        if lengths := ExcerptOfLengths.of(found["words"]):
+            scores = lengths.scores(table)
+            rows = lengths.markdown(scores)
+            made[folder / PICTURE] = lengths.picture(scores)
+        elif groups := ExcerptOfGroups.of(found["words"]):
+            rows = groups.markdown(ranked)
+        else:
+            raise PosbenchError(
+                f"{readme} asks for {found['words']!r} of {folder}: write "
+                f"{ExcerptOfLengths.WORDS}, or {ExcerptOfGroups.WORDS}"
+            )
+        return f"{found[1]}\n{rows}\n{found[found.re.groups]}"
+
+    made[readme] = MARKED.sub(filled, text)
+    return made

@@ -1,0 +1,65 @@
+"""Some rows of a board with groups, in a README: overall, and group by group."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from posbench.errors import PosbenchError
+from posbench.leaderboard.ranking import Standing
+from posbench.leaderboard.summaries import NOTHING, number
+
+
+@dataclass(frozen=True)
+class ExcerptOfGroups:
+    """Rows of any part of the board that has all of its tasks, each with its intervals."""
+
+    rows: tuple[str, ...]
+
+    WORDS = "ROWS by group"
+
+    @classmethod
+    def of(cls, words: str) -> ExcerptOfGroups | None:
+        """What a comment asks for with these words; None if that is something else."""
+        found = re.fullmatch(r"([\w+\- ]+) by group", words)
+        return None if found is None else cls(tuple(found[1].split()))
+
+    def markdown(self, ranked: Sequence[Standing]) -> str:
+        """The table, the largest mean of the groups first.
+
+        Raises:
+            PosbenchError: if no part of the board has a row with all of its tasks
+        """
+        whole = max((len(standing.groups) for standing in ranked), default=0)
+        places = {
+            row: standing
+            for standing in reversed(ranked)  # what stands in several parts counts in the first
+            if len(standing.groups) == whole
+            for row in standing.complete
+        }
+        if lacking := [row for row in self.rows if row not in places]:
+            raise PosbenchError(
+                f"no part of the board has {', '.join(lacking)} on all of its tasks: run what is "
+                "missing, or leave the row out"
+            )
+        numbers = {row: places[row].summary.loc[row] for row in self.rows}
+        groups = places[self.rows[0]].groups
+        lines = [
+            f"| method | overall | 95 % over tasks | {' | '.join(groups)} | CPU s |",
+            "| --- |" + " ---: |" * (len(groups) + 3),
+        ]
+        for row in sorted(self.rows, key=lambda row: (-numbers[row]["overall"], row)):
+            found = numbers[row]
+            cells = [number(found["overall"]), _interval(found)]
+            cells += [number(found[group]) for group in groups]
+            cells.append(number(float(places[row].part.cost[row]), 0))
+            lines.append(f"| `{row}` | " + " | ".join(cells) + " |")
+        return "\n".join(lines) + "\n"
+
+
+def _interval(found: pd.Series) -> str:
+    low, high = found["tasks_low"], found["tasks_high"]
+    return NOTHING if pd.isna(low) else f"{number(low)} to {number(high)}"

@@ -1,0 +1,89 @@
+"""Extensions of one encoding at some lengths, in a README, and their picture."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from posbench.errors import PosbenchError
+from posbench.leaderboard import opening
+from posbench.leaderboard.summaries import NOTHING, Estimate, without_repeats
+
+
+@dataclass(frozen=True)
+class ExcerptOfLengths:
+    """The mean over tasks of each extension at each multiple, with its interval over seeds."""
+
+    extensions: tuple[str, ...]
+    encoding: str
+    multiples: tuple[float, ...]
+
+    WORDS = "EXTENSIONS of ENCODING at MULTIPLES"
+
+    @classmethod
+    def of(cls, words: str) -> ExcerptOfLengths | None:
+        """What a comment asks for with these words; None if that is something else."""
+        found = re.fullmatch(r"([\w+ ]+) of (\w+) at ([\d. ]+)", words)
+        if found is None:
+            return None
+        multiples = tuple(float(multiple) for multiple in found[3].split())
+        return cls(tuple(found[1].split()), found[2], multiples)
+
+    def scores(self, table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+        """The score of each extension, [seed, multiple]: the mean over tasks.
+
+        Raises:
+            PosbenchError: if one has no run on a task that another has
+        """
+        runs = without_repeats(table)
+        ours = runs[(runs["encoding"] == self.encoding) & (runs["changed"] == "")]
+        ours = ours[~ours["task_changed"]]
+        tasks = set(ours["task"])
+        found = {}
+        for extension in self.extensions:
+            mine = ours[ours["extension"] == extension]
+            if set(mine["task"]) != tasks or mine.empty:
+                raise PosbenchError(
+                    f"there are no runs of {self.encoding} with {extension} on "
+                    f"{', '.join(sorted(tasks - set(mine['task']))) or 'any task'}: run them, or "
+                    "leave the extension out"
+                )
+            means = mine.groupby(["seed", "multiple"])["score"].agg(["mean", "count"])
+            complete = means[means["count"] == len(tasks)]["mean"]
+            found[extension] = complete.unstack("multiple")
+        return found
+
+    def markdown(self, scores: dict[str, pd.DataFrame]) -> str:
+        """The table, the best at the longest length first."""
+        headings = [f"{multiple:g}x" for multiple in self.multiples]
+        lines = ["| extension | " + " | ".join(headings) + " |"]
+        lines.append("| --- |" + " ---: |" * len(headings))
+        for name in self._ordered(scores):
+            cells = [_shown(scores[name][multiple]) for multiple in self.multiples]
+            lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+        return "\n".join(lines) + "\n"
+
+    def picture(self, scores: dict[str, pd.DataFrame]) -> str:
+        """Score against length, as SVG."""
+        multiples = sorted(set.intersection(*(set(each.columns) for each in scores.values())))
+        shown = [multiple for multiple in multiples if multiple >= 1]
+        curves, halves = {}, {}
+        for name in self._ordered(scores):
+            estimates = [Estimate.over(scores[name][multiple].dropna()) for multiple in shown]
+            curves[name] = pd.Series([each.mean for each in estimates], shown)
+            widths = pd.Series([each.half_width for each in estimates], shown)
+            if widths.notna().all():
+                halves[name] = widths
+        return opening.drawn(curves, "Mean score over tasks against length", halves, alone=True)
+
+    def _ordered(self, scores: dict[str, pd.DataFrame]) -> list[str]:
+        longest = self.multiples[-1]
+        return sorted(scores, key=lambda name: (-scores[name][longest].mean(), name))
+
+
+def _shown(values: pd.Series) -> str:
+    estimate = Estimate.over(values.dropna())
+    return NOTHING if np.isnan(estimate.mean) else str(estimate)
