@@ -55,6 +55,7 @@ def _run(composed: Composition) -> None:
     """One run, or the job of a sweep."""
     from posbench.composing.building import build, check_source
     from posbench.running.asked import Asked, remark
+    from posbench.sweeping.requests import OF_A_BOARD
     from posbench.sweeping.working import work
 
     if job := composed.content["job"]["runs"]:
@@ -64,6 +65,8 @@ def _run(composed: Composition) -> None:
     cfg = composed.cfg()
     if checked(cfg).plan_only:
         raise PosbenchError("plan_only=true is for sweeps: add -m")
+    if part := checked(cfg).part:
+        raise PosbenchError(OF_A_BOARD.format(part=part))
     check_source(*(composed.content[group] for group in ("encoding", "extension", "task")))
     asked = Asked.of(composed)
     build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]

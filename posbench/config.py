@@ -264,6 +264,7 @@ class Config:
     audit: int = 0
     results_dir: str = "results/local"
     plan_only: bool = False
+    part: str = ""
     job: JobConfig = field(default_factory=JobConfig)
     definition: str = ""  # the hash of the board that the run is for
     train_positions: int = 0  # filled in from the task: number of positions in training

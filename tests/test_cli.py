@@ -79,6 +79,7 @@ def offered(text: str, group: str) -> set[str]:
         ("seed=abc", "'abc'", "an integer"),
         ("seed=0,1", "seed=0,1", "add -m"),
         ("plan_only=true", "plan_only=true", "add -m"),
+        ("part=encodings", "part=encodings", "name one with board=NAME, and add -m"),
         ("+trainer.lrr=3", "trainer.lrr", "accelerator, threads, checkpoint_every"),
         ("trainer.replicas=0", "trainer.replicas", "at least 1"),
         ("model.num_heads=0", "model.num_heads", "at least 1"),

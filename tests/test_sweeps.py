@@ -47,7 +47,7 @@ BOARD = """
 protocol: smoke
 tasks: [copy, passkey]
 parts:
-  trained: {methods: [rope, nope, abacus], seeds: [10, 11]}
+  "trained, as it is": {methods: [rope, nope, abacus], seeds: [10, 11]}
   stretched: {encodings: [rope], extensions: [pi, ntk], seeds: [10]}
 """
 QUICK = ("protocol=smoke", "training.steps=2", "training.validate_every=2", "evaluation.ladder=[]")
@@ -105,6 +105,8 @@ def test_a_board_asks_for_seeds_outermost_and_rows_of_one_training_in_turn(mine:
         (("seed=11",), 6),
         (("seed=range(11,13)", "task=copy"), 3),
         (("method=rope",), 4),
+        (("part=stretched",), 4),
+        (("part='trained, as it is',stretched", "seed=10"), 10),
         (("encoding=rope",), 8),
         (("extension=pi,ntk", "task=passkey"), 2),
         (("training.steps=5,6", "seed=11"), 12),
@@ -162,9 +164,11 @@ def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
             "has nothing for seed=7: its tasks are copy, passkey; its seeds are 10",
         ),
         (("board=small", "task=sort"), "nothing for task=sort"),
+        (("board=small", "part=pulled"), "its parts are trained, as it is, stretched"),
         (("board=small,main",), "board=small,main names several boards"),
         (("board=nothing",), "board=nothing is unknown"),
         (("board=small", "protocol=cpu,gpu"), "a board is run under one protocol"),
+        (("method=rope", "part=encodings"), "part=encodings chooses among the parts of a board"),
         (("method=rope", "results_dir=a,b"), "results_dir=a,b: a sweep has one folder"),
         (("method=rope", "++results_dir=a,b"), "results_dir=a,b: a sweep has one folder"),
         (("method=rope", "seed=range(3,3)"), "seed lists no value, so there is nothing to run"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, QuotedString
 
 from posbench.boards import definition
 from posbench.boards.definition import Board, Rows
@@ -19,9 +19,10 @@ from posbench.errors import ConfigError, PosbenchError
 Words = tuple[str, ...]
 
 OF_ROWS = ("method", "encoding", "extension")
-CHOSEN = ("board", "protocol", "task", "experiment", "seed", *OF_ROWS)
+CHOSEN = ("board", "protocol", "part", "task", "experiment", "seed", *OF_ROWS)
 """What a board names itself. On the command line these choose among what it has, but `protocol`,
 which stands in for its own."""
+OF_A_BOARD = "part={part} chooses among the parts of a board: name one with board=NAME, and add -m"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def request(
         raise PosbenchError(
             f"board={','.join(names)} names several boards: sweep one after the other"
         )
+    if "part" in listed and not names:
+        raise PosbenchError(OF_A_BOARD.format(part=",".join(listed["part"])))
     if names:
         return _of_board(definition.load(names[0], folders), listed)
     runs = [
@@ -65,6 +68,9 @@ def request(
 
 
 def _values(override: Override) -> list[str]:
+    if override.get_key_element() == "part":  # a title: it may have spaces, and quotes for a comma
+        found = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
+        return [value.text if isinstance(value, QuotedString) else str(value) for value in found]
     if override.is_sweep_override():
         return [str(value) for value in override.sweep_string_iterator()]
     return [str(override.get_value_element_as_str())]
@@ -90,7 +96,7 @@ def _of_board(board: Board, listed: Mapping[str, list[str]]) -> Request:
         places = list(_places(board, rows, protocols[0]))
         for place, row, seed in itertools.product(places, rows.words, rows.seeds):
             on = dict(word.partition("=")[::2] for word in place)
-            if not _asked({**on, "seed": str(seed)} | _of_row(row), listed):
+            if not _asked({**on, "part": part, "seed": str(seed)} | _of_row(row), listed):
                 continue
             for change in changes:
                 words = (*place, *row, f"seed={seed}", *change, f"definition={board.hash}")
@@ -134,6 +140,8 @@ def _nothing(board: Board, listed: Mapping[str, list[str]]) -> str:
     seeds = sorted({seed for rows in board.parts.values() for seed in rows.seeds})
     experiments = dict.fromkeys(each for rows in board.parts.values() for each in rows.experiments)
     has = {"tasks": board.all_tasks, "experiments": experiments, "seeds": seeds}
+    if "part" in listed:
+        has["parts"] = board.parts
     said = "; ".join(
         f"its {name} are {', '.join(map(str, values))}" for name, values in has.items() if values
     )
