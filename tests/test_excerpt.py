@@ -62,6 +62,13 @@ def test_rows_are_means_over_tasks_and_the_best_stands_first(tmp_path: Path) -> 
     assert [(name, twice) for name, _, twice in rows] == [("pi", ".40"), ("direct", ".00")]
 
 
+def test_scores_are_corrected_for_chance_and_not_below_0(tmp_path: Path) -> None:
+    known = table("direct", "pi").assign(chance=0.2)
+    readme, _ = asked(tmp_path, known)
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \S* ?\| (\S+)", readme, re.M)
+    assert rows == [("pi", "1.00", ".25"), ("direct", "1.00", ".00")]
+
+
 def test_a_row_that_lacks_a_task_is_named(tmp_path: Path) -> None:
     known = table("direct", "pi")
     lacking = known[~((known["extension"] == "pi") & (known["task"] == "passkey"))]

@@ -10,6 +10,7 @@ import pandas as pd
 
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
+from posbench.leaderboard.measures import corrected
 from posbench.leaderboard.summaries import NOTHING, Estimate, without_repeats
 
 
@@ -33,7 +34,9 @@ class ExcerptOfLengths:
         return cls(tuple(found[1].split()), found[2], multiples)
 
     def scores(self, table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-        """The score of each extension, [seed, multiple]: the mean over tasks.
+        """The score of each extension, [seed, multiple]: the mean over tasks of (s - c)/(1 - c).
+
+        c is what guessing gets right; a task counts with 0 where s is below it.
 
         Raises:
             PosbenchError: if one has no run on a task that another has
@@ -41,6 +44,8 @@ class ExcerptOfLengths:
         runs = without_repeats(table)
         ours = runs[(runs["encoding"] == self.encoding) & (runs["changed"] == "")]
         ours = ours[~ours["task_changed"]]
+        scores = corrected(ours["score"].to_numpy(float), ours["chance"].to_numpy(float))
+        ours = ours.assign(score=np.maximum(scores, 0.0))
         tasks = set(ours["task"])
         found = {}
         for extension in self.extensions:
