@@ -260,9 +260,9 @@ def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() ->
     found += [each for each in of(board, nope=0.9) if each.task.name == "passkey"]
     _, section, *_ = sections(board, tables.table(found))
     assert section.notes == [
-        "No runs on reverse, key_value_retrieval: overall is the mean of what there is, and no "
-        "answer.",
-        "Under way: there are runs on 2 of 4 tasks, and no answer yet.",
+        "Few runs or none on reverse, key_value_retrieval: overall is the mean of the other tasks, "
+        "and no answer.",
+        "Under way: most rows have runs on 2 of 4 tasks, and no answer yet.",
     ]
     cells = {
         row.name: dict(zip(section.table.headings[1:], row.cells, strict=True))
@@ -279,12 +279,35 @@ def test_of_a_board_under_way_the_groups_that_are_whole_have_a_first(tmp_path: P
     found = [each for each in of(board, rope=0.4, nope=0.9) if each.task.name != "reverse"]
     made = leaderboard.generate(tmp_path, found, [], board)
     assert made.sections[1].notes[1:] == [
-        "Under way: there are runs on 3 of 4 tasks, and no answer yet.",
+        "Under way: most rows have runs on 3 of 4 tasks, and no answer yet.",
         "First of each group that is whole: retrieve: nope (.92).",
     ]
     said = made.pages["findings.md"]
     assert "- Retrieve" in said and "- Copy" not in said
-    assert "Under way: there are runs on 3 of 4 tasks" in made.pages["leaderboard.html"]
+    assert "Under way: most rows have runs on 3 of 4 tasks" in made.pages["leaderboard.html"]
+
+
+def test_a_task_that_one_row_of_three_has_gives_nobody_a_place_of_his_own() -> None:
+    """It waits until half of the rows have it; the others are ranked by what all have."""
+    board = small()
+    found = of(board, rope=0.4, nope=0.9, rope_pi=0.1)
+    found = [each for each in found if each.task.name != "passkey" or each.method.name == "rope"]
+    _, section, *_ = sections(board, tables.table(found))
+    assert section.notes[0].startswith("Few runs or none on passkey: overall is the mean of the")
+    places = section.table.headings.index("tier") - 1
+    assert [row.name for row in section.table.rows if row.cells[places] != "\N{EN DASH}"] == [
+        "nope",
+        "rope",
+        "rope_pi",
+    ]
+
+
+def test_one_seed_names_no_winner() -> None:
+    board = small()
+    found = [each for each in of(board, rope=0.4, nope=0.9) if each.seed == 10]
+    _, section, *_ = sections(board, tables.table(found))
+    assert section.notes[-2].startswith("First of each group: copy: nope (.92)")
+    assert section.notes[-1].startswith("No overall winner is named: some rows have one seed")
 
 
 def test_findings_of_another_day_do_not_stay(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     for standing in found[:1]:
         runs = standing.part.runs
         if lacking := standing.part.lacking(board):
-            yield f"Nothing has been run on {', '.join(lacking)} yet."
+            yield f"Few rows or none have been run on {', '.join(lacking)} yet."
         rest = len(standing.summary) - len(standing.complete)
         if rest:
             yield f"{counted(rest, 'row')} of {_link(standing)} lack a task and have no place yet."

@@ -56,14 +56,19 @@ class Part:
         return self.rows.tasks or board.all_tasks
 
     def lacking(self, board: Board) -> list[str]:
-        """Those of them that no row has a run on."""
-        there = set(self.runs["task"])
-        return [task for task in self.asked(board) if task not in there]
+        """Those of them that less than half of its rows have a run on."""
+        rows = self.runs.groupby("task")["row"].nunique()
+        return [task for task in self.asked(board) if 2 * rows.get(task, 0) < max(len(self), 1)]
 
     def whole(self, board: Board) -> pd.DataFrame:
         """The runs of groups that lack no task."""
         halves = {board.group_of[task] for task in self.lacking(board)}
         return self.runs[~self.runs["group"].isin(halves)]
+
+    def under_way(self, board: Board) -> Part:
+        """The part without tasks that most rows lack: whoever has them would have a place alone."""
+        runs = self.runs[~self.runs["task"].isin(self.lacking(board))]
+        return Part(self.title, self.rows, runs, self.cost)
 
 
 @dataclass(frozen=True)
@@ -177,7 +182,7 @@ def standings_of(board: Board, measured: Measured) -> list[Standing]:
     judged = board.judged
     places = {group: place for place, group in enumerate(board.groups)}
     found = []
-    for part in parts(board, measured):
+    for part in (part.under_way(board) for part in parts(board, measured)):
         for kind, unsorted in part.runs.groupby("class", sort=False):
             runs = unsorted.sort_values("group", key=lambda names: names.map(places), kind="stable")
             each = Part(_titled(part, str(kind)), part.rows, runs, part.cost)
@@ -282,7 +287,8 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
     if lacking := part.lacking(board):
         notes.append(
-            f"No runs on {', '.join(lacking)}: overall is the mean of what there is, and no answer."
+            f"Few runs or none on {', '.join(lacking)}: overall is the mean of the other tasks, "
+            "and no answer."
         )
     notes += answer(board, part, complete)
     return [
@@ -316,7 +322,7 @@ def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
     lacking, asked = part.lacking(board), part.asked(board)
     if lacking:
         yield (
-            f"Under way: there are runs on {len(asked) - len(lacking)} of "
+            f"Under way: most rows have runs on {len(asked) - len(lacking)} of "
             f"{counted(len(asked), 'task')}, and no answer yet."
         )
     if len(complete) < 2:
@@ -333,6 +339,9 @@ def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
     )
     yield f"First of each group{' that is whole' if lacking else ''}: {winners}."
     if lacking:
+        return
+    if runs.groupby(["row", "task"]).size().min() == 1:
+        yield "No overall winner is named: some rows have one seed, which decides nothing."
         return
     overall = means.mean(axis=1, skipna=False).round(9).sort_values(ascending=False)
     if overall.iloc[0] - overall.iloc[1] < margin:
