@@ -285,6 +285,7 @@ def test_of_a_board_under_way_the_groups_that_are_whole_have_a_first(tmp_path: P
     said = made.pages["findings.md"]
     assert "- Retrieve" in said and "- Copy" not in said
     assert "Under way: most rows have runs on 3 of 4 tasks" in made.pages["leaderboard.html"]
+    assert '<p class="small">3 of 4 tasks</p>' in made.pages["leaderboard.html"]
 
 
 def test_a_task_that_one_row_of_three_has_gives_nobody_a_place_of_his_own() -> None:

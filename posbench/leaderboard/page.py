@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.boards.definition import Board
+from posbench.errors import counted
 from posbench.leaderboard import opening, page_data
 from posbench.leaderboard.ranking import Measured, Standing, answer
 from posbench.leaderboard.remarks import meaningless
@@ -86,6 +87,7 @@ class Shown:
     title: str
     anchor: str
     notes: Sequence[str]
+    has: str  # how many of its tasks, if not all
     leaders: Sequence[tuple[str, str, str]]  # row, overall, rank interval
     grid: Grid
 
@@ -156,7 +158,7 @@ def document(
         answer=[*nothing, *answers],
         own=own,
         sections=[
-            _shown(each, data, numbers, own, FIRST if place < SHOWN else 1)
+            _shown(each, board, data, numbers, own, FIRST if place < SHOWN else 1)
             for place, each in enumerate(standings)
         ],
         tasks=[_task(place, data, own) for place in range(len(data["tasks"]))],
@@ -231,7 +233,12 @@ def _counted(values: Iterator[str]) -> str:
 
 
 def _shown(
-    standing: Standing, data: dict[str, Any], numbers: dict[str, int], own: str, first: int
+    standing: Standing,
+    board: Board,
+    data: dict[str, Any],
+    numbers: dict[str, int],
+    own: str,
+    first: int,
 ) -> Shown:
     part, summary = standing.part, standing.summary
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
@@ -250,7 +257,13 @@ def _shown(
         (row, number(summary.loc[row, "overall"]), _span(summary, row, "tasks_rank", 0))
         for row in standing.complete[:first]
     ]
-    return Shown(part.title, _anchor(part.title), notes, leaders, Grid(columns, "\n".join(body)))
+    has = ""
+    if lacking := part.lacking(board):
+        tasks = part.asked(board)
+        has = f"{len(tasks) - len(lacking)} of {counted(len(tasks), 'task')}"
+        notes.append(part.lacks(board))
+    grid = Grid(columns, "\n".join(body))
+    return Shown(part.title, _anchor(part.title), notes, has, leaders, grid)
 
 
 def _line(
@@ -310,12 +323,12 @@ class Task:
 
 def _task(place: int, data: dict[str, Any], own: str) -> Task:
     task, runs, rows = data["tasks"][place], data["runs"][place], data["rows"]
-    counted = [k for k, further in enumerate(task["further"]) if not further]
+    averaged = [k for k, further in enumerate(task["further"]) if not further]
     columns = [
         Column("method"),
         Column("area"),
         *(
-            Column(f"{multiple:g}x" if k in counted else f"({multiple:g}x)", heat=True)
+            Column(f"{multiple:g}x" if k in averaged else f"({multiple:g}x)", heat=True)
             for k, multiple in enumerate(task["multiples"])
         ),
         Column("seeds"),

@@ -60,6 +60,15 @@ class Part:
         rows = self.runs.groupby("task")["row"].nunique()
         return [task for task in self.asked(board) if 2 * rows.get(task, 0) < max(len(self), 1)]
 
+    def lacks(self, board: Board) -> str:
+        """The same in a sentence; "" if there are none."""
+        if not (lacking := self.lacking(board)):
+            return ""
+        return (
+            f"Few runs or none on {', '.join(lacking)}: overall is the mean of the other tasks, "
+            "and no answer."
+        )
+
     def whole(self, board: Board) -> pd.DataFrame:
         """The runs of groups that lack no task."""
         halves = {board.group_of[task] for task in self.lacking(board)}
@@ -285,11 +294,8 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
     }
     rows = [Row(str(row), [show(row) for show in columns.values()]) for row in summary.index]
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
-    if lacking := part.lacking(board):
-        notes.append(
-            f"Few runs or none on {', '.join(lacking)}: overall is the mean of the other tasks, "
-            "and no answer."
-        )
+    if lacks := part.lacks(board):
+        notes.append(lacks)
     notes += answer(board, part, complete)
     return [
         Section(
