@@ -39,6 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
             planned = plan(request(chosen.words, loader, chosen.config_dir))
             for line in lines(planned, _results_dir(planned)):
                 print(line)
+    except BrokenPipeError:  # as when `head` has seen enough
+        return 0
     except mistakes.EXPECTED as error:
         said = mistakes.sentence(error, chosen.words, chosen.config_dir)
         print(f"posbench: {said}", file=sys.stderr)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from making import record
 
+from posbench.boards import definition
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
 from posbench.leaderboard.excerpt import excerpts
@@ -51,7 +52,8 @@ def asked(folder: Path, known: pd.DataFrame, text: str = README) -> tuple[str, s
     """The README, and the picture."""
     readme = folder / "README.md"
     readme.write_text(text.replace("FOLDER", str(folder)))
-    made = excerpts(readme, folder, known, standings_without_board(Measured.of(known)))
+    board = definition.load("main")
+    made = excerpts(readme, folder, known, board, standings_without_board(Measured.of(known)))
     return made[readme], made.get(folder / "excerpt.svg", "")
 
 

@@ -297,7 +297,7 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
         made = generate(chosen.folder, found, audits, board)
         written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
         if chosen.excerpt is not None:
-            texts = excerpts(chosen.excerpt, chosen.folder, tables.table(found), made.ranked)
+            texts = excerpts(chosen.excerpt, chosen.folder, tables.table(found), board, made.ranked)
             written |= {path: text.encode() for path, text in texts.items()}
         written |= _for_papers(chosen, made)
         if chosen.check:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard.excerpt_of_groups import ExcerptOfGroups
 from posbench.leaderboard.excerpt_of_lengths import ExcerptOfLengths
@@ -35,7 +36,7 @@ PICTURE = "excerpt.svg"
 
 
 def excerpts(
-    readme: Path, folder: Path, table: pd.DataFrame, ranked: Sequence[Standing]
+    readme: Path, folder: Path, table: pd.DataFrame, board: Board, ranked: Sequence[Standing]
 ) -> dict[Path, str]:
     """The README with its rows, and the picture if there is one, by their paths.
 
@@ -60,7 +61,7 @@ def excerpts(
             rows = lengths.markdown(scores)
             made[folder / PICTURE] = lengths.picture(scores)
         elif groups := ExcerptOfGroups.of(found["words"]):
-            rows = groups.markdown(ranked)
+            rows = groups.markdown(board, ranked)
         else:
             raise PosbenchError(
                 f"{readme} asks for {found['words']!r} of {folder}: write "

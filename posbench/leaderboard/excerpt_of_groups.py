@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
+from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
-from posbench.leaderboard.ranking import Standing
-from posbench.leaderboard.summaries import NOTHING, number
+from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.summaries import number
 
 
 @dataclass(frozen=True)
@@ -27,17 +26,17 @@ class ExcerptOfGroups:
         found = re.fullmatch(r"([\w+\- ]+) by group", words)
         return None if found is None else cls(tuple(found[1].split()))
 
-    def markdown(self, ranked: Sequence[Standing]) -> str:
+    def markdown(self, board: Board, ranked: Sequence[Standing]) -> str:
         """The table, the largest mean of the groups first.
 
         Raises:
             PosbenchError: if no part of the board has a row with all of its tasks
         """
-        whole = max((len(standing.groups) for standing in ranked), default=0)
+        most = max((len(standing.part.asked(board)) for standing in ranked), default=0)
         places = {
             row: standing
             for standing in reversed(ranked)  # what stands in several parts counts in the first
-            if len(standing.groups) == whole
+            if len(standing.part.asked(board)) == most and not standing.part.lacking(board)
             for row in standing.complete
         }
         if lacking := [row for row in self.rows if row not in places]:
@@ -53,13 +52,8 @@ class ExcerptOfGroups:
         ]
         for row in sorted(self.rows, key=lambda row: (-numbers[row]["overall"], row)):
             found = numbers[row]
-            cells = [number(found["overall"]), _interval(found)]
+            cells = [number(found["overall"]), span(places[row].summary, row, "tasks", 2)]
             cells += [number(found[group]) for group in groups]
             cells.append(number(float(places[row].part.cost[row]), 0))
             lines.append(f"| `{row}` | " + " | ".join(cells) + " |")
         return "\n".join(lines) + "\n"
-
-
-def _interval(found: pd.Series) -> str:
-    low, high = found["tasks_low"], found["tasks_high"]
-    return NOTHING if pd.isna(low) else f"{number(low)} to {number(high)}"

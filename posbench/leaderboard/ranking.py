@@ -74,8 +74,10 @@ class Part:
         halves = {board.group_of[task] for task in self.lacking(board)}
         return self.runs[~self.runs["group"].isin(halves)]
 
-    def under_way(self, board: Board) -> Part:
-        """The part without tasks that most rows lack: whoever has them would have a place alone."""
+    def on_common_tasks(self, board: Board) -> Part:
+        """The part without the tasks that most rows lack: the few that have them would be ranked
+        among themselves.
+        """
         runs = self.runs[~self.runs["task"].isin(self.lacking(board))]
         return Part(self.title, self.rows, runs, self.cost)
 
@@ -191,7 +193,7 @@ def standings_of(board: Board, measured: Measured) -> list[Standing]:
     judged = board.judged
     places = {group: place for place, group in enumerate(board.groups)}
     found = []
-    for part in (part.under_way(board) for part in parts(board, measured)):
+    for part in (part.on_common_tasks(board) for part in parts(board, measured)):
         for kind, unsorted in part.runs.groupby("class", sort=False):
             runs = unsorted.sort_values("group", key=lambda names: names.map(places), kind="stable")
             each = Part(_titled(part, str(kind)), part.rows, runs, part.cost)
@@ -278,10 +280,10 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
     complete, groups = standing.complete, standing.groups
     columns: dict[str, Callable[[str], str]] = {
         "tier": lambda row: _whole(summary.loc[row, "tasks_tier"]),
-        "rank": lambda row: _span(summary, row, "tasks_rank", 0),
+        "rank": lambda row: span(summary, row, "tasks_rank", 0),
         "overall": lambda row: number(summary.loc[row, "overall"]),
-        "over tasks": lambda row: _span(summary, row, "tasks", 2),
-        "given these": lambda row: _span(summary, row, "seeds", 2),
+        "over tasks": lambda row: span(summary, row, "tasks", 2),
+        "given these": lambda row: span(summary, row, "seeds", 2),
         **{group: _of(summary, group) for group in groups},
         "1x": lambda row: number(summary.loc[row, "in_distribution"]),
         "solved": lambda row: f"{100 * summary.loc[row, 'learned']:.0f} %",
@@ -315,7 +317,8 @@ def _whole(value: float) -> str:
     return NOTHING if pd.isna(value) else f"{value:.0f}"
 
 
-def _span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
+def span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
+    """The interval `name` of a row, as in "1 to 6"."""
     low, high = summary.loc[row, f"{name}_low"], summary.loc[row, f"{name}_high"]
     if pd.isna(low):
         return NOTHING
