@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -311,14 +312,40 @@ def test_one_seed_names_no_winner() -> None:
     assert section.notes[-1].startswith("No overall winner is named: some rows have one seed")
 
 
-def test_findings_of_another_day_do_not_stay(tmp_path: Path) -> None:
-    (tmp_path / "board").mkdir()
-    (tmp_path / "board/small.yaml").write_text(SMALL)
-    save(tmp_path / "small", *of(small(), rope=0.4))
-    (tmp_path / "small/findings.md").write_text("of another day")
-    words = [str(tmp_path / "small"), "--config-dir", str(tmp_path)]
+def test_each_task_of_a_board_has_a_page_of_its_own(tmp_path: Path) -> None:
+    folder = generated(tmp_path, rope=0.4, nope=0.9)
+    page = (folder / "leaderboard.md").read_text(encoding="utf-8")
+    assert "## All" in page and "## Mean over 4 tasks" in page
+    assert "protocol cpu\n\nTrained on n" not in page, "no table of a task"
+    linked = re.findall(r"\]\(([^)#]+)\)", page)
+    assert linked == [f"tasks/{task}.md" for task in sorted(small().all_tasks)]
+    for link in linked:
+        text = (folder / link).read_text(encoding="utf-8")
+        assert f"## {Path(link).stem}, protocol cpu\n\nTrained on n" in text
+        back = re.search(r"\]\(\.\./leaderboard\.md#([a-z-]+)\)", text)
+        assert back and f"## {back[1].replace('-', ' ').capitalize()}\n" in page
+
+
+def test_pages_of_another_day_do_not_stay_unless_somebody_wrote_them(tmp_path: Path) -> None:
+    folder = generated(tmp_path, rope=0.4)
+    made, own = folder / "tasks/kth_from_end.md", folder / "tasks/own.md"
+    of_another_day = (folder / "tasks/copy.md").read_text(encoding="utf-8")
+    for path in (folder / "findings.md", made):
+        path.write_text(of_another_day)
+    own.write_text("by hand")
+    generated(tmp_path, rope=0.4)
+    assert not (folder / "findings.md").exists() and not made.exists()
+    assert own.read_text() == "by hand" and (folder / "tasks/copy.md").exists()
+
+
+def generated(folder: Path, **levels: float) -> Path:
+    """The folder of a board `small` with all that is made of its records."""
+    (folder / "board").mkdir(exist_ok=True)
+    (folder / "board/small.yaml").write_text(SMALL)
+    save(folder / "small", *of(small(), **levels))
+    words = [str(folder / "small"), "--config-dir", str(folder)]
     assert leaderboard.main(words, emit=lambda _: None) == 0
-    assert not (tmp_path / "small/findings.md").exists()
+    return folder / "small"
 
 
 def test_changed_settings_and_other_seeds_are_not_of_the_board() -> None:

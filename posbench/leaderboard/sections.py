@@ -87,6 +87,7 @@ class Section:
     notes: list[str]
     table: Table
     details: Sequence[Detail] = ()
+    task: str = ""  # the one it is about; "" if it compares tasks or protocols
 
 
 Columns = dict[str, Callable[[Any], str]]
@@ -172,6 +173,7 @@ def task_section(
             *_binned(board, views),
             *_choices(board, choices),
         ],
+        board.task,
     )
 
 
