@@ -17,13 +17,14 @@ import pandas as pd
 from posbench.leaderboard.measures import corrected
 from posbench.leaderboard.ranking import Measured, Standing
 
-WIDTH, HEIGHT = 560, 300
-LEFT, RIGHT, TOP, BOTTOM = 34, 170, 14, 34
+WIDTH, HEIGHT = 580, 300
+LEFT, RIGHT, TOP, BOTTOM = 34, 192, 14, 34
 LEADERS = 8
 """Curves: the first of each section, then the second of each, until there are so many."""
 APART = 15
 """Pixels between two labels."""
-NAMES = 24
+NAMES = 28
+"""Characters of a label, as many as fit into RIGHT."""
 LOOKS = 8
 """Colours with their dashes; a curve after these has a colour again, and is thinner."""
 RULES = ("svg text", "text", ".grid", ".curve", ".lead", ".band", ".c0", ".c4")
