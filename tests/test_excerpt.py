@@ -78,6 +78,20 @@ def test_a_row_that_lacks_a_task_is_named(tmp_path: Path) -> None:
         asked(tmp_path, lacking)
 
 
+def test_runs_of_other_protocols_and_seeds_without_all_tasks_do_not_count(tmp_path: Path) -> None:
+    whole, more = table("direct", "pi"), table("direct", "pi", seeds=(2,)).assign(score=0.0)
+    part = more[more["task"] == "copy"]
+    wide = table("direct", "pi").assign(protocol="cpu_wide", protocol_hash="wide", score=0.0)
+    assert asked(tmp_path, pd.concat([whole, part, wide])) == asked(tmp_path, whole)
+
+
+def test_a_length_that_a_task_lacks_is_named(tmp_path: Path) -> None:
+    known = table("direct", "pi")
+    lacking = known[~((known["task"] == "copy") & (known["multiple"] == 2))]
+    with pytest.raises(PosbenchError, match="no seed of rope with direct was tested at 2x on all"):
+        asked(tmp_path, lacking)
+
+
 def test_a_readme_without_a_comment_is_told_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(PosbenchError, match=r"no comment that asks for a board of .*: write <!"):
         asked(tmp_path, table("direct"), "# A project")

@@ -57,7 +57,7 @@ def excerpts(
         if Path(found["folder"]).resolve() != folder.resolve():
             return found[0]
         if lengths := ExcerptOfLengths.of(found["words"]):
-            scores = lengths.scores(table)
+            scores = lengths.scores(table, board.protocol)
             rows = lengths.markdown(scores)
             made[folder / PICTURE] = lengths.picture(scores)
         elif groups := ExcerptOfGroups.of(found["words"]):

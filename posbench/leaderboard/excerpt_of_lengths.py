@@ -33,15 +33,22 @@ class ExcerptOfLengths:
         multiples = tuple(float(multiple) for multiple in found[3].split())
         return cls(tuple(found[1].split()), found[2], multiples)
 
-    def scores(self, table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    def scores(self, table: pd.DataFrame, protocol: str) -> dict[str, pd.DataFrame]:
         """The score of each extension, [seed, multiple]: the mean over tasks of (s - c)/(1 - c).
 
-        c is what guessing gets right; a task counts with 0 where s is below it.
+        c is what guessing gets right; a task counts with 0 where s is below it. Seeds that lack a
+        task do not count.
+
+        Args:
+            table: all runs
+            protocol: of those that are shown
 
         Raises:
-            PosbenchError: if one has no run on a task that another has
+            PosbenchError: if one has no run on a task that another has, or no seed has all tasks
+                at a multiple
         """
         runs = without_repeats(table)
+        runs = runs[runs["protocol"] == protocol]
         ours = runs[(runs["encoding"] == self.encoding) & (runs["changed"] == "")]
         ours = ours[~ours["task_changed"]]
         scores = corrected(ours["score"].to_numpy(float), ours["chance"].to_numpy(float))
@@ -59,6 +66,12 @@ class ExcerptOfLengths:
             means = mine.groupby(["seed", "multiple"])["score"].agg(["mean", "count"])
             complete = means[means["count"] == len(tasks)]["mean"]
             found[extension] = complete.unstack("multiple")
+            if lacking := [each for each in self.multiples if each not in found[extension]]:
+                raise PosbenchError(
+                    f"no seed of {self.encoding} with {extension} was tested at {lacking[0]:g}x on "
+                    f"all of {', '.join(sorted(tasks))}: run what is missing, or leave the length "
+                    "out"
+                )
         return found
 
     def markdown(self, scores: dict[str, pd.DataFrame]) -> str:
