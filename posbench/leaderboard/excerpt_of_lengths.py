@@ -10,7 +10,7 @@ import pandas as pd
 
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
-from posbench.leaderboard.measures import corrected
+from posbench.leaderboard.measures import corrected_lines
 from posbench.leaderboard.summaries import NOTHING, Estimate, without_repeats
 
 
@@ -51,8 +51,7 @@ class ExcerptOfLengths:
         runs = runs[runs["protocol"] == protocol]
         ours = runs[(runs["encoding"] == self.encoding) & (runs["changed"] == "")]
         ours = ours[~ours["task_changed"]]
-        scores = corrected(ours["score"].to_numpy(float), ours["chance"].to_numpy(float))
-        ours = ours.assign(score=np.maximum(scores, 0.0))
+        ours = ours.assign(score=corrected_lines(ours).clip(min=0.0))
         tasks = set(ours["task"])
         found = {}
         for extension in self.extensions:

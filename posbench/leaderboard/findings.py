@@ -28,7 +28,7 @@ from posbench.errors import counted
 from posbench.leaderboard import statistics
 from posbench.leaderboard.comparisons import RankCorrelation
 from posbench.leaderboard.markdown import MADE
-from posbench.leaderboard.measures import corrected
+from posbench.leaderboard.measures import corrected_lines
 from posbench.leaderboard.ranking import Measured, Standing, answer
 from posbench.leaderboard.statistics import Draws
 from posbench.leaderboard.summaries import number
@@ -171,10 +171,9 @@ def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> 
 def at_length(runs: pd.DataFrame, measured: Measured, multiple: float) -> pd.DataFrame:
     """The same runs with the corrected score at one multiple, not below 0, in place of the area."""
     known = measured.lengths[measured.lengths["multiple"] == multiple]
-    scores = corrected(known["score"].to_numpy(float), known["chance"].to_numpy(float))
     keys = ["protocol_name", "task_name", "method_name", "seed"]
     index = pd.MultiIndex.from_frame(known[keys])
-    by_run = pd.Series(np.maximum(scores, 0.0), index)
+    by_run = pd.Series(corrected_lines(known).clip(min=0.0), index)
     mine = pd.MultiIndex.from_frame(runs[["protocol", "shown", "row", "seed"]])
     found = runs.assign(area=by_run[~by_run.index.duplicated(keep="last")].reindex(mine).to_numpy())
     whole = found.groupby("row")["area"].transform(lambda areas: areas.notna().all())

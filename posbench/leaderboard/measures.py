@@ -38,6 +38,11 @@ def corrected(scores: Numbers | float, chances: Numbers | float) -> npt.NDArray[
     return (score - chance) / (1 - chance)
 
 
+def corrected_lines(table: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """`corrected` for each line of the long table."""
+    return corrected(table["score"].to_numpy(float), table["chance"].to_numpy(float))
+
+
 def area(multiples: Numbers, scores: Numbers, chances: Numbers | float = 0.0) -> float:
     """Average the corrected score over the logarithm of the length, from 1x to 8x.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from posbench.leaderboard.measures import corrected
+from posbench.leaderboard.measures import corrected_lines
 from posbench.leaderboard.ranking import Measured, Standing
 
 WIDTH, HEIGHT = 580, 300
@@ -59,9 +59,8 @@ def _curve(measured: Measured, standing: Standing, protocol: str, row: str) -> p
         & known["aggregated"]
         & (known["multiple"] >= 1)
     ]
-    scores = corrected(mine["score"].to_numpy(float), mine["chance"].to_numpy(float))
     means = (
-        mine.assign(corrected=scores)
+        mine.assign(corrected=corrected_lines(mine))
         .groupby(["multiple", "task_name"])["corrected"]
         .mean()
         .unstack()

@@ -21,7 +21,7 @@ from posbench.leaderboard.comparison_figures import (
     score_and_cost,
 )
 from posbench.leaderboard.figures import Curve, in_both
-from posbench.leaderboard.measures import corrected
+from posbench.leaderboard.measures import corrected_lines
 from posbench.leaderboard.ranking import Measured, Standing
 from posbench.leaderboard.summaries import NOTHING, Estimate, number
 
@@ -92,8 +92,7 @@ def _curves(measured: Measured, standing: Standing, rows: Sequence[str]) -> Iter
         & (known["protocol_name"] == runs["protocol"].iloc[0])
         & known["task_name"].isin(tasks)
     ]
-    scores = corrected(of_section["score"].to_numpy(float), of_section["chance"].to_numpy(float))
-    of_section = of_section.assign(corrected=scores)
+    of_section = of_section.assign(corrected=corrected_lines(of_section))
     for look, row in enumerate(rows):
         mine = of_section[of_section["method_name"] == row]
         each = mine.pivot(index=["seed", "multiple"], columns="task_name", values="corrected")

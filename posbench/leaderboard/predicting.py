@@ -27,7 +27,7 @@ from posbench.errors import PosbenchError
 from posbench.leaderboard import generated, statistics
 from posbench.leaderboard.comparisons import RankCorrelation
 from posbench.leaderboard.likelihoods import PRETRAINED, resampled
-from posbench.leaderboard.measures import corrected
+from posbench.leaderboard.measures import corrected_lines
 from posbench.leaderboard.summaries import number, without_repeats
 from posbench.records import files, tables
 
@@ -87,8 +87,7 @@ def predictions(large: pd.DataFrame, small: pd.DataFrame) -> list[Prediction]:
     hosted = hosted[hosted["protocol"] == PROTOCOL]
     hosted = hosted[(hosted["encoding"] == HOST) & (hosted["changed"] == "")]
     hosted = hosted[(hosted["method_class"] == "zero-shot") & ~hosted["task_changed"]]
-    scores = corrected(hosted["score"].to_numpy(float), hosted["chance"].to_numpy(float))
-    hosted = hosted.assign(value=scores)
+    hosted = hosted.assign(value=corrected_lines(hosted))
     usual = usual.assign(value=-usual["loss"])
     found = []
     for (task, multiple), theirs in usual[usual["multiple"] > 1].groupby(["task", "multiple"]):

@@ -16,7 +16,7 @@ from posbench.boards.definition import Board, Rows
 from posbench.boards.naming import pairs
 from posbench.errors import counted
 from posbench.leaderboard import sensitivity, standings, statistics
-from posbench.leaderboard.measures import LONGEST, Reach, corrected, median_reach, of_runs
+from posbench.leaderboard.measures import LONGEST, Reach, corrected_lines, median_reach, of_runs
 from posbench.leaderboard.sections import Detail, Row, Section, Table
 from posbench.leaderboard.statistics import Draws
 from posbench.leaderboard.summaries import NOTHING, named, number, without_repeats
@@ -238,8 +238,7 @@ def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataF
     if len(common) < 2:
         return runs, common[0] if common else 1.0
     axis = np.log2(common)
-    scores = corrected(known["score"].to_numpy(float), known["chance"].to_numpy(float))
-    wide = known.assign(corrected=np.maximum(scores, 0.0)).pivot_table(
+    wide = known.assign(corrected=corrected_lines(known).clip(min=0.0)).pivot_table(
         index=["task_name", "method_name", "seed"], columns="multiple", values="corrected"
     )[common]
     areas = pd.Series(
