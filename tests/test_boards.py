@@ -32,7 +32,7 @@ groups:
   retrieve: {asks: find, tasks: [passkey, key_value_retrieval]}
 judged: {draws: 200}
 parts:
-  all: {methods: [rope, nope, rope_pi], seeds: [10, 11]}
+  all: {methods: [rope, nope, rope_pi], seeds: [10, 11, 12]}
 """
 
 
@@ -44,7 +44,7 @@ def of(board: Board, **levels: float) -> list[Record]:
     """Records of the methods on all tasks of the board, at one level of score at all lengths."""
     found = []
     for method, level in levels.items():
-        for task, seed in ((task, seed) for task in board.all_tasks for seed in (10, 11)):
+        for task, seed in ((task, seed) for task in board.all_tasks for seed in (10, 11, 12)):
             scores = {multiple: level if multiple > 1 else 1.0 for multiple in MULTIPLES}
             encoding, _, extension = method.partition("_")
             made = record(
@@ -138,7 +138,7 @@ def test_the_hash_is_of_what_is_run_and_judged_and_not_of_words() -> None:
     assert small(SMALL + "about: other words\n").hash == board.hash
     assert small(SMALL + "changes: [{date: d, of: abc, why: w}]\n").hashes == {board.hash, "abc"}
     for old, new in (
-        ("[10, 11]", "[10, 12]"),
+        ("[10, 11, 12]", "[10, 12]"),
         ("draws: 200", "draws: 300"),
         ("[copy, reverse]", "[copy, sort]"),
         ("rope_pi", "rope_ntk"),
@@ -151,11 +151,11 @@ def test_the_hash_is_of_what_is_run_and_judged_and_not_of_words() -> None:
     ("old", "new", "said"),
     [
         ("methods: [rope, nope, rope_pi], ", "", "names no methods and no encodings"),
-        ("seeds: [10, 11]", "seeds: []", "parts.all.seeds"),
+        ("seeds: [10, 11, 12]", "seeds: []", "parts.all.seeds"),
         ("passkey, key", "copy, key", "has the task copy twice"),
         ("asks: find, ", "", "groups.retrieve.asks"),
         (
-            "seeds: [10, 11]",
+            "seeds: [10, 11, 12]",
             "seeds: [10], tasks: [sort]",
             "names sort, which is none of the board's",
         ),
@@ -206,7 +206,7 @@ def test_rows_stand_in_their_order_with_group_means_and_reach() -> None:
     # From 1 at 1x to .9 at 2x, then level: (.95 + 2 x .9) / 3, chance being .001.
     assert cells["overall"] == cells["copy"] == ".92"
     assert cells["reach"] == "> 8" and cells["censored"] == "100 %"
-    assert cells["tier"] == "1" and cells["seeds"] == "2" and cells["tasks"] == "4"
+    assert cells["tier"] == "1" and cells["seeds"] == "3" and cells["tasks"] == "4"
     assert any("First in all, and without each group in turn: nope" in n for n in section.notes)
 
 
@@ -247,7 +247,9 @@ def test_a_row_that_lacks_a_task_has_no_place() -> None:
 
 
 def test_a_part_has_its_own_tasks_alone() -> None:
-    board = small(SMALL.replace("seeds: [10, 11]}", "seeds: [10, 11], tasks: [copy, passkey]}"))
+    board = small(
+        SMALL.replace("seeds: [10, 11, 12]}", "seeds: [10, 11, 12], tasks: [copy, passkey]}")
+    )
     _, section, *_ = sections(board, tables.table(of(small(), rope=0.4, nope=0.9)))
     assert {row.cells[section.table.headings.index("tasks") - 1] for row in section.table.rows} == {
         "2"
@@ -261,9 +263,8 @@ def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() ->
     found += [each for each in of(board, nope=0.9) if each.task.name == "passkey"]
     _, section, *_ = sections(board, tables.table(found))
     assert section.notes == [
-        "Few runs or none on reverse, key_value_retrieval: overall is the mean of the other tasks, "
-        "and no answer.",
-        "Under way: most rows have runs on 2 of 4 tasks, and no answer yet.",
+        "Under way, and ranked on 2 of 4 tasks: most rows have not been run on reverse, "
+        "key_value_retrieval."
     ]
     cells = {
         row.name: dict(zip(section.table.headings[1:], row.cells, strict=True))
@@ -280,12 +281,11 @@ def test_of_a_board_under_way_the_groups_that_are_whole_have_a_first(tmp_path: P
     found = [each for each in of(board, rope=0.4, nope=0.9) if each.task.name != "reverse"]
     made = leaderboard.generate(tmp_path, found, [], board)
     assert made.sections[1].notes[1:] == [
-        "Under way: most rows have runs on 3 of 4 tasks, and no answer yet.",
         "First of each group that is whole: retrieve: nope (.92).",
     ]
     said = made.pages["findings.md"]
     assert "- Retrieve" in said and "- Copy" not in said
-    assert "Under way: most rows have runs on 3 of 4 tasks" in made.pages["leaderboard.html"]
+    assert "Under way, and ranked on 3 of 4 tasks. First of" in made.pages["leaderboard.html"]
     assert '<p class="small">3 of 4 tasks</p>' in made.pages["leaderboard.html"]
 
 
@@ -295,7 +295,7 @@ def test_a_task_that_one_row_of_three_has_gives_nobody_a_place_of_his_own() -> N
     found = of(board, rope=0.4, nope=0.9, rope_pi=0.1)
     found = [each for each in found if each.task.name != "passkey" or each.method.name == "rope"]
     _, section, *_ = sections(board, tables.table(found))
-    assert section.notes[0].startswith("Few runs or none on passkey: overall is the mean of the")
+    assert section.notes[0].endswith("on 3 of 4 tasks: most rows have not been run on passkey.")
     places = section.table.headings.index("tier") - 1
     assert [row.name for row in section.table.rows if row.cells[places] != "\N{EN DASH}"] == [
         "nope",
@@ -308,8 +308,35 @@ def test_one_seed_names_no_winner() -> None:
     board = small()
     found = [each for each in of(board, rope=0.4, nope=0.9) if each.seed == 10]
     _, section, *_ = sections(board, tables.table(found))
-    assert section.notes[-2].startswith("First of each group: copy: nope (.92)")
-    assert section.notes[-1].startswith("No overall winner is named: some rows have one seed")
+    assert section.notes == ["No winner is named: some rows have fewer than 3 seeds."]
+
+
+def test_rows_are_ranked_on_the_seeds_that_most_of_them_have() -> None:
+    """A seed that one row of three has waits: it would be held against other luck."""
+    board = small()
+    usual = of(board, rope=0.4, nope=0.5, rope_pi=0.1)
+
+    def order(found: list[Record]) -> list[str]:
+        _, section, *_ = sections(board, tables.table(found))
+        return [f"{row.name} {row.cells[2]}" for row in section.table.rows]
+
+    ten = [each for each in usual if each.seed == 10]
+    others = [changed(each, {"seed": 11}) for each in of(board, rope=1.0) if each.seed == 10]
+    assert order([*ten, *others]) == order(ten), "seed 11 of rope alone"
+    two = [changed(each, {"seed": 11}) for each in of(board, rope=1.0, nope=1.0) if each.seed == 10]
+    assert order([*ten, *two]) != order(ten), "most rows have it"
+
+
+def test_a_group_names_all_rows_that_are_not_told_apart_from_its_first() -> None:
+    board = small(SMALL.replace("methods: [rope, nope, rope_pi]", OF_A_HOST))
+    levels = {"rope": 0.5, "rope_pi": 0.51, "rope_ntk": 0.51, "rope_yarn": 0.5}
+    near = sections(board, tables.table(of(board, **levels)))[1].notes[0]
+    assert "copy: 4 of them (.58 to .59, rope among them)" in near
+    far = sections(board, tables.table(of(board, **levels | {"rope": 0.3})))[1].notes[0]
+    assert "copy: rope_ntk and rope_pi and rope_yarn (.58 to .59)," in far
+
+
+OF_A_HOST = "encodings: [rope], extensions: [direct, pi, ntk, yarn]"
 
 
 def test_each_task_of_a_board_has_a_page_of_its_own(tmp_path: Path) -> None:
@@ -333,7 +360,10 @@ def test_pages_of_another_day_do_not_stay_unless_somebody_wrote_them(tmp_path: P
     for path in (folder / "findings.md", made):
         path.write_text(of_another_day)
     own.write_text("by hand")
+    words = [str(folder), "--config-dir", str(tmp_path)]
+    assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 1
     generated(tmp_path, rope=0.4)
+    assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 0
     assert not (folder / "findings.md").exists() and not made.exists()
     assert own.read_text() == "by hand" and (folder / "tasks/copy.md").exists()
 
@@ -410,4 +440,4 @@ def test_a_folder_called_after_a_board_refuses_records_of_another_definition(
     save(folder, changed(found[0], {"definition": "0" * 64}))
     assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 1
     said = capsys.readouterr().err
-    assert "1 of 16 records" in said and "another definition" in said
+    assert "1 of 24 records" in said and "another definition" in said

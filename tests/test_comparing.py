@@ -31,7 +31,7 @@ LENGTHS = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
 
 
 def board() -> Board:
-    """Two groups; the rows rope, nope and rope_pi, with seeds 10 and 11."""
+    """Two groups; the rows rope, nope and rope_pi, with seeds 10 to 12."""
     return definition.read(SMALL, "small")
 
 
@@ -49,7 +49,7 @@ def published(levels: Mapping[str, float] = {"rope": 0.4, "nope": 0.9}) -> list[
         made(method, level, task, seed)
         for method, level in levels.items()
         for task in board().all_tasks
-        for seed in (10, 11)
+        for seed in (10, 11, 12)
     ]
 
 
@@ -57,7 +57,7 @@ def own(level: float, tasks: tuple[str, ...] = (), **more: str) -> list[Record]:
     return [
         made("decay", level, task, seed, **more)
         for task in tasks or board().all_tasks
-        for seed in (10, 11)
+        for seed in (10, 11, 12)
     ]
 
 
@@ -113,7 +113,7 @@ def test_rows_of_other_protocols_classes_tasks_and_hosts_are_no_rivals() -> None
         changed(made("rope", 0.4, "copy", 10), {"method_class": "tuned"}),
         made("rope_pi", 0.4, "copy", 10, extension="pi", encoding="rope"),
         made("unlisted", 0.4, "copy", 10),
-        made("rope", 0.4, "copy", 12),
+        made("rope", 0.4, "copy", 13),
     ):
         with pytest.raises(PosbenchError, match="no published row to hold decay against on copy"):
             standing(own, [other], board(), draws=200)
@@ -312,7 +312,7 @@ def chosen(found: Subject, **tests: str) -> None:
 # -- a task of one's own ---------------------------------------------------------------------------
 
 
-def on_count(levels: Mapping[str, float], seeds: tuple[int, ...] = (10, 11)) -> list[Record]:
+def on_count(levels: Mapping[str, float], seeds: tuple[int, ...] = (10, 11, 12)) -> list[Record]:
     return [made(row, level, "count", seed) for row, level in levels.items() for seed in seeds]
 
 
@@ -341,7 +341,7 @@ def test_of_a_task_is_said_what_is_wrong_with_it() -> None:
     unlearned = [
         record(row, dict.fromkeys(LENGTHS, level), seed, task="count")
         for row, level in {"rope": 0.5, "nope": 0.9}.items()
-        for seed in (10, 11)
+        for seed in (10, 11, 12)
     ]
     found = TaskStanding.of(unlearned, [], board())
     assert "No row learns it at the length of training" in of_task.text(found, board(), [])

@@ -28,11 +28,11 @@ NAMES = ("rope", "alibi", "t5", "nope")
 
 
 def some_records() -> list[Record]:
-    """Four rows of two classes on two tasks with two seeds, of which two share their training."""
+    """Four rows of two classes on two tasks with three seeds, of which two share their training."""
     made = []
     for place, name in enumerate(NAMES):
         for task in ("copy", "passkey"):
-            for seed in (0, 1):
+            for seed in (0, 1, 2):
                 low = 0.2 + 0.2 * place + 0.04 * seed + (0.1 if task == "copy" else 0.0)
                 scores = {1: 1.0, 2: 0.9, 4: low, 8: low / 2}
                 each = plain(record(name, scores, seed, task=task))
@@ -89,7 +89,7 @@ def test_tables_read_without_a_script(text: str) -> None:
 
 def test_the_data_are_the_scores_and_areas_of_all_runs(data: dict[str, Any], folder: Path) -> None:
     runs = pd.read_csv(folder / "runs.csv")
-    assert sum(len(each) for task in data["runs"] for each in task.values()) == len(runs) == 16
+    assert sum(len(each) for task in data["runs"] for each in task.values()) == len(runs) == 24
     names = [row["name"] for row in data["rows"]]
     task = [task["name"] for task in data["tasks"]].index("copy")
     [seed, _, learned, area, *scores] = data["runs"][task][str(names.index("rope"))][1]
@@ -267,7 +267,7 @@ def test_a_task_and_a_length_give_a_column_of_their_own(page: Page) -> None:
     task = page.run("D.tasks.findIndex(task => task.name === 'copy')")
     page.run(f"controls.task.value = {task}; controls.length.value = 4; filter()")
     column = "all('.ranked')[0].querySelectorAll('tbody tr[data-r] td:nth-of-type(1)')"
-    assert page.run(f"[...{column}].map(cell => cell.textContent)") == [".92", ".52", ".32"]
+    assert page.run(f"[...{column}].map(cell => cell.textContent)") == [".94", ".54", ".34"]
     assert page.run("all('.ranked thead th')[1].textContent") == "copy at 4x"
     page.run("reset()")
     assert page.run("all('.ranked thead th')[1].hidden") is True
@@ -281,7 +281,7 @@ def test_a_row_opens_with_the_keyboard_and_closes(page: Page) -> None:
     said = page.run("one('tr.detail').textContent")
     assert "python -m posbench protocol=cpu" in said and "seeds 0, 1" in said
     assert "python -m posbench.explain protocol=cpu" in said
-    assert page.run("all('circle', one('tr.detail .small-multiples')).length") == 4
+    assert page.run("all('circle', one('tr.detail .small-multiples')).length") == 6
     page.click(".ranked thead th:first-child button")
     assert page.run("one('tr.detail').previousElementSibling.textContent").startswith("nope")
     page.run("one('tr.open button').focus()")

@@ -102,7 +102,8 @@ def test_signs_are_flipped_only_where_all_weights_are_shared() -> None:
 
 
 def test_a_row_is_compared_where_both_have_runs() -> None:
-    table = runs({"p": {"a": [0.5, 0.6], "b": [0.4]}, "q": {"a": [0.9, 0.8]}, "r": {"c": [1.0]}})
+    both = {"p": {"a": [0.5, 0.6, 0.5], "b": [0.4]}, "q": {"a": [0.9, 0.8, 0.9]}}
+    table = runs(both | {"r": {"c": [1.0]}})
     found = results.compare(table, "p", "q", draws=50)
     assert found.index.tolist() == ["a"] and found["p_above"].tolist() == [0.0]
     once = runs({"p": {"a": [0.5], "b": [0.4]}, "q": {"a": [0.9], "b": [0.6]}})

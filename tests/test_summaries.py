@@ -21,18 +21,25 @@ from posbench.records import tables
 
 
 def test_mean_and_interval_are_those_computed_by_hand() -> None:
-    rope = summarised(*seeds("rope", [{1: 1.0, 2: 0.6, 4: 0.2}, {1: 1.0, 2: 0.8, 4: 0.4}]))["rope"]
-    assert rope.scores.tolist() == pytest.approx([0.4, 0.6])  # 1x is no extrapolation
+    three = [{1: 1.0, 2: 0.6, 4: 0.2}, {1: 1.0, 2: 0.8, 4: 0.4}, {1: 1.0, 2: 0.7, 4: 0.3}]
+    rope = summarised(*seeds("rope", three))["rope"]
+    assert rope.scores.tolist() == pytest.approx([0.4, 0.6, 0.5])  # 1x is no extrapolation
     assert rope.mean.mean == pytest.approx(0.5)
     assert rope.mean.half_width == pytest.approx(
-        12.7062 * 0.1, abs=1e-4
-    )  # t(.975, 1) * s / sqrt(2)
-    assert str(rope.mean) == ".50 ±1.27"  # not clipped: two seeds say little
-    assert str(rope.cells[2].accuracy) == ".70 ±1.27"
+        4.30265 * 0.1 / 3**0.5, abs=1e-4
+    )  # t(.975, 2) * s / sqrt(3)
+    assert str(rope.mean) == ".50 ±.25"
+    assert str(rope.cells[2].accuracy) == ".70 ±.25"
     assert (rope.cells[4].lowest, rope.cells[4].highest) == (0.2, 0.4)
 
 
-@pytest.mark.parametrize("count", [2, 3, 5, 30])
+def test_two_seeds_have_no_interval() -> None:
+    rope = summarised(*seeds("rope", [{1: 1.0, 2: 0.6}, {1: 1.0, 2: 0.6}]))["rope"]
+    assert str(rope.mean) == ".60", "that they agree is luck"
+    assert (rope.cells[2].lowest, rope.cells[2].highest) == (0.6, 0.6)
+
+
+@pytest.mark.parametrize("count", [3, 5, 30])
 def test_the_interval_is_that_of_students_t(count: int) -> None:
     values = np.random.default_rng(count).random(count)
     estimate = Estimate.over(values)
@@ -45,8 +52,8 @@ def test_the_interval_is_that_of_students_t(count: int) -> None:
 
 def test_one_seed_has_a_mean_but_no_interval() -> None:
     assert str(summarised(record())["rope"].mean) == ".50"
-    assert "1 of 1 rows rest on one seed" in remarks(record())
-    assert "one seed" not in remarks(record(seed=0), record(seed=1))
+    assert "1 of 1 methods on a task rest on one seed or two" in remarks(record())
+    assert "one seed" not in remarks(*(record(seed=seed) for seed in range(3)))
 
 
 def test_further_lengths_are_shown_in_brackets_and_not_averaged() -> None:
@@ -148,7 +155,7 @@ def test_the_mean_over_tasks_is_over_the_seeds_that_have_them_all() -> None:
         *seeds("rope", [{1: 1.0, 2: 0.2}, {1: 1.0, 2: 0.2}, {1: 1.0, 2: 1.0}], task="passkey"),
     )
     # Seeds 0 and 1: .4 and .3. Seed 2 lacks copy.
-    assert shown["rope"][:5] == ["", ".35 ±.64", ".35", "1.00", ".35"]
+    assert shown["rope"][:5] == ["", ".35", ".35", "1.00", ".35"]
     assert shown["rope"][6:8] == ["2", "4/4"], "and so are the trainings that are counted"
 
 

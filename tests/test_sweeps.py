@@ -450,6 +450,7 @@ def test_what_a_dead_worker_has_left_is_launched_again(mine: Path, tmp_path: Pat
     assert any(line.startswith("2 done in") and "0 failed" in line for line in said)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a run that kills each worker", times=2)
 def test_a_run_that_two_workers_died_over_has_failed(mine: Path, tmp_path: Path) -> None:
     said = swept(tmp_path, Launcher(rope=2), "task=copy", "method=rope,alibi")
@@ -460,6 +461,7 @@ def test_a_run_that_two_workers_died_over_has_failed(mine: Path, tmp_path: Path)
     assert any(line.startswith("1 done in") and "1 were complete" in line for line in again)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a worker whose death takes its neighbours along", times=4)
 def test_a_run_is_not_blamed_for_a_death_that_took_its_worker_along(
     mine: Path, tmp_path: Path
@@ -584,6 +586,7 @@ def test_any_word_reaches_a_job_as_it_is(word: str, mine: Path) -> None:
 # -- clocks that jump, locks that are lost ---------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a clock that jumps by hours and years, back and forth", times=2)
 def test_a_clock_that_jumps_loses_nothing_and_doubles_nothing(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -619,6 +622,7 @@ def let_go(folder: Path) -> None:
                 fcntl.flock(int(descriptor.name), fcntl.LOCK_UN)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a node that loses its locks while it works: another makes the same run")
 @pytest.mark.parametrize(("moment", "lose"), [("in training", let_go), ("in its tests", removed)])
 def test_a_node_that_loses_its_locks_spoils_no_record_and_doubles_none(

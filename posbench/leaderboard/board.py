@@ -256,16 +256,16 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
             texts = excerpts(chosen.excerpt, chosen.folder, tables.table(found), board, made.ranked)
             written |= {path: text.encode() for path, text in texts.items()}
         written |= _for_papers(chosen, made)
+        stale = [path for path in _made_before(chosen.folder) if path not in written]
         if chosen.check:
-            _check(chosen.folder, written)
+            _check(chosen.folder, written, stale)
             emit(f"{chosen.folder}: up to date{' with the others' if unreadable else ''}.")
             return 1 if unreadable else 0
         for path, content in written.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        for path in _made_before(chosen.folder):
-            if path not in written:  # nothing is left that it could say
-                path.unlink()
+        for path in stale:  # nothing is left that it could say
+            path.unlink()
     except (PosbenchError, OSError) as error:
         print(f"posbench: {error}", file=sys.stderr)
         return 1
@@ -304,8 +304,8 @@ def _of_definition(folder: Path, board: Board, found: Sequence[Record]) -> None:
         )
 
 
-def _check(folder: Path, contents: dict[Path, bytes]) -> None:
-    if names := changed(contents):
+def _check(folder: Path, contents: dict[Path, bytes], stale: Sequence[Path]) -> None:
+    if names := [*changed(contents), *map(str, stale)]:
         raise PosbenchError(
             f"regenerating changes {', '.join(names)}: "
             f"run `python -m posbench.leaderboard {folder}` with the versions of constraints.txt, "

@@ -11,7 +11,7 @@ The rules were written before the first run of the main board:
 - **Size**: Spearman's rank correlation of overall numbers on the same tasks, with its interval over
   draws of the seeds of both models.
 - **Cost**: CPU seconds of a training, of the cheapest row that is not told apart from the first.
-- What no row has learned, what was run with one seed, and what was not run at all is said as well.
+- What no row has learned, what has too few seeds, and what was not run at all is said as well.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Leaders:
     draws: Draws
     estimates: pd.Series  # by row, best first
     peers: list[str]  # the first row among them, best first
-    certain: bool  # whether each row has several seeds, so that draws differ
+    certain: bool  # whether each row has seeds enough to draw from
 
     @classmethod
     def of(cls, runs: pd.DataFrame, board: Board) -> Leaders:
@@ -63,8 +63,7 @@ class Leaders:
             for row in estimates.index
             if row == best or draws.order(best, str(row), margin).above < SURE
         ]
-        certain = bool(runs.groupby(["row", "task"]).size().min() > 1)
-        return cls(draws, estimates, peers, certain)
+        return cls(draws, estimates, peers, statistics.repeated(runs))
 
     @property
     def first(self) -> str:
@@ -83,7 +82,7 @@ class Leaders:
     def __str__(self) -> str:
         if not self.certain:
             shown = [f"`{row}` ({number(value)})" for row, value in self.estimates[:2].items()]
-            return f"{' before '.join(shown)}, with one seed, which decides nothing"
+            return f"{' and '.join(shown)} are highest so far; too few seeds to tell rows apart"
         shown = [f"`{row}` ({number(self.estimates[row])})" for row in self.peers]
         if len(shown) == 1 and self.next is not None:
             return f"{shown[0]} is first, {self.above(self.next)} above `{self.next}`"
@@ -109,10 +108,10 @@ def markdown(board: Board, measured: Measured, found: Sequence[Standing]) -> str
     lines = [
         "# Findings",
         "",
-        "Each sentence is a comparison with its 95 % interval over seeds, on the tasks of this "
-        "board; rows are told apart where the first is above the other by "
-        f"{number(board.judged.equivalent)} in at least {100 * SURE:.0f} % of the draws. The rules "
-        "were written before the runs.",
+        "Each sentence is a comparison on the tasks of this board, with its 95 % interval over "
+        f"seeds where there are {statistics.FEWEST} or more. Rows are told apart where the first "
+        f"is above the other by {number(board.judged.equivalent)} in at least {100 * SURE:.0f} % "
+        "of the draws. The rules were written before the runs.",
     ]
     for title, sentences in sections:
         if sentences:
@@ -132,7 +131,7 @@ def _encodings(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         asks = board.groups[group].asks
         yield f"{group.capitalize()} ({asks}): {leaders}. {_link(first)}"
     overall = list(answer(board, first.part, first.complete))
-    if overall and runs.groupby(["row", "task"]).size().min() > 1:
+    if overall and statistics.repeated(runs):
         yield f"{overall[-1]} {_link(first)}"
 
 
@@ -163,9 +162,18 @@ def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> 
             over = "" if reaches[far].low == reaches[far].high else "more than "
             yield (
                 f"The furthest on `{host}` ({standing.kind}): `{far}` holds half of the score up "
-                f"to {over}{reaches[far].low:.3g}x, the median over tasks and seeds. "
-                f"{_link(standing)}"
+                f"to {over}{reaches[far].low:.3g}x, the median over tasks and seeds"
+                f"{_tasks_held(standing, measured, far, board)}. {_link(standing)}"
             )
+
+
+def _tasks_held(standing: Standing, measured: Measured, row: str, board: Board) -> str:
+    """On how many tasks a row still has half of the score: a median hides that there are few."""
+    longest = LENGTHS[-1]
+    runs = at_length(_complete(standing), measured, longest)
+    means = runs[runs["row"] == row].groupby("task")["area"].mean()
+    held = int((means >= board.judged.reach).sum())
+    return f"; at {longest:g}x it does so on {held} of {counted(len(means), 'task')}"
 
 
 def at_length(runs: pd.DataFrame, measured: Measured, multiple: float) -> pd.DataFrame:
@@ -190,7 +198,7 @@ def _size(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         here = found[0].part.runs
         here = here[here["task"].isin(tasks)]
         rows = sorted(set(other["row"]) & set(_whole(here, tasks)["row"]))
-        if len(rows) < 3 or other.groupby(["row", "task"]).size().min() < 2:
+        if len(rows) < 3 or not statistics.repeated(other):
             continue
         sides = [runs[runs["row"].isin(rows)] for runs in (_whole(here, tasks), other)]
         judged = board.judged
@@ -224,7 +232,10 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     for standing in found[:1]:
         runs = standing.part.runs
         if lacking := standing.part.lacking(board):
-            yield f"Few rows or none have been run on {', '.join(lacking)} yet."
+            yield (
+                f"Fewer than half of the rows of {_link(standing)} have been run on "
+                f"{', '.join(lacking)}."
+            )
         rest = len(standing.summary) - len(standing.complete)
         if rest:
             yield f"{counted(rest, 'row')} of {_link(standing)} lack a task and have no place yet."
@@ -240,8 +251,11 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
                 f"Less than half of the runs have learned {', '.join(half)} at the training "
                 "length: what stands there is as much about learning as about reach."
             )
-        if runs.groupby(["row", "task"]).size().max() == 1:
-            yield "Every row has one seed, so that no interval says how far luck goes."
+        if not statistics.repeated(runs):
+            yield (
+                f"Some rows of {_link(standing)} have fewer than {statistics.FEWEST} seeds, so "
+                "that no interval says how far luck goes."
+            )
 
 
 def _comparable(standing: Standing) -> bool:

@@ -185,7 +185,7 @@ def _answer(standings: Sequence[Standing], board: Board) -> str:
     for each in standings:
         said = list(answer(board, each.part, each.complete))
         if each.part.lacking(board):
-            return " ".join(said)
+            return " ".join([f"{each.part.how_far(board)}.", *said])
         if said:
             told = f"{said[-1][0].lower()}{said[-1][1:]}"
             return f"Of the {len(each.complete)} rows in “{each.part.title}”: {told}"

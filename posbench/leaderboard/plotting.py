@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from posbench.errors import PosbenchError, closest, known_names
+from posbench.leaderboard.statistics import FEWEST
 from posbench.records.row import Unit
 from posbench.records.tables import FIELDS
 
@@ -115,7 +116,7 @@ def _line(axes: Axes, runs: pd.DataFrame, name: str, look: int, measure: str) ->
     (line,) = axes.plot(
         at.index, at["mean"], label=name, color=f"C{look % 10}", marker=marker, markersize=4
     )
-    if seeds > 1:
+    if seeds >= FEWEST:
         half = stats.t.ppf(0.975, seeds - 1) * at["std"] / np.sqrt(seeds)
         low, high = at["mean"] - half, at["mean"] + half
         if measure in SHARES:  # a symmetric interval may end where no score can be

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from posbench.boards.definition import Board, Rows
+from posbench.boards.definition import AS_TRAINED, Board, Rows
 from posbench.boards.naming import pairs
 from posbench.errors import counted
 from posbench.leaderboard import sensitivity, standings, statistics
@@ -64,22 +64,27 @@ class Part:
         """The same in a sentence; "" if there are none."""
         if not (lacking := self.lacking(board)):
             return ""
-        return (
-            f"Few runs or none on {', '.join(lacking)}: overall is the mean of the other tasks, "
-            "and no answer."
-        )
+        return f"{self.how_far(board)}: most rows have not been run on {', '.join(lacking)}."
+
+    def how_far(self, board: Board) -> str:
+        """How many of the tasks it is ranked on."""
+        asked = self.asked(board)
+        known = len(asked) - len(self.lacking(board))
+        return f"Under way, and ranked on {known} of {counted(len(asked), 'task')}"
 
     def whole(self, board: Board) -> pd.DataFrame:
         """The runs of groups that lack no task."""
         halves = {board.group_of[task] for task in self.lacking(board)}
         return self.runs[~self.runs["group"].isin(halves)]
 
-    def on_common_tasks(self, board: Board) -> Part:
-        """The part without the tasks that most rows lack: the few that have them would be ranked
-        among themselves.
+    def on_common_runs(self, board: Board) -> Part:
+        """The part without the tasks that most rows lack, and on each task without the seeds that
+        most of its rows lack: the few rows that have them would be compared with other luck.
         """
         runs = self.runs[~self.runs["task"].isin(self.lacking(board))]
-        return Part(self.title, self.rows, runs, self.cost)
+        rows = runs.groupby("task")["row"].transform("nunique")
+        having = runs.groupby(["task", "seed"])["row"].transform("nunique")
+        return Part(self.title, self.rows, runs[2 * having >= rows], self.cost)
 
 
 @dataclass(frozen=True)
@@ -193,7 +198,7 @@ def standings_of(board: Board, measured: Measured) -> list[Standing]:
     judged = board.judged
     places = {group: place for place, group in enumerate(board.groups)}
     found = []
-    for part in (part.on_common_tasks(board) for part in parts(board, measured)):
+    for part in (part.on_common_runs(board) for part in parts(board, measured)):
         for kind, unsorted in part.runs.groupby("class", sort=False):
             runs = unsorted.sort_values("group", key=lambda names: names.map(places), kind="stable")
             each = Part(_titled(part, str(kind)), part.rows, runs, part.cost)
@@ -325,31 +330,24 @@ def span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
 
 
 def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
-    """Who wins each group, and whether anyone wins all in all; of a board under way, how far."""
+    """Who wins each group, and whether anyone wins all in all."""
     margin = board.judged.equivalent
-    lacking, asked = part.lacking(board), part.asked(board)
-    if lacking:
-        yield (
-            f"Under way: most rows have runs on {len(asked) - len(lacking)} of "
-            f"{counted(len(asked), 'task')}, and no answer yet."
-        )
+    lacking = part.lacking(board)
     if len(complete) < 2:
         return
     runs = part.whole(board)
     runs = runs[runs["row"].isin(complete)]
     if runs["group"].nunique() < (1 if lacking else 2):
         return
+    if not statistics.repeated(runs):
+        yield f"No winner is named: some rows have fewer than {statistics.FEWEST} seeds."
+        return
     means = statistics.group_means(runs)
     groups = means.round(9)
-    winners = ", ".join(
-        f"{group}: {_named(_first(groups[group]))} ({number(groups[group].max())})"
-        for group in groups
-    )
+    host = _as_trained(part)
+    winners = ", ".join(f"{group}: {_first(groups[group], margin, host)}" for group in groups)
     yield f"First of each group{' that is whole' if lacking else ''}: {winners}."
     if lacking:
-        return
-    if runs.groupby(["row", "task"]).size().min() == 1:
-        yield "No overall winner is named: some rows have one seed, which decides nothing."
         return
     overall = means.mean(axis=1, skipna=False).round(9).sort_values(ascending=False)
     if overall.iloc[0] - overall.iloc[1] < margin:
@@ -367,8 +365,20 @@ def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _first(values: pd.Series) -> list[str]:
-    return [str(row) for row in values.index[values == values.max()]]
+def _first(values: pd.Series, margin: float, host: str) -> str:
+    """The rows that are less than the margin below the largest, and whether the host is there."""
+    first = values[values > values.max() - margin].sort_values(ascending=False, kind="stable")
+    low, high = number(first.min()), number(first.max())
+    span = high if low == high else f"{low} to {high}"
+    rows = [str(row) for row in first.index]
+    hidden = len(rows) > FEW and host in rows
+    return f"{_named(rows)} ({span}{f', {host} among them' if hidden else ''})"
+
+
+def _as_trained(part: Part) -> str:
+    """The row of the encoding that all rows extend, without an extension; "" if they do not."""
+    encodings, extensions = part.rows.encodings, part.rows.extensions
+    return encodings[0] if len(encodings) == 1 and AS_TRAINED in extensions else ""
 
 
 def _named(names: Sequence[str]) -> str:

@@ -8,11 +8,15 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from posbench import provenance
+from posbench.leaderboard.statistics import FEWEST
 from posbench.leaderboard.summaries import BOARD, METHOD, RUN, TASK, named
 from posbench.records.record import MEANINGLESS, Audit, CarriedOver, Record
 
 MANY = 12
 """Methods whose records are of earlier code: more of them are counted and not named."""
+
+
+MORE_SEEDS = " Add seeds with -m 'seed=range(3)'."
 
 
 def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = ()) -> list[str]:
@@ -25,7 +29,7 @@ def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = 
     said = [
         _several_protocols(runs),
         *meaningless(runs["protocol_chosen"]),
-        _single_seeds(runs),
+        _few_seeds(runs, found),
         _several_settings(runs),
         _one_label_several_methods(runs),
         _one_method_several_labels(runs),
@@ -67,13 +71,14 @@ def meaningless(protocols: Iterable[str]) -> list[str]:
     return [sentence for name, sentence in MEANINGLESS.items() if name in names]
 
 
-def _single_seeds(runs: pd.DataFrame) -> str:
+def _few_seeds(runs: pd.DataFrame, found: Sequence[Record]) -> str:
     seeds = runs.groupby([*BOARD, *TASK, *METHOD])["seed"].nunique()
-    if not (few := int((seeds == 1).sum())):
+    if not (few := int((seeds < FEWEST).sum())):
         return ""
     return (
-        f"{few} of {len(seeds)} rows rest on one seed: they have no interval, and seed noise is "
-        "often larger than the difference between two methods. Add seeds with -m 'seed=range(3)'."
+        f"{few:,} of {len(seeds):,} methods on a task rest on one seed or two: they have no "
+        "interval, and seed noise is often larger than the difference between two methods."
+        + ("" if any(record.definition for record in found) else MORE_SEEDS)
     )
 
 

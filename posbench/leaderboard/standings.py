@@ -51,8 +51,8 @@ def summarise(
         `in_distribution` (mean corrected score at 1x), `learned` (share of runs) and
         `overall_learned` (runs that learned alone; NaN if a task has none); and, for each group,
         `GROUP`, `GROUP_low`, `GROUP_high` (given these tasks). A row that lacks a task has NaN
-        and stands last. Intervals given these tasks are NaN where a task has a single seed, those
-        over tasks where each group has a single task as well.
+        and stands last. Intervals given these tasks are NaN where a task has fewer than three
+        seeds, those over tasks where some group has a single task as well.
 
     Raises:
         PosbenchError: if a column is missing, a run is there twice, or protocols are mixed
@@ -93,7 +93,7 @@ def compare(
         chance that a run of a is above one of b; and `p_value`, two-sided, of the `test`: "sign
         flip" where all runs of both share their weights, seed by seed, "permutation" elsewhere.
         `p_holm` is adjusted over the tasks. Runs without an area are dropped. Bounds and shares
-        of draws are NaN where there is one seed, and nothing to draw.
+        of draws are NaN where there are fewer than three seeds, too few to draw from.
 
     Raises:
         PosbenchError: if a row is unknown, or the two have no task in common
@@ -103,9 +103,6 @@ def compare(
         if row not in set(runs["row"]):
             raise PosbenchError(f"there is no row {row!r} in the table")
 
-    def repeated(part: pd.DataFrame) -> bool:
-        return bool(part.groupby(["row", "task"]).size().min() > 1)
-
     pair = runs[runs["row"].isin([a, b])]
     tasks = [task for task, part in pair.groupby("task") if part["row"].nunique() == 2]
     if not tasks or a == b:
@@ -114,7 +111,7 @@ def compare(
     for task in tasks:
         part = pair[pair["task"] == task]
         drawn = statistics.given_tasks(part, draws, seed)
-        lines[task] = _compared(part, drawn, a, b, repeated(part)) | _tested(part, a, b)
+        lines[task] = _compared(part, drawn, a, b, statistics.repeated(part)) | _tested(part, a, b)
     adjusted = randomisation.holm([lines[task]["p_value"] for task in tasks])
     for task, p in zip(tasks, adjusted, strict=True):
         lines[task]["p_holm"] = p
@@ -123,7 +120,7 @@ def compare(
             resample(pair, draws, seed)
             for resample in (statistics.given_tasks, statistics.over_tasks)
         )
-        known = repeated(pair)
+        known = statistics.repeated(pair)
         lines["overall"] = _compared(pair, given, a, b, known) | _tested(pair, a, b)
         several = known or statistics.has_tasks_to_draw(pair)
         lines["over tasks"] = _compared(pair, over, a, b, several)
@@ -151,7 +148,7 @@ def standing(
 ) -> tuple[pd.DataFrame, Draws | None]:
     """The part of `summarise` that stands within a class, and the draws over tasks behind it.
 
-    There are no draws where no row has all tasks, or each has one seed and each group one task.
+    There are no draws where no row has all tasks, or none has three seeds and some group one task.
     """
     over = None
     by_row, by_task = runs.groupby("row", sort=True), runs.groupby(["row", "task"], sort=True)
@@ -170,7 +167,7 @@ def standing(
         sample = statistics.Sample.of(runs, draws, seed)
         given, over = sample.given_tasks(), sample.over_tasks()
         table["rank"] = given.ranks()
-        repeated = table["num_seeds"] > 1
+        repeated = table["num_seeds"] >= statistics.FEWEST
         drawn = repeated | statistics.has_tasks_to_draw(runs)
         table["p_best"] = over.p_best().where(drawn)
         _add(table, given, "seeds", repeated)

@@ -30,6 +30,10 @@ from posbench.errors import PosbenchError
 from posbench.streams import stream_seed
 
 DRAWS, CONFIDENCE = 10_000, 0.95
+FEWEST = 3
+"""Seeds that an interval needs: two that agree by luck would give none, and Student's t of two is
+wider than the scale.
+"""
 EQUIVALENT = 0.02
 """The equivalence margin: a smaller difference of areas is none."""
 COLUMNS = ("row", "task", "group", "seed", "area")
@@ -62,9 +66,14 @@ def groups_of(runs: pd.DataFrame) -> dict[str, list[str]]:
     return means_and_groups(runs)[1]
 
 
+def repeated(runs: pd.DataFrame) -> bool:
+    """Whether each row has enough seeds of each task for an interval."""
+    return bool(runs.groupby(["row", "task"]).size().min() >= FEWEST)
+
+
 def has_tasks_to_draw(runs: pd.DataFrame) -> bool:
-    """Whether some group has several tasks; a single one is in every draw."""
-    return bool(runs.groupby("group")["task"].nunique().max() > 1)
+    """Whether each group has several tasks; a single one is in every draw."""
+    return bool(runs.groupby("group")["task"].nunique().min() > 1)
 
 
 def task_means(runs: pd.DataFrame) -> pd.DataFrame:

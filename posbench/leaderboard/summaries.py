@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
+from posbench.leaderboard.statistics import CONFIDENCE, FEWEST
+
 THRESHOLD, HALF = 0.95, 0.5
 """The mean scores that a length needs to count towards the `effective` and the `half` length."""
-CONFIDENCE = 0.95
 NOTHING = "\N{EN DASH}"
 Array = npt.NDArray[np.float64]
 
@@ -29,7 +30,7 @@ LENGTH = ["test_length", "total_length", "multiple", "aggregated", "chance"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds and half the width of its interval, which is NaN for a single seed."""
+    """A mean over seeds and half the width of its interval, which is NaN for one seed or two."""
 
     mean: float
     half_width: float
@@ -44,7 +45,7 @@ class Estimate:
         """Those of several things that were measured on the same seeds, [thing, seed]."""
         count = values.shape[1]
         means = values.mean(1) if count else np.full(len(values), np.nan)
-        if count < 2:
+        if count < FEWEST:
             return [cls(mean, np.nan) for mean in means.tolist()]
         quantile = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)  # Student's t
         widths = quantile * values.std(1, ddof=1) / count**0.5
