@@ -222,13 +222,26 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--in", dest="scratch", type=Path, help="a folder to repeat them in, so that it can go on"
     )
+    command.add_argument(
+        "--config-dir",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="your own YAML and code, if records need them",
+    )
 
 
 def _verify(chosen: argparse.Namespace) -> int:
     from posbench.running.verify import verify  # and with it torch
 
     agreed = verify(
-        chosen.folder, chosen.sample, chosen.seed, restamp=chosen.restamp, scratch=chosen.scratch
+        chosen.folder,
+        chosen.sample,
+        chosen.seed,
+        restamp=chosen.restamp,
+        scratch=chosen.scratch,
+        own=chosen.config_dir,
     )
     return 0 if agreed else 1
 

@@ -7,6 +7,7 @@ A few runs of seconds, made once for all tests; each test publishes those that i
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -356,3 +357,52 @@ def test_today_knows_the_hashes_that_a_run_would_have(own: Path) -> None:
 )
 def test_differences_are_named_by_their_place(old: Any, new: Any, said: list[str]) -> None:
     assert list(differences(old, new)) == said
+
+
+# -- where a record was made -----------------------------------------------------------------------
+
+OF_ONES_OWN = """
+from posbench.encoding import PositionEncoding
+
+
+class Turned(PositionEncoding):
+    def encode(self, a):
+        return a
+"""
+
+
+def test_a_class_of_ones_own_is_no_changed_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a bundle of others, whose classes are nowhere before its folder is on the path."""
+    mine = tmp_path / "mine"
+    (mine / "encoding").mkdir(parents=True)
+    (mine / "turned.py").write_text(OF_ONES_OWN)
+    (mine / "encoding/turned.yaml").write_text("_target_: turned.Turned\n")
+    with composing(mine):
+        composed = compose(*SMALL, "encoding=turned")
+        make(Asked.of(composed.but(results_dir=str(tmp_path / "runs"), logger={})), Console())
+    files.publish(files.records(tmp_path / "runs"), [], tmp_path / "all")
+    provenance.known_hash.cache_clear()
+    sys.modules.pop("turned", None)
+    words = ["verify", str(tmp_path / "all"), "--restamp"]
+    assert results.main([*words, "--config-dir", str(mine)]) == 0
+    assert "every record is of today's code already" in capsys.readouterr().out
+
+
+def test_what_was_made_on_the_processor_is_repeated_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The protocol asks for a GPU; that a run was made without is in its record alone."""
+    words = ("training.precision=32-true", "model.num_layers=1", "training.batch_size=8")
+    of_gpu = ("protocol=gpu", "task=copy_small", "training.steps=2", "training.validate_every=2")
+    tests = ("evaluation.num_samples=8", "evaluation.multiples=[1,2]", "evaluation.ladder=[]")
+    with composing():
+        composed = compose(*of_gpu, *words, *tests)
+        trainer = composed.content["trainer"] | {"accelerator": "cpu"}
+        results_dir = str(tmp_path / "runs")
+        make(Asked.of(composed.but(results_dir=results_dir, logger={}, trainer=trainer)), Console())
+    files.publish(files.records(tmp_path / "runs"), [], tmp_path / "all")
+    capsys.readouterr()
+    assert verify(tmp_path / "all", 1), capsys.readouterr().out
+    assert "1 of 1 exact." in capsys.readouterr().out

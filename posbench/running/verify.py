@@ -90,6 +90,12 @@ def verify(
     """
     if sample < 1:
         raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
+    # Classes of their own must be at hand before their code is hashed.
+    with tempfile.TemporaryDirectory() as temporary, composing(*own):
+        return _verified(folder, sample, seed, restamp, scratch or Path(temporary))
+
+
+def _verified(folder: Path, sample: int, seed: int, restamp: bool, scratch: Path) -> bool:
     console = Console()
     found = [Today.of(record) for record in files.records(folder)]
     if not found:
@@ -107,11 +113,10 @@ def verify(
         f"{len(strata)} strata."
     )
     verdicts: dict[Stratum, list[str]] = {}
-    with tempfile.TemporaryDirectory() as temporary, composing(*own):
-        for number, (stratum, each) in enumerate(drawn, start=1):
-            verdict = _repeat(each.record, scratch or Path(temporary), console)
-            verdicts.setdefault(stratum, []).append(verdict)
-            console.say(f"{number} of {len(drawn)}: {verdict or 'exact'}: {each.record.command}")
+    for number, (stratum, each) in enumerate(drawn, start=1):
+        verdict = _repeat(each.record, scratch, console)
+        verdicts.setdefault(stratum, []).append(verdict)
+        console.say(f"{number} of {len(drawn)}: {verdict or 'exact'}: {each.record.command}")
     exact = sum(not verdict for each in verdicts.values() for verdict in each)
     console.say(f"{exact} of {len(drawn)} exact.")
     if restamp:
@@ -152,9 +157,10 @@ def _repeat(record: Record, scratch: Path, console: Console) -> str:
                 for name in provenance.COMPARED
             )
             return f"not compared ({names})"
-    hardware = device_name("cpu" if record.training.device == "cpu" else "auto")
-    if {record.training.device, record.evaluated.device} != {hardware}:
-        return f"not compared (made on {record.training.device}, this is {hardware})"
+    hardware = device_name(_accelerator(record))
+    for device in (record.training.device, record.evaluated.device):
+        if device != hardware:
+            return f"not compared (made on {device}, this is {hardware})"
     if record.training.replicas > 1:
         return (
             f"not compared (trained in step with {record.training.replicas - 1} others, which "
@@ -171,6 +177,11 @@ def _repeat(record: Record, scratch: Path, console: Console) -> str:
     return "; ".join(found[:SHOWN]) + rest
 
 
+def _accelerator(record: Record) -> str:
+    """That of the trainer that made the record."""
+    return "cpu" if record.training.device == "cpu" else "auto"
+
+
 def _made_again(record: Record, scratch: Path) -> Record:
     """The record that its command makes today, in a folder of its own."""
     try:
@@ -178,7 +189,9 @@ def _made_again(record: Record, scratch: Path) -> Record:
     except ValueError as error:
         raise PosbenchError(f"its command is none of a shell: {error}") from None
     composed = compose(*words)
-    asked = Asked.of(composed.but(results_dir=str(scratch), logger={}))
+    # No name depends on the accelerator, so that a command does not hold it.
+    trainer = composed.content["trainer"] | {"accelerator": _accelerator(record)}
+    asked = Asked.of(composed.but(results_dir=str(scratch), logger={}, trainer=trainer))
     with contextlib.suppress(Diverged):  # recorded, and compared as it is
         make(asked, Console())
     return files.read(asked.path)
