@@ -270,10 +270,14 @@ def _upload(chosen: argparse.Namespace) -> int:
 
     scratch = chosen.scratch or chosen.folder / "uploads"
     with files.writing_to(scratch):
-        count = upload(found, scratch, chosen.project, chosen.entity, chosen.online)
-    print(f"{count} of {len(found)} records became W&B runs; the others were there already.")
-    if count and not chosen.online:
-        print(f"Send them: wandb sync {scratch}/wandb/offline-run-*")
+        done = upload(found, scratch, chosen.project, chosen.entity, chosen.online)
+    print(f"{done.now} of {len(found)} records became W&B runs; {done.before} were there already.")
+    if not chosen.online:
+        print(f"Send them with --online, or: wandb sync {scratch}/wandb/offline-run-*")
+    if done.failed:
+        raise PosbenchError(
+            f"{done.failed} of {len(found)} records did not reach W&B: run the same command again"
+        )
     return 0
 
 

@@ -13,8 +13,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import making
 import pytest
@@ -25,6 +26,7 @@ from processes import succeeded
 from posbench import results
 from posbench.composing.building import build
 from posbench.errors import ConfigError
+from posbench.exporting import upload as uploading
 from posbench.loggers import told
 from posbench.loggers.told import About
 from posbench.records import files
@@ -376,6 +378,41 @@ def test_a_past_record_becomes_the_run_that_it_would_have_been(tmp_path: Path) -
     assert told.summary(record).items() <= run.summary.items()
     assert results.main(words) == 0
     assert len(list((tmp_path / "local/uploads/wandb").glob("offline-run-*"))) == 1, "sent twice"
+
+
+class Server:
+    """In the place of the logger: what it is told, and whether it takes it."""
+
+    told: ClassVar[list[tuple[str, bool]]] = []
+    reached = True
+
+    def __init__(self, *, id: str, offline: bool, **settings: object) -> None:
+        self.id, self.offline = id, offline
+        self.complete = self.reached or offline
+        self.told.append((id, offline))
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *given, **named: None
+
+
+def test_what_did_not_arrive_is_sent_again_and_what_did_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploading, "Wandb", Server)
+    monkeypatch.setattr(Server, "told", [])
+    found = [making.record("rope", seed=0), making.record("rope", seed=1)]
+
+    def uploaded(online: bool) -> tuple[int, int, int]:
+        done = uploading.upload(found, tmp_path, "past", online=online)
+        return done.now, done.before, done.failed
+
+    assert uploaded(online=False) == (2, 0, 0)
+    assert uploaded(online=False) == (0, 2, 0), "they are kept already"
+    monkeypatch.setattr(Server, "reached", False)
+    assert uploaded(online=True) == (0, 0, 2), "what is kept offline has not been sent"
+    monkeypatch.setattr(Server, "reached", True)
+    assert uploaded(online=True) == (2, 0, 0) and uploaded(online=True) == (0, 2, 0)
+    assert [offline for _, offline in Server.told] == [True] * 2 + [False] * 4
 
 
 def test_there_must_be_something_to_upload(

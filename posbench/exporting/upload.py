@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from posbench.loggers import told
@@ -10,6 +11,17 @@ from posbench.loggers.told import About
 from posbench.loggers.wandb import Wandb
 from posbench.provenance import content_hash
 from posbench.records.record import Record
+
+ONLINE = "online"
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """Numbers of records."""
+
+    now: int  # became W&B runs
+    before: int  # were W&B runs already
+    failed: int  # did not reach the server whole
 
 
 def upload(
@@ -19,17 +31,21 @@ def upload(
     entity: str | None = None,
     online: bool = False,
     say: Callable[[str], None] = print,
-) -> int:
-    """Write one W&B run a record into `folder`, and send it if `online`; returns how many.
+) -> Uploaded:
+    """Write one W&B run a record into `folder`, and send it if `online`; returns what came of it.
 
-    A record whose run is there is left out, so that the same command goes on where it stopped.
+    What is there is noted in a file of its own once it is whole, so that the same command goes on
+    where it was stopped, or where the server was not reached. What was kept offline is sent by the
+    same command with `online`.
     """
-    count = 0
+    done = Uploaded(0, 0, 0)
     for record in found:
         digest = content_hash(record.as_json())
-        if any(folder.glob(f"wandb/*run-*-{digest}")):
+        note = folder / "uploaded" / digest
+        if note.exists() and (not online or note.read_text() == ONLINE):
+            done = replace(done, before=done.before + 1)
             continue
-        folder.mkdir(parents=True, exist_ok=True)
+        note.parent.mkdir(parents=True, exist_ok=True)
         about = About.of(record, record.seed)
         logger = Wandb(
             offline=not online, save_dir=folder, id=digest, project=project, entity=entity
@@ -42,5 +58,9 @@ def upload(
             logger.log_record(record)
         finally:
             logger.close()
-        count += 1
-    return count
+        if logger.complete:
+            note.write_text(ONLINE if online else "offline")
+            done = replace(done, now=done.now + 1)
+        else:
+            done = replace(done, failed=done.failed + 1)
+    return done

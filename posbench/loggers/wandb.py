@@ -46,6 +46,7 @@ class Wandb(WandbLogger):
         super().__init__(offline=offline, **settings)
         self.patience, self.tags = patience, tuple(tags)
         self.say: Callable[[str], None] = print
+        self.complete = True  # whether all that was told has arrived where it was sent
 
     def begin(self, about: About, say: Callable[[str], None]) -> None:
         """Open the run, at the server or in a file."""
@@ -93,11 +94,13 @@ class Wandb(WandbLogger):
             self._remark(error, f"what it lacks is in {folder}: `wandb sync {folder}`")
 
     def _opened(self, asked: dict[str, Any]) -> Any:
-        if not self._offline and not Wandb.unreachable:
+        if not self._offline:
             try:
-                return self._online(asked)
+                if not Wandb.unreachable:
+                    return self._online(asked)
             except Exception as error:  # whatever W&B meets, the run goes on
                 self._remark(error, "runs are kept offline, for `wandb sync`")
+            self.complete = False
         return wandb.init(**asked, mode="offline", settings=wandb.Settings(silent=True))
 
     def _online(self, asked: dict[str, Any]) -> Any:
@@ -113,6 +116,7 @@ class Wandb(WandbLogger):
         return wandb.init(**asked, mode="online", settings=limits)
 
     def _remark(self, error: Exception, consequence: str) -> None:
+        self.complete = False
         if not Wandb.unreachable:
             reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
             self.say(f"W&B was not reached ({reason}); {consequence}.")
