@@ -64,6 +64,26 @@ def test_what_it_would_add_is_said_row_by_row(source: Path, tmp_path: Path) -> N
     assert bundle.added(made, tmp_path / "nowhere")[0].new == 4
 
 
+def test_what_it_would_add_is_what_publishing_adds(source: Path, tmp_path: Path) -> None:
+    """The same settings under another name are another row."""
+    (made,) = [each for each in files.records(source) if each.method.name == "rope"]
+    files.publish([made], [], tmp_path / "published")
+    renamed = changed(made, {"method.name": "rope_of_mine"})
+    (line,) = bundle.added([renamed], tmp_path / "published")
+    assert line.new == 1
+    files.publish([renamed], [], tmp_path / "published")
+    assert len(files.records(tmp_path / "published")) == 2
+
+
+def test_two_published_runs_of_one_name_are_both_kept(tmp_path: Path) -> None:
+    one = record("rope", seed=0)
+    found = [one, changed(one, {"method.hash": "0" * 16})]
+    assert files.unpublish(found, [], tmp_path) == 2
+    assert {each.method.hash for each in files.records(tmp_path)} == {
+        each.method.hash for each in found
+    }
+
+
 def test_code_of_others_is_not_run_before_it_was_read(
     source: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

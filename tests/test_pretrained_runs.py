@@ -144,6 +144,24 @@ def test_a_run_goes_on_where_it_was_stopped(
     assert said("texts=1", elsewhere)[0] == 0 and len(calls) == 13  # the code is another
 
 
+def test_what_others_have_measured_stays_and_is_not_mixed_with_what_is_measured_now(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said("lengths=[1]")[0] == 0
+    first = files.records(tmp_path / "mine")
+    monkeypatch.setattr(recording.provenance, "versions", lambda: {"torch": "1.0.0"})
+    assert said("lengths=[1,1.5]")[0] == 0
+    found = files.records(tmp_path / "mine")
+    assert len(found) == 2 * len(first), "those of another torch stand beside"
+    assert {len(each.rows) for each in found} == {1, 2}
+    (path, *_) = sorted((tmp_path / "mine/records").rglob("seed=0.json"))
+    content = path.read_text()
+    path.write_text(content.replace('"schema_version": ', '"schema_version": 1'))
+    before = path.read_bytes()
+    status, _, error = said("lengths=[1,1.5]")
+    assert status == 1 and "upgrade posbench" in error and path.read_bytes() == before
+
+
 def test_extensions_of_a_sample_are_paired(said: Said, tmp_path: Path) -> None:
     assert said("texts=3", "task=in_context_language")[0] == 0
     found = files.records(tmp_path / "mine")

@@ -47,12 +47,7 @@ def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = 
 
 def _latest(found: list[Record]) -> list[Record]:
     """The records that count: the last one of every run."""
-
-    def key(record: Record) -> tuple[object, ...]:
-        names = (record.protocol, record.task, record.method)
-        return *((name.label, name.hash) for name in names), record.task_version, record.seed
-
-    return list({key(record): record for record in found}.values())
+    return list({record.run: record for record in found}.values())
 
 
 def _several_protocols(runs: pd.DataFrame) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,6 @@ import torch
 import transformers
 
 from posbench import provenance
-from posbench.errors import PosbenchError
 from posbench.evaluation import DEPTH_EDGES, RELATIVE_EDGES, binned
 from posbench.extension import Extension
 from posbench.leaderboard.likelihoods import PRETRAINED
@@ -29,6 +29,7 @@ from posbench.pretrained.measuring import Found, Measurement, target
 from posbench.pretrained.mounting import Mounted
 from posbench.provenance import content_hash, known_hash, without_places
 from posbench.records import files
+from posbench.records.packing import refuse_another_schema
 from posbench.records.record import Curve, Evaluated, MethodName, Name, Record, Search, Training
 from posbench.records.row import Row, View
 
@@ -101,7 +102,10 @@ class Recorder:
         return files.record_path(self.folder, self.protocol.slug, task.slug, method.slug, number)
 
     def known(self, measured: Measurement, row: Candidate, number: int) -> Record | None:
-        """What has been measured of a sample; None if nothing, or by other code or settings."""
+        """What has been measured of a sample; None if nothing, or by other code or settings.
+
+        Lengths of one record have one device and the same versions: a record names them once.
+        """
         path = self.path(measured, row, number)
         record = _readable(path) if path.exists() else None
         if record is None:
@@ -113,6 +117,8 @@ class Recorder:
             and record.training.settings_hash == self._sample(task, number)
             and [record.training.source_hash, record.evaluated.source_hash]
             == self.code(measured, row)
+            and record.evaluated.device == self._origin["device"]
+            and provenance.same_versions(record.evaluated.versions, self._origin["versions"])
         )
         return record if same else None
 
@@ -127,7 +133,8 @@ class Recorder:
     def write(self, measured: Measurement, row: Candidate, length: int, found: list[Found]) -> None:
         """Add one length to the records of these samples, each file whole or as it was.
 
-        A record of other code or settings that is there stays beside the new one.
+        A record of other code, settings, versions or another device that is there stays beside the
+        new one.
         """
         for each in found:
             path = self.path(measured, row, each.number)
@@ -238,9 +245,14 @@ class Recorder:
 
 
 def _readable(path: Path) -> Record | None:
+    """The record in a file; None if it was cut off, so that there is nothing to keep.
+
+    Raises `PosbenchError` if it is a record of another version of posbench.
+    """
     try:
+        refuse_another_schema(json.loads(path.read_text(encoding="utf-8")), str(path))
         return files.read(path)
-    except PosbenchError:  # of an earlier schema, or cut off
+    except json.JSONDecodeError:
         return None
 
 

@@ -182,13 +182,13 @@ class Added:
 
 def added(records: Iterable[Record], target: Path) -> list[Added]:
     """What publishing these records in a folder would change, row by row."""
-    there = {_key(record): record for record in files.records(target)} if target.exists() else {}
+    there = {record.run: record for record in files.records(target)} if target.exists() else {}
     rows: dict[str, list[Record]] = {}
     for record in records:
         rows.setdefault(f"{record.method.label}, {record.protocol.label}", []).append(record)
     found = []
     for row, several in sorted(rows.items()):
-        known = [there.get(_key(record)) for record in several]
+        known = [there.get(record.run) for record in several]
         pairs = zip(known, several, strict=True)
         same = sum(old is not None and old.rows == made.rows for old, made in pairs)
         new = sum(old is None for old in known)
@@ -203,8 +203,3 @@ def added(records: Iterable[Record], target: Path) -> list[Added]:
             )
         )
     return found
-
-
-def _key(record: Record) -> tuple[object, ...]:
-    names = (record.protocol, record.task, record.method)
-    return (*(name.hash for name in names), record.task_version, record.seed)

@@ -287,8 +287,8 @@ def _all(attempts: Iterable[Kept | PosbenchError]) -> list[Kept]:
 
 def publish(records: list[Record], audits: list[Audit], folder: Path) -> None:
     """Put records among those of a published folder, each in the place of the same run."""
-    known = {_run(record): record for record in _all(_packed(folder))}
-    merged = [*(known | {_run(record): record for record in records}).values()]
+    known = {record.run: record for record in _all(_packed(folder))}
+    merged = [*(known | {record.run: record for record in records}).values()]
     made = {audit.key: audit for audit in [*_all(_packed_audits(folder)), *audits]}
     kept = _of(merged, made.values())
     write_packed(merged, folder)
@@ -296,14 +296,20 @@ def publish(records: list[Record], audits: list[Audit], folder: Path) -> None:
 
 
 def unpublish(records: list[Record], audits: list[Audit], folder: Path) -> int:
-    """Put published records, a file each, where a folder has none of the same run; how many."""
+    """Put published records, a file each, where a folder has none of the same run; how many.
+
+    Of two runs of one name the later takes the place, and the other stays beside it.
+    """
     new = [record for record in records if not path_of(record, folder).exists()]
     with writing_to(folder):
         for audit in _of(new, audits):
             where = record_path(folder, audit.protocol, audit.task, audit.method, audit.seed)
             write_json(audit.model_dump(mode="json"), audit_path(where))
         for record in new:
-            write(record, path_of(record, folder))
+            path = path_of(record, folder)
+            if path.exists():
+                kept_beside(path)
+            write(record, path)
     return len(new)
 
 
@@ -328,10 +334,3 @@ def write_audits(audits: Sequence[Audit], folder: Path) -> None:
 def _write_text(text: str, path: Path) -> None:
     with atomically(path) as beside:
         beside.write_bytes(text.encode())
-
-
-def _run(record: Record) -> tuple[str | int, ...]:
-    """What tells runs apart: another record of the same run takes its place."""
-    hashes = (record.protocol.hash, record.task.hash, record.method.hash)
-    names = (record.protocol.slug, record.task.slug, record.method.slug)
-    return (*names, *hashes, record.task_version, record.seed)

@@ -221,6 +221,13 @@ class Record(Part):
         return rows
 
     @property
+    def run(self) -> tuple[str | int, ...]:
+        """What tells runs apart, names and contents: a later record of a run takes its place."""
+        names = (self.protocol, self.task, self.method)
+        parts = [part for name in names for part in (name.slug, name.hash)]
+        return (*parts, self.task_version, self.seed)
+
+    @property
     def solved(self) -> bool:
         """Whether the test at the training length reached the gate of the task."""
         return next((row.proficiency for row in self.rows if row.multiple == 1), 0.0) >= self.gate
