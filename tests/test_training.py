@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_runs import prepared, ran, tiny, trained
 
+from posbench import provenance
 from posbench.batches import everywhere, joined, packed, shifted, training_batch
 from posbench.config import TrainingConfig
 from posbench.errors import ConfigError, Diverged, Terminated
@@ -379,6 +380,40 @@ def test_what_diverged_is_not_tried_again_unless_forced(
     assert trained(run).log.curve.step
     again = trained(tiny(tmp_path, "method=rope"))
     assert again.log.curve.step, "and what was made since counts"
+    assert not list(tmp_path.rglob("diverged.json")), "and nothing says that it diverged"
+
+
+def test_what_diverged_with_another_torch_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its record would say that it diverged with this one."""
+
+    def diverging(training: Training, *arguments: Any) -> Any:
+        raise Diverged("the loss became nan")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping, "fit", diverging)
+        with pytest.raises(Diverged):
+            trained(tiny(tmp_path, "method=rope"))
+        with pytest.raises(Diverged):
+            trained(tiny(tmp_path, "method=rope"))
+    patched = dict.fromkeys(provenance.COMPARED, "1.0.0")
+    monkeypatch.setattr(keeping.provenance, "versions", lambda: patched)
+    assert trained(tiny(tmp_path, "method=rope")).log.curve.step
+
+
+def test_a_run_that_diverges_at_every_rate_names_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverging(training: Training, *arguments: Any) -> Any:
+        raise Diverged("the loss became nan")
+
+    monkeypatch.setattr(keeping, "fit", diverging)
+    with pytest.raises(Diverged):
+        ran(tmp_path, "method=rope", RATES)
+    (found,) = files.records(tmp_path)
+    rates = found.training.learning_rates
+    assert rates is not None and [each.loss for each in rates] == [None] * 3
 
 
 def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(

@@ -102,7 +102,6 @@ class Checkpoints:
         """
         folder = self.folder(reference)
         folder.mkdir(parents=True, exist_ok=True)
-        diverged = folder / "diverged.json"
         lock = filelock.FileLock(folder / "lock")
         try:
             lock.acquire(blocking=False)
@@ -111,8 +110,8 @@ class Checkpoints:
             lock.acquire()
         try:
             log = None if self.force else self._load(model, folder)
-            if log is None and diverged.exists() and not self.force:
-                raise Diverged(**json.loads(diverged.read_text(encoding="utf-8")))
+            if log is None and (before := self.diverged(folder)) is not None:
+                raise before
             if log is None:
                 log = self._train(training, model, folder, loggers)
                 self.keep_content(folder, content)
@@ -163,8 +162,10 @@ class Checkpoints:
     ) -> Log:
         finished, last = folder / "training.json", folder / "last.ckpt"
         finished.unlink(missing_ok=True)
-        for rest in folder.glob("*.tmp"):  # of a killed process; the lock is ours
-            rest.unlink(missing_ok=True)
+        # What was said of other weights, and what a killed process has left; the lock is ours.
+        for name in ("diverged.json", "tested-*.json", "*.tmp"):
+            for rest in folder.glob(name):
+                rest.unlink(missing_ok=True)
         state = self.undamaged(last)
         if state is None:
             (folder / "replicas.json").unlink(missing_ok=True)
@@ -208,8 +209,24 @@ class Checkpoints:
         """The same again would diverge again: another method that shares this training is told at
         once.
         """
-        write_json({"sentence": sentence, "cpu_seconds": cpu_seconds}, folder / "diverged.json")
+        made = {"versions": provenance.versions(), "device": device_name(self.trainer.accelerator)}
+        content = {"sentence": sentence, "cpu_seconds": cpu_seconds} | made
+        write_json(content, folder / "diverged.json")
         (folder / "last.ckpt").unlink(missing_ok=True)
+
+    def diverged(self, folder: Path) -> Diverged | None:
+        """That this training has diverged; None if it has not, or elsewhere or with other versions.
+
+        Then it is to be tried: its record would name this device and these versions.
+        """
+        path = folder / "diverged.json"
+        if self.force or not path.exists():
+            return None
+        said = json.loads(path.read_text(encoding="utf-8"))
+        same = provenance.same_versions(said.get("versions", {}), provenance.versions())
+        if not same or said.get("device") != device_name(self.trainer.accelerator):
+            return None
+        return Diverged(said["sentence"], said["cpu_seconds"])
 
     def keep_content(self, folder: Path, content: dict[str, Any]) -> None:
         """Write what the hash that names a folder is the hash of."""

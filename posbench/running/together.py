@@ -110,7 +110,7 @@ class Together:
             held.enter_context(filelock.FileLock(folder / "lock").acquire(blocking=False))
         except filelock.Timeout:
             return None
-        if (folder / "training.json").exists() or (folder / "diverged.json").exists():
+        if (folder / "training.json").exists() or self.checkpoints.diverged(folder) is not None:
             return None
         state = self.checkpoints.undamaged(folder / "last.ckpt")
         if state is None:

@@ -95,7 +95,9 @@ def _train(
 
 def without_weights(setup: Setup, error: Diverged) -> Trained:
     """What there is to say of a training that diverged; the model is the untrained one."""
-    settings = setup.config.training.candidates[0]
+    settings, *others = candidates = setup.config.training.candidates
     hardware = device_name(setup.config.trainer.accelerator)
     log = Log.of([], error.cpu_seconds, error.cpu_seconds, hardware)
-    return Trained(setup.training_hash(settings), settings, setup.model(), log)
+    lost = [Rate(learning_rate=each.learning_rate, loss=None) for each in candidates]
+    rates = lost if others else None
+    return Trained(setup.training_hash(settings), settings, setup.model(), log, rates)
