@@ -109,6 +109,11 @@ GROUPS = """
 """
 
 
+def test_a_length_that_is_no_number_is_no_request(tmp_path: Path) -> None:
+    with pytest.raises(PosbenchError, match=r"asks for 'direct pi of rope at 1 \. 2'"):
+        asked(tmp_path, table("direct", "pi"), README.replace("at 1 2", "at 1 . 2"))
+
+
 def test_rows_by_group_have_their_overall_and_the_largest_stands_first(tmp_path: Path) -> None:
     """Areas from 1x to 2x: half of what is lost at 2x."""
     readme, picture = asked(tmp_path, table("direct", "pi"), GROUPS)

@@ -292,6 +292,8 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
         ("train_positions=-5", "must not be below 0"),
         ("lengths=[1,nan]", "lengths=[1,nan] must be numbers"),
         ("lengths=[inf]", "must be numbers"),
+        ("lengths=[]", "lengths=[] names nothing: give at least one"),
+        ("task=,", "task=, names nothing: give at least one"),
         ("questions=30", "there are 20 people"),
         ("chat=maybe", "choose one of true, false"),
         ("device=tpu", "choose one of cpu, cuda, mps"),

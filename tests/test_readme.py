@@ -11,7 +11,8 @@ import pytest
 import torch
 from conftest import names
 
-from posbench import results
+from posbench import elsewhere, results
+from posbench.errors import ConfigError
 from posbench.leaderboard.summaries import number
 
 ROOT = Path(__file__).parent.parent
@@ -64,6 +65,14 @@ def test_the_block_with_an_encoding_from_posbench_runs_as_printed() -> None:
     assert not torch.allclose(trained(q, k, v), head) and torch.allclose(
         trained(q, k, v, pos=torch.zeros(1, 20).long()), head, atol=1e-6
     )
+
+
+def test_a_name_that_is_none_is_told_which_was_meant() -> None:
+    with pytest.raises(ConfigError, match=r"encoding=ropee is unknown: did you mean rope\?"):
+        elsewhere.encoding("ropee")(num_heads=4, head_width=16, trained=128)
+    trained = elsewhere.encoding("rope")(num_heads=4, head_width=16, trained=128)
+    with pytest.raises(ConfigError, match=r"extension=yarnn is unknown: did you mean yarn\?"):
+        elsewhere.extension("yarnn")().extend(trained, tested=512)
 
 
 def test_every_file_the_readme_points_to_exists() -> None:

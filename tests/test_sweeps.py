@@ -28,7 +28,7 @@ from small_runs import without_seconds
 
 from posbench import status
 from posbench.composing.compose import compose, composing
-from posbench.errors import PosbenchError
+from posbench.errors import PosbenchError, Unwritable
 from posbench.records import files
 from posbench.running.asked import Asked
 from posbench.running.console import Console
@@ -437,6 +437,16 @@ def swept(
     except Failed as error:
         said.append(str(error))
     return said
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence_before_anything_is_launched(
+    mine: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    launcher = Launcher()
+    with pytest.raises(Unwritable, match=r"file/runs cannot be written to \(Not a directory"):
+        swept(tmp_path / "file/runs", launcher, "task=copy", "method=rope")
+    assert not launcher.begun
 
 
 @pytest.mark.fault("a worker that dies")

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from posbench.composing.building import build
-from posbench.errors import IllegalExtension, PosbenchError
+from posbench.errors import ConfigError, IllegalExtension, PosbenchError, closest, known_names
 
 if TYPE_CHECKING:
     from posbench.encoding import EncodingStack
@@ -93,6 +93,10 @@ def node(group: str, name: str) -> DictConfig:
     composing a hundred would take half a minute.
     """
     found = GlobalHydra.instance().config_loader().repository.load_config(f"{group}/{name}")  # type: ignore[attr-defined]
+    if found is None:
+        known = options(group)
+        listed = known_names(known, "python -m posbench --help", closest(name, known))
+        raise ConfigError(f"{group}={name} is unknown: {listed}")
     merged = OmegaConf.create({})
     for default in found.defaults_list:
         if default.is_self() and default is found.defaults_list[-1]:

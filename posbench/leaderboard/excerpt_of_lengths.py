@@ -27,7 +27,7 @@ class ExcerptOfLengths:
     @classmethod
     def of(cls, words: str) -> ExcerptOfLengths | None:
         """What a comment asks for with these words; None if that is something else."""
-        found = re.fullmatch(r"([\w+ ]+) of (\w+) at ([\d. ]+)", words)
+        found = re.fullmatch(r"([\w+ ]+) of (\w+) at (\d+(?:\.\d+)?(?: \d+(?:\.\d+)?)*)", words)
         if found is None:
             return None
         multiples = tuple(float(multiple) for multiple in found[3].split())

@@ -141,6 +141,9 @@ class Asked:
         if not all(map(math.isfinite, lengths)):
             raise ConfigError(f"lengths={given['lengths']} must be numbers: give multiples as 1.5")
         tokens = [_number("tokens", each, int) for each in _several(given["tokens"])]
+        for name in ("extension", "task", "tokens" if given["tokens"] else "lengths"):
+            if not _several(given[name]):
+                raise ConfigError(f"{name}={given[name]} names nothing: give at least one")
         texts, questions = (_number(name, given[name], int) for name in ("texts", "questions"))
         if min([*lengths, *tokens, texts, questions]) <= 0:
             raise ConfigError(

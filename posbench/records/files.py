@@ -75,6 +75,12 @@ def writing_to(folder: str | Path) -> Iterator[None]:
         raise _unwritable(folder, "a checkpoint could not be written whole") from None
 
 
+def make_writable(folder: str | Path) -> None:
+    """Make the folder, if it is not there; Unwritable if that cannot be."""
+    with writing_to(folder):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+
+
 def _unwritable(folder: str | Path, reason: str) -> Unwritable:
     return Unwritable(
         f"results_dir={folder} cannot be written to ({reason}): make room there, or give another; "

@@ -15,7 +15,7 @@ from posbench.composing.building import build as build_from
 from posbench.composing.identity import Identity
 from posbench.composing.legality import legal_encodings
 from posbench.config import checked
-from posbench.errors import Diverged, IllegalExtension, Unwritable
+from posbench.errors import Diverged, IllegalExtension
 from posbench.loggers import told
 from posbench.loggers.told import About, Teller
 from posbench.records import files
@@ -54,7 +54,7 @@ def make(asked: Asked, console: Console) -> None:
             f"extension {identity.method.extension} cannot extend encoding "
             f"{identity.method.encoding}: {error}; it can extend {legal}"
         ) from None
-    _make_writable(Path(config.results_dir))
+    files.make_writable(config.results_dir)
     with files.writing_to(config.results_dir):
         console.announce(identity, config.seed, hardware, asked.path)
         checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
@@ -187,13 +187,6 @@ class Run:
             base, _ = setup.evaluation.evaluate(model, None)
             self.checkpoints.remember(trained.hash, test, base)
         return base
-
-
-def _make_writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Unwritable(f"results_dir={folder} cannot be written to: {error}") from None
 
 
 def _loggers(setup: Setup, identity: Identity, console: Console) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -70,11 +71,13 @@ class Sweep:
         if plan_only:
             return
         start = time.monotonic()
-        journal.tidy(self.results_dir)
         keys = [run.asked.key for run in planned.runs]
         weights = dict(zip(keys, _weights(planned.runs, cost.runs), strict=True))
-        with Watch(self.results_dir, self.name, weights, self.say) as watch:
-            self._launch_until_done(planned.jobs, watch)
+        with files.writing_to(self.results_dir):
+            files.make_writable(self.results_dir)
+            journal.tidy(self.results_dir)
+            with Watch(self.results_dir, self.name, weights, self.say) as watch:
+                self._launch_until_done(planned.jobs, watch)
         self._summarise(planned, watch.ended, time.monotonic() - start)
 
     # -- launching ---------------------------------------------------------------------------------
@@ -207,9 +210,9 @@ class Sweep:
         for event in failures:
             self.say(f"  {event.title}: {event.sentence}\n    {event.command}")
         if made or skipped:
-            command = ["python -m posbench.leaderboard"]
+            command = ["python", "-m", "posbench.leaderboard"]
             command += [str(self.results_dir)] * (self.results_dir != files.LOCAL)
-            self.say(f"Leaderboard: {' '.join(command)}")
+            self.say(f"Leaderboard: {shlex.join(command)}")
         if failures or wrong:
             raise Failed(f"{len(failures) + wrong:,} of {len(self.request.runs):,} runs failed")
 
