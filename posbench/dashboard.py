@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from posbench.composing.answering import answered
 from posbench.errors import PosbenchError
 from posbench.records import files
 
@@ -182,7 +183,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--task", default="passkey", help=f"of the preview; {help}")
     chosen = parser.parse_args(arguments)
-    try:
+
+    def written() -> int:
         if chosen.save and not chosen.entity:
             raise PosbenchError("--save needs --entity: the user or team whose project it is")
         pages = {
@@ -200,10 +202,9 @@ def main(arguments: list[str] | None = None) -> int:
         if chosen.save:
             for name, made in pages.items():
                 print(f"Saved: the {name}, {_saved(made).url}")
-    except PosbenchError as error:
-        print(f"posbench: {error}", file=sys.stderr)
-        return 1
-    return 0
+        return 0
+
+    return answered(written)
 
 
 def _preview(results: Path, task: str, pages: dict[str, Any], folder: Path) -> Path:

@@ -63,11 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         status: int = chosen.carry_out(chosen)
         return status
 
-    try:
-        return answered(carried_out)
-    except OSError as error:  # a folder that cannot be written
-        print(f"posbench: {error}", file=sys.stderr)
-        return 1
+    return answered(carried_out)
 
 
 def _show_columns(_: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 from hydra.core.global_hydra import GlobalHydra
 
 from posbench.composing import mistakes
+from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
 from posbench.sweeping.journal import Event, Worker, workers
 from posbench.sweeping.plan import Plan, plan, with_records
@@ -32,20 +33,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("words", nargs="*", help="as after python -m posbench -m")
     parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
     chosen = parser.parse_args(arguments)
-    try:
+
+    def told() -> int:
         with composing(*chosen.config_dir):
             mistakes.check(chosen.words, chosen.config_dir)
             loader = GlobalHydra.instance().config_loader()
             planned = plan(request(chosen.words, loader, chosen.config_dir))
             for line in lines(planned, _results_dir(planned)):
                 print(line)
-    except BrokenPipeError:  # as when `head` has seen enough
         return 0
-    except mistakes.EXPECTED as error:
-        said = mistakes.sentence(error, chosen.words, chosen.config_dir)
-        print(f"posbench: {said}", file=sys.stderr)
-        return 1
-    return 0
+
+    return answered(told, chosen.words, chosen.config_dir)
 
 
 def _results_dir(planned: Plan) -> Path:

@@ -271,7 +271,8 @@ def test_an_extension_with_a_mistake_is_told_so(
     tmp_path: Path, wrong: Wrong, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check.main([str(wrong.write(tmp_path))]) == 1
-    assert wrong.said in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert wrong.said in said.out + said.err
 
 
 def test_every_check_but_one_is_shown_something_broken() -> None:
@@ -313,5 +314,5 @@ def test_a_mistake_is_one_sentence(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check.main(words) == 1
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"posbench: {sentence}")

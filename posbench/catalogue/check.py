@@ -23,6 +23,7 @@ from typing import Any
 from rich.console import Console
 
 from posbench.composing import folders, mistakes
+from posbench.composing.answering import answered
 from posbench.composing.compose import composing
 from posbench.errors import ConfigError, PosbenchError
 
@@ -49,16 +50,19 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     out = Console(soft_wrap=True, highlight=False)
-    words, own = options.words, options.config_dir
     with ExitStack() as stack:
-        try:
-            words, own = _choices(words, own, stack)
-            mistakes.check(words, own)
-            with composing(*own):
-                return _report(words, out)
-        except mistakes.EXPECTED as error:
-            out.print(f"posbench: {mistakes.sentence(error, words, own)}", markup=False)
-            return 1
+
+        def asked() -> int:
+            words, own = _choices(options.words, options.config_dir, stack)
+
+            def checked() -> int:
+                mistakes.check(words, own)
+                with composing(*own):
+                    return _report(words, out)
+
+            return answered(checked, words, own)
+
+        return answered(asked)
 
 
 def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[str], list[Path]]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from posbench.catalogue.conformance import extensions
 from posbench.catalogue.portraits import Portrait
 from posbench.catalogue.subject import Subject, composed, with_setting
 from posbench.composing import mistakes
+from posbench.composing.answering import answered
 from posbench.composing.compose import composing
 from posbench.composing.legality import legal, options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
@@ -293,7 +293,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    try:
+
+    def written() -> int:
         with composing(*chosen.config_dir):
             asked = chosen.methods or [*options("method"), *_of_folders(chosen.config_dir)]
             for name in asked:
@@ -306,11 +307,8 @@ def main(arguments: list[str] | None = None) -> int:
             (chosen.output / "catalogue.html").write_text(page(entries), encoding="utf-8")
             for each in entries:
                 (chosen.output / f"{each.method}.svg").write_text(each.picture, encoding="utf-8")
-    except (*mistakes.EXPECTED, OSError) as error:
-        shown = str(error) if isinstance(error, OSError) else mistakes.sentence(error)
-        print(f"posbench: {shown}", file=sys.stderr)
-        return 1
-    print(
-        f"{len(entries)} pages: {chosen.output / 'catalogue.html'}, and an SVG for each beside it."
-    )
-    return 0
+        page_of_all = chosen.output / "catalogue.html"
+        print(f"{len(entries)} pages: {page_of_all}, and an SVG for each beside it.")
+        return 0
+
+    return answered(written, own=chosen.config_dir)

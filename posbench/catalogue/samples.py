@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from posbench.composing import mistakes
+from posbench.composing.answering import answered
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
 from posbench.errors import ConfigError
@@ -45,7 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
     chosen = parser.parse_intermixed_args(arguments)
     words = [f"task={chosen.task}", *chosen.settings]
-    try:
+
+    def shown() -> int:
         for name, low in (("n", 0), ("count", 1)):
             if getattr(chosen, name) < low:
                 raise ConfigError(f"--{name} must be at least {low}, got {getattr(chosen, name)}")
@@ -56,13 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
             batch = task.batch(chosen.n, chosen.count, chosen.seed, chosen.stream, chosen.n)
         for line in _json(batch) if chosen.json else _words(batch):
             print(line)
-    except BrokenPipeError:  # as when `head` has seen enough
         return 0
-    except mistakes.EXPECTED as error:
-        said = mistakes.sentence(error, words, chosen.config_dir)
-        print(f"posbench: {said}", file=sys.stderr)
-        return 1
-    return 0
+
+    return answered(shown, words, chosen.config_dir)
 
 
 def _json(batch: Batch) -> Iterator[str]:

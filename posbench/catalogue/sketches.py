@@ -27,6 +27,7 @@ from posbench.boards.naming import recorded
 from posbench.catalogue import page as catalogue
 from posbench.catalogue.subject import Subject
 from posbench.composing import mistakes
+from posbench.composing.answering import answered
 from posbench.composing.compose import composing
 from posbench.composing.legality import options
 from posbench.composing.methods import AS_TRAINED, methods
@@ -172,21 +173,21 @@ def main(arguments: list[str] | None = None) -> int:
         "--check", action="store_true", help="write nothing; fail if regenerating changes a line"
     )
     chosen = parser.parse_args(arguments)
+    return answered(lambda: _written(chosen))
+
+
+def _written(chosen: argparse.Namespace) -> int:
     torch.set_num_threads(1)
     path = files("posbench.catalogue") / FILE
     known = {}
     if path.is_file():
         written = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         known = {line["method"]: line for line in written}
-    try:
-        with composing():
-            every = rows()
-            for name in chosen.rows:
-                mistakes.check_choice("row", name, list(every))
-            made = {name: sketch(name, every[name]) for name in chosen.rows or every}
-    except mistakes.EXPECTED as error:
-        print(f"posbench: {mistakes.sentence(error)}", file=sys.stderr)
-        return 1
+    with composing():
+        every = rows()
+        for name in chosen.rows:
+            mistakes.check_choice("row", name, list(every))
+        made = {name: sketch(name, every[name]) for name in chosen.rows or every}
     if chosen.check:
         stale = [name for name, line in made.items() if known.get(name) != line]
         if stale:

@@ -28,6 +28,7 @@ from posbench.comparing.of_task import TaskSubject
 from posbench.comparing.standing import differences, standing, worth
 from posbench.comparing.subject import USUAL_SEEDS, Subject, subject
 from posbench.composing import mistakes
+from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError, counted
 from posbench.leaderboard.summaries import number
@@ -57,8 +58,10 @@ def main(arguments: list[str] | None = None) -> int:
         "--no-training", action="store_true", help="compare what there is, and train nothing"
     )
     chosen = parser.parse_intermixed_args(arguments)
-    try:
-        board = definition.load(chosen.board, [chosen.config_dir] if chosen.config_dir else [])
+    own = [chosen.config_dir] if chosen.config_dir else []
+
+    def compared() -> int:
+        board = definition.load(chosen.board, own)
         if (task := TaskSubject.of(chosen.words, board, quick=chosen.quick)) is not None:
             if chosen.config_dir and chosen.config_dir.resolve() != task.folder.resolve():
                 raise PosbenchError(
@@ -70,14 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
         asked = subject(chosen.words, board, chosen.config_dir)
         with composing(*asked.folders):
             return _compare(asked, board, chosen)
-    except mistakes.EXPECTED as error:
-        own = [chosen.config_dir] if chosen.config_dir else []
-        words = [word for word in chosen.words if "=" in word]
-        print(f"posbench: {mistakes.sentence(error, words, own)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("posbench: stopped; the same command goes on from here.", file=sys.stderr)
-        return 130
+
+    return answered(compared, [word for word in chosen.words if "=" in word], own)
 
 
 def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:

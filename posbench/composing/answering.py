@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -12,8 +13,9 @@ from posbench.errors import Terminated
 
 
 def answered(act: Callable[[], int], words: Sequence[str] = (), own: Sequence[Path] = ()) -> int:
-    """The status of a command that `act` carries out: what it returns, 1 for a mistake of the user,
-    128 and the number of the signal for what was stopped.
+    """The status of a command that `act` carries out: what it returns, 1 for a mistake of the user
+    or a file that cannot be read or written, 128 and the number of the signal for what was stopped.
+    A reader that has seen enough, as `head`, ends it quietly.
 
     Args:
         act: does what the command is for
@@ -21,9 +23,17 @@ def answered(act: Callable[[], int], words: Sequence[str] = (), own: Sequence[Pa
         own: folders like conf/ of one's own
     """
     try:
-        return act()
+        status = act()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
+        return 0
     except mistakes.EXPECTED as error:
         print(f"posbench: {mistakes.sentence(error, words, own)}", file=sys.stderr)
+        return 1
+    except OSError as error:  # some of Hydra's are both
+        print(f"posbench: {error}", file=sys.stderr)
         return 1
     except Terminated as stopped:
         received = signal.Signals(stopped.args[0])

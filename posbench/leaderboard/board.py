@@ -21,6 +21,7 @@ import pandas as pd
 from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.composing import folders
+from posbench.composing.answering import answered
 from posbench.errors import PosbenchError
 from posbench.leaderboard import findings, likelihoods, markdown
 from posbench.leaderboard.comparisons import agreements, discriminations
@@ -236,39 +237,39 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         help="a folder like conf/ of your own: its boards, and the classes of its methods",
     )
     chosen = parser.parse_args(arguments)
-    with files.keeping_all(), folders.importable(chosen.config_dir):
-        return _made(chosen, emit)
+
+    def written() -> int:
+        with files.keeping_all(), folders.importable(chosen.config_dir):
+            return _made(chosen, emit)
+
+    return answered(written, own=chosen.config_dir)
 
 
 def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
-    try:
-        for folder in chosen.config_dir:
-            folders.check(folder)
-        board = board_of(chosen.folder, chosen.board, chosen.config_dir)
-        found, audits, unreadable = files.readable(chosen.folder)
-        for sentence in unreadable:
-            print(f"posbench: left out: {sentence}", file=sys.stderr)
-        if chosen.folder.name == board.name:
-            _of_definition(chosen.folder, board, found)
-        made = generate(chosen.folder, found, audits, board)
-        written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
-        if chosen.excerpt is not None:
-            texts = excerpts(chosen.excerpt, chosen.folder, tables.table(found), board, made.ranked)
-            written |= {path: text.encode() for path, text in texts.items()}
-        written |= _for_papers(chosen, made)
-        stale = [path for path in _made_before(chosen.folder) if path not in written]
-        if chosen.check:
-            _check(chosen.folder, written, stale)
-            emit(f"{chosen.folder}: up to date{' with the others' if unreadable else ''}.")
-            return 1 if unreadable else 0
-        for path, content in written.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        for path in stale:  # nothing is left that it could say
-            path.unlink()
-    except (PosbenchError, OSError) as error:
-        print(f"posbench: {error}", file=sys.stderr)
-        return 1
+    for folder in chosen.config_dir:
+        folders.check(folder)
+    board = board_of(chosen.folder, chosen.board, chosen.config_dir)
+    found, audits, unreadable = files.readable(chosen.folder)
+    for sentence in unreadable:
+        print(f"posbench: left out: {sentence}", file=sys.stderr)
+    if chosen.folder.name == board.name:
+        _of_definition(chosen.folder, board, found)
+    made = generate(chosen.folder, found, audits, board)
+    written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
+    if chosen.excerpt is not None:
+        texts = excerpts(chosen.excerpt, chosen.folder, tables.table(found), board, made.ranked)
+        written |= {path: text.encode() for path, text in texts.items()}
+    written |= _for_papers(chosen, made)
+    stale = [path for path in _made_before(chosen.folder) if path not in written]
+    if chosen.check:
+        _check(chosen.folder, written, stale)
+        emit(f"{chosen.folder}: up to date{' with the others' if unreadable else ''}.")
+        return 1 if unreadable else 0
+    for path, content in written.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    for path in stale:  # nothing is left that it could say
+        path.unlink()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its tables
     show(made.sections, made.notes, emit)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from posbench.composing.answering import answered
 from posbench.errors import PosbenchError
 
 
@@ -38,14 +38,14 @@ def written(
         shown: the path as it is called, if not by itself
     """
     shown = shown or str(path)
-    try:
+
+    def made() -> int:
         text = page()
         if check and not (path.exists() and path.read_bytes() == text.encode()):
             raise PosbenchError(f"regenerating changes {shown}: run `{command}`")
         if not check:
             path.write_bytes(text.encode())
-    except (PosbenchError, OSError) as error:
-        print(f"posbench: {error}", file=sys.stderr)
-        return 1
-    emit(f"{shown}: up to date." if check else f"Written: {shown}")
-    return 0
+        emit(f"{shown}: up to date." if check else f"Written: {shown}")
+        return 0
+
+    return answered(made)

@@ -77,8 +77,10 @@ def writing_to(folder: str | Path) -> Iterator[None]:
 
 def make_writable(folder: str | Path) -> None:
     """Make the folder, if it is not there; Unwritable if that cannot be."""
-    with writing_to(folder):
+    try:
         Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:  # whatever stands in the way
+        raise _unwritable(folder, str(error.strerror)) from None
 
 
 def _unwritable(folder: str | Path, reason: str) -> Unwritable:
