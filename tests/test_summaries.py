@@ -12,9 +12,9 @@ from making import changed, record
 from scipy import stats
 
 from posbench.leaderboard import board as leaderboard
+from posbench.leaderboard import measures, summaries
 from posbench.leaderboard import sections as sectioning
-from posbench.leaderboard import summaries
-from posbench.leaderboard.summaries import Estimate, Length
+from posbench.leaderboard.summaries import Estimate
 from posbench.records import tables
 
 # -- means and intervals ---------------------------------------------------------------------------
@@ -184,24 +184,6 @@ def test_one_task_needs_no_table_over_all_of_them() -> None:
 # -- measures of a run -----------------------------------------------------------------------------
 
 
-def lengths_of(*multiples: float, further: tuple[float, ...] = ()) -> list[Length]:
-    return [Length(round(10 * m), 20, m, m not in further, 0.0) for m in multiples]
-
-
-def test_the_area_does_not_depend_on_how_densely_lengths_were_chosen() -> None:
-    falling = {1: 1.0, 2: 0.5, 4: 0.0}
-    assert summaries.area(falling, lengths_of(1, 2, 4)) == pytest.approx(0.5)
-    between = falling | {2**0.5: 0.75, 2**1.5: 0.25}
-    assert summaries.area(between, lengths_of(*sorted(between))) == pytest.approx(0.5)
-    assert (
-        summaries.area({1: 1.0, 2: 1.0, 4: 1.0, 8: 0.0}, lengths_of(1, 2, 4, 8, further=(8,)))
-        == 1.0
-    )
-    assert np.isnan(summaries.area({1: 1.0}, lengths_of(1)))
-    # Lengths below that of training are not part of it.
-    assert summaries.area({0.5: 0.0} | falling, lengths_of(0.5, 1, 2, 4)) == pytest.approx(0.5)
-
-
 @pytest.mark.parametrize(("threshold", "found"), [(0.95, 1.5), (0.5, 2.0), (1.0, np.nan)])
 def test_how_far_a_run_reaches_is_asked_of_two_thresholds(threshold: float, found: float) -> None:
     scores = {1: 0.99, 1.5: 0.96, 2: 0.6, 4: 0.3, 8: 0.9}
@@ -211,13 +193,13 @@ def test_how_far_a_run_reaches_is_asked_of_two_thresholds(threshold: float, foun
 def test_the_board_shows_area_and_both_effective_lengths_and_gpu_seconds_where_there_are_some(
     tmp_path: Path,
 ) -> None:
-    found = seeds("rope", [{1: 1.0, 2: 0.6, 4: 0.2}, {1: 1.0, 2: 0.6, 4: 0.0}])
+    found = seeds("rope", [{1: 1.0, 2: 0.6, 4: 0.2, 8: 0.0}, {1: 1.0, 2: 0.6, 4: 0.0, 8: 0.0}])
 
     def shown() -> dict[str, str]:
         table = sectioning.sections(boards(*found))[0].table
         return dict(zip(table.headings[1:], table.rows[0].cells, strict=True))
 
-    assert (shown()["area"], shown()["effective"], shown()["effective .5"]) == (".58", "1x", "2x")
+    assert (shown()["area"], shown()["effective"], shown()["effective .5"]) == (".40", "1x", "2x")
     assert "GPU s" not in shown()
     on_gpu = {"training.device": "NVIDIA H200", "training.wall_seconds": 30.0}
     found[0] = changed(found[0], on_gpu)
@@ -225,13 +207,15 @@ def test_the_board_shows_area_and_both_effective_lengths_and_gpu_seconds_where_t
 
 
 def test_the_table_of_runs_has_one_row_a_run_with_its_measures(tmp_path: Path) -> None:
-    one, other = seeds("rope", [{1: 1.0, 2: 0.6, 4: 0.2}, {1: 0.9, 2: 0.96, 4: 0.0}])
+    falling = {1: 1.0, 2: 0.6, 4: 0.4, 8: 0.2}
+    one, other = seeds("rope", [falling, {1: 0.9, 2: 0.96, 4: 0.0, 8: 0.0}])
     table = summaries.per_run(tables.table([one, other])).set_index("seed")
     assert table.index.tolist() == [0, 1]
     first = table.loc[
         0, ["in_distribution", "learned", "solved", "mean", "area", "effective_95", "effective_50"]
     ]
-    assert first.tolist() == [1.0, True, True, pytest.approx(0.4), pytest.approx(0.6), 1.0, 2.0]
+    area = pytest.approx(measures.area(list(falling), list(falling.values()), 0.001), abs=1e-3)
+    assert first.tolist() == [1.0, True, True, pytest.approx(0.4), area, 1.0, 2.0]
     second = table.loc[1]
     assert (second["in_distribution"], second["learned"], np.isnan(second["effective_95"])) == (
         0.9,

@@ -29,9 +29,9 @@ GUIDE = {
     "fails the test there, mostly because an extension has lost the training length. "
     "Unsolved seeds stay in every mean, and those whose training diverged count as 0; "
     "the mean of the solved ones alone stands beside it.",
-    "Area": "under the score from 1x to the longest length in the mean, on a logarithmic axis, 1 "
-    "at the most. The numbers of a board's groups are areas as well, to 8x, of scores corrected "
-    "for chance.",
+    "Area": "under the score from 1x to 8x on a logarithmic axis, corrected for chance and not "
+    "below 0, 1 at the most; none where tests do not go to 8x. The numbers of a board's groups are "
+    "means of areas.",
     "Effective": "the largest length with a mean score of at least .95, all shorter ones "
     "included; effective .5: of .5, where guessing does not come as far.",
     "Steps": "of training until the score on a small validation set at 1x was that for the first "

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
+from posbench.leaderboard.measures import of_runs
 from posbench.leaderboard.statistics import CONFIDENCE, FEWEST
 
 THRESHOLD, HALF = 0.95, 0.5
@@ -159,18 +160,12 @@ def lengths_of(runs: pd.DataFrame) -> list[Length]:
     return [Length(*row) for row in different[LENGTH].itertuples(index=False, name=None)]
 
 
-def area(scores: Mapping[float, float], lengths: Sequence[Length]) -> float:
-    """The area under the score from the training length to the longest length in the mean.
-
-    The axis of lengths is logarithmic, and the area is a share of what a score of 1 would
-    give. Unlike the mean, it does not depend on how densely lengths were chosen. NaN for
-    fewer than two lengths.
-    """
-    multiples = [n.multiple for n in lengths if n.aggregated and n.multiple >= 1]
-    if len(multiples) < 2:
-        return np.nan
-    axis, values = np.log2(multiples), np.array([scores[multiple] for multiple in multiples], float)
-    return float(np.trapezoid(values, axis) / (axis[-1] - axis[0]))
+def with_areas(known: pd.DataFrame) -> pd.DataFrame:
+    """The table, named as it is shown, with the area of its run in each line: see `of_runs`."""
+    shown = {name: known[f"{name}_name"] for name in ("protocol", "task", "method")}
+    runs = of_runs(known.assign(**shown)).set_index(["protocol", "task", "row", "seed"])
+    lines = pd.MultiIndex.from_frame(pd.DataFrame(shown).assign(seed=known["seed"]))
+    return known.assign(area=runs["area"].reindex(lines).to_numpy())
 
 
 def mean_of(values: Sequence[float] | Array) -> float:
@@ -180,7 +175,7 @@ def mean_of(values: Sequence[float] | Array) -> float:
 def per_run(table: pd.DataFrame) -> pd.DataFrame:
     """One row per run: what it was, how far it got, what it cost."""
     rows = []
-    ordered = named(without_repeats(table))
+    ordered = with_areas(named(without_repeats(table)))
     tested = {task: lengths_of(part) for task, part in ordered.groupby([*BOARD, *TASK])}
     # Plain arrays, cut at the ends of runs: a data frame for each of 10,000 runs takes too long.
     kinds = ordered.groupby(RUN, sort=True).ngroup().to_numpy()
@@ -211,7 +206,7 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
                 "solved": first["solved"],
                 "solved_step": first["solved_step"],
                 "mean": mean_of([by_multiple[n.multiple] for n in lengths if n.in_mean]),
-                "area": area(by_multiple, lengths),
+                "area": first["area"],
                 "effective_95": effective(by_multiple, THRESHOLD),
                 "effective_50": effective_50(by_multiple, lengths),
                 "parameters": first["parameters"],
@@ -225,7 +220,14 @@ def per_run(table: pd.DataFrame) -> pd.DataFrame:
 
 
 SAID = ("task_name", "method_name", "method_hash", "method_class", "parameters")
-OF_SEED = ("solved", "solved_step", "training_hash", "train_cpu_seconds", "train_gpu_seconds")
+OF_SEED = (
+    "area",
+    "solved",
+    "solved_step",
+    "training_hash",
+    "train_cpu_seconds",
+    "train_gpu_seconds",
+)
 SUMMARISED = list(dict.fromkeys([*METHOD, "seed", "multiple", *MEASURES, *SAID, *OF_SEED]))
 """The columns of the long table that a summary is made of."""
 
@@ -243,7 +245,7 @@ class Summary:
     accuracy: Array  # [length, seed], in the order of the cells
     scores: Array  # by seed: the mean accuracy beyond the training length
     mean: Estimate  # of the scores
-    areas: Array  # by seed: see `area`
+    areas: Array  # by seed: see `posbench.leaderboard.measures.area`
     effective_50: float  # see the function of that name
     solved: npt.NDArray[np.bool_]  # by seed
     trainings: list[str]  # by seed: the hash of all that the weights depend on
@@ -277,9 +279,7 @@ class Summary:
             accuracy=measured[0],
             scores=scores,
             mean=Estimate.over(scores),
-            areas=np.array(
-                [area(dict(zip(column, each, strict=True)), lengths) for each in measured[0].T]
-            ),
+            areas=by_seed["area"],
             effective_50=effective_50(
                 {multiple: cell.accuracy.mean for multiple, cell in cells.items()}, lengths
             ),
@@ -488,7 +488,7 @@ def boards(table: pd.DataFrame) -> list[list[TaskBoard]]:
     """
     ordered = without_repeats(table).sort_values(["seed", "test_length"], kind="stable")
     found = []
-    for _, protocol in named(ordered).groupby(BOARD):
+    for _, protocol in with_areas(named(ordered)).groupby(BOARD):
         found.append([TaskBoard.of(runs) for _, runs in protocol.groupby(TASK)])
     return found
 
