@@ -52,7 +52,7 @@ class ExcerptOfGroups:
         ]
         for row in sorted(self.rows, key=lambda row: (-numbers[row]["overall"], row)):
             found = numbers[row]
-            cells = [number(found["overall"]), span(places[row].summary, row, "tasks", 2)]
+            cells = [number(found["overall"]), span(places[row].summary, row, "tasks")]
             cells += [number(found[group]) for group in groups]
             cells.append(number(float(places[row].part.cost[row]), 0))
             lines.append(f"| `{row}` | " + " | ".join(cells) + " |")

@@ -20,7 +20,14 @@ import pandas as pd
 from posbench.boards.definition import Board
 from posbench.errors import counted
 from posbench.leaderboard import opening, page_data
-from posbench.leaderboard.ranking import Measured, Standing, answer
+from posbench.leaderboard.ranking import (
+    Measured,
+    Standing,
+    answer,
+    changes_of,
+    fixed_before,
+    span,
+)
 from posbench.leaderboard.remarks import meaningless
 from posbench.leaderboard.summaries import NOTHING, Estimate, number
 from posbench.records.record import Record
@@ -165,7 +172,7 @@ def document(
         opening=opening.picture(measured, standings, own),
         notes=notes,
         guide=GUIDE,
-        defined=_defined(board) if asked else [],
+        defined=[*fixed_before(board), *changes_of(board)] if asked else [],
         origins=_origins(found),
         style=_own("leaderboard.css"),
         script=_own("leaderboard.js"),
@@ -193,17 +200,6 @@ def _answer(standings: Sequence[Standing], board: Board) -> str:
             best = each.complete[0]
             return f"{each.part.title}: {best} has {number(each.summary.loc[best, 'overall'])}."
     return "No row has been run on all tasks yet."
-
-
-def _defined(board: Board) -> list[str]:
-    """What was fixed before the runs."""
-    said = [" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")]
-    lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
-    said.append(
-        f"Tests at {lengths} of the positions of the longest training sequence. Definition "
-        f"{board.hash[:8]}, protocol {board.protocol}."
-    )
-    return said + [f"{each.date}: {each.why} (before: {each.of[:8]})" for each in board.changes]
 
 
 def _origins(found: Sequence[Record]) -> list[str]:
@@ -254,7 +250,7 @@ def _shown(
         for row in summary.index
     ]
     leaders = [
-        (row, number(summary.loc[row, "overall"]), _span(summary, row, "tasks_rank", 0))
+        (row, number(summary.loc[row, "overall"]), span(summary, row, "tasks_rank", 0, NOTHING))
         for row in standing.complete[:first]
     ]
     has = ""
@@ -274,8 +270,8 @@ def _line(
     tier = summary["tasks_tier"].get(row) if "tasks_tier" in summary else None
     cells = [
         _heat(summary.loc[row, "overall"]),
-        f"<td>{_span(summary, row, 'tasks', 2)}",
-        f"<td>{_span(summary, row, 'tasks_rank', 0)}",
+        f"<td>{span(summary, row, 'tasks', between=NOTHING)}",
+        f"<td>{span(summary, row, 'tasks_rank', 0, NOTHING)}",
         f"<td>{NOTHING if tier is None or pd.isna(tier) else int(tier)}",
         *(_heat(summary.loc[row, group]) for group in standing.groups),
         f"<td>{html.escape(str(standing.reach(row)[0]))}",
@@ -298,15 +294,6 @@ def _heat(value: float) -> str:
     if pd.isna(value):
         return f"<td>{NOTHING}"
     return f'<td style="--h:{100 * min(max(value, 0.0), 1.0):.0f}">{number(value)}'
-
-
-def _span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
-    if f"{name}_low" not in summary or pd.isna(summary.loc[row, f"{name}_low"]):
-        return NOTHING
-    low, high = (
-        number(float(summary.loc[row, f"{name}_{side}"]), decimals) for side in ("low", "high")
-    )
-    return low if low == high else f"{low}{NOTHING}{high}"
 
 
 # -- one task --------------------------------------------------------------------------------------

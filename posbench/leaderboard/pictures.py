@@ -22,7 +22,7 @@ from posbench.leaderboard.comparison_figures import (
 )
 from posbench.leaderboard.figures import Curve, in_both
 from posbench.leaderboard.measures import corrected_lines
-from posbench.leaderboard.ranking import Measured, Standing
+from posbench.leaderboard.ranking import Measured, Standing, span
 from posbench.leaderboard.summaries import NOTHING, Estimate, number
 
 LEADERS = 12
@@ -130,7 +130,7 @@ def _table(standing: Standing) -> str:
         cells = [
             row,
             number(summary.loc[row, "overall"]),
-            _interval(summary, row),
+            span(summary, row, "tasks", between=NOTHING),
             NOTHING if tier is None or pd.isna(tier[row]) else str(int(tier[row])),
             *(number(summary.loc[row, group]) for group in standing.groups),
             str(standing.reach(row)[0]),
@@ -152,13 +152,6 @@ def tabular(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[
         yield " & ".join(cells) + r" \\"
     yield "\\bottomrule"
     yield "\\end{tabular}"
-
-
-def _interval(summary: pd.DataFrame, row: str) -> str:
-    if "tasks_low" not in summary or pd.isna(summary.loc[row, "tasks_low"]):
-        return NOTHING
-    low, high = (number(float(summary.loc[row, f"tasks_{side}"])) for side in ("low", "high"))
-    return f"{low}{NOTHING}{high}"
 
 
 def escaped(text: str) -> str:

@@ -265,17 +265,26 @@ def _titled(part: Part, kind: str) -> str:
 
 
 def _defined(board: Board) -> Section:
-    """What the board is, as it was written down."""
+    """What the board is, as it was written down, and what its columns mean."""
     rows = [Row(name, [", ".join(group.tasks), group.asks]) for name, group in board.groups.items()]
-    notes = [" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")]
-    lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
-    notes.append(
-        f"Tests at {lengths} of the positions of the longest training sequence. Definition "
-        f"{board.hash[:8]}, protocol {board.protocol}."
-    )
-    notes.append(COLUMNS)
-    notes += [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
+    said, changes = fixed_before(board), changes_of(board)
+    notes = [*said, COLUMNS, *changes]
     return Section(f"Board {board.name}", notes, Table(["group", "tasks", "asks to"], rows))
+
+
+def fixed_before(board: Board) -> list[str]:
+    """What was fixed before the runs, a paragraph each."""
+    lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
+    return [
+        *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")),
+        f"Tests at {lengths} of the positions of the longest training sequence. Definition "
+        f"{board.hash[:8]}, protocol {board.protocol}.",
+    ]
+
+
+def changes_of(board: Board) -> list[str]:
+    """What was mended after the first run."""
+    return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
 
 
 def _ranked(board: Board, standing: Standing) -> list[Section]:
@@ -286,8 +295,8 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
         "tier": lambda row: _whole(summary.loc[row, "tasks_tier"]),
         "rank": lambda row: span(summary, row, "tasks_rank", 0),
         "overall": lambda row: number(summary.loc[row, "overall"]),
-        "over tasks": lambda row: span(summary, row, "tasks", 2),
-        "given these": lambda row: span(summary, row, "seeds", 2),
+        "over tasks": lambda row: span(summary, row, "tasks"),
+        "given these": lambda row: span(summary, row, "seeds"),
         **{group: _of(summary, group) for group in groups},
         "1x": lambda row: number(summary.loc[row, "in_distribution"]),
         "solved": lambda row: f"{100 * summary.loc[row, 'learned']:.0f} %",
@@ -321,12 +330,16 @@ def _whole(value: float) -> str:
     return NOTHING if pd.isna(value) else f"{value:.0f}"
 
 
-def span(summary: pd.DataFrame, row: str, name: str, decimals: int) -> str:
-    """The interval `name` of a row, as in "1 to 6"."""
-    low, high = summary.loc[row, f"{name}_low"], summary.loc[row, f"{name}_high"]
-    if pd.isna(low):
+def span(
+    summary: pd.DataFrame, row: str, name: str, decimals: int = 2, between: str = " to "
+) -> str:
+    """The interval `name` of a row, as in "1 to 6"; one number where both ends are the same."""
+    if f"{name}_low" not in summary or pd.isna(summary.loc[row, f"{name}_low"]):
         return NOTHING
-    return f"{number(low, decimals)} to {number(high, decimals)}"
+    low, high = (
+        number(float(summary.loc[row, f"{name}_{side}"]), decimals) for side in ("low", "high")
+    )
+    return low if low == high else f"{low}{between}{high}"
 
 
 def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:

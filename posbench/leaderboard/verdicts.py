@@ -44,6 +44,7 @@ from enum import StrEnum
 import pandas as pd
 
 from posbench.leaderboard.claims import Claim
+from posbench.leaderboard.measures import corrected_lines
 from posbench.leaderboard.randomisation import (
     holm,
     num_permutations,
@@ -120,8 +121,8 @@ def findings(claims: Sequence[Claim], runs: pd.DataFrame) -> list[Finding]:
     `runs` has one row a run and multiple, with the columns task, task_changed, encoding, side (the
     extension as its row is labelled), seed, multiple, score, chance and training_hash.
     """
-    score = (runs["score"] - runs["chance"]) / (1 - runs["chance"])
-    runs = runs.assign(corrected=score).sort_values(["task", "encoding", "side", "seed"])
+    runs = runs.assign(corrected=corrected_lines(runs))
+    runs = runs.sort_values(["task", "encoding", "side", "seed"])
     families = [(claim.family, claim.post_hoc) for claim in claims]
     tested = [
         _tested(claim, tables(claim, runs), families.count(family))
