@@ -69,6 +69,22 @@ def test_without_a_source_there_is_nothing_to_look_at() -> None:
     assert found["keys"] == pytest.approx([3.0])
 
 
+def test_means_do_not_depend_on_how_sequences_are_cut_into_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As they are by the memory that a machine has."""
+    run = setup(*SMOKE, "method=rope")
+    model = run.model()
+
+    def found() -> pd.DataFrame:
+        return inside(run.evaluation, model, run.extension, (1.0, 2.0), samples=5).heads
+
+    whole = found()
+    monkeypatch.setattr(measures, "pieces", lambda batch, device: [slice(0, 1), slice(1, 5)])
+    cut = found()
+    pd.testing.assert_frame_equal(whole, cut, rtol=1e-5, atol=1e-6)
+
+
 def test_watching_changes_no_logit_and_a_head_that_is_silenced_does() -> None:
     run = setup(*SMOKE, "method=rope")
     model = run.model()

@@ -14,13 +14,15 @@ from torch import Tensor
 from posbench.attention import Plan
 from posbench.encoding import EncodingStack
 from posbench.evaluation import Evaluation, pieces
-from posbench.explaining.watching import Watched, farthest, watched, without_head
+from posbench.explaining.watching import farthest, watched, without_head
 from posbench.extension import Extension
 from posbench.frequencies import Frequencies
 from posbench.task import Batch
 from posbench.transformer import Transformer
 
 SAMPLES = 32
+EVERYWHERE, OF_SOURCE = ("keys", "mean", "sd"), ("on_source", "margin")
+"""Means over all queries that are asked for, and over those whose answer repeats a token."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,15 @@ def inside(
             continue
         batches = tests.batches(n, samples)
         seen = [_seen(tests, model, extension, batch) for batch in batches]
-        of_heads = pd.concat([each.heads for each in seen]).groupby(["layer", "head"]).mean()
-        for (layer, head), values in of_heads.iterrows():
+        of_heads = pd.concat([each.heads for each in seen])
+        for (layer, head), pieces_of_head in of_heads.groupby(["layer", "head"]):
+            values = together(pieces_of_head)
             with without_head(model, int(layer), int(head)):
                 without = _score(tests, model, extension, batches)
             where = {"multiple": multiple, "layer": layer, "head": head, "without": without}
-            heads.append({**where, **values.to_dict()})
+            heads.append({**where, **values})
         stack = tests.encodings(model, extension, tests.task.longest(n, tests.lengths.trained))
-        far = max(each.farthest for each in seen)
+        far = float(np.fmax.reduce([each.farthest for each in seen]))
         lengths.append(
             {
                 "multiple": multiple,
@@ -95,7 +98,7 @@ def _score(
 
 @dataclass(frozen=True)
 class _Seen:
-    heads: pd.DataFrame
+    heads: pd.DataFrame  # a line a piece, layer and head, with the numbers of queries behind it
     farthest: float
 
 
@@ -112,14 +115,24 @@ def _seen(tests: Evaluation, model: Transformer, extension: Extension, batch: Ba
         source = torch.from_numpy(part.source[:, 1:]).to(device)
         for index, layer in enumerate(layers):
             asked = slice(data.first, data.tokens.shape[1])
-            found = of_plan(layer.plan, asked, data.where[:, asked], source[:, asked])
-            lines.append(pd.DataFrame(found).rename_axis("head").reset_index().assign(layer=index))
-            far.append(_farthest(layer, asked))
-    return _Seen(pd.concat(lines), max(far))
+            where, repeated = data.where[:, asked], source[:, asked]
+            found = of_plan(layer.plan, asked, where, repeated)
+            counts = {"asked": int(where.sum()), "sourced": int((where & (repeated >= 0)).sum())}
+            each = pd.DataFrame(found).rename_axis("head").reset_index()
+            lines.append(each.assign(layer=index, **counts))
+            far.append(farthest(layer.plan, asked))
+    return _Seen(pd.concat(lines), float(np.fmax.reduce(far)))
 
 
-def _farthest(layer: Watched, rows: slice) -> float:
-    return farthest(layer.plan, rows)
+def together(pieces: pd.DataFrame) -> dict[str, float]:
+    """The means of one head over the queries of all pieces, however they were cut."""
+
+    def mean(name: str, counts: str) -> float:
+        known = pieces[pieces[counts] > 0]
+        return float(np.average(known[name], weights=known[counts])) if len(known) else math.nan
+
+    everywhere = {name: mean(name, "asked") for name in EVERYWHERE}
+    return everywhere | {name: mean(name, "sourced") for name in OF_SOURCE}
 
 
 def of_plan(plan: Plan, rows: slice, where: Tensor, source: Tensor) -> dict[str, list[float]]:
