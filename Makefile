@@ -5,14 +5,14 @@ BIN    := $(VENV)/bin
 # An index to look for PyTorch in besides the usual one; the README names the one for Linux without a GPU.
 TORCH_INDEX ?=
 # Folders of results/ that are published: records, and a board generated from them.
-BOARDS := main published tasks extensions pretrained
+BOARDS := published tasks extensions pretrained
 # For how long mutants are begun, and the commit whose files are compared; see tests/mutants.
 MUTANT_SECONDS ?= 600
 SINCE ?=
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow mutants lint types check board clean
+.PHONY: help demo test test-slow mutants lint types check board pages clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -43,25 +43,20 @@ lint: $(VENV)/.installed ## style
 types: $(VENV)/.installed ## static types
 	$(BIN)/mypy
 
-check: $(VENV)/.installed ## are the published boards what their records say, and the pages of conf/ what it holds?
-	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board --check || exit 1; done
-	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md --check
-	$(BIN)/python -m posbench.leaderboard.predicting results/pretrained results/main --check
-	$(BIN)/python -m posbench.claims results/extensions --check
-	$(BIN)/python -m posbench.leaderboard.choices results/pilots --check
-	$(BIN)/python -m posbench.catalogue.names --check
-	$(BIN)/python -m posbench.catalogue.defaults --check
-	$(BIN)/python -m posbench.catalogue.recipes --check
+check: CHECK := --check
+check: pages ## are the published boards what their records say, and the pages of conf/ what it holds?
 
-board: $(VENV)/.installed ## bring the published boards and the pages of conf/ up to date
-	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board || exit 1; done
-	$(BIN)/python -m posbench.leaderboard results/extensions --excerpt README.md
-	$(BIN)/python -m posbench.leaderboard.predicting results/pretrained results/main
-	$(BIN)/python -m posbench.claims results/extensions
-	$(BIN)/python -m posbench.leaderboard.choices results/pilots
-	$(BIN)/python -m posbench.catalogue.names
-	$(BIN)/python -m posbench.catalogue.defaults
-	$(BIN)/python -m posbench.catalogue.recipes
+board: pages ## bring the published boards and the pages of conf/ up to date
+
+pages: $(VENV)/.installed
+	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board $(CHECK) || exit 1; done
+	$(BIN)/python -m posbench.leaderboard results/main --excerpt README.md $(CHECK)
+	$(BIN)/python -m posbench.leaderboard.predicting results/pretrained results/main $(CHECK)
+	$(BIN)/python -m posbench.claims results/extensions $(CHECK)
+	$(BIN)/python -m posbench.leaderboard.choices results/pilots $(CHECK)
+	$(BIN)/python -m posbench.catalogue.names $(CHECK)
+	$(BIN)/python -m posbench.catalogue.defaults $(CHECK)
+	$(BIN)/python -m posbench.catalogue.recipes $(CHECK)
 
 clean: ## remove the environment and caches; results stay
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

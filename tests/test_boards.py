@@ -331,7 +331,7 @@ def test_a_group_names_all_rows_that_are_not_told_apart_from_its_first() -> None
     board = small(SMALL.replace("methods: [rope, nope, rope_pi]", OF_A_HOST))
     levels = {"rope": 0.5, "rope_pi": 0.51, "rope_ntk": 0.51, "rope_yarn": 0.5}
     near = sections(board, tables.table(of(board, **levels)))[1].notes[0]
-    assert "copy: 4 of them (.58 to .59, rope among them)" in near
+    assert "copy: rope_ntk and rope_pi and rope and rope_yarn (.58 to .59)" in near
     far = sections(board, tables.table(of(board, **levels | {"rope": 0.3})))[1].notes[0]
     assert "copy: rope_ntk and rope_pi and rope_yarn (.58 to .59)," in far
 

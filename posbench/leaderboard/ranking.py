@@ -32,7 +32,7 @@ COLUMNS = (
 )
 LEADERS = 6
 """Rows whose place without each task is shown."""
-FEW = 3
+FEW = 4
 """The most names in a sentence."""
 
 
@@ -396,7 +396,7 @@ def _as_trained(part: Part) -> str:
 
 def _named(names: Sequence[str]) -> str:
     """A few names, or how many there are."""
-    return " and ".join(names) if len(names) <= FEW else f"{len(names)} of them"
+    return " and ".join(names) if len(names) <= FEW else f"{len(names)} rows"
 
 
 def _sensitivity(standing: Standing) -> Iterator[Detail]:
