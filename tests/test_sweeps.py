@@ -289,6 +289,8 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     assert found.training == pytest.approx(2 * 2 * 600)
     assert found.total == pytest.approx(2 * 2 * 600 + 6 * 1) and found.unknown == 0
     assert "40 min of training" in str(found)
+    complete = {name for asked, name in runs if "rope" in asked.key}
+    assert Costs.by(known).of_runs(runs, complete).training == pytest.approx(2 * 600)
     # Of this protocol, once there is a record of it, and of no other.
     mine_alone = [
         changed(each, {"protocol.hash": plan(asked(*words)).runs[0].asked.identity.protocol.hash})

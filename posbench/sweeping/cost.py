@@ -83,8 +83,8 @@ class Costs:
             told.groupby("task")["test"].median(),
         )
 
-    def of_runs(self, runs: Sequence[tuple[Asked, str]]) -> Cost:
-        """That of runs, each with a name for its training.
+    def of_runs(self, runs: Sequence[tuple[Asked, str]], made: Iterable[str] = ()) -> Cost:
+        """That of runs, each with a name for its training; those in `made` are there already.
 
         Where an encoding has no record on a task, its usual ratio to the mean of a task stands in,
         and where it has none at all, the mean of the task. Under a protocol without records, those
@@ -93,7 +93,7 @@ class Costs:
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
         found: list[float] = []
         training = 0.0
-        seen: set[str] = set()
+        seen = set(made)
         for asked, name in runs:
             identity, task = asked.identity, asked.identity.task.name
             step = self._steps(identity.protocol.hash).of(task, identity.method.base)

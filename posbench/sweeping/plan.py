@@ -107,8 +107,9 @@ class Plan:
         """
         left = [run for run in self.runs if keys is None or run.asked.key in keys]
         runs = [(run.asked, run.training) for run in left]
-        own = Costs.of(folders).of_runs(runs)
-        return own if own.unknown < len(runs) else Costs.of([published()]).of_runs(runs)
+        made = {run.training for run in self.complete}
+        own = Costs.of(folders).of_runs(runs, made)
+        return own if own.unknown < len(runs) else Costs.of([published()]).of_runs(runs, made)
 
 
 def plan(request: Request) -> Plan:
