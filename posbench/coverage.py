@@ -28,9 +28,9 @@ def share_untrained(
 ) -> float | None:
     """The share of the entries used by a test that no training sequence reaches.
 
-    `trained` is what `reached` gives for a training sequence of the largest length. `extended` is
-    the encoding as tested: it has the trained encoding's parameters, or none. `ids` [1, n] are the
-    test's position ids. None if no parameters are used.
+    `trained` is what `used_entries` gives for a training sequence of the largest length. `extended`
+    is the encoding as tested: it has the trained encoding's parameters, or none. `ids` [1, n] are
+    the test's position ids. None if no parameters are used.
     """
     if not trained or not list(extended.parameters()):
         return None

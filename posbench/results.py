@@ -87,10 +87,13 @@ def _add_publish(command: argparse.ArgumentParser) -> None:
     help = "default: %(default)s"
     command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
     command.add_argument("--to", dest="target", type=Path, help="a folder; needed")
-    pattern = "name or pattern, default: %(default)s"
-    command.add_argument("--protocol", default="*", help=pattern)
-    command.add_argument("--task", default="*", help=pattern)
-    command.add_argument("--method", default="*", help=pattern)
+    _add_patterns(command)
+
+
+def _add_patterns(command: argparse.ArgumentParser) -> None:
+    """What chooses among records, see `matching`."""
+    for name in ("protocol", "task", "method"):
+        command.add_argument(f"--{name}", default="*", help="name or pattern, default: %(default)s")
 
 
 def _publish(chosen: argparse.Namespace) -> int:
@@ -149,8 +152,7 @@ def _add_bundle(command: argparse.ArgumentParser) -> None:
     help = "default: %(default)s"
     command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
     command.add_argument("--config-dir", type=Path, metavar="FOLDER", help="your own YAML and code")
-    for name in ("protocol", "task", "method"):
-        command.add_argument(f"--{name}", default="*", help="name or pattern, default: %(default)s")
+    _add_patterns(command)
 
 
 def _bundle(chosen: argparse.Namespace) -> int:
@@ -254,8 +256,7 @@ def _add_upload(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--in", dest="scratch", type=Path, help="where the runs are kept, default: FOLDER/uploads"
     )
-    for name in ("protocol", "task", "method"):
-        command.add_argument(f"--{name}", default="*", help="name or pattern, default: %(default)s")
+    _add_patterns(command)
 
 
 def _upload(chosen: argparse.Namespace) -> int:

@@ -110,7 +110,7 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
     for word in words:
         if is_file(word):
             group, name, around = of_file(Path(word), GROUP_OF_ROWS)
-            if folder is not None and folder.absolute() != around:
+            if folder is not None and folder.resolve() != around.resolve():
                 raise PosbenchError(
                     f"{word} is not in {folder}: what is compared stands in one folder"
                 )

@@ -1,1 +1,1 @@
-"""Results for others: a data set and a static site."""
+"""Results for others: a data set, a static site, W&B runs."""

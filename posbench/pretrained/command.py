@@ -77,6 +77,7 @@ SETTINGS: dict[str, Any] = {
     "recipe": "",
     "results_dir": "results/local/pretrained",
 }
+HELP = "python -m posbench.pretrained --help"
 OF_PROTOCOL = ("lengths", "tokens", "questions", "chat", "train_positions", "dtype")
 """What decides whether two runs may share a table; more texts are more samples of the same."""
 DEVICES = ("cpu", "cuda", "mps")
@@ -116,7 +117,7 @@ class Asked:
                 settings.append(word)
             elif not value or name not in SETTINGS:
                 meant = closest(name, SETTINGS)
-                raise ConfigError(f"{word}: {known_names(SETTINGS, '', meant)}, as NAME=VALUE")
+                raise ConfigError(f"{word}: {known_names(SETTINGS, HELP, meant)}, as NAME=VALUE")
             else:
                 said[name] = value
         recipe = _recipe(Path(said["recipe"])) if "recipe" in said else {}
@@ -189,7 +190,7 @@ def _recipe(path: Path) -> dict[str, str]:
     for name in found:
         if name not in SETTINGS or name == "recipe":
             meant = closest(str(name), SETTINGS)
-            raise ConfigError(f"recipe={path}: {name}: {known_names(SETTINGS, '', meant)}")
+            raise ConfigError(f"recipe={path}: {name}: {known_names(SETTINGS, HELP, meant)}")
     return {name: _word(value) for name, value in found.items()}
 
 
@@ -389,7 +390,7 @@ def measurements(asked: Asked, tokenizer: Any) -> list[Measurement]:
     found: list[Measurement] = []
     for name in dict.fromkeys(names):
         if name not in known:
-            raise ConfigError(f"task={name}: {known_names(known, '', closest(name, known))}")
+            raise ConfigError(f"task={name}: {known_names(known, HELP, closest(name, known))}")
         if name == PERPLEXITY:
             if not asked.text:
                 raise ConfigError("task=perplexity needs text=FILE: name a text file")
