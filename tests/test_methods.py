@@ -177,7 +177,7 @@ def test_the_check_refuses_a_clash(
     words: list[str], clash: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check.main(words) == 1
-    assert capsys.readouterr().out == CLASH
+    assert capsys.readouterr().err == CLASH
 
 
 def test_the_catalogue_refuses_a_clash(clash: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,10 +24,9 @@ from pydantic import (
     model_validator,
 )
 
+from posbench.composing.methods import AS_TRAINED
 from posbench.errors import PosbenchError, closest
 from posbench.provenance import content_hash
-
-AS_TRAINED = "direct"
 
 
 class Written(BaseModel):

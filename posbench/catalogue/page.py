@@ -32,6 +32,7 @@ from posbench.catalogue.subject import Subject, composed, with_setting
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import composing
+from posbench.composing.folders import OF_A_ROW
 from posbench.composing.legality import legal, options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError
@@ -235,9 +236,6 @@ def _at_other_bases(word: str, n: int) -> Iterator[tuple[str, np.ndarray]]:
         yield f"base {base:,}", _last_row(measured(layer, n)[1])[0]  # type: ignore[arg-type]
 
 
-SHOWN = ("method", "encoding", "extension")
-
-
 def _of_folders(own: Sequence[Path]) -> list[str]:
     """The encodings and extensions of one's own, which no method need name."""
     return [
@@ -299,8 +297,8 @@ def main(arguments: list[str] | None = None) -> int:
             asked = chosen.methods or [*options("method"), *_of_folders(chosen.config_dir)]
             for name in asked:
                 group, _, option = words_of(name).partition("=")
-                if group not in SHOWN:
-                    raise ConfigError(f"{name} has no page: give {', '.join(SHOWN)} and a name")
+                if group not in OF_A_ROW:
+                    raise ConfigError(f"{name} has no page: give {', '.join(OF_A_ROW)} and a name")
                 mistakes.check_choice(group, option, options(group))
             entries = list(_entries(asked))
             chosen.output.mkdir(parents=True, exist_ok=True)

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from posbench.boards.definition import AS_TRAINED, Board
 from posbench.composing.compose import compose
-from posbench.composing.folders import GROUPS, names
+from posbench.composing.folders import GROUPS, OF_A_ROW, names
 from posbench.composing.mistakes import HELP
 from posbench.errors import PosbenchError, closest, known_names
 from posbench.sweeping.requests import Request, Words
 
-GROUP_OF_ROWS = ("encoding", "extension", "method")
 OF_TESTS = ("task", "seed", "protocol")
 QUICK_TASKS = 2
 USUAL_SEEDS = 3
@@ -109,7 +108,7 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
     rest: list[str] = []
     for word in words:
         if is_file(word):
-            group, name, around = of_file(Path(word), GROUP_OF_ROWS)
+            group, name, around = of_file(Path(word), OF_A_ROW)
             if folder is not None and folder.resolve() != around.resolve():
                 raise PosbenchError(
                     f"{word} is not in {folder}: what is compared stands in one folder"
@@ -122,7 +121,7 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
                 f"{word} is neither a YAML file nor key=value: give the file of your encoding, as "
                 "mine/encoding/decay.yaml, or choose with encoding=, extension= or method=NAME"
             )
-        if key in GROUP_OF_ROWS:
+        if key in OF_A_ROW:
             chosen[key] = value
         else:
             rest.append(word)
@@ -189,7 +188,7 @@ def of_file(path: Path, groups: Sequence[str]) -> tuple[str, str, Path]:
         raise PosbenchError(f"{path} is no file: give the path of a YAML file of yours")
     group, folder = path.absolute().parent.name, path.absolute().parent.parent
     if group not in groups:
-        kinds = ", ".join(f"{name}/ ({GROUPS[name]})" for name in (*GROUP_OF_ROWS, "task"))
+        kinds = ", ".join(f"{name}/ ({GROUPS[name]})" for name in (*sorted(OF_A_ROW), "task"))
         raise PosbenchError(
             f"{path} stands in a folder {group}/, so nobody knows what it is: put it into one of "
             f"{kinds}"

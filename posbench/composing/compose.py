@@ -20,10 +20,9 @@ from hydra_plugins.posbench_sweeper import PosbenchSweeper
 from omegaconf import DictConfig, OmegaConf
 
 from posbench.composing import folders, methods, resolvers
+from posbench.composing.folders import OF_A_ROW
 
 SWEEPER = f"{PosbenchSweeper.__module__}.{PosbenchSweeper.__name__}"
-OF_METHODS = ("method", "encoding", "extension")
-"""Groups whose choices, and the settings below them, make a method; all others make its test."""
 
 
 def register() -> None:
@@ -153,8 +152,7 @@ def _of_parts(words: list[str]) -> Composition:
 def _say(words: tuple[str, ...], section: str) -> bool:
     """Whether one of the words may set something in a section."""
     keys = (word.lstrip("+~").partition("=")[0].replace("@", ".").split(".")[0] for word in words)
-    wide = {"method": OF_METHODS, "encoding": OF_METHODS, "extension": OF_METHODS}
-    return any(key == section or section in wide.get(key, ()) for key in keys)
+    return any(key == section or (key in OF_A_ROW and section in OF_A_ROW) for key in keys)
 
 
 def _method(words: tuple[str, ...]) -> Composition:
@@ -164,7 +162,7 @@ def _method(words: tuple[str, ...]) -> Composition:
     """
     named = dict(word.partition("=")[::2] for word in words)
     row = methods.methods().get(named.get("method", "rope"))
-    if words in _cache() or row is None or not named.keys() <= set(OF_METHODS):
+    if words in _cache() or row is None or not named.keys() <= set(OF_A_ROW):
         return _whole(words)
     if row.model:
         return _whole(words)
@@ -189,7 +187,7 @@ def _alone(group: str, option: str) -> dict[str, Any] | None:
 
 def _is_of_method(word: str) -> bool:
     key = word.lstrip("+~").partition("=")[0]
-    return key.replace("@", ".").partition(".")[0] in OF_METHODS
+    return key.replace("@", ".").partition(".")[0] in OF_A_ROW
 
 
 def _whole(words: tuple[str, ...]) -> Composition:

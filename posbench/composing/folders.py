@@ -24,7 +24,8 @@ GROUPS = {
     "board": "tasks, rows and seeds that a sweep (-m) runs through",
     "logger": "where the curves of a training go",
 }
-
+OF_A_ROW = ("method", "encoding", "extension")
+"""Groups whose choices, and the settings below them, make a row; all others make its test."""
 
 WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "nan", "inf")
 

@@ -17,6 +17,7 @@ from matplotlib import style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from posbench.composing.methods import AS_TRAINED
 from posbench.leaderboard.measures import area, reach
 from posbench.records.record import MethodName, Name, Record
 from posbench.records.row import Row, View
@@ -55,7 +56,7 @@ class About:
     @classmethod
     def of(cls, run: Named, seed: int) -> Self:
         protocol, task, method = run.protocol, run.task, run.method
-        extended = method.extension != "direct"
+        extended = method.extension != AS_TRAINED
         tags = [protocol.name, task.name, method.base, *([method.extension] if extended else [])]
         return cls(
             title=f"{method.label} on {task.label}, {protocol.label}, seed {seed}",

@@ -13,13 +13,13 @@ from hydra.core.override_parser.types import Override, QuotedString
 
 from posbench.boards import definition
 from posbench.boards.definition import Board, Rows
+from posbench.composing.folders import OF_A_ROW
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError, PosbenchError
 
 Words = tuple[str, ...]
 
-OF_ROWS = ("method", "encoding", "extension")
-CHOSEN = ("board", "protocol", "part", "task", "experiment", "seed", *OF_ROWS)
+CHOSEN = ("board", "protocol", "part", "task", "experiment", "seed", *OF_A_ROW)
 """What a board names itself. On the command line these choose among what it has, but `protocol`,
 which stands in for its own."""
 OF_A_BOARD = "part={part} chooses among the parts of a board: name one with board=NAME, and add -m"
