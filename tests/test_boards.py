@@ -285,7 +285,7 @@ def test_of_a_board_under_way_the_groups_that_are_whole_have_a_first(tmp_path: P
     ]
     said = made.pages["findings.md"]
     assert "- Retrieve" in said and "- Copy" not in said
-    assert "Under way, and ranked on 3 of 4 tasks. First of" in made.pages["leaderboard.html"]
+    assert "All: under way, and ranked on 3 of 4 tasks. First of" in made.pages["leaderboard.html"]
     assert '<p class="small">3 of 4 tasks</p>' in made.pages["leaderboard.html"]
 
 

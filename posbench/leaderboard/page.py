@@ -188,18 +188,25 @@ def _own(name: str) -> str:
 
 
 def _answer(standings: Sequence[Standing], board: Board) -> str:
-    """One sentence: who leads the first section, or why nobody does."""
+    """Who leads the first section that is whole, or why nobody does, after what is under way."""
+    waiting = ""
     for each in standings:
-        said = list(answer(board, each.part, each.complete))
+        said, title = list(answer(board, each.part, each.complete)), each.part.title
         if each.part.lacking(board):
-            return " ".join([f"{each.part.how_far(board)}.", *said])
-        if said:
-            told = f"{said[-1][0].lower()}{said[-1][1:]}"
-            return f"Of the {len(each.complete)} rows in “{each.part.title}”: {told}"
-        if each.complete:
+            far = each.part.how_far(board)
+            waiting = waiting or " ".join([f"{title}: {_lower(far)}.", *said, ""])
+        elif said:
+            return f"{waiting}Of the {len(each.complete)} rows in “{title}”: {_lower(said[-1])}"
+        elif each.complete:
             best = each.complete[0]
-            return f"{each.part.title}: {best} has {number(each.summary.loc[best, 'overall'])}."
-    return "No row has been run on all tasks yet."
+            overall = number(each.summary.loc[best, "overall"])
+            return f"{waiting}{title}: {best} has {overall}."
+    return waiting.strip() or "No row has been run on all tasks yet."
+
+
+def _lower(sentence: str) -> str:
+    """The sentence as it goes on after a colon."""
+    return f"{sentence[0].lower()}{sentence[1:]}"
 
 
 def _origins(found: Sequence[Record]) -> list[str]:
