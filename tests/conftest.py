@@ -11,15 +11,15 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import hydra
 import pytest
 import torch
+from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 
 from posbench import cli
 from posbench.boards import definition
 from posbench.catalogue.subject import composed, setup
-from posbench.composing.compose import register
+from posbench.composing.compose import composing, register
 from posbench.composing.folders import own_names
 from posbench.composing.methods import methods
 
@@ -117,9 +117,18 @@ def answered(
     return answer
 
 
+@pytest.fixture(scope="session")
+def _one_hydra() -> Hydra:
+    """What it has composed is composed once for all tests."""
+    with composing():
+        found = GlobalHydra.instance().hydra
+    assert found is not None
+    return found
+
+
 @pytest.fixture(autouse=True)
-def _hydra() -> Iterator[None]:
+def _hydra(_one_hydra: Hydra) -> Iterator[None]:
     register()
+    GlobalHydra.instance().initialize(_one_hydra)
+    yield
     GlobalHydra.instance().clear()
-    with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
-        yield

@@ -45,6 +45,7 @@ class SeesTheLength(PositionEncoding):
         return a.plus(lambda rows: -40.0 / a.num_queries * a.distance(rows).to(a.q.dtype)[:, None])
 
 
+@pytest.mark.slow
 def test_a_scale_that_follows_the_tokens_at_hand_is_found_out() -> None:
     subject = Subject("encoding=nope")
     model = subject.model()

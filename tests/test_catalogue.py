@@ -27,6 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_page_holds_all_it_shows(folder: Path) -> None:
     page = (folder / "catalogue.html").read_text()
     assert page.count("<section") == page.count("<svg") == 5

@@ -512,6 +512,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return runs(tmp_path_factory.mktemp("many"), *sides)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(order=st.randoms(use_true_random=False))
 def test_the_order_of_records_does_not_matter(many: Any, order: Any) -> None:

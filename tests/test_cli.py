@@ -286,6 +286,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Tol
 Smoke = tuple[Path, dict[str, Told]]
 
 
+@pytest.mark.slow
 def test_a_run_announces_itself_in_one_line_and_ends_with_the_table_and_the_next_command(
     smoke: Smoke,
 ) -> None:
@@ -438,6 +439,7 @@ def my_conf(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_an_encoding_of_ones_own_runs_from_its_folder_and_wandb_is_not_needed(
     tmp_path: Path, my_conf: Path
 ) -> None:

@@ -392,6 +392,7 @@ def test_the_file_of_a_task_trains_the_rows_that_the_board_refers_to(mine: Path)
 # -- the command -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_complete_is_compared_and_what_is_missing_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -116,7 +116,7 @@ def test_an_extension_that_is_no_identity_changes_some_encoding_at_the_training_
             made.is_identity or made.finetuning is not None
         ):  # then it is the training that changes something
             continue
-        for encoding in [encoding for encoding in ENCODINGS if legal(name, encoding)]:
+        for encoding in (encoding for encoding in ENCODINGS if legal(name, encoding)):
             stack, run = subject(encoding).model().encodings, subject(encoding).made()
             span = stack.span(run.train_positions, training=True)
             pos = torch.arange(min(64, span, stack.max_positions or 64))[None]

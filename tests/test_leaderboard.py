@@ -28,6 +28,7 @@ def test_the_same_records_give_the_same_bytes_in_whatever_order_they_were_writte
         assert contents(tmp_path / "one") == contents(tmp_path / folder)
 
 
+@pytest.mark.slow
 def test_bytes_depend_on_no_terminal_locale_or_matplotlibrc_and_torch_is_not_imported(
     tmp_path: Path,
 ) -> None:

@@ -172,6 +172,7 @@ def test_the_whole_main_board_fits_into_one_page(tmp_path: Path) -> None:
 # -- pictures and LaTeX ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pictures_are_files_of_both_kinds_and_the_same_twice(tmp_path: Path) -> None:
     save(tmp_path, *some_records())
     words = [str(tmp_path), "--pictures", "", "--latex", ""]

@@ -283,6 +283,7 @@ def test_a_ceiling_is_no_method_whatever_its_encoding(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_length_at_which_a_ceiling_diverges_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

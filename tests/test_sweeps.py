@@ -451,6 +451,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence_before_anything_is_launche
     assert not launcher.begun
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a worker that dies")
 def test_what_a_dead_worker_has_left_is_launched_again(mine: Path, tmp_path: Path) -> None:
     launcher = Launcher(rope=1)
@@ -493,6 +494,7 @@ def test_a_run_is_not_blamed_for_a_death_that_took_its_worker_along(
     assert any("t5 on copy" in line and "its worker died 4 times" in line for line in said)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("another sweep that makes one of the runs")
 def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path) -> None:
     it = Asked.of(compose("protocol=smoke", "task=copy", "method=rope", f"results_dir={tmp_path}"))
@@ -523,6 +525,7 @@ def test_a_launcher_that_begins_nothing_is_quoted(mine: Path, tmp_path: Path) ->
     assert any("no worker has begun it: RuntimeError: no queue of that name" in s for s in said)
 
 
+@pytest.mark.slow
 def test_trainings_are_made_in_step_and_recorded_run_by_run(mine: Path, tmp_path: Path) -> None:
     words = ("task=copy", "method=rope,rope_pi", "seed=range(3)", *QUICK[1:])
     said = swept(tmp_path, Launcher(), *words, "trainer.replicas=2")
@@ -544,6 +547,7 @@ def test_trainings_are_made_in_step_and_recorded_run_by_run(mine: Path, tmp_path
     assert any("6 were complete" in line for line in again)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_made_in_step_is_made_one_by_one_and_says_why(
     mine: Path, tmp_path: Path
 ) -> None:
@@ -555,6 +559,7 @@ def test_what_cannot_be_made_in_step_is_made_one_by_one_and_says_why(
     assert "One by one: vmap" in log.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a loss that is no number, in trainings made in step", times=2)
 def test_what_diverges_in_step_is_recorded_as_a_run_that_diverged(
     mine: Path, tmp_path: Path
@@ -565,6 +570,7 @@ def test_what_diverges_in_step_is_recorded_as_a_run_that_diverged(
     assert all(each.diverged for each in files.records(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a run that raises an error")
 def test_a_failure_stops_no_other_run_and_is_told_with_its_command(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -712,6 +718,7 @@ def test_ctrl_c_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> No
     assert worker.events[-1].kind == "stopped" and not worker.alive
 
 
+@pytest.mark.slow
 def test_status_tells_what_is_complete_running_failed_and_missing(
     mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -299,6 +299,7 @@ def test_a_signal_after_the_last_look_at_a_step_still_stops_the_training(
     assert stopped.value.args == (signal.SIGTERM,)
 
 
+@pytest.mark.slow
 def test_a_list_of_rates_goes_with_fine_tuning(tmp_path: Path) -> None:
     found = ran(tmp_path, "method=rope_pi_fine_tuned", RATES, "extension.steps=0.5")
     assert found.training.learning_rate == 3e-3 and found.finetuning.steps == 10

@@ -6,9 +6,10 @@ import copy
 import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+from weakref import WeakKeyDictionary
 
 import hydra
 from hydra.core.config_search_path import ConfigSearchPath
@@ -21,6 +22,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from posbench.composing import folders, methods, resolvers
 from posbench.composing.folders import OF_A_ROW
+
+if TYPE_CHECKING:
+    from hydra._internal.hydra import Hydra
 
 SWEEPER = f"{PosbenchSweeper.__module__}.{PosbenchSweeper.__name__}"
 
@@ -96,15 +100,8 @@ class Composition:
         return OmegaConf.create(copy.deepcopy(self.content))
 
 
-@dataclass
-class _Composed:
-    """The compositions that one Hydra has made."""
-
-    by: Any = None
-    whole: dict[tuple[str, ...], Composition] = field(default_factory=dict)
-
-
-_composed = _Composed()
+_composed: WeakKeyDictionary[Hydra, dict[tuple[str, ...], Composition]] = WeakKeyDictionary()
+"""What each Hydra has composed: its folders do not change."""
 
 
 def compose(*words: str) -> Composition:
@@ -202,6 +199,5 @@ def _whole(words: tuple[str, ...]) -> Composition:
 
 def _cache() -> dict[tuple[str, ...], Composition]:
     now = GlobalHydra.instance().hydra
-    if _composed.by is not now:
-        _composed.by, _composed.whole = now, {}
-    return _composed.whole
+    assert now is not None
+    return _composed.setdefault(now, {})
