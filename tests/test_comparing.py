@@ -18,8 +18,8 @@ from test_boards import SMALL
 from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.comparing import command, of_task, report
+from posbench.comparing.of_row import RowStanding, differences, standing, worth
 from posbench.comparing.of_task import TaskStanding, TaskSubject
-from posbench.comparing.standing import Standing, differences, standing, worth
 from posbench.comparing.subject import Subject, host, subject
 from posbench.errors import PosbenchError
 from posbench.leaderboard import standings
@@ -61,7 +61,7 @@ def own(level: float, tasks: tuple[str, ...] = (), **more: str) -> list[Record]:
     ]
 
 
-def stands(level: float, tasks: tuple[str, ...] = (), **more: str) -> Standing:
+def stands(level: float, tasks: tuple[str, ...] = (), **more: str) -> RowStanding:
     return standing(own(level, tasks, **more), published(), board(), draws=200)
 
 

@@ -17,7 +17,7 @@ from small_models import characters, llama
 from posbench import results
 from posbench.leaderboard.board import generate
 from posbench.pretrained import recording
-from posbench.pretrained.command import Asked, main
+from posbench.pretrained.command import CommandLine, main
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Answering
 from posbench.pretrained.tabulating import Score, over
@@ -317,20 +317,20 @@ def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -
     recipe = tmp_path / "small.yaml"
     recipe.write_text("extension: [direct, pi]\ntask: passkey\nlengths: [1, 1.5]\nchat: true\n")
     words = [f"model={folder}", f"recipe={recipe}"]
-    asked = Asked.of(words)
+    asked = CommandLine.of(words)
     assert (asked.extensions, asked.lengths, asked.chat) == (["direct", "pi"], [1.0, 1.5], True)
     assert asked.protocol.slug == "small"
-    more = Asked.of([*words, "texts=3", "seed=1", "extension=yarn"])
+    more = CommandLine.of([*words, "texts=3", "seed=1", "extension=yarn"])
     assert more.protocol == asked.protocol and more.texts == [1, 2, 3]
-    changed = Asked.of([*words, "questions=3"])
+    changed = CommandLine.of([*words, "questions=3"])
     assert changed.protocol.changed == ("questions=3",)
     assert changed.protocol.hash != asked.protocol.hash
     tokens = tmp_path / "tokens.yaml"
     tokens.write_text("tokens: [256, 512]\n")
-    counted = Asked.of([words[0], f"recipe={tokens}"])
+    counted = CommandLine.of([words[0], f"recipe={tokens}"])
     assert (counted.tokens, counted.lengths) == ([256, 512], [])
     typed = ["extension=direct,pi", "task=passkey", "lengths=[1,1.5]", "chat=true"]
-    assert Asked.of([words[0], *typed]).protocol.hash == asked.protocol.hash
+    assert CommandLine.of([words[0], *typed]).protocol.hash == asked.protocol.hash
 
 
 def test_a_model_is_named_by_its_files(folder: Path, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
     makers: dict[str, tuple[Callable[..., Any], Any]] = {
         "encoding": (Subject, conformance),
         "extension": (conformance_of_extensions.Extended, conformance_of_extensions),
-        "task": (conformance_of_tasks.Asked.of, conformance_of_tasks),
+        "task": (conformance_of_tasks.ChosenTask.of, conformance_of_tasks),
     }
     make, module = makers[kind]
     subject = make(*[word for word in words if kind != "encoding" or not _is_extension(word)])

@@ -23,7 +23,7 @@ SAMPLES = 2_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChosenTask:
     """A task as the command line chooses it, with its lengths n in training."""
 
     task: Task
@@ -31,7 +31,7 @@ class Asked:
     high: int
 
     @classmethod
-    def of(cls, *words: str) -> Asked:
+    def of(cls, *words: str) -> ChosenTask:
         cfg = composed(*words)
         task: Task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
         low, high = checked(cfg).training.lengths
@@ -51,7 +51,7 @@ class Asked:
         return {n: self.task.batch(n, SAMPLES, 0, "check", n) for n in self.lengths}
 
 
-def sample_returns_a_batch(asked: Asked) -> None:
+def sample_returns_a_batch(asked: ChosenTask) -> None:
     for n, batch in asked.batches.items():
         require(
             isinstance(batch, Batch),
@@ -69,7 +69,7 @@ def sample_returns_a_batch(asked: Asked) -> None:
             )
 
 
-def a_batch_is_a_function_of_its_stream(asked: Asked) -> None:
+def a_batch_is_a_function_of_its_stream(asked: ChosenTask) -> None:
     n = asked.high
     one, same = (asked.task.batch(n, 64, 1, "check").tokens for _ in range(2))
     require(
@@ -83,7 +83,7 @@ def a_batch_is_a_function_of_its_stream(asked: Asked) -> None:
     )
 
 
-def tokens_are_in_the_vocabulary_and_in_order(asked: Asked) -> None:
+def tokens_are_in_the_vocabulary_and_in_order(asked: ChosenTask) -> None:
     size = asked.task.vocab_size
     for n, batch in asked.batches.items():
         low, high = int(batch.tokens.min()), int(batch.tokens.max())
@@ -100,7 +100,7 @@ def tokens_are_in_the_vocabulary_and_in_order(asked: Asked) -> None:
         )
 
 
-def lengths_are_as_declared(asked: Asked) -> None:
+def lengths_are_as_declared(asked: ChosenTask) -> None:
     ends = asked.batches[asked.high].answer[:, -1].all()
     for n, batch in asked.batches.items():
         found = batch.answer.sum(1) - int(ends)
@@ -112,7 +112,7 @@ def lengths_are_as_declared(asked: Asked) -> None:
         )
 
 
-def sources_hold_what_they_are_the_source_of(asked: Asked) -> None:
+def sources_hold_what_they_are_the_source_of(asked: ChosenTask) -> None:
     """Where there is a source, it holds the answer, and the farthest is at `max_distance`."""
     for n, batch in asked.batches.items():
         rows, places = np.nonzero(batch.source >= 0)
@@ -142,7 +142,7 @@ def sources_hold_what_they_are_the_source_of(asked: Asked) -> None:
         )
 
 
-def a_prompt_has_one_answer(asked: Asked) -> None:
+def a_prompt_has_one_answer(asked: ChosenTask) -> None:
     """Where one does not follow from the other, there is nothing to be learned."""
     if _has_no_one_answer(asked.task):
         return
@@ -160,7 +160,7 @@ def a_prompt_has_one_answer(asked: Asked) -> None:
         )
 
 
-def chance_is_measured(asked: Asked) -> None:
+def chance_is_measured(asked: ChosenTask) -> None:
     """Against answering with the answer of another sample, which knows the format and no more."""
     if _has_no_one_answer(asked.task):
         return
@@ -179,7 +179,7 @@ def chance_is_measured(asked: Asked) -> None:
         )
 
 
-def worked_examples_are_what_it_generates(asked: Asked) -> None:
+def worked_examples_are_what_it_generates(asked: ChosenTask) -> None:
     """The docstring shows two sequences, each with its n: of that length, and of a prompt with the
     same pattern of symbols the same pattern of answers.
     """
@@ -232,14 +232,14 @@ def _has_no_one_answer(task: Task) -> bool:
     return type(task).score is not Task.score
 
 
-FIRST: tuple[Callable[[Asked], None], ...] = (sample_returns_a_batch,)
+FIRST: tuple[Callable[[ChosenTask], None], ...] = (sample_returns_a_batch,)
 """All others rest on these."""
 
-RESTS_ON: dict[Callable[[Asked], None], tuple[Callable[[Asked], None], ...]] = {
+RESTS_ON: dict[Callable[[ChosenTask], None], tuple[Callable[[ChosenTask], None], ...]] = {
     worked_examples_are_what_it_generates: (a_batch_is_a_function_of_its_stream,),
 }
 
-CHECKS: tuple[Callable[[Asked], None], ...] = (
+CHECKS: tuple[Callable[[ChosenTask], None], ...] = (
     *FIRST,
     a_batch_is_a_function_of_its_stream,
     tokens_are_in_the_vocabulary_and_in_order,

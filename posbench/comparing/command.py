@@ -24,8 +24,8 @@ from pathlib import Path
 from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.comparing import of_task, report
+from posbench.comparing.of_row import differences, standing, worth
 from posbench.comparing.of_task import TaskSubject
-from posbench.comparing.standing import differences, standing, worth
 from posbench.comparing.subject import USUAL_SEEDS, Subject, subject
 from posbench.composing import mistakes
 from posbench.composing.answering import answered

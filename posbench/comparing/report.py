@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from posbench.boards.definition import Board
-from posbench.comparing.standing import Standing
+from posbench.comparing.of_row import RowStanding
 from posbench.leaderboard.page import Focus, document
 from posbench.leaderboard.pictures import escaped, tabular
 from posbench.leaderboard.sections import Row, Table
@@ -19,13 +19,13 @@ from posbench.records.record import Record
 ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
-def text(found: Standing, board: Board, notes: Sequence[str]) -> str:
+def text(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
     """The place, the groups and the rivals, for a terminal."""
     lines = [*sentences(found, board), "", *groups(found).aligned, "", *rivals(found).aligned]
     return "\n".join([*lines, *([""] if notes else []), *(f"Note: {note}" for note in notes)])
 
 
-def sentences(found: Standing, board: Board) -> Iterator[str]:
+def sentences(found: RowStanding, board: Board) -> Iterator[str]:
     """Where it stands, and how sure that is."""
     ours = found.summary.loc[found.row]
     others = len(found.summary) - 1
@@ -54,7 +54,7 @@ def _with_others(ours: pd.Series) -> str:
     return f": with other tasks and seeds {low} to {high}, tier {ours['tasks_tier']:.0f}"
 
 
-def groups(found: Standing) -> Table:
+def groups(found: RowStanding) -> Table:
     """Our row and its rivals, with the score of each group."""
     columns = ["overall", *found.groups]
     rows = []
@@ -64,7 +64,7 @@ def groups(found: Standing) -> Table:
     return Table(["row", "place", *columns], rows)
 
 
-def rivals(found: Standing) -> Table:
+def rivals(found: RowStanding) -> Table:
     """How sure it is that our row is above each of them."""
     rows = [
         Row(each.row, [number(share) for share in (each.above, each.equivalent, each.below)])
@@ -73,7 +73,7 @@ def rivals(found: Standing) -> Table:
     return Table(["than", "P(better)", "P(as good)", "P(worse)"], rows)
 
 
-def markdown(found: Standing, board: Board, notes: Sequence[str]) -> str:
+def markdown(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
     parts = [
         f"# {found.row} on board {board.name}",
         " ".join(sentences(found, board)),
@@ -86,7 +86,7 @@ def markdown(found: Standing, board: Board, notes: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def latex(found: Standing) -> str:
+def latex(found: RowStanding) -> str:
     """A table for a paper: our row in bold, among its rivals."""
     table = groups(found)
     lines = []
@@ -97,7 +97,7 @@ def latex(found: Standing) -> str:
     return "\n".join(tabular(list(map(escaped, table.headings)), lines)) + "\n"
 
 
-def html(found: Standing, board: Board, notes: Sequence[str]) -> str:
+def html(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
     """The page of a board, of our row and all that it stands among, with what is said first."""
     title = f"{found.row} on board {board.name}"
     focus = Focus(found.row, title, list(sentences(found, board)))
@@ -105,7 +105,7 @@ def html(found: Standing, board: Board, notes: Sequence[str]) -> str:
 
 
 def write(
-    found: Standing,
+    found: RowStanding,
     board: Board,
     notes: Sequence[str],
     own: Sequence[Record],

@@ -107,7 +107,7 @@ def of_experiments(stated: Sequence[Claim], frame: pd.DataFrame) -> pd.DataFrame
 
 
 def _overview(found: Sequence[Finding]) -> list[str]:
-    lines = [_counts(found), ""]
+    lines = [_counts(found), "", *_by_paper(found)]
     lines += [
         "| claim | verdict | difference | tables as claimed | pairs | p | corrected p | paper |"
     ]
@@ -130,6 +130,19 @@ def _overview(found: Sequence[Finding]) -> list[str]:
         lines += ["", f"### {each.claim.claim}", "", _stated(each.claim), "", *_detail(each)]
         lines += ["", each.claim.remark.strip()] if each.claim.remark else []
     return lines
+
+
+def _by_paper(found: Sequence[Finding]) -> list[str]:
+    """One line a paper: how many of its claims came out how. Those after the fact are left out."""
+    before = [each for each in found if not each.claim.post_hoc]
+    verdicts = [verdict for verdict in Verdict if any(each.verdict == verdict for each in before)]
+    lines = [f"| paper | claims | {' | '.join(verdicts)} |"]
+    lines += ["| --- |" + " ---: |" * (len(verdicts) + 1)]
+    for paper in dict.fromkeys(each.claim.family for each in before):
+        mine = [each.verdict for each in before if each.claim.family == paper]
+        counts = [str(mine.count(verdict) or NOTHING) for verdict in verdicts]
+        lines.append(f"| {' | '.join([paper, str(len(mine)), *counts])} |")
+    return [*lines, ""]
 
 
 def _counts(found: Sequence[Finding]) -> str:

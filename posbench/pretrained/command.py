@@ -88,7 +88,7 @@ NAME = "pretrained"
 
 
 @dataclass(frozen=True)
-class Asked:
+class CommandLine:
     """The command line."""
 
     files: Files
@@ -109,7 +109,7 @@ class Asked:
     command: str
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Asked:
+    def of(cls, words: Sequence[str]) -> CommandLine:
         said, settings = {}, []
         for word in words:
             name, _, value = word.partition("=")
@@ -234,7 +234,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
     def measured() -> int:
-        asked = Asked.of(words)
+        asked = CommandLine.of(words)
         with writing_to(asked.results_dir):
             for line in run(asked):
                 print(line, flush=True)
@@ -243,7 +243,7 @@ def main(arguments: list[str] | None = None) -> int:
     return answered(measured, words)
 
 
-def run(asked: Asked) -> Iterator[str]:
+def run(asked: CommandLine) -> Iterator[str]:
     """Measure what is not known yet, and say what is found as it comes."""
     need_transformers()
     from posbench.pretrained.proof import mounted_and_proved
@@ -269,7 +269,7 @@ def run(asked: Asked) -> Iterator[str]:
         yield f"Records: {asked.results_dir}; python -m posbench.leaderboard makes a page of them."
 
 
-def _recorder(asked: Asked, mounted: Mounted) -> Recorder:
+def _recorder(asked: CommandLine, mounted: Mounted) -> Recorder:
     from posbench.pretrained.recording import Recorder
 
     trained = mounted.train_positions
@@ -283,7 +283,7 @@ def _recorder(asked: Asked, mounted: Mounted) -> Recorder:
 
 
 def _candidates(
-    asked: Asked, tasks: Sequence[Measurement], recorder: Recorder
+    asked: CommandLine, tasks: Sequence[Measurement], recorder: Recorder
 ) -> Generator[str, None, dict[str, list[Candidate]]]:
     """By task, the extensions that the model can have and that change something beyond L, with the
     settings that were searched for; says which are left out.
@@ -356,7 +356,7 @@ class Unit:
 
 
 def searched(
-    row: Candidate, task: Measurement, recorder: Recorder, lengths: list[int], asked: Asked
+    row: Candidate, task: Measurement, recorder: Recorder, lengths: list[int], asked: CommandLine
 ) -> Candidate:
     """With the settings chosen for this task, if the extension asks for a search."""
     from posbench.pretrained.searching import choose
@@ -381,7 +381,7 @@ def prove_beyond(mounted: Mounted, extension: Extension, lengths: list[int]) -> 
         prove_effect(mounted, extension, beyond)
 
 
-def measurements(asked: Asked, tokenizer: Any) -> list[Measurement]:
+def measurements(asked: CommandLine, tokenizer: Any) -> list[Measurement]:
     from posbench.pretrained.measuring import Answering, Perplexity
     from posbench.pretrained.text_tasks import SETS, TASKS, Pieces
 
@@ -404,7 +404,7 @@ def measurements(asked: Asked, tokenizer: Any) -> list[Measurement]:
 PERPLEXITY = "perplexity"
 
 
-def extensions(asked: Asked, train_positions: int, test_positions: int) -> list[Candidate]:
+def extensions(asked: CommandLine, train_positions: int, test_positions: int) -> list[Candidate]:
     """The suite's extensions with its settings, scaled to the positions of the model."""
     from posbench.pretrained.recording import Candidate
 

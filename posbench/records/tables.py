@@ -14,7 +14,7 @@ from posbench.records.record import Record
 from posbench.records.row import Part, Row, Unit
 
 
-class Run(Part):
+class RunColumns(Part):
     """What a row of the long table says of its run, before the measures of `Row`."""
 
     protocol_chosen: str
@@ -69,7 +69,7 @@ class Run(Part):
     """Hash of the code that trained it."""
 
     @classmethod
-    def of(cls, record: Record) -> Run:
+    def of(cls, record: Record) -> RunColumns:
         training = record.training
         return cls(
             protocol_chosen=record.protocol.name,
@@ -100,7 +100,7 @@ class Run(Part):
         )
 
 
-FIELDS: dict[str, FieldInfo] = {**Run.model_fields, **Row.model_fields}
+FIELDS: dict[str, FieldInfo] = {**RunColumns.model_fields, **Row.model_fields}
 """The columns of the long table, in order."""
 
 
@@ -140,11 +140,11 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
     # Column by column: a dictionary a row takes four times as long.
     runs, rows, counts = [], [], []
     for record in found:
-        runs.append(Run.of(record).__dict__)
+        runs.append(RunColumns.of(record).__dict__)
         rows += [row.__dict__ for row in record.rows]
         counts.append(len(record.rows))
     places = np.repeat(np.arange(len(runs)), counts)
-    columns = {name: _column(name, runs).take(places) for name in Run.model_fields}
+    columns = {name: _column(name, runs).take(places) for name in RunColumns.model_fields}
     columns |= {name: _column(name, rows) for name in Row.model_fields}
     return pd.DataFrame(columns, columns=list(COLUMNS))
 

@@ -17,7 +17,7 @@ from posbench.errors import PosbenchError, counted
 from posbench.provenance import content_hash, reading_once
 from posbench.running.asked import Asked
 from posbench.sweeping.cost import Cost, Costs
-from posbench.sweeping.legality import Legality
+from posbench.sweeping.refusals import Refusals
 from posbench.sweeping.requests import Request, Words
 
 ROWS_A_JOB = 10
@@ -25,7 +25,7 @@ ROWS_A_JOB = 10
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """A run that is to be made."""
 
     words: Words
@@ -53,19 +53,19 @@ class Run:
 class Job:
     """Runs that one worker makes: a training, or several in step, and what is measured on it."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[PlannedRun, ...]
 
 
 @dataclass(frozen=True)
 class Plan:
     request: Request
     jobs: tuple[Job, ...]
-    complete: tuple[Run, ...]
+    complete: tuple[PlannedRun, ...]
     refused: dict[str, dict[str, list[str]]]  # reason -> method -> tasks
     wrong: dict[Words, str]  # runs that cannot be composed or built, each with its sentence
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[PlannedRun]:
         """Those that are to be made."""
         return [run for job in self.jobs for run in job.runs]
 
@@ -121,19 +121,19 @@ def plan(request: Request) -> Plan:
 
 
 def _plan(request: Request) -> Plan:
-    legality, check = Legality(), _check_once()
-    complete: list[Run] = []
-    left: list[Run] = []
+    refusals, check = Refusals(), _check_once()
+    complete: list[PlannedRun] = []
+    left: list[PlannedRun] = []
     refused: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     wrong: dict[Words, str] = {}
     for words in request.runs:
         try:
-            run = Run(words, Asked.of(compose(*words)))
+            run = PlannedRun(words, Asked.of(compose(*words)))
             if run.asked.is_complete:
                 complete.append(run)
                 continue
             check(run.asked.composed)
-            reason = legality.refusal(run.asked.composed)
+            reason = refusals.refusal(run.asked.composed)
         except (PosbenchError, OmegaConfBaseException) as error:
             wrong[words] = sentence(error, words)
             continue
@@ -162,14 +162,14 @@ def _check_once() -> Callable[[Composition], None]:
     return check
 
 
-def _jobs(runs: Iterable[Run], trained: set[str]) -> Iterator[Job]:
+def _jobs(runs: Iterable[PlannedRun], trained: set[str]) -> Iterator[Job]:
     """One for each training, or for `trainer.replicas` that differ in their seed alone; where a
     training is complete its tests are shared out.
     """
-    together: dict[str, list[Run]] = defaultdict(list)
+    together: dict[str, list[PlannedRun]] = defaultdict(list)
     for run in runs:
         together[run.training].append(run)
-    jobs: dict[tuple[str, int], list[Run]] = defaultdict(list)
+    jobs: dict[tuple[str, int], list[PlannedRun]] = defaultdict(list)
     seen: Counter[str] = Counter()
     for training, several in together.items():
         if training in trained:

@@ -16,7 +16,7 @@ from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.sweeping import journal
 from posbench.sweeping.journal import Event, Kind
-from posbench.sweeping.plan import Job, Plan, Run, plan, with_records
+from posbench.sweeping.plan import Job, Plan, PlannedRun, plan, with_records
 from posbench.sweeping.requests import Request
 from posbench.sweeping.watching import PAUSE, Watch, duration
 from posbench.sweeping.working import is_claimed, quoted
@@ -178,11 +178,11 @@ class Sweep:
                     found[event.run, event.kind] += 1
         return found
 
-    def _note_failed(self, runs: Iterable[Run], sentence: str) -> None:
+    def _note_failed(self, runs: Iterable[PlannedRun], sentence: str) -> None:
         for run in runs:
             self._note(run, "failed", sentence)
 
-    def _note(self, run: Run, kind: Kind, sentence: str = "") -> None:
+    def _note(self, run: PlannedRun, kind: Kind, sentence: str = "") -> None:
         event = Event(
             kind,
             self.name,
@@ -222,7 +222,7 @@ def _without(jobs: Iterable[Job], keys: set[str]) -> list[Job]:
     return [Job(runs) for runs in left if runs]
 
 
-def _weights(runs: Sequence[Run], cost: Sequence[float]) -> list[float]:
+def _weights(runs: Sequence[PlannedRun], cost: Sequence[float]) -> list[float]:
     """What each run is reckoned to cost, in CPU seconds where records tell that of every run."""
     if cost and not np.isnan(cost).any() and min(cost) > 0:
         return list(cost)

@@ -35,7 +35,7 @@ class Rival:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RowStanding:
     """A row among others of its class, on the tasks that it has."""
 
     row: str
@@ -78,7 +78,7 @@ class Standing:
 
 def standing(
     own: Sequence[Record], published: Sequence[Record], board: Board, draws: int | None = None
-) -> Standing:
+) -> RowStanding:
     """Rank the runs of a row of one's own among published ones of its class.
 
     Rows that lack a task of ours stand aside. PosbenchError if nothing is left to compare with.
@@ -122,7 +122,7 @@ def standing(
     summary, over = standings.standing(runs, draws or judged.draws, judged.seed)
     kept = tuple(each for each in records if each.method.label in rows)
     measured = Measured.of(tables.table(kept))
-    return Standing(
+    return RowStanding(
         row,
         tasks,
         tuple(task for task in board.all_tasks if task not in tasks),

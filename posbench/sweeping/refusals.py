@@ -13,7 +13,7 @@ from posbench.errors import IllegalExtension
 from posbench.provenance import content_hash
 
 
-class Legality:
+class Refusals:
     """Answers for each method and each task once. It builds encodings, so it imports torch."""
 
     def __init__(self) -> None:
