@@ -299,6 +299,11 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     dear = changed(mine_alone[0], {"training.cpu_seconds": 120.0})
     found = Costs.by([*known, dear]).of_runs([run for run in runs if "copy" in run[0].key])
     assert found.training == pytest.approx(2 * 1200)
+    # On a task that it lacks, at the ratio on the one that it has: .9 s a step there, and .75 s in
+    # the median over protocols.
+    both = Costs.by([*known, *mine_alone, dear])
+    found = both.of_runs([run for run in runs if "passkey" in run[0].key])
+    assert found.training == pytest.approx(2 * 600 * 0.9 / 0.75)
     steps = ("method=rope", "task=copy", "training.steps=${training.warmup_steps}")
     (run,) = plan(asked(*steps)).runs
     warm_up = run.asked.composed.cfg().training.warmup_steps
@@ -307,6 +312,22 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     )
     nothing = Costs.by([]).of_runs(runs)
     assert nothing.unknown == 6 and str(nothing) == "No record tells what this costs."
+
+
+def test_what_no_record_tells_is_taken_from_another_machine_at_its_speed() -> None:
+    def costs(seconds: float, *tasks: str) -> Costs:
+        found = [record("rope", {1: 1.0, 2: 0.5}, 0, task=task) for task in tasks]
+        return Costs.by(changed(each, {"training.cpu_seconds": seconds}) for each in found)
+
+    here, there = costs(60.0, "copy"), costs(30.0, "copy", "passkey")
+    assert not here.tell(["copy", "passkey"]) and there.tell(["copy", "passkey"])
+    both = here.beside(there)
+    assert both.steps.droplevel([0, 2]).to_dict() == pytest.approx(
+        {"copy": 0.6, "passkey": 0.6}
+    )  # half as fast
+    assert both.tests.to_dict() == pytest.approx({"copy": 1.0, "passkey": 2.0})
+    alone = costs(60.0).beside(there)
+    assert alone.steps.droplevel([0, 2]).to_dict() == pytest.approx({"copy": 0.3, "passkey": 0.3})
 
 
 # -- the journal -----------------------------------------------------------------------------------

@@ -83,12 +83,26 @@ class Costs:
             told.groupby("task")["test"].median(),
         )
 
+    def tell(self, tasks: Iterable[str]) -> bool:
+        """Whether there is a record of each of these tasks."""
+        return set(tasks) <= set(self.tests.index)
+
+    def beside(self, others: Self) -> Self:
+        """With those of another machine where none of these tells, at its speed beside this one:
+        the median ratio where both do.
+        """
+        ratio = _ratio(self.steps, others.steps)
+        return type(self)(
+            self.steps.combine_first(ratio * others.steps),
+            self.tests.combine_first(ratio * others.tests),
+        )
+
     def of_runs(self, runs: Sequence[tuple[Asked, str]], made: Iterable[str] = ()) -> Cost:
         """That of runs, each with a name for its training; those in `made` are there already.
 
         Where an encoding has no record on a task, its usual ratio to the mean of a task stands in,
-        and where it has none at all, the mean of the task. Under a protocol without records, those
-        of all others stand in.
+        and where it has none at all, the mean of the task. Where a protocol has no record, those of
+        all others stand in, at the ratio of what both have.
         """
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
         found: list[float] = []
@@ -109,9 +123,10 @@ class Costs:
 
     def _steps(self, protocol: str) -> _Steps:
         if protocol not in self._known:
-            there = protocol in self.steps.index.get_level_values("protocol")
             usual = self.steps.groupby(["task", "encoding"]).median()
-            self._known[protocol] = _Steps(self.steps.loc[protocol] if there else usual)
+            there = protocol in self.steps.index.get_level_values("protocol")
+            own = self.steps.loc[protocol] if there else usual
+            self._known[protocol] = _Steps(own.combine_first(_ratio(own, usual) * usual))
         return self._known[protocol]
 
 
@@ -135,6 +150,12 @@ class _Steps:
         if step is None:
             step = self.of_task.get(task, np.nan) * self.of_encoding.get(encoding, 1.0)
         return float(step)
+
+
+def _ratio(some: pd.Series, others: pd.Series) -> float:
+    """The median of some in units of others; 1 where they have nothing in common."""
+    ratio = float((some / others).median())
+    return 1.0 if np.isnan(ratio) else ratio
 
 
 def _steps(asked: Asked) -> int:

@@ -103,13 +103,14 @@ class Plan:
 
     def cost(self, folders: Iterable[Path], keys: Container[str] | None = None) -> Cost:
         """The CPU time that the runs will take, or those of them with these keys, by records;
-        where none of them tells, by those that come with the package.
+        where these have not met a task, by those that come with the package as well.
         """
         left = [run for run in self.runs if keys is None or run.asked.key in keys]
-        runs = [(run.asked, run.training) for run in left]
+        costs = Costs.of(folders)
+        if not costs.tell(run.asked.identity.task.name for run in left):
+            costs = costs.beside(Costs.of([published()]))
         made = {run.training for run in self.complete}
-        own = Costs.of(folders).of_runs(runs, made)
-        return own if own.unknown < len(runs) else Costs.of([published()]).of_runs(runs, made)
+        return costs.of_runs([(run.asked, run.training) for run in left], made)
 
 
 def plan(request: Request) -> Plan:
