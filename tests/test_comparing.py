@@ -144,15 +144,17 @@ def test_what_a_part_is_worth_is_the_correlation_of_the_published_orders() -> No
         | {"parts": {"all": {"methods": ["rope", "nope", "alibi"], "seeds": [10, 11]}}}
     )
     same = [*published(levels), *published({"alibi": 0.6})]
-    assert worth(same, three, ["copy"], [10]) == (pytest.approx(1.0), 3)
+    cpu = same[0].protocol.hash
+    wider = [changed(each, {"protocol.hash": "another", "protocol.name": "wider"}) for each in same]
+    assert worth([*same, *wider], three, ["copy"], [10], cpu) == (pytest.approx(1.0), 3)
     turned = [
         made(each.method.name, 1 - each.rows[-1].score, "copy", each.seed)
         if each.task.name == "copy"
         else each
         for each in same
     ]
-    assert worth(turned, three, ["copy"], [10])[0] == pytest.approx(-1.0)
-    assert worth(same[:2], three, ["copy"], [10])[1] == 0
+    assert worth(turned, three, ["copy"], [10], cpu)[0] == pytest.approx(-1.0)
+    assert worth(same[:2], three, ["copy"], [10], cpu)[1] == 0
 
 
 def test_other_machines_and_versions_are_named() -> None:

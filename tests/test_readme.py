@@ -25,10 +25,11 @@ README = (ROOT / "README.md").read_text()
 
 @pytest.mark.slow
 def test_the_recipe_for_an_encoding_of_ones_own_runs_as_printed(tmp_path: Path) -> None:
-    for block in re.findall(r"```(?:python|yaml)\n# (mine/\S+)\n(.*?)```", README, re.S):
-        path = tmp_path / block[0]
+    as_printed = r"```(?:python|yaml)\n((?:# @.*\n)?# (mine/\S+)\n.*?)```"
+    for block, name in re.findall(as_printed, README, re.S):
+        path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(block[1])
+        path.write_text(block)
     found = re.findall(r"^python -m (posbench\S*) ([^#\n]*mine[^#\n]*)", README, re.M)
     commands = [each for each in found if each[0] != "posbench.compare"]  # which takes minutes
     assert [module for module, _ in commands] == [

@@ -103,7 +103,7 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     found = standing(own, rivals, board)
     notes = [
         *_unpublished(board, known),
-        *_worth(worth(rivals, board, tasks, seeds), tasks, seeds, board),
+        *_worth(worth(rivals, board, tasks, seeds, own[0].protocol.hash), tasks, seeds, board),
         *_notes(planned, seeds),
         *differences(own, rivals),
     ]

@@ -191,15 +191,24 @@ def _rival(runs: pd.DataFrame, summary: pd.DataFrame, row: str, other: str, draw
 
 
 def worth(
-    published: Sequence[Record], board: Board, tasks: Sequence[str], seeds: Sequence[int]
+    published: Sequence[Record],
+    board: Board,
+    tasks: Sequence[str],
+    seeds: Sequence[int],
+    protocol: str,
 ) -> tuple[float, int]:
     """What a part of a board tells of the whole: the rank correlation (Spearman) of the published
-    rows on these tasks and seeds with their order on all, and how many rows it is of.
+    rows on these tasks and seeds with their order on all, and how many rows it is of. All are of
+    the protocol with this hash.
 
     NaN where fewer than three rows are complete.
     """
     rows = {pair for part in board.parts.values() for pair in pairs(part)}
-    known = [record for record in published if record.plain and _named(record) in rows]
+    known = [
+        record
+        for record in published
+        if record.plain and _named(record) in rows and record.protocol.hash == protocol
+    ]
     runs = of_runs(tables.table(known)).dropna(subset="area")
     runs = runs[runs["task"].isin(board.all_tasks)]
     runs["group"] = runs["task"].map(lambda task: board.group_of.get(task, task))

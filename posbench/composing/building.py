@@ -18,6 +18,11 @@ from posbench.provenance import module_file, targets
 
 def build(node: dict[str, Any], group: str) -> Any:
     """Instantiate `node`; ConfigError, naming `group`, if that fails."""
+    if group in node and "_target_" not in node:
+        raise ConfigError(
+            f"the {group} is one level too deep: '# @package _global_' has to be the first line of "
+            f"a YAML with a section {group!r}"
+        )
     if "_target_" not in node:
         raise ConfigError(
             f"{group} has no _target_: name the class, as the YAML files in conf/{group} do"
