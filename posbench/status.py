@@ -3,8 +3,8 @@
     python -m posbench.status board=main
     python -m posbench.status 'method=glob(rope*)' task=passkey,copy 'seed=range(3)'
 
-The words are those of `python -m posbench -m`; what they mean is planned again and held against the
-records and the journal of the results folder. Nothing is run and nothing is written.
+The words are those of the sweep, with or without its `-m`; what they mean is planned again and held
+against the records and the journal of the results folder. Nothing is run and nothing is written.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m posbench.status", description="How far a sweep is."
     )
     parser.add_argument("words", nargs="*", help="as after python -m posbench -m")
+    parser.add_argument("-m", "--multirun", action="store_true", help="may stand, as in a sweep")
     parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_intermixed_args(arguments)
 
     def told() -> int:
         with composing(*chosen.config_dir):

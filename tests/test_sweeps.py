@@ -756,7 +756,7 @@ def test_status_tells_what_is_complete_running_failed_and_missing(
         assert said in out, out
     assert "because" in out and f"by {os.uname().nodename}" in out
     again = [*words[:-1], f"++{words[-1]}", "--config-dir", str(mine)]
-    assert status.main(again) == 0 and "1  complete" in capsys.readouterr().out
+    assert status.main(["-m", *again]) == 0 and "1  complete" in capsys.readouterr().out
     assert status.main(["method=nothing"]) == 1
     assert "method=nothing is unknown" in capsys.readouterr().err
 

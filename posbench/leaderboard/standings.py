@@ -134,8 +134,11 @@ def of_board(frame: pd.DataFrame, board: Mapping[str, str] | None = None) -> pd.
     lacking = {old: new for old, new in OTHER_NAMES.items() if old in runs and new not in runs}
     runs = runs.rename(columns=lacking)
     if "protocol" in runs and runs["protocol"].nunique() > 1:
-        found = ", ".join(sorted(runs["protocol"].unique()))
-        raise PosbenchError(f"runs of protocols {found} have no mean in common: choose one")
+        found = sorted(runs["protocol"].unique())
+        raise PosbenchError(
+            f"runs of protocols {', '.join(found)} have no mean in common: keep those of one, such "
+            f"as table[table['protocol'] == '{found[0]}']"
+        )
     if board is not None and "task" in runs:
         runs = runs.assign(group=runs["task"].map(dict(board))).dropna(subset="group")
     elif "group" not in runs and "task" in runs:
