@@ -74,10 +74,11 @@ tables by their means, and seeds. A difference of a hundredth may hold and still
 
 
 def markdown(stated: Sequence[Claim], frame: pd.DataFrame) -> str:
-    lines = ["# Claims", "", RULE.rstrip(), ""]
-    lines += [f"- **{verdict}**: {MEANINGS[verdict]}" for verdict in Verdict]
     of_tasks = [claim for claim in stated if not claim.experiments]
     of_papers = [claim for claim in stated if claim.experiments]
+    title = "Claims" if of_tasks else "Replications: what papers found, at the size of a CPU"
+    lines = [f"# {title}", "", RULE.rstrip(), ""]
+    lines += [f"- **{verdict}**: {MEANINGS[verdict]}" for verdict in Verdict]
     if of_tasks:
         for protocol, runs in frame.groupby("protocol"):
             lines += ["", f"## Protocol {protocol}", "", *_overview(findings(of_tasks, runs))]
