@@ -269,6 +269,16 @@ def test_trainings_that_differ_in_their_seed_alone_share_a_job_where_that_is_ask
     ]
 
 
+def test_a_run_that_is_asked_for_twice_is_made_and_counted_once(mine: Path) -> None:
+    one, two = ("method=rope", "seed=0"), ("encoding=rope", "extension=direct", "seed=0")
+    planned = plan(Request([one, two, ("method=alibi", "seed=0"), ("method=rope", "seed=x")]))
+    assert [run.words for run in planned.runs] == [one, ("method=alibi", "seed=0")]
+    assert (planned.asked, planned.repeated, planned.not_applicable) == (3, 1, 0)
+    heading = list(planned.heading())
+    assert heading[0] == "Sweep: 3 runs on 2 trainings."
+    assert "       -1  asked for more than once" in heading
+
+
 def test_runs_that_cannot_be_composed_do_not_hide_the_others(mine: Path) -> None:
     found = plan(asked("method=rope", "seed=0,x"))
     assert len(found.runs) == 1 and list(found.wrong.values()) == [

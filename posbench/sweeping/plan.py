@@ -63,6 +63,12 @@ class Plan:
     complete: tuple[PlannedRun, ...]
     refused: dict[str, dict[str, list[str]]]  # reason -> method -> tasks
     wrong: dict[Words, str]  # runs that cannot be composed or built, each with its sentence
+    repeated: int  # how many are asked for once more, as a row that stands in two parts of a board
+
+    @property
+    def asked(self) -> int:
+        """How many runs are asked for, each counted once."""
+        return len(self.request.runs) - self.repeated
 
     @property
     def runs(self) -> list[PlannedRun]:
@@ -72,18 +78,20 @@ class Plan:
     @property
     def not_applicable(self) -> int:
         """How many have a method that cannot be tested on their task."""
-        return len(self.request.runs) - len(self.runs) - len(self.complete) - len(self.wrong)
+        return self.asked - len(self.runs) - len(self.complete) - len(self.wrong)
 
     def heading(self) -> Iterator[str]:
         """What is asked for, and what needs nothing more."""
         runs, board = self.runs, self.request.board
         trainings = len({run.training for run in [*runs, *self.complete]})
         named = f"Board {board.name}, definition {board.hash[:8]}: " if board else "Sweep: "
-        asked = counted(len(self.request.runs), "run")
+        asked = counted(self.asked, "run")
         yield f"{named}{asked} on {counted(trainings, 'training')}."
         if board and self.request.parts:
             for part, count in Counter(self.request.parts.values()).items():
                 yield f"  {count:7,}  {part}"
+        if self.repeated:
+            yield f"  {-self.repeated:7,}  asked for more than once"
         yield f"  {len(self.complete):7,}  complete"
         yield f"  {self.not_applicable:7,}  not applicable"
         for reason, rows in self.refused.items():
@@ -127,9 +135,15 @@ def _plan(request: Request) -> Plan:
     left: list[PlannedRun] = []
     refused: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     wrong: dict[Words, str] = {}
+    seen: set[str] = set()
+    repeated = 0
     for words in request.runs:
         try:
             run = PlannedRun(words, Asked.of(compose(*words)))
+            if run.asked.key in seen:
+                repeated += 1
+                continue
+            seen.add(run.asked.key)
             if run.asked.is_complete:
                 complete.append(run)
                 continue
@@ -144,7 +158,8 @@ def _plan(request: Request) -> Plan:
         elif identity.task.label not in (tasks := refused[reason][identity.method.label]):
             tasks.append(identity.task.label)
     trained = {run.training for run in complete}
-    return Plan(request, tuple(_jobs(left, trained)), tuple(complete), refused, wrong)
+    jobs = tuple(_jobs(left, trained))
+    return Plan(request, jobs, tuple(complete), refused, wrong, repeated)
 
 
 def _check_once() -> Callable[[Composition], None]:
