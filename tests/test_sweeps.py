@@ -54,8 +54,9 @@ QUICK = ("protocol=smoke", "training.steps=2", "training.validate_every=2", "eva
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Iterator[Path]:
-    """A folder with a board of one's own, and Hydra upon it."""
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a board of one's own, and Hydra upon it; no runs of results/local beside it."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "mine/board").mkdir(parents=True)
     (tmp_path / "mine/board/small.yaml").write_text(BOARD)
     with composing(tmp_path / "mine"):
