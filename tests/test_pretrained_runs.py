@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from small_models import characters, llama
+from small_models import characters, gpt_neox, llama
 
 from posbench import results
 from posbench.leaderboard.board import generate
@@ -273,12 +273,14 @@ def test_settings_are_searched_on_a_length_of_their_own(
 
 def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> None:
     llama().save_pretrained(tmp_path / "mute")
+    gpt_neox().save_pretrained(tmp_path / "untold")  # as posbench.export leaves one
     (tmp_path / "quants").mkdir()
     (tmp_path / "quants" / "it.gguf").write_bytes(b"GGUF")
     (tmp_path / "list.yaml").write_text("- 1")
     (tmp_path / "other.yaml").write_text("length: [1]")
     for wrong, reason in (
         (f"model={tmp_path / 'mute'}", "cannot be loaded with its tokenizer"),
+        (f"model={tmp_path / 'untold'}", "has no tokenizer, which tasks as text need"),
         (f"model={tmp_path / 'quants'}", f"name {tmp_path / 'quants' / 'it.gguf'}"),
         (f"model={tmp_path / 'quants' / 'it.gguf'}", "cannot be loaded with its tokenizer"),
         ("extension=pi_fine_tuned", "extension=pi_fine_tuned trains further"),

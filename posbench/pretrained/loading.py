@@ -69,6 +69,11 @@ class Files:
                 f"model={self.path} cannot be loaded with its tokenizer, which tasks as text need: "
                 f"{' '.join(str(error).split())}"
             ) from None
+        if not tokenizer("some words")["input_ids"]:  # transformers makes one up, without tokens
+            raise ConfigError(
+                f"model={self.path} has no tokenizer, which tasks as text need: save that of the "
+                "model in the same folder"
+            )
         return model.eval().to(device), tokenizer
 
 
