@@ -52,7 +52,7 @@ pages: $(VENV)/.installed
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board $(CHECK) || exit 1; done
 	$(BIN)/python -m posbench.leaderboard results/main --excerpt README.md $(CHECK)
 	$(BIN)/python -m posbench.leaderboard.predicting results/pretrained results/main $(CHECK)
-	$(BIN)/python -m posbench.claims results/extensions $(CHECK)
+	for claims in extensions replications; do $(BIN)/python -m posbench.claims results/$$claims $(CHECK) || exit 1; done
 	$(BIN)/python -m posbench.leaderboard.choices results/pilots $(CHECK)
 	$(BIN)/python -m posbench.catalogue.names $(CHECK)
 	$(BIN)/python -m posbench.catalogue.defaults $(CHECK)

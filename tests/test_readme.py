@@ -174,8 +174,8 @@ def _stretches(extension: str) -> bool:
     return issubclass(locate(yaml.safe_load(path.read_text())["_target_"]), FrequencyExtension)  # type: ignore[arg-type]
 
 
-def test_what_the_readme_says_of_the_pretrained_model_is_what_its_page_says() -> None:
-    pages = [ROOT / "results/pretrained" / name for name in ("predicting.md", "leaderboard.md")]
-    text = " ".join("".join(page.read_text() for page in pages).split())
+def test_what_the_readme_quotes_stands_on_the_pages() -> None:
+    pages = ("pretrained/predicting.md", "pretrained/leaderboard.md", "replications/claims.md")
+    text = " ".join("".join((ROOT / "results" / page).read_text() for page in pages).split())
     quoted = re.findall(r"<!-- quoted -->(.*?)<!-- end -->", README, re.S)
     assert quoted and all(" ".join(each.split()) in text for each in quoted)

@@ -7,11 +7,12 @@ FOLDER/claims.md. The same records give the same bytes. Nothing here imports tor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 
+from posbench.boards.definition import AS_TRAINED
 from posbench.composing.compose import compose, composing
 from posbench.composing.identity import identify
 from posbench.errors import PosbenchError
@@ -124,7 +125,7 @@ def _overview(found: Sequence[Finding]) -> list[str]:
             each.num_pairs,
             _p(each.p),
             _p(each.adjusted),
-            claim.family,
+            _linked(claim.family),
         )
         lines.append(f"| {' | '.join(map(str, shown))} |")
     for each in found:
@@ -134,26 +135,46 @@ def _overview(found: Sequence[Finding]) -> list[str]:
 
 
 def _by_paper(found: Sequence[Finding]) -> list[str]:
-    """One line a paper: how many of its claims came out how. Those after the fact are left out."""
+    """One line a paper: what it is about, and how many of its claims came out how. Those that were
+    written after the fact are left out.
+    """
     before = [each for each in found if not each.claim.post_hoc]
     verdicts = [verdict for verdict in Verdict if any(each.verdict == verdict for each in before)]
-    lines = [f"| paper | claims | {' | '.join(verdicts)} |"]
-    lines += ["| --- |" + " ---: |" * (len(verdicts) + 1)]
+    lines = [f"| paper | about | claims | {' | '.join(verdicts)} |"]
+    lines += ["| --- | --- |" + " ---: |" * (len(verdicts) + 1)]
     for paper in dict.fromkeys(each.claim.family for each in before):
-        mine = [each.verdict for each in before if each.claim.family == paper]
-        counts = [str(mine.count(verdict) or NOTHING) for verdict in verdicts]
-        lines.append(f"| {' | '.join([paper, str(len(mine)), *counts])} |")
+        mine = [each for each in before if each.claim.family == paper]
+        about = dict.fromkeys(name for each in mine for name in _named(each.claim))
+        counts = [sum(each.verdict == verdict for each in mine) for verdict in verdicts]
+        shown = [_linked(paper), ", ".join(f"`{name}`" for name in about), len(mine)]
+        lines.append(f"| {' | '.join(map(str, [*shown, *(each or NOTHING for each in counts)]))} |")
     return [*lines, ""]
 
 
-def _counts(found: Sequence[Finding]) -> str:
-    def counted(post_hoc: bool, verdicts: Sequence[Verdict]) -> str:
-        mine = [each.verdict for each in found if each.claim.post_hoc == post_hoc]
-        return ", ".join(f"{verdict}: {mine.count(verdict)}" for verdict in verdicts)
+def _named(claim: Claim) -> Iterator[str]:
+    """What the sides of a claim are about: their extensions, and of none the encodings."""
+    for side in (claim.of, claim.over):
+        if isinstance(side, str):
+            row, _, _ = side.partition(" (")
+            encoding, _, extension = row.rpartition("/")
+            yield encoding if encoding and extension == AS_TRAINED else extension
 
-    text = f"{counted(False, list(Verdict))}."
-    after = [v for v in Verdict if any(f.claim.post_hoc and f.verdict == v for f in found)]
-    return f"{text} Post hoc, not counted: {counted(True, after)}." if after else text
+
+def _linked(paper: str) -> str:
+    """The paper, with a link where it is named by its arXiv id."""
+    name, _, number = paper.partition(" ")
+    return f"[{paper}](https://arxiv.org/abs/{number})" if name == "arXiv" else paper
+
+
+def _counts(found: Sequence[Finding]) -> str:
+    def counted(post_hoc: bool) -> str:
+        mine = [each.verdict for each in found if each.claim.post_hoc == post_hoc]
+        return ", ".join(f"{each} {mine.count(each)}" for each in Verdict if each in mine)
+
+    before = sum(not each.claim.post_hoc for each in found)
+    text = f"Verdicts on {before} claims: {counted(False)}." if before else ""
+    after = counted(True)
+    return f"{text} Post hoc, not counted: {after}." if after else text
 
 
 def _tables(found: Finding) -> str:
