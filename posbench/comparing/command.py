@@ -35,6 +35,7 @@ from posbench.leaderboard.summaries import number
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.sweeping.plan import Plan, plan, published, with_records
+from posbench.sweeping.requests import Request
 
 MAIN = "main"
 
@@ -92,13 +93,8 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     seeds = asked.chosen_seeds(board, quick=chosen.quick)
     results_dir = Path(compose(*asked.settings).content["results_dir"])
 
-    request = asked.runs(board, tasks, seeds)
-    planned = plan(request)
-    for said in _refused(planned):
-        print(said)
-    if not chosen.no_training:
-        _make(planned, asked.command(board, tasks, seeds), [results_dir, against])
-        planned = plan(request)
+    command = [] if chosen.no_training else asked.command(board, tasks, seeds)
+    planned = _made(asked.runs(board, tasks, seeds), command, [results_dir, against])
     own = _complete(planned)
     found = standing(own, rivals, board)
     notes = [
@@ -119,12 +115,8 @@ def _compare_rows(asked: TaskSubject, board: Board, chosen: argparse.Namespace) 
     mistakes.check([f"task={asked.task}", *asked.settings], [asked.folder])
     against = chosen.against or published()
     results_dir = Path(compose(*asked.settings).content["results_dir"])
-    planned = plan(asked.runs)
-    for said in _refused(planned):
-        print(said)
-    if not chosen.no_training:
-        _make(planned, asked.command, [results_dir, against])
-        planned = plan(asked.runs)
+    command = [] if chosen.no_training else asked.command
+    planned = _made(asked.runs, command, [results_dir, against])
     own = _complete(planned)
     found = of_task.TaskStanding.of(own, files.records(against), board)
     notes = list(of_task.remarks(planned, asked.seeds))
@@ -133,15 +125,21 @@ def _compare_rows(asked: TaskSubject, board: Board, chosen: argparse.Namespace) 
     return 1 if planned.runs or planned.wrong else 0
 
 
-def _make(planned: Plan, words: Sequence[str], known: Sequence[Path]) -> None:
-    """Make the runs that are missing, by the sweep of these words."""
-    if not planned.runs:
-        return
+def _made(request: Request, command: Sequence[str], known: Sequence[Path]) -> Plan:
+    """The plan of what is asked for, after the sweep of these words, if any, has made what was
+    missing. Records of known folders tell its cost.
+    """
+    planned = plan(request)
+    for said in _refused(planned):
+        print(said)
+    if not planned.runs or not command:
+        return planned
     print(planned.cost([*known, *with_records(Path("results"))]), flush=True)
-    print(f"  python -m posbench {' '.join(words)}", flush=True)
-    ended = subprocess.run([sys.executable, "-m", "posbench", *words])
+    print(f"  python -m posbench {' '.join(command)}", flush=True)
+    ended = subprocess.run([sys.executable, "-m", "posbench", *command])
     if ended.returncode < 0 or ended.returncode > 128:
         raise KeyboardInterrupt  # the sweep was stopped, and has said so
+    return plan(request)
 
 
 def _complete(planned: Plan) -> list[Record]:
