@@ -17,7 +17,7 @@ FLOAT32 = 2e-5  # numbers of the authors' code, which runs in float32
 
 
 def published(name: str) -> dict[str, Any]:
-    return json.loads((Path(__file__).parent / "data" / f"{name}.json").read_text())
+    return json.loads((Path(__file__).parent.parent / "data" / f"{name}.json").read_text())
 
 
 def tensor(values: list[Any]) -> Tensor:
