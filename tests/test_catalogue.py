@@ -14,6 +14,7 @@ from conftest import composed, thinned
 from omegaconf import OmegaConf
 
 from posbench.catalogue import page as catalogue
+from posbench.catalogue import probe
 from posbench.catalogue.portraits import Portrait
 from posbench.catalogue.subject import Subject
 
@@ -65,13 +66,13 @@ def test_every_method_is_described_with_formula_and_source(name: str) -> None:
 
 
 def portrait(name: str) -> Portrait:
-    run = Subject(f"method={name}").made(*catalogue.SIZES)
+    run = Subject(f"method={name}").made(*probe.SIZES)
     return catalogue.portrait(f"method={name}", run.model().encodings, run.train_positions)
 
 
 def test_the_curves_are_the_formula() -> None:
     alibi, rope = portrait("alibi_published"), portrait("rope")
-    d, content = np.arange(alibi.curves.shape[1]), catalogue.WIDTH**0.5
+    d, content = np.arange(alibi.curves.shape[1]), probe.WIDTH**0.5
     np.testing.assert_allclose(
         alibi.curves, [content - 2.0 ** (-2 * (h + 1)) * d for h in range(4)], atol=1e-9
     )
@@ -83,11 +84,11 @@ def test_the_curves_are_the_formula() -> None:
         rope.variants["base 100"][5], content * np.cos(5 * theta**0.5).mean(), atol=1e-9
     )
     assert np.isnan(alibi.map[3, 4]) and alibi.map[4, 3] == pytest.approx(content - 0.25)
-    np.testing.assert_allclose(np.nansum(rope.weights, -1), np.arange(1, catalogue.MAP + 1))
+    np.testing.assert_allclose(np.nansum(rope.weights, -1), np.arange(1, probe.MAP + 1))
 
 
 def test_the_properties_are_those_of_the_classes() -> None:
-    run = Subject("method=t5").made(*catalogue.SIZES)
+    run = Subject("method=t5").made(*probe.SIZES)
     shown = catalogue.properties(Subject("method=t5"), run.model().encodings, run.extension)
     assert (
         shown["path"] == "fused by rows"

@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 
-from posbench.attention import Attention
 from posbench.catalogue import portraits
 from posbench.catalogue.conformance import extensions
 from posbench.catalogue.portraits import Portrait
+from posbench.catalogue.probe import MAP, SIZES, STRETCH, by_distance, equal_tokens, measured
 from posbench.catalogue.subject import Subject, composed, with_setting
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
@@ -39,15 +39,6 @@ from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper
 from posbench.leaderboard.descriptions import Description, described
 
-HEADS, WIDTH, DRAWS = 4, 32, 16
-SIZES = (
-    "protocol=cpu",
-    f"model.num_heads={HEADS}",
-    f"model.head_width={WIDTH}",
-    f"model.width={HEADS * WIDTH}",
-)
-MAP = 48  # tokens in the maps
-STRETCH = 4  # pictures show an extension at this multiple of the training length
 BASES = (100, 1_000, 10_000, 100_000)
 
 
@@ -151,7 +142,7 @@ def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> 
     limit = stack.max_positions
     allowed = [name for name, each in extensions(subject) if legal(each, stack)]
     parameters = sum(p.numel() for p in stack.parameters())
-    paths = dict.fromkeys(layer.encode(_call(16, 1)).path for layer in layers)  # type: ignore[attr-defined]
+    paths = dict.fromkeys(layer.encode(equal_tokens(16, 1)).path for layer in layers)  # type: ignore[attr-defined]
     beyond = extension.method_class if stack.method_class == "zero-shot" else stack.method_class
     return {
         "class": beyond,
@@ -169,38 +160,7 @@ def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> 
     }
 
 
-# -- measuring -------------------------------------------------------------------------------------
-
-
-def _call(n: int, batch: int) -> Attention:
-    """A call whose tokens all have the same queries, keys and values.
-
-    The layer input, which a content-dependent encoding also reads, is random.
-    """
-    x = torch.randn(
-        batch, n, HEADS * WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
-    same = torch.ones(batch, HEADS, n, WIDTH, dtype=torch.float64)
-    pos = torch.arange(n)[None]
-    segments = torch.zeros(1, n, dtype=torch.long)
-    return Attention(same, same, same, x, pos, pos, scale=WIDTH**-0.5, segments=segments)
-
-
-@torch.no_grad()
-def measured(layer: PositionEncoding, n: int) -> tuple[str, np.ndarray, np.ndarray]:
-    """The quantity shown, its values [heads, n, n] and the attention weights [heads, n, n]."""
-    a, rows = _call(n, DRAWS), slice(0, n)
-    plan = layer.encode(a)
-    logits, hidden = plan.logits(rows), ~plan.allowed(rows)
-    weights = plan.weights(logits, rows).mean(0)
-    embedded = layer.embed(torch.zeros_like(a.x[:1]), a.q_pos)[0]
-    if not embedded.any():
-        embedded = layer.embed(torch.ones_like(a.x[:1]), a.q_pos)[0] - 1  # if it multiplies
-    if embedded.any():
-        products = (embedded @ embedded.T / embedded.shape[-1])[None]
-        return "product of the encodings", products.expand(HEADS, n, n).numpy(), weights.numpy()
-    scores = logits.masked_fill(hidden, torch.nan).mean(0)
-    return "score", scores.expand(HEADS, n, n).numpy(), weights.numpy()
+# -- its picture ----------------------------------------------------------------------------------
 
 
 def portrait(word: str, stack: EncodingStack, train_positions: int) -> Portrait:
@@ -212,17 +172,12 @@ def portrait(word: str, stack: EncodingStack, train_positions: int) -> Portrait:
     hidden = np.triu(np.ones((MAP, MAP), bool), 1)
     return Portrait(
         quantity,
-        _last_row(values),
+        by_distance(values),
         dict(_at_other_bases(word, limit)),
         np.where(hidden, np.nan, square[0]),
         np.where(hidden, np.nan, weights[0]) * np.arange(1, MAP + 1)[:, None],
         train_positions,
     )
-
-
-def _last_row(values: np.ndarray) -> np.ndarray:
-    """The values by distance d from the last token, [heads, n]."""
-    return values[:, -1, ::-1]
 
 
 def _at_other_bases(word: str, n: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -233,7 +188,7 @@ def _at_other_bases(word: str, n: int) -> Iterator[tuple[str, np.ndarray]]:
     for base in BASES:
         run = with_setting(usual, "encoding.base", base)
         layer = run.model().encodings.double().layers[0]
-        yield f"base {base:,}", _last_row(measured(layer, n)[1])[0]  # type: ignore[arg-type]
+        yield f"base {base:,}", by_distance(measured(layer, n)[1])[0]  # type: ignore[arg-type]
 
 
 def _of_folders(own: Sequence[Path]) -> list[str]:

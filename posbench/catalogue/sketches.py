@@ -24,7 +24,16 @@ import torch
 from posbench.attention import Attention, Heads
 from posbench.boards import definition
 from posbench.boards.naming import recorded
-from posbench.catalogue import page as catalogue
+from posbench.catalogue.probe import (
+    HEADS,
+    MAP,
+    SIZES,
+    STRETCH,
+    WIDTH,
+    by_distance,
+    equal_tokens,
+    measured,
+)
 from posbench.catalogue.subject import Subject
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
@@ -68,7 +77,7 @@ def sketch(name: str, words: Sequence[str] = ()) -> dict[str, Any]:
     what they are while others follow. "yes", "at one scale" if they change where the extension
     is set to another length, "no", or "no keys" where a score is not a product with a key.
     """
-    run = Subject(*words or [f"method={name}"]).made(*catalogue.SIZES)
+    run = Subject(*words or [f"method={name}"]).made(*SIZES)
     base = run.model().encodings
 
     def at(length: int) -> EncodingStack:
@@ -76,24 +85,24 @@ def sketch(name: str, words: Sequence[str] = ()) -> dict[str, Any]:
         return run.extension.extend(base, trained, length) if run.extension.changes else base
 
     trained = base.span(run.train_positions, training=True)
-    stack = at(catalogue.STRETCH * trained).double()
+    stack = at(STRETCH * trained).double()
     first: PositionEncoding = stack.layers[0]  # type: ignore[assignment]
     limit = min(2 * run.train_positions, stack.max_positions or 2 * run.train_positions)
-    quantity, values, _ = catalogue.measured(first, limit)
-    weights = catalogue.measured(first, catalogue.MAP)[2][0]
-    curves = catalogue._last_row(values)
+    quantity, values, _ = measured(first, limit)
+    weights = measured(first, MAP)[2][0]
+    curves = by_distance(values)
     if np.allclose(curves, curves[:1], equal_nan=True):
         curves = curves[:1]
     chosen = np.unique(np.linspace(0, curves.shape[1] - 1, POINTS).round().astype(int))
     layers: list[PositionEncoding] = [stack.layers[index] for index in stack.firsts]  # type: ignore[misc]
-    plans = [layer.encode(catalogue._call(16, 1)) for layer in layers]
+    plans = [layer.encode(equal_tokens(16, 1)) for layer in layers]
     return {
         "method": name,
         "quantity": quantity,
         "trained": run.train_positions,
         "distances": chosen.tolist(),
         "curves": [[_short(value) for value in curve[chosen]] for curve in curves],
-        "map": _map(weights * np.arange(1, catalogue.MAP + 1)[:, None]),
+        "map": _map(weights * np.arange(1, MAP + 1)[:, None]),
         "path": ", ".join(dict.fromkeys(plan.path for plan in plans)),  # type: ignore[attr-defined]
         "keys": _keys(stack, at, trained),
     }
@@ -106,9 +115,9 @@ def _short(value: float) -> float | None:
 
 def _map(weights: np.ndarray) -> str:
     """The lower triangle of a map in units of uniform attention, a letter a square."""
-    side = catalogue.MAP // CELLS
+    side = MAP // CELLS
     squares = weights.reshape(CELLS, side, CELLS, side)
-    seen = np.tril(np.ones((catalogue.MAP, catalogue.MAP))).reshape(squares.shape)
+    seen = np.tril(np.ones((MAP, MAP))).reshape(squares.shape)
     means = (squares * seen).sum((1, 3)) / np.maximum(seen.sum((1, 3)), 1)
     places = np.clip(np.sqrt(means / UNIFORM), 0, 1) * (len(LEVELS) - 1)
     return "".join(LEVELS[round(place)] for place in places[np.tril_indices(CELLS)])
@@ -132,7 +141,7 @@ def _encoded(stack: EncodingStack, length: int, counted: int) -> Iterator[torch.
     """The first keys of every layer; a bias is added to their products, and is none of them."""
     for index in stack.firsts:
         layer: PositionEncoding = stack.layers[index]  # type: ignore[assignment]
-        plan = layer.encode(_call(length))
+        plan = layer.encode(_unlike_tokens(length))
         for part in plan.parts if isinstance(plan, Heads) else [plan]:
             if not isinstance(part, Attention) or part.content is not None:
                 yield None
@@ -140,18 +149,17 @@ def _encoded(stack: EncodingStack, length: int, counted: int) -> Iterator[torch.
             yield part.k[..., :counted, :]
 
 
-def _call(n: int) -> Attention:
+def _unlike_tokens(n: int) -> Attention:
     """A call on tokens that differ, of which the first are the same whatever the length."""
-    heads, width = catalogue.HEADS, catalogue.WIDTH
 
     def drawn(seed: int) -> torch.Tensor:
         generator = torch.Generator().manual_seed(seed)
-        rows = [torch.randn(heads * width, generator=generator) for _ in range(n)]
+        rows = [torch.randn(HEADS * WIDTH, generator=generator) for _ in range(n)]
         return torch.stack(rows)[None].double()
 
-    q, k, v = (drawn(seed).view(1, n, heads, width).transpose(1, 2) for seed in (1, 2, 3))
+    q, k, v = (drawn(seed).view(1, n, HEADS, WIDTH).transpose(1, 2) for seed in (1, 2, 3))
     pos, segments = torch.arange(n)[None], torch.zeros(1, n, dtype=torch.long)
-    return Attention(q, k, v, drawn(0), pos, pos, scale=width**-0.5, segments=segments)
+    return Attention(q, k, v, drawn(0), pos, pos, scale=WIDTH**-0.5, segments=segments)
 
 
 def _same(one: Any, other: Any) -> bool:
