@@ -111,15 +111,17 @@ class Evaluation:
         count = num_samples or self.settings.num_samples
         return self.task.tests(n, self.lengths.trained, count, self.seed, "test")
 
-    def extend(self, model: Transformer, extension: Extension | None, batch: Batch) -> Transformer:
-        """The model as it is tested on the sequences of `batch`.
+    def extend(self, model: Transformer, extension: Extension | None, n: int) -> Transformer:
+        """The model in a test of length n.
 
-        The extension is told the positions of the whole sequence, prompt and answer, so that
-        teacher forcing and greedy decoding use one and the same scale.
+        The extension is told the positions of the longest sequence of that test, prompt and answer,
+        so that teacher forcing and greedy decoding use one and the same scale. If it were told
+        those of each sequence, its scale would give away an answer that is a count.
         """
         if extension is None:
             return model
-        return model.with_encodings(self.encodings(model, extension, batch.tokens.shape[1] - 1))
+        positions = self.task.longest(n, self.lengths.trained)
+        return model.with_encodings(self.encodings(model, extension, positions))
 
     def encodings(
         self, model: Transformer, extension: Extension | None, positions: int
@@ -213,9 +215,9 @@ class Evaluation:
         needed = self.spans(model, positions)[1]
         if most is not None and most < needed:
             raise ConfigError(f"the encoding has {most} positions, and n = {n} needs {needed}")
+        extended = self.extend(model, extension, n)
         found = []
         for batch in self.batches(n, num_samples):
-            extended = self.extend(model, extension, batch)
             forced = said = self.predict(extended, model, batch)
             if self.settings.decoding == "greedy":
                 said = replace(self.decode(extended, model, batch), losses=forced.losses)
@@ -278,7 +280,7 @@ class Evaluation:
     ) -> float | None:
         batch = self.batches(n, 1)[-1]
         ids = position_ids(batch.part(slice(0, 1)), model.encodings)
-        extended = self.extend(model, extension, batch)
+        extended = self.extend(model, extension, n)
         sizes = model.num_heads, model.head_width, model.width
         return share_untrained(trained, extended.encodings, ids, *sizes)
 

@@ -201,7 +201,7 @@ def test_every_method_learns_from_a_step_and_is_measured_as_it_answers(name: str
     assert [row.multiple for row in rows] == sorted(run.lengths.multiples.values())
     row = rows[-1]  # the longest test, once more, in one pass over whole sequences
     [tested] = run.evaluation.batches(row.test_length)
-    extended = run.evaluation.extend(model, run.extension, tested)
+    extended = run.evaluation.extend(model, run.extension, row.test_length)
     data = run.evaluation.inputs(tested, model)
     with torch.no_grad():
         logits = extended(data.tokens, data.pos, data.segments)[data.where]

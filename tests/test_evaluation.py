@@ -205,6 +205,25 @@ def test_a_row_of_several_lengths_is_of_all_their_sequences() -> None:
         assert row.loss == pytest.approx(np.mean(losses), rel=1e-5)
 
 
+def test_an_extension_is_not_told_an_answer_that_is_a_count() -> None:
+    """Every count of a test is repeated under one and the same scale, that of the longest."""
+    run = setup("method=rope_pi", "task=repeat_token", "evaluation.multiples=[1,2]")
+    model, tests = run.model().eval(), run.evaluation
+    told: list[int] = []
+
+    class Noting(type(run.extension)):  # type: ignore[misc]
+        def extend(self, stack, trained, tested):  # type: ignore[no-untyped-def]
+            told.append(tested)
+            return super().extend(stack, trained, tested)
+
+    for n in tests.lengths.multiples:
+        told.clear()
+        counts = {batch.tokens.shape[1] for batch in tests.batches(n)}
+        tests.test(model, Noting(), n, 16)
+        assert len(counts) > 1
+        assert set(told) == {max(counts) - 1}, "the positions of the longest sequence"
+
+
 @pytest.mark.fault("a test that memory does not hold")
 @pytest.mark.parametrize("method", ["rope", "random_positions", "shape"])
 @pytest.mark.parametrize("decoding", ["teacher_forced", "greedy"])

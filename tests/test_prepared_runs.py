@@ -134,7 +134,7 @@ def test_gaps_are_there_while_it_is_fine_tuned_and_nowhere_else(
     assert int(held_out.pos.max()) == run.train_positions - 1
     tests = run.evaluation
     [batch] = tests.batches(16)
-    tested = tests.extend(found.model, run.extension, batch)
+    tested = tests.extend(found.model, run.extension, 16)
     for model in (found.model, tested):
         assert int(tests.inputs(batch, model).pos.max()) == run.task.num_positions(16) - 1
 

@@ -319,6 +319,19 @@ def test_dca_has_the_matrix_of_the_paper() -> None:
     assert actual[12, :13].tolist() == [9, 8, 7, 6, 5, 4, 6, 5, 4, 3, 2, 1, 0]
 
 
+@pytest.mark.parametrize("trained", [12, 40, 41, 62])
+def test_dca_as_published_keeps_all_distances_of_training(trained: int) -> None:
+    """Chunks of three quarters of the training length, of which two cover it."""
+    actual, _ = told(DCA(), range(4 * trained), (trained, 4 * trained))
+    for i, j in causal(4 * trained):
+        if i < trained:
+            assert actual[i, j] == i - j
+        assert 0 <= actual[i, j] < trained
+    size = trained - round(trained / 4)
+    assert actual[2 * size, 0] == trained - 1, "a chunk that is not the next"
+    assert actual[2 * size, 2 * size - 1] < trained // 2
+
+
 @pytest.mark.oracle("dca", "identity: the tables of the authors' code")
 @pytest.mark.parametrize(("largest", "window"), [(12, 4), (7, 5), (6, 4), (9, 1)])
 def test_caps_of_the_code_of_dca_are_those_of_its_tables(largest: int, window: int) -> None:

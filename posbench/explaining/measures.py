@@ -63,12 +63,13 @@ def inside(
         if multiple not in multiples:
             continue
         batches = tests.batches(n, samples)
-        seen = [_seen(tests, model, extension, batch) for batch in batches]
+        extended = tests.extend(model, extension, n)
+        seen = [_seen(tests, model, extended, batch) for batch in batches]
         of_heads = pd.concat([each.heads for each in seen])
         for (layer, head), pieces_of_head in of_heads.groupby(["layer", "head"]):
             values = together(pieces_of_head)
             with without_head(model, int(layer), int(head)):
-                without = _score(tests, model, extension, batches)
+                without = _score(tests, model, extended, batches)
             where = {"multiple": multiple, "layer": layer, "head": head, "without": without}
             heads.append({**where, **values})
         stack = tests.encodings(model, extension, tests.task.longest(n, tests.lengths.trained))
@@ -76,7 +77,7 @@ def inside(
         lengths.append(
             {
                 "multiple": multiple,
-                "score": _score(tests, model, extension, batches),
+                "score": _score(tests, model, extended, batches),
                 "farthest": far,
                 "unseen_phases": unseen_phases(
                     model.encodings, stack, tests.spans(model, n)[0], far + 1
@@ -87,12 +88,9 @@ def inside(
 
 
 def _score(
-    tests: Evaluation, model: Transformer, extension: Extension, batches: Sequence[Batch]
+    tests: Evaluation, model: Transformer, extended: Transformer, batches: Sequence[Batch]
 ) -> float:
-    found = [
-        tests.task.score(batch, tests.predict(tests.extend(model, extension, batch), model, batch))
-        for batch in batches
-    ]
+    found = [tests.task.score(batch, tests.predict(extended, model, batch)) for batch in batches]
     return float(np.mean(found))
 
 
@@ -102,16 +100,16 @@ class _Seen:
     farthest: float
 
 
-def _seen(tests: Evaluation, model: Transformer, extension: Extension, batch: Batch) -> _Seen:
+def _seen(tests: Evaluation, model: Transformer, extended: Transformer, batch: Batch) -> _Seen:
     """What the layers do with one batch, read off their plans."""
     device = next(model.parameters()).device
-    extended, layers = watched(tests.extend(model, extension, batch))
+    seen, layers = watched(extended)
     lines: list[pd.DataFrame] = []
     far: list[float] = []
     for rows in pieces(batch, device):
         part = batch.part(rows)
         data = tests.inputs(part, model).to(device)
-        extended(data.tokens, data.pos, data.segments, data.where, data.first)
+        seen(data.tokens, data.pos, data.segments, data.where, data.first)
         source = torch.from_numpy(part.source[:, 1:]).to(device)
         for index, layer in enumerate(layers):
             asked = slice(data.first, data.tokens.shape[1])

@@ -27,18 +27,19 @@ class DCA(RegionExtension):
 
     Distances up to `window` w are exact, none reaches `largest` c, and no distance is new at any
     length while c does not exceed L. Keys of earlier chunks keep their order within a chunk, but
-    chunks are not told apart. So far keys are put together also at the training length, unless a
-    chunk covers it. Chunks are counted from the first token.
+    chunks are not told apart. Chunks are counted from the first token. c left out (null) is L, and
+    w left out a quarter of c (rounded), as published: then two chunks cover L, and nothing changes
+    at the training length. With c < L far keys are put together there already.
 
     `caps` says where queries stand at most: "paper" as above; with "code" as in the authors' code,
     at c for the chunk before and at $\min(2s - 1, c)$ for earlier ones, so that c itself is told
     and distances may be exact up to w + 1. That code has c = 3 L/4 and w = L/8 (in another version
-    L/16), which are the defaults under either. Its temperature, 1 up to L, is left out.
+    L/16). Its temperature, 1 up to L, is left out.
     """
 
-    is_identity = False
-
-    def __init__(self, largest: int, window: int, caps: str = "paper") -> None:
+    def __init__(
+        self, largest: int | None = None, window: int | None = None, caps: str = "paper"
+    ) -> None:
         counted("window", window)
         if caps not in CAPS:
             raise ConfigError(f"caps must be one of {', '.join(CAPS)}, got {caps!r}")
@@ -46,13 +47,19 @@ class DCA(RegionExtension):
         self.window = window
         self.caps = CAPS[caps]
 
+    @property
+    def is_identity(self) -> bool:
+        return self.largest is None and self.window is None
+
     def regions(self, train_positions: int, test_positions: int) -> list[Region]:
-        size = self.largest - self.window
-        next_cap, later_cap = self.caps(self.largest, size)
+        largest = self.largest or train_positions
+        window = self.window or max(1, round(largest / 4))
+        size = largest - window
+        next_cap, later_cap = self.caps(largest, size)
         if size < 1:
             raise ConfigError(
-                f"chunks have largest - window positions: largest={self.largest} must exceed "
-                f"window={self.window}"
+                f"chunks have largest - window positions: largest={largest} must exceed "
+                f"window={window}"
             )
 
         def next_chunk(a: Attention) -> tuple[Tensor, Tensor]:

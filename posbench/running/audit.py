@@ -21,8 +21,8 @@ def audit(
     model.eval()
     for n in evaluation.lengths.multiples:
         count = wrong = prefixes = 0
+        extended = evaluation.extend(model, extension, n)
         for batch in evaluation.batches(n, num_samples):
-            extended = evaluation.extend(model, extension, batch)
             forced = evaluation.predict(extended, model, batch)
             decoded = evaluation.decode(extended, model, batch)
             count += len(batch.tokens)

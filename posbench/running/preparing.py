@@ -123,7 +123,7 @@ class Searching(Preparation):
         batch = setup.task.batch(n, num_samples, seed, "validation", n)
 
         def loss(extension: Extension) -> float:
-            return tests.predict(tests.extend(model, extension, batch), model, batch).mean_loss
+            return tests.predict(tests.extend(model, extension, n), model, batch).mean_loss
 
         rng = np.random.default_rng(stream_seed(seed, "search"))
         trials = self.searched.trials(model.encodings, tests.spans(model, n)[0], rng, loss)
