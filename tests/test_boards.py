@@ -304,6 +304,20 @@ def test_a_task_that_one_row_of_three_has_gives_nobody_a_place_of_his_own() -> N
     ]
 
 
+def test_a_training_costs_what_it_costs_on_the_tasks_that_rows_are_ranked_on() -> None:
+    """Passkey is dear, and only one row of three has it; the seeds of a task are one number."""
+    board = small()
+    found = [
+        changed(each, {"training.cpu_seconds": 900.0 if each.task.name == "passkey" else 60.0})
+        for each in of(board, rope=0.4, nope=0.9, rope_pi=0.1)
+        if each.task.name != "passkey" or each.method.name == "rope"
+    ]
+    _, section, *_ = sections(board, tables.table(found))
+    assert {row.cells[section.table.headings.index("CPU s") - 1] for row in section.table.rows} == {
+        "60"
+    }
+
+
 def test_one_seed_names_no_winner() -> None:
     board = small()
     found = [each for each in of(board, rope=0.4, nope=0.9) if each.seed == 10]

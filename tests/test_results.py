@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from making import changed, record, save
+from making import changed, record, save, view
 
 from posbench import results
 from posbench.errors import PosbenchError
@@ -60,6 +60,21 @@ def test_a_record_put_aside_when_a_setting_changed_is_still_read(tmp_path: Path)
     path.rename(path.with_suffix(".1a2b3c4d.json"))
     save(tmp_path, record())
     assert len(files.records(tmp_path)) == 2
+
+
+def test_a_record_that_was_replaced_leaves_no_test_of_it_in_any_table(tmp_path: Path) -> None:
+    """The older one climbed to 16x, and the newer one has learned nothing."""
+    bins = [view("depth", n, (0, 0.5, 8, 1.0, 0.1)) for n in (20, 160)]
+    older = record(accuracies={1: 1.0, 2: 0.9, 16: 0.6}).model_copy(update={"views": tuple(bins)})
+    [path] = save(tmp_path, older)
+    path.rename(path.with_suffix(".1a2b3c4d.json"))
+    save(tmp_path, record(accuracies={1: 0.0, 2: 0.0}))
+    found = files.records(tmp_path)
+    assert len(found) == 2
+    assert tables.table(found)[["multiple", "score"]].to_numpy().tolist() == [[1, 0], [2, 0]]
+    assert tables.table(found)["solved_step"].isna().all()
+    assert len(tables.views([older])) == 2
+    assert len(tables.views(found)) == 0
 
 
 def test_writing_leaves_no_temporary_file(tmp_path: Path) -> None:

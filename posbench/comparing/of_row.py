@@ -127,9 +127,7 @@ def standing(
         tasks,
         tuple(task for task in board.all_tasks if task not in tasks),
         tuple(_rivals(runs, summary, row, references, draws or judged.draws)),
-        ranking.Standing(
-            _part(runs, measured, first.method_class), first.method_class, summary, over
-        ),
+        ranking.Standing(_part(runs, first.method_class), first.method_class, summary, over),
         measured,
         kept,
     )
@@ -142,13 +140,11 @@ def _marked(record: Record) -> Record:
     return record.model_copy(update={"method": name.model_copy(update=own)})
 
 
-def _part(runs: pd.DataFrame, measured: Measured, kind: str) -> ranking.Part:
+def _part(runs: pd.DataFrame, kind: str) -> ranking.Part:
     """The rows as a part of a board."""
-    once = measured.lengths.drop_duplicates(["task_name", "method_name", "seed"])
-    cost = once.groupby("method_name")["train_cpu_seconds"].mean()
     methods, tasks = (tuple(sorted(set(runs[each]))) for each in ("row", "task"))
     rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
-    return ranking.Part(f"{kind[0].upper()}{kind[1:]} rows", rows, runs, cost)
+    return ranking.Part(f"{kind[0].upper()}{kind[1:]} rows", rows, runs)
 
 
 def _is_rival(record: Record, own: Record) -> bool:

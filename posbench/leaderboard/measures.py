@@ -174,9 +174,9 @@ def of_runs(table: pd.DataFrame) -> pd.DataFrame:
     area over other lengths would not be comparable.
 
     Returns columns `protocol`, `task`, `row` (label of the method), `class`, `seed`, `training`
-    (hash: runs that share it share weights), `in_distribution` (corrected score at 1x),
-    `learned` (the test at 1x reached the gate of its task), `area` (share of 1), and `reach` (a
-    `Reach`, in multiples).
+    (hash: runs that share it share weights), `cpu_seconds` of training (NaN if the table lacks
+    them), `in_distribution` (corrected score at 1x), `learned` (the test at 1x reached the gate of
+    its task), `area` (share of 1), and `reach` (a `Reach`, in multiples).
     """
     lengths = "true_multiple" if "true_multiple" in table else "multiple"
     task = ["protocol", "protocol_hash", "task", "task_hash", "task_version"]
@@ -206,6 +206,8 @@ def of_runs(table: pd.DataFrame) -> pd.DataFrame:
         "training": firsts["training_hash"].to_numpy(),
         "learned": firsts["solved"].to_numpy(bool),
     }
+    if "train_cpu_seconds" in firsts:
+        rows["cpu_seconds"] = firsts["train_cpu_seconds"].to_numpy(float)
     areas, reaches, bases = [], [], []
     for start, end in zip(starts, ends, strict=False):
         multiples, scores, chances = known[:, start:end]
@@ -215,7 +217,7 @@ def of_runs(table: pd.DataFrame) -> pd.DataFrame:
         areas.append(area(multiples, scores, chances) if whole else np.nan)
         reaches.append(reach(multiples, scores, chances))
     found = rows | {"in_distribution": bases, "area": areas, "reach": reaches}
-    columns = ["protocol", "task", "row", "class", "seed", "training"]
+    columns = ["protocol", "task", "row", "class", "seed", "training", "cpu_seconds"]
     return pd.DataFrame(found, columns=[*columns, "in_distribution", "learned", "area", "reach"])
 
 

@@ -31,6 +31,7 @@ from posbench.leaderboard.ranking import Standing
 from posbench.provenance import targets
 from posbench.records.files import explanation_path
 from posbench.records.record import Record
+from posbench.records.tables import latest
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """Levels from 0 to 1."""
@@ -266,14 +267,11 @@ def _depths(
             strict=True,
         )
     )
-    last = {}
-    for record in found:  # of a run that is there twice the last counts, as in the tables
-        key = (record.protocol.hash, record.task.hash, record.task_version, record.method.hash)
-        last[(*key, record.seed)] = record
     sums: list[dict[int, dict[int, Any]]] = [{} for _ in tasks]
     numbers = {key: number for number, key in enumerate(tasks)}
-    for (*hashes, _), record in last.items():
-        protocol, task, row = labels[tuple(hashes)]
+    for record in latest(found):
+        hashes = (record.protocol.hash, record.task.hash, record.task_version, record.method.hash)
+        protocol, task, row = labels[hashes]
         of_row = sums[numbers[protocol, task]].setdefault(rows[row], {})
         for view in record.views:
             if view.by != "depth" or len(view.above) < 2:

@@ -46,7 +46,6 @@ class Part:
     title: str
     rows: Rows
     runs: pd.DataFrame  # see `posbench.leaderboard.statistics`
-    cost: pd.Series  # CPU seconds of training, the mean over tasks and seeds, by row
 
     def __len__(self) -> int:
         return int(self.runs["row"].nunique())
@@ -84,7 +83,13 @@ class Part:
         runs = self.runs[~self.runs["task"].isin(self.lacking(board))]
         rows = runs.groupby("task")["row"].transform("nunique")
         having = runs.groupby(["task", "seed"])["row"].transform("nunique")
-        return Part(self.title, self.rows, runs[2 * having >= rows], self.cost)
+        return Part(self.title, self.rows, runs[2 * having >= rows])
+
+    @functools.cached_property
+    def cost(self) -> pd.Series:
+        """CPU seconds of training, by row: the mean over its tasks, each the mean of its seeds."""
+        of_tasks = self.runs.groupby(["row", "task"])["cpu_seconds"].mean()
+        return of_tasks.groupby("row").mean()
 
 
 @dataclass(frozen=True)
@@ -129,8 +134,7 @@ def parts(board: Board, measured: Measured) -> list[Part]:
         runs = places.loc[places.index.isin(index)].reset_index()
         runs["shown"], runs["task"] = runs["task"], runs["task"].map(label)
         runs["group"] = runs["task"].map(board.group_of)
-        cost = mine.groupby("method_name")["train_cpu_seconds"].mean()
-        found.append(Part(title, rows, runs, cost))
+        found.append(Part(title, rows, runs))
     return found
 
 
@@ -201,7 +205,7 @@ def standings_of(board: Board, measured: Measured) -> list[Standing]:
     for part in (part.on_common_runs(board) for part in parts(board, measured)):
         for kind, unsorted in part.runs.groupby("class", sort=False):
             runs = unsorted.sort_values("group", key=lambda names: names.map(places), kind="stable")
-            each = Part(_titled(part, str(kind)), part.rows, runs, part.cost)
+            each = Part(_titled(part, str(kind)), part.rows, runs)
             summary, draws = standings.standing(runs, judged.draws, judged.seed)
             found.append(Standing(each, str(kind), summary, draws))
     return found
@@ -217,19 +221,17 @@ def standings_without_board(measured: Measured) -> list[Standing]:
     as_shipped = set(zip(known["protocol_name"], known["task_name"], strict=True))
     keys = zip(measured.runs["protocol"], measured.runs["task"], strict=True)
     kept = measured.runs[np.array([key in as_shipped for key in keys], dtype=bool)]
-    cost = known.drop_duplicates(["protocol_name", "task_name", "method_name", "seed"])
     for protocol, of_protocol in kept.groupby("protocol", sort=True):
         runs = of_protocol.assign(group=of_protocol["task"], shown=of_protocol["task"])
         longest = LONGEST
         if runs["area"].isna().all():
             runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])
-        seconds = cost[cost["protocol_name"] == protocol].groupby("method_name")
         for kind in sorted(set(runs["class"]), key=lambda kind: (kind != "zero-shot", kind)):
             mine = runs[runs["class"] == kind]
             title = f"{kind[0].upper()}{kind[1:]}, protocol {protocol}"
             methods, tasks = (tuple(sorted(set(mine[each]))) for each in ("row", "task"))
             rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
-            part = Part(title, rows, mine, seconds["train_cpu_seconds"].mean())
+            part = Part(title, rows, mine)
             summary, draws = standings.standing(mine)
             found.append(Standing(part, kind, summary, draws, longest))
     return found

@@ -11,6 +11,7 @@ from posbench import provenance
 from posbench.leaderboard.statistics import FEWEST
 from posbench.leaderboard.summaries import BOARD, METHOD, RUN, TASK, named
 from posbench.records.record import MEANINGLESS, Audit, CarriedOver, Record
+from posbench.records.tables import latest
 
 MANY = 12
 """Methods whose records are of earlier code: more of them are counted and not named."""
@@ -23,7 +24,7 @@ def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = 
     """The sentences that apply to these records."""
     runs = named(table).drop_duplicates(RUN, keep="last")
     repeats = len(found) - len(runs)
-    found = _latest(found)
+    found = latest(found)
     with provenance.reading_once():
         ages = [outdated(record) for record in found]
     said = [
@@ -43,11 +44,6 @@ def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = 
         _audits(audits),
     ]
     return [sentence for sentence in said if sentence]
-
-
-def _latest(found: list[Record]) -> list[Record]:
-    """The records that count: the last one of every run."""
-    return list({record.run: record for record in found}.values())
 
 
 def _several_protocols(runs: pd.DataFrame) -> str:

@@ -135,11 +135,31 @@ def documentation() -> pd.DataFrame:
     )
 
 
+RUN = ["protocol_hash", "task_hash", "task_version", "method_hash", "seed"]
+"""What tells runs apart in all tables."""
+BINNED = ("above", "up_to", "num_tokens", "token_accuracy_teacher_forced", "loss")
+
+
+def latest(found: Iterable[Record]) -> list[Record]:
+    """The last record of each run.
+
+    A run that was repeated with other code has an older record beside it, `seed=0.<hash>.json`,
+    which comes first in the order of paths. It is left out whole: it may have been tested at
+    lengths at which the newer one was not.
+    """
+    return list({record.run: record for record in found}.values())
+
+
+def _run(record: Record) -> dict[str, Any]:
+    hashes = (record.protocol.hash, record.task.hash, record.task_version, record.method.hash)
+    return dict(zip(RUN, (*hashes, record.seed), strict=True))
+
+
 def table(found: Iterable[Record]) -> pd.DataFrame:
     """The long table: one row a (run, test length); `documentation` says what its columns mean."""
     # Column by column: a dictionary a row takes four times as long.
     runs, rows, counts = [], [], []
-    for record in found:
+    for record in latest(found):
         runs.append(RunColumns.of(record).__dict__)
         rows += [row.__dict__ for row in record.rows]
         counts.append(len(record.rows))
@@ -153,16 +173,6 @@ def _column(name: str, parts: Sequence[dict[str, Any]]) -> Any:
     return pd.array([part[name] for part in parts], dtype=COLUMNS[name])
 
 
-RUN = ["protocol_hash", "task_hash", "task_version", "method_hash", "seed"]
-"""What tells runs apart in the other tables."""
-BINNED = ("above", "up_to", "num_tokens", "token_accuracy_teacher_forced", "loss")
-
-
-def _run(record: Record) -> dict[str, Any]:
-    hashes = (record.protocol.hash, record.task.hash, record.task_version, record.method.hash)
-    return dict(zip(RUN, (*hashes, record.seed), strict=True))
-
-
 def views(found: Iterable[Record], longest: bool = False) -> pd.DataFrame:
     """The second long table: one row a run, test length and bin of a view.
 
@@ -170,7 +180,7 @@ def views(found: Iterable[Record], longest: bool = False) -> pd.DataFrame:
     10,000 records has a million bins.
     """
     rows = []
-    for record in found:
+    for record in latest(found):
         run = _run(record)
         last = max((row.test_length for row in record.rows if row.aggregated), default=None)
         for view in record.views:
@@ -179,20 +189,17 @@ def views(found: Iterable[Record], longest: bool = False) -> pd.DataFrame:
             where = run | {"test_length": view.test_length, "by": view.by}
             bins = zip(*(getattr(view, name) for name in BINNED), strict=True)
             rows += [where | dict(zip(BINNED, values, strict=True)) for values in bins]
-    # As in the first table, the last record of a run that is there twice counts.
-    keys = [*RUN, "test_length", "by"]
-    frame = pd.DataFrame(rows, columns=[*keys, *BINNED])
-    return frame.drop_duplicates([*keys, "above"], keep="last")
+    return pd.DataFrame(rows, columns=[*RUN, "test_length", "by", *BINNED])
 
 
 def choices(found: Iterable[Record]) -> pd.DataFrame:
     """The third: one row for each run that chose settings: an extension's, or a learning rate."""
     rows = []
-    for record in found:
+    for record in latest(found):
         chosen = dict(record.search.chosen) if record.search else {}
         if record.training.learning_rates:
             chosen["learning_rate"] = record.training.learning_rate
         elif not record.search:
             continue
         rows.append(_run(record) | {"chosen": chosen})
-    return pd.DataFrame(rows, columns=[*RUN, "chosen"]).drop_duplicates(RUN, keep="last")
+    return pd.DataFrame(rows, columns=[*RUN, "chosen"])
