@@ -61,7 +61,7 @@ def test_whether_keys_can_be_cached(name: str, keys: str) -> None:
 
 def test_a_map_shows_where_attention_goes() -> None:
     """All of it on the token itself is darkest on the diagonal and white elsewhere."""
-    size = sketches.catalogue.MAP
+    size = sketches.MAP
     letters = sketches._map(np.eye(size) * np.arange(1, size + 1)[:, None])
     places = list(zip(*np.tril_indices(sketches.CELLS), strict=True))
     last = dict(zip(places, letters, strict=True))

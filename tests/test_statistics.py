@@ -62,23 +62,21 @@ def test_a_table_that_is_none_of_runs_is_refused(change: object, said: str) -> N
 # -- resampling ------------------------------------------------------------------------------------
 
 
-def test_an_interval_given_one_task_is_that_of_scipy() -> None:
+def test_an_interval_given_one_task_is_of_all_resamples_of_a_seed_less() -> None:
     seeds = [0.31, 0.45, 0.52, 0.77, 0.9]
-    found = given_tasks(runs({"p": {"a": seeds}}), draws=40_000).intervals()["overall"].loc["p"]
-    # All 3,125 resamples that there are.
-    means = np.array(list(itertools.product(seeds, repeat=5))).mean(1)
+    drawn = given_tasks(runs({"p": {"a": seeds}}), draws=40_000)
+    # All 625 resamples of four seeds that there are.
+    means = np.array(list(itertools.product(seeds, repeat=4))).mean(1)
     exact = np.quantile(means, [0.025, 0.975])
+    found = drawn.intervals()["overall"].loc["p"]
     assert found.tolist() == pytest.approx(exact, abs=0.01)
-    theirs = stats.bootstrap(
-        (seeds,), np.mean, n_resamples=40_000, method="percentile", rng=np.random.default_rng(0)
-    ).confidence_interval
-    assert found.tolist() == pytest.approx(list(theirs), abs=0.01)
+    assert drawn.overall.std() == pytest.approx(stats.sem(seeds), rel=0.02)
 
 
 def test_seeds_are_drawn_anew_on_every_task_and_for_every_row() -> None:
     drawn = given_tasks(random_runs(rows=2), draws=20_000)
     table = random_runs(rows=2)
-    variances = table.groupby(["row", "task"])["area"].var(ddof=0) / 5
+    variances = table.groupby(["row", "task"])["area"].var() / 5
     expected = variances.groupby("row").sum() / 6**2
     assert drawn.overall.var(0) == pytest.approx(expected.to_numpy(), rel=0.05)
     assert abs(np.corrcoef(drawn.overall.T)[0, 1]) < 0.03
@@ -108,7 +106,7 @@ def test_rows_that_share_only_some_of_their_weights_draw_for_themselves() -> Non
 def exact_over_tasks(task_seeds: list[list[float]]) -> np.ndarray:
     """All nested resamples of one group, in which every task has the same number of seeds."""
     resampled = [
-        [np.mean(each) for each in itertools.product(seeds, repeat=len(seeds))]
+        [np.mean(each) for each in itertools.product(seeds, repeat=len(seeds) - 1)]
         for seeds in task_seeds
     ]
     return np.array(
@@ -121,7 +119,7 @@ def exact_over_tasks(task_seeds: list[list[float]]) -> np.ndarray:
 
 
 def test_an_interval_over_tasks_is_that_of_all_nested_resamples_widened() -> None:
-    seeds = [[0.45, 0.5], [0.58, 0.6]]
+    seeds = [[0.45, 0.5, 0.47], [0.58, 0.6, 0.66]]
     table = runs({"p": {"a": seeds[0], "b": seeds[1]}})
     drawn = over_tasks(table, draws=60_000)
     exact = exact_over_tasks(seeds)
@@ -348,14 +346,16 @@ def test_of_all_choices_of_six_tasks_of_sixteen_t5_is_first_in_83_percent() -> N
 
 
 def test_the_first_board_has_the_intervals_that_were_found_before() -> None:
-    """NoPE [.82, .99], ALiBi [.57, 1.00], T5 [.56, .98]: these were not widened."""
+    """NoPE [.82, .99], ALiBi [.57, 1.00], T5 [.56, .98]: these were not widened, and all seeds were
+    drawn instead of one less.
+    """
     drawn = over_tasks(old_runs(CHOSEN))
     estimates = drawn.estimates.mean(0)
     plain = estimates + (drawn.overall - estimates) / (6 / 5) ** 0.5
     bounds = pd.DataFrame(np.quantile(plain, [0.025, 0.975], axis=0).T, index=drawn.rows)
     published = {"nope": [0.82, 0.99], "alibi": [0.57, 1.00], "t5": [0.56, 0.98]}
     for row, expected in published.items():
-        assert bounds.loc[row].tolist() == pytest.approx(expected, abs=0.01)
+        assert bounds.loc[row].tolist() == pytest.approx(expected, abs=0.025)
     ranks = drawn.rank_intervals(margin=0)
     assert ranks.loc["nope", "low"] == ranks.loc["alibi", "low"] == ranks.loc["t5", "low"] == 1
 

@@ -255,13 +255,14 @@ class Sample:
         for index, task in enumerate(tasks):
             for block in self.blocks[task]:
                 count = len(block.areas)
+                drawn = max(count - 1, 1)
                 names = (self.seed, "seeds", place, task, block.key)
-                chosen = _choices(self.draws, count, *names)
+                chosen = _choices(self.draws, count, drawn, *names)
                 # How often each seed was drawn: one product serves all rows of the block.
                 places = chosen + count * np.arange(self.draws)[:, None]
                 times = np.bincount(places.ravel(), minlength=self.draws * count)
                 times = times.reshape(self.draws, count)
-                found[:, index, block.places] = times @ block.areas / count
+                found[:, index, block.places] = times @ block.areas / drawn
         return found
 
     def given_tasks(self) -> Draws:
@@ -273,7 +274,7 @@ class Sample:
         values = []
         for group, tasks in self.groups.items():
             count, estimate = len(tasks), self.estimate(tasks)
-            chosen = _choices(self.draws, count, self.seed, "tasks", group)
+            chosen = _choices(self.draws, count, count, self.seed, "tasks", group)
             # A task that is drawn twice is drawn with other seeds: each place has draws of its own.
             each = [
                 self.seed_means(tasks, place)[np.arange(self.draws), chosen[:, place]]
@@ -316,10 +317,10 @@ def _blocks(runs: pd.DataFrame, rows: list[str]) -> dict[str, list[_Block]]:
     }
 
 
-def _choices(draws: int, count: int, *stream: str | int) -> npt.NDArray[np.uint16]:
-    """Which of `count` things is drawn, [draw, count]."""
+def _choices(draws: int, count: int, drawn: int, *stream: str | int) -> npt.NDArray[np.uint16]:
+    """Which of `count` things are drawn, [draw, drawn]."""
     generator = np.random.default_rng(stream_seed(*stream))
-    return generator.integers(count, size=(draws, count), dtype=np.uint16)
+    return generator.integers(count, size=(draws, drawn), dtype=np.uint16)
 
 
 def given_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
@@ -330,10 +331,11 @@ def given_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
     trainings, as the extensions of one host) draw the same seeds, so that their differences keep
     the pairing. A row that shares only some of them draws for itself, which is conservative. Each
     task and training has a stream of random numbers of its own; other rows of the table, and
-    their order, change nothing. Of k seeds a resample has (k - 1) / k of the variance that an
-    unbiased estimate would have, and a single seed has none.
+    their order, change nothing. Of k seeds k - 1 are drawn: the mean of k would have (k - 1) / k of
+    the variance that an unbiased estimate has, two thirds with three seeds. A single seed has none.
 
-    Source: the stratified bootstrap of Agarwal et al. 2021, arXiv 2108.13264.
+    Source: the stratified bootstrap of Agarwal et al. 2021, arXiv 2108.13264; k - 1 draws of k
+    after McCarthy and Snowden 1985, "The bootstrap and finite population sampling".
     """
     return Sample.of(runs, draws, seed).given_tasks()
 
