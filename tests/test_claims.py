@@ -612,6 +612,29 @@ def test_the_page_says_how_a_claim_is_judged_and_shows_its_tables(folder: Path) 
     written = "Written after its records were seen."
     assert f"`ntk` at 2x above `ntk` at 1x. Source: a post. {written}" in third
     assert text.endswith("do not edit.\n")
+    assert gpu.split("### Not measured\n\n")[1].startswith(
+        "- NTK is above PI: `ntk` at 2x above `pi`. Source: arXiv 1234.5678, table 1.\n"
+    )
+
+
+def test_a_table_names_its_encoding_where_the_sides_do_not(tmp_path: Path) -> None:
+    """A claim on two encodings is no claim on RoPE; a bar in a name is no end of a cell."""
+    stated = "- {claim: NoPE | RoPE, source: a post, of: nope/ntk, over: rope/ntk, at: [2]}\n"
+    (tmp_path / "claims.yaml").write_text(stated)
+    save(tmp_path, *seeds("ntk", TEN), *seeds("ntk", below(0.2), encoding="nope"))
+    assert claims_page.main([str(tmp_path)], lambda _: None) == 0
+    text = (tmp_path / "claims.md").read_text("utf-8")
+    assert "| task | at 1x | scores |" in text and "| task | encoding |" not in text
+    assert "| NoPE \\| RoPE | contradicted |" in text
+
+
+def test_a_row_with_two_settings_under_one_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "claims.yaml").write_text(STATED)
+    for path in save(tmp_path, *seeds("ntk", TEN)):
+        path.rename(path.with_suffix(".1a2b3c4d.json"))
+    save(tmp_path, *seeds("ntk", below(0.2), method_hash="another"))
+    with pytest.raises(PosbenchError, match="two settings under one name"):
+        claims_page.table(tmp_path)
 
 
 def test_the_same_records_give_the_same_bytes_and_check_notices_others(

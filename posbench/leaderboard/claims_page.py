@@ -114,11 +114,12 @@ def _overview(found: Sequence[Finding]) -> list[str]:
         "| claim | verdict | difference | tables as claimed | pairs | p | corrected p | paper |"
     ]
     lines += ["| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"]
-    for each in found:
+    measured = [each for each in found if each.verdict != Verdict.NOT_MEASURED]
+    for each in measured:
         claim = each.claim
         name = f"{claim.claim} (post hoc)" if claim.post_hoc else claim.claim
         shown = (
-            name,
+            _in_a_cell(name),
             each.verdict,
             each.difference,
             _tables(each),
@@ -128,9 +129,16 @@ def _overview(found: Sequence[Finding]) -> list[str]:
             _linked(claim.family),
         )
         lines.append(f"| {' | '.join(map(str, shown))} |")
-    for each in found:
+    for each in measured:
         lines += ["", f"### {each.claim.claim}", "", _stated(each.claim), "", *_detail(each)]
         lines += ["", each.claim.remark.strip()] if each.claim.remark else []
+    if len(measured) < len(found):
+        lines += ["", "### Not measured", ""]
+    lines += [
+        f"- {each.claim.claim}: {_stated(each.claim)}"
+        for each in found
+        if each.verdict == Verdict.NOT_MEASURED
+    ]
     return lines
 
 
@@ -208,16 +216,21 @@ def _lengths(multiples: list[float]) -> str:
 
 
 def _detail(found: Finding) -> list[str]:
-    """The verdict, and one line a table: both sides at 1x and where the claim asks, in means."""
+    """The verdict, and one line a table: both sides at 1x and where the claim asks, in means.
+
+    The encoding is a column where a side does not name its own.
+    """
     over = found.claim.over
+    host = not all(_names_its_encoding(side) for side in (found.claim.of, over))
     lines = [f"**{found.verdict.capitalize()}.**", ""]
-    lines += ["| task | encoding | at 1x | scores | difference | seeds as claimed | counts |"]
-    lines += ["| --- | --- | ---: | ---: | ---: | ---: | --- |"]
+    columns = "at 1x | scores | difference | seeds as claimed | counts |"
+    lines += [f"| task | {'encoding | ' * host}{columns}"]
+    lines += [f"| --- | {'--- | ' * host}---: | ---: | ---: | ---: | --- |"]
     for table in found.tables:
         sides = [table.of.mean(), table.over.mean()] if isinstance(over, str) else [table.of.mean()]
         shown = (
             table.task,
-            table.encoding,
+            *([table.encoding] * host),
             ", ".join(map(number, table.at_1x)),
             ", ".join(map(number, sides)),
             str(Estimate.over(table.differences)),
@@ -226,6 +239,15 @@ def _detail(found: Finding) -> list[str]:
         )
         lines.append(f"| {' | '.join(shown)} |")
     return lines
+
+
+def _names_its_encoding(side: str | float) -> bool:
+    """Whether it is one row whatever the encoding of the table, or a number."""
+    return not isinstance(side, str) or "/" in side.partition(" (")[0]
+
+
+def _in_a_cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _counting(table: Table) -> str:
