@@ -42,6 +42,8 @@ LEVELS = {
     "alibi": (0.893, 0.6),  # less than the margin below NoPE
     "t5": (0.5, 0.5),
 }
+LOST = {"rows.0.sequence_accuracy": 0.1, "rows.0.score": 0.1, "rows.0.proficiency": 0.1}
+"""What a run is without its task at the training length."""
 BEYOND = {"pi": 0.3, "ntk": 0.6, "yarn": 0.8}
 
 
@@ -145,15 +147,36 @@ def test_one_seed_decides_nothing_and_what_was_not_run_is_said() -> None:
 
 
 def test_a_task_that_nobody_learned_is_named() -> None:
-    lost = {
-        "rows.0.sequence_accuracy": 0.1,
-        "rows.0.score": 0.1,
-        "rows.0.proficiency": 0.1,
-    }
     found = [
-        changed(each, lost) if each.task.name == "induction" else each for each in runs(LEVELS)
+        changed(each, LOST) if each.task.name == "induction" else each for each in runs(LEVELS)
     ]
-    assert "No row has learned induction at the training length" in said(found)
+    named = "No row of [Encodings](leaderboard.md#encodings) has learned induction at the training"
+    assert named in said(found)
+
+
+def test_a_first_row_that_has_not_learned_a_task_of_the_group_is_not_told_without_it() -> None:
+    """NoPE leads copying by one task, and has learned the other with one seed of four."""
+    found = [
+        changed(each, LOST)
+        if (each.method.name, each.task.name) == ("nope", "reverse") and each.seed != 10
+        else each
+        for each in runs(LEVELS)
+    ]
+    [copying] = [line for line in said(found).splitlines() if line.startswith("- Copy")]
+    assert "; `nope` has learned reverse with 1 of 4 seeds. [" in copying
+    assert "has learned" not in said(runs(LEVELS))
+
+
+def test_what_the_host_of_extensions_has_not_learned_is_named(everything: list[Record]) -> None:
+    def half(each: Record) -> bool:
+        return each.method.encoding == "rope" and each.task.name == "copy" and each.seed < 12
+
+    found = [changed(each, LOST) if half(each) else each for each in everything]
+    assert (
+        "- Not every training of `rope` has learned its task: copy (2 of 4). There all of "
+        "[Extensions](leaderboard.md#extensions) stand on what did not learn." in said(found)
+    )
+    assert "Not every training" not in said(everything)
 
 
 def test_the_page_stands_beside_the_board_and_is_made_again_as_it_is(

@@ -128,11 +128,22 @@ def _encodings(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     whole = set(first.part.whole(board)["group"])
     for group in (group for group in first.groups if group in whole):
         leaders = Leaders.of(runs[runs["group"] == group], board)
-        asks = board.groups[group].asks
-        yield f"{group.capitalize()} ({asks}): {leaders}. {_link(first)}"
+        asks, not_learned = board.groups[group].asks, _not_learned(runs, leaders.first, group)
+        yield f"{group.capitalize()} ({asks}): {leaders}{not_learned}. {_link(first)}"
     overall = list(answer(board, first.part, first.complete))
     if overall and statistics.repeated(runs):
         yield f"{overall[-1]} {_link(first)}"
+
+
+def _not_learned(runs: pd.DataFrame, row: str, group: str) -> str:
+    """The tasks of the group that most trainings of a row have not learned."""
+    learned = runs[(runs["row"] == row) & (runs["group"] == group)].groupby("task")["learned"]
+    few = [
+        f"{task} with {each.sum()} of {len(each)} seeds"
+        for task, each in learned
+        if each.mean() < 0.5
+    ]
+    return f"; `{row}` has learned {' and '.join(few)}" if few else ""
 
 
 def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> Iterator[str]:
@@ -242,20 +253,39 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         learned = runs.groupby("task")["learned"].mean()
         if never := list(learned.index[learned == 0]):
             yield (
-                f"No row has learned {', '.join(never)} at the training length, so that its "
-                "numbers say little."
+                f"No row of {_link(standing)} has learned {', '.join(never)} at the training "
+                "length, so that its numbers say little."
             )
         half = [task for task in learned.index if 0 < learned[task] < 0.5]
         if half:
             yield (
-                f"Less than half of the runs have learned {', '.join(half)} at the training "
-                "length: what stands there is as much about learning as about reach."
+                f"Less than half of the runs of {_link(standing)} have learned {', '.join(half)} "
+                "at the training length: what stands there is as much about learning as about "
+                "reach."
             )
         if not statistics.repeated(runs):
             yield (
                 f"Some rows of {_link(standing)} have fewer than {statistics.FEWEST} seeds, so "
                 "that no interval says how far luck goes."
             )
+    for standing in found:
+        yield from _hosts_that_did_not_learn(standing)
+
+
+def _hosts_that_did_not_learn(standing: Standing) -> Iterator[str]:
+    """Extensions cannot do what their host has not learned, however they are ranked."""
+    rows = standing.part.rows
+    if len(rows.encodings) != 1 or AS_TRAINED not in rows.extensions:
+        return
+    (host,) = rows.encodings
+    runs = standing.part.runs
+    learned = runs[runs["row"] == host].groupby("task")["learned"]
+    few = [f"{task} ({each.sum()} of {len(each)})" for task, each in learned if not each.all()]
+    if few:
+        yield (
+            f"Not every training of `{host}` has learned its task: {', '.join(few)}. There all "
+            f"of {_link(standing)} stand on what did not learn."
+        )
 
 
 def _comparable(standing: Standing) -> bool:

@@ -287,12 +287,12 @@ def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
     }
     rows = [Row(task.task, [show(task) for show in columns.values()]) for task in compared]
     note = (
-        "Of encodings without an extension. Solved: trainings, one an encoding and seed, with a "
-        "score of .95 in the test at 1x. Steps: the median until a validation gave that for the "
-        "first time. Spread: the standard deviation between encodings of their mean score, at "
-        "most .5, over the trainings that solved the task. Ceiling: the score of a model trained "
-        "at that length, with the encodings and seeds of the ceiling rows below; a low one is a "
-        "training that failed there, and another seed or more steps may not. All of this is "
+        "Of encodings without an extension. Solved: trainings, one for each encoding and seed, "
+        "that get to the gate of the task in the test at 1x. Steps: the median until a validation "
+        "did so for the first time. Spread: the standard deviation between encodings of their mean "
+        "score, at most .5, over the trainings that solved the task. Ceiling: the score of a model "
+        "trained at that length, with the encodings and seeds of the ceiling rows below; a low one "
+        "is a training that failed there, and another seed or more steps may not. All of this is "
         "information: no task is chosen by it."
     )
     return Section(
