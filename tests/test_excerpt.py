@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -175,3 +177,16 @@ def test_a_band_is_half_an_interval_above_and_below() -> None:
     heights = [float(point.split()[1]) for point in path.split("L")]
     quarter = (opening.HEIGHT - opening.TOP - opening.BOTTOM) / 4
     assert heights == [opening.TOP + quarter] * 2 + [opening.TOP + 3 * quarter] * 2
+
+
+def section(tasks: str, protocol: str = "cpu", complete: int = 2) -> Any:
+    runs = pd.DataFrame({"protocol": protocol, "shown": tasks.split()})
+    return SimpleNamespace(part=SimpleNamespace(runs=runs), complete=["row"] * complete)
+
+
+def test_a_page_opens_with_the_sections_that_have_the_same_and_the_most_tasks() -> None:
+    under_way, whole, other = section("a"), section("a b"), section("b a")
+    wide, empty = section("a b c", "cpu_wide"), section("a b c", complete=0)
+    assert opening.alike([under_way, whole, wide, other, empty]) == [whole, other]
+    assert opening.alike([under_way]) == [under_way]
+    assert opening.alike([empty]) == opening.alike([]) == []

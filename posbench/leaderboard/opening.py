@@ -33,11 +33,11 @@ RULES = ("svg text", "text", ".grid", ".curve", ".lead", ".band", ".c0", ".c4")
 
 def picture(measured: Measured, standings: Sequence[Standing], own: str = "") -> str:
     """The SVG, with the row `own` before the leaders; "" where no row has been run on all tasks."""
-    if not standings:
+    same = alike(standings)
+    if not same:
         return ""
-    first = standings[0]
+    first = same[0]
     protocol = str(first.part.runs["protocol"].iloc[0])
-    same = [each for each in standings if str(each.part.runs["protocol"].iloc[0]) == protocol]
     ranked = [
         row for place in range(LEADERS) for each in same for row in each.complete[place : place + 1]
     ]
@@ -46,6 +46,28 @@ def picture(measured: Measured, standings: Sequence[Standing], own: str = "") ->
         row: curve for row in rows if len(curve := _curve(measured, first, protocol, row)) > 1
     }
     return drawn(curves, "Mean score of the leaders against test length") if curves else ""
+
+
+def alike(standings: Sequence[Standing]) -> list[Standing]:
+    """The sections that are ranked on the same tasks as the first of those with most tasks.
+
+    A section that is under way is not drawn beside one that has all tasks: a mean over other tasks
+    is another number. All of them are of the protocol of the first section.
+    """
+    if not standings:
+        return []
+
+    def on(standing: Standing) -> tuple[str, frozenset[str]]:
+        runs = standing.part.runs
+        return str(runs["protocol"].iloc[0]), frozenset(runs["shown"])
+
+    protocol, _ = on(standings[0])
+    found = [on(each) for each in standings if each.complete]
+    of_protocol = [tasks for name, tasks in found if name == protocol]
+    if not of_protocol:
+        return []
+    most = (protocol, max(of_protocol, key=len))
+    return [each for each in standings if on(each) == most]
 
 
 def _curve(measured: Measured, standing: Standing, protocol: str, row: str) -> pd.Series:

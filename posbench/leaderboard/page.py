@@ -170,6 +170,7 @@ def document(
         ],
         tasks=[_task(place, data, own) for place in range(len(data["tasks"]))],
         opening=opening.picture(measured, standings, own),
+        pictured=_pictured(standings, own),
         notes=notes,
         guide=GUIDE,
         defined=[*fixed_before(board), *changes_of(board)] if asked else [],
@@ -188,20 +189,47 @@ def _own(name: str) -> str:
 
 
 def _answer(standings: Sequence[Standing], board: Board) -> str:
-    """Who leads the first section that is whole, or why nobody does, after what is under way."""
-    waiting = ""
+    """Who leads the first section that is whole, or why nobody does, after what is under way; and
+    where it is one of a host's extensions, who leads those of other hosts.
+    """
+    waiting, whole = "", []
     for each in standings:
         said, title = list(answer(board, each.part, each.complete)), each.part.title
         if each.part.lacking(board):
             far = each.part.how_far(board)
             waiting = waiting or " ".join([f"{title}: {_lower(far)}.", *said, ""])
         elif said:
-            return f"{waiting}Of the {len(each.complete)} rows in “{title}”: {_lower(said[-1])}"
+            rows = f"the {len(each.complete)} rows in “{title}”"
+            whole.append((each, f"Of {rows}: {_lower(said[-1])}"))
         elif each.complete:
             best = each.complete[0]
             overall = number(each.summary.loc[best, "overall"])
-            return f"{waiting}{title}: {best} has {overall}."
-    return waiting.strip() or "No row has been run on all tasks yet."
+            whole.append((each, f"{title}: {best} has {overall}."))
+    if not whole:
+        return waiting.strip() or "No row has been run on all tasks yet."
+    first, sentence = whole[0]
+    others = [
+        said
+        for each, said in whole[1:]
+        if _is_of_a_host(first) and _is_of_a_host(each) and each.kind == first.kind
+    ]
+    return waiting + " ".join([sentence, *others])
+
+
+def _is_of_a_host(standing: Standing) -> bool:
+    """Whether its rows are extensions of one encoding."""
+    return len(standing.part.rows.encodings) == 1 and len(standing.part.rows.extensions) > 1
+
+
+def _pictured(standings: Sequence[Standing], own: str) -> str:
+    """What the picture shows."""
+    shown = opening.alike(standings)
+    if not shown:
+        return ""
+    tasks = counted(shown[0].part.runs["shown"].nunique(), "task")
+    leaders = f"{own} and the leaders" if own else "the leaders"
+    of = "each section" if len(shown) == len(standings) else "the sections that have them"
+    return f"Mean over {tasks}, corrected for guessing: {leaders} of {of}."
 
 
 def _lower(sentence: str) -> str:
