@@ -13,6 +13,9 @@ from posbench.leaderboard import opening
 from posbench.leaderboard.measures import corrected_lines
 from posbench.leaderboard.summaries import NOTHING, Estimate, without_repeats
 
+BANDS = 3
+"""Curves with their intervals."""
+
 
 @dataclass(frozen=True)
 class ExcerptOfLengths:
@@ -84,7 +87,9 @@ class ExcerptOfLengths:
         return "\n".join(lines) + "\n"
 
     def picture(self, scores: dict[str, pd.DataFrame]) -> str:
-        """Score against length, as SVG."""
+        """Score against length, as SVG; with intervals of the first ones, for more would cover each
+        other.
+        """
         multiples = sorted(set.intersection(*(set(each.columns) for each in scores.values())))
         shown = [multiple for multiple in multiples if multiple >= 1]
         curves, halves = {}, {}
@@ -92,7 +97,7 @@ class ExcerptOfLengths:
             estimates = [Estimate.over(scores[name][multiple].dropna()) for multiple in shown]
             curves[name] = pd.Series([each.mean for each in estimates], shown)
             widths = pd.Series([each.half_width for each in estimates], shown)
-            if widths.notna().all():
+            if widths.notna().all() and len(halves) < BANDS:
                 halves[name] = widths
         return opening.drawn(curves, "Mean score over tasks against length", halves, alone=True)
 

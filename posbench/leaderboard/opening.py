@@ -138,6 +138,7 @@ def drawn(
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 2}" text-anchor="middle">'
         "positions of the test / of training</text>"
     )
+    parts.append(f'<text x="{LEFT + 4}" y="{TOP - 3}">score, corrected for chance</text>')
     ends = sorted(curves, key=lambda row: -curves[row].iloc[-1])
     places = _apart([height(float(curves[row].iloc[-1])) for row in ends])
     looks = {row: f"c{place % LOOKS}" for place, row in enumerate(curves)}

@@ -24,7 +24,8 @@ from posbench.leaderboard.summaries import NOTHING, named, number, without_repea
 COLUMNS = (
     "Overall is the mean of the groups. *Over tasks* and *given these* are its 95 % intervals from "
     "the bootstrap, with and without drawing other tasks; rank and tier come from the draws over "
-    "tasks, and rows of one tier are not told apart from its first. *1x* is the corrected score at "
+    "tasks, and rows of one tier are not told apart from its first; a row that varies much between "
+    "tasks may be in a tier that rows above it are not in. *1x* is the corrected score at "
     "the training length, *solved* the share of trainings that have learned their task, *solved "
     "only* the overall number of those alone. *Reach* is the median multiple up to which half of "
     "the score is held, *censored* the share of trainings whose reach lies outside of what was "
