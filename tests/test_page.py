@@ -87,6 +87,15 @@ def test_tables_read_without_a_script(text: str) -> None:
     assert "commit c0ffee" in body and "torch 2.9.0+cpu" in body and "on cpu" in body
 
 
+def test_a_column_that_no_row_has_anything_in_is_left_out(text: str, tmp_path: Path) -> None:
+    """One seed of one task: there are no draws to rank by."""
+    alone = [each for each in some_records() if (each.task.name, each.seed) == ("copy", 0)]
+    page = leaderboard.generate(tmp_path, alone).pages["leaderboard.html"]
+    for name, drawn in (("overall", False), ("tier", True), ("rank", True), ("reach", False)):
+        assert f">{name}</th>" in text
+        assert (f">{name}</th>" in page) is not drawn
+
+
 def test_the_data_are_the_scores_and_areas_of_all_runs(data: dict[str, Any], folder: Path) -> None:
     runs = pd.read_csv(folder / "runs.csv")
     assert sum(len(each) for task in data["runs"] for each in task.values()) == len(runs) == 24

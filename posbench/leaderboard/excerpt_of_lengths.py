@@ -92,7 +92,8 @@ class ExcerptOfLengths:
         """
         multiples = sorted(set.intersection(*(set(each.columns) for each in scores.values())))
         shown = [multiple for multiple in multiples if multiple >= 1]
-        curves, halves = {}, {}
+        curves: dict[str, pd.Series] = {}
+        halves: dict[str, pd.Series] = {}
         for name in self._ordered(scores):
             estimates = [Estimate.over(scores[name][multiple].dropna()) for multiple in shown]
             curves[name] = pd.Series([each.mean for each in estimates], shown)

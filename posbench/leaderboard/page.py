@@ -108,6 +108,7 @@ class Focus:
     said: Sequence[str]  # of the row, before all else
 
 
+EMPTY = f"<td>{NOTHING}"
 COLUMNS = (
     Column("overall", "mean of the groups: area under the corrected score, 0 to 1", heat=True),
     Column("95 %", "interval of the overall number, were other tasks and seeds drawn"),
@@ -274,16 +275,16 @@ def _shown(
     part, summary = standing.part, standing.summary
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
-    columns = [
-        Column("method"),
-        *COLUMNS,
-        *(Column(group, heat=True) for group in standing.groups),
-        *MORE,
-    ]
-    body = [
+    columns = [*COLUMNS, *(Column(group, heat=True) for group in standing.groups), *MORE]
+    lines = [
         _line(standing, str(row), data["rows"][numbers[str(row)]], numbers, own)
         for row in summary.index
     ]
+    # A column that no row has anything in is left out: models of others were not trained here.
+    # The overall number, with which lines are sorted, stays.
+    filled = [any(cells[k] != EMPTY for _, cells in lines) for k in range(len(columns))]
+    kept = [k for k, shown in enumerate(filled) if shown or k == 0]
+    body = [head + "".join(cells[k] for k in kept) for head, cells in lines]
     leaders = [
         (row, number(summary.loc[row, "overall"]), span(summary, row, "tasks_rank", 0, NOTHING))
         for row in standing.complete[:first]
@@ -293,13 +294,14 @@ def _shown(
         tasks = part.asked(board)
         has = f"{len(tasks) - len(lacking)} of {counted(len(tasks), 'task')}"
         notes.append(part.lacks(board))
-    grid = Grid(columns, "\n".join(body))
+    grid = Grid([Column("method"), *(columns[k] for k in kept)], "\n".join(body))
     return Shown(part.title, _anchor(part.title), notes, has, leaders, grid)
 
 
 def _line(
     standing: Standing, row: str, known: dict[str, Any], numbers: dict[str, int], own: str
-) -> str:
+) -> tuple[str, list[str]]:
+    """The beginning of a line, and its cells."""
     summary = standing.summary
     solved = summary["learned"].get(row, np.nan) if "learned" in summary else np.nan
     tier = summary["tasks_tier"].get(row) if "tasks_tier" in summary else None
@@ -321,13 +323,13 @@ def _line(
     kind = ' class="lacking"' if pd.isna(summary.loc[row, "overall"]) else ""
     kind += ' id="own"' if row == own else ""
     head = f'<tr data-r="{numbers[row]}"{kind}><th scope="row">{html.escape(row)}{mark}'
-    return head + "".join(cells)
+    return head, cells
 
 
 def _heat(value: float) -> str:
     """A cell whose colour follows its number; it is the number that says it."""
     if pd.isna(value):
-        return f"<td>{NOTHING}"
+        return EMPTY
     return f'<td style="--h:{100 * min(max(value, 0.0), 1.0):.0f}">{number(value)}'
 
 
