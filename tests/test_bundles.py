@@ -98,6 +98,19 @@ def test_code_of_others_is_not_run_before_it_was_read(
     assert not (tmp_path / "published").exists()
 
 
+def test_code_that_is_not_utf_8_is_named_and_nothing_is_written(
+    source: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    latin = mine / "latin.py"
+    latin.write_bytes("# coding: latin-1\nNAME = 'décroissance'\n".encode("latin-1"))
+    path = tmp_path / "mine.tar.gz"
+    words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
+    assert results.main(words) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"posbench: {latin} is not text in UTF-8") and said.count("\n") == 1
+    assert "save it in that encoding" in said and not path.exists()
+
+
 def archive(path: Path, content: dict[str, str], link: str = "") -> Path:
     with gzip.open(path, "wb") as zipped, tarfile.open(fileobj=zipped, mode="w") as made:
         for name, text in content.items():

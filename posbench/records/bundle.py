@@ -62,10 +62,20 @@ def _code(own: Path | None) -> dict[str, str]:
         return {}
     paths = sorted(path for pattern in CODE for path in own.rglob(pattern))
     return {
-        path.relative_to(own).as_posix(): path.read_text(encoding="utf-8")
+        path.relative_to(own).as_posix(): _text_of(path)
         for path in paths
         if "__pycache__" not in path.parts
     }
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise PosbenchError(
+            f"{path} is not text in UTF-8 ({error.reason} at byte {error.start}): save it in that "
+            "encoding, and run the same command again"
+        ) from None
 
 
 def _archived(content: Mapping[str, str]) -> bytes:
