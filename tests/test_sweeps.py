@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import fcntl
 import io
 import itertools
@@ -358,6 +359,35 @@ def test_a_worker_is_alive_for_as_long_as_it_holds_its_lock(tmp_path: Path) -> N
     writer.write(event("a", "done"))
     (worker,) = journal.workers(tmp_path)
     assert worker.unfinished is None
+
+
+def test_a_journal_that_one_may_only_read_tells_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the results folder of somebody else, whose sweep one looks at."""
+    working, dead = Writer(tmp_path), Writer(tmp_path)
+    for writer in (working, dead):
+        writer.write(event("a", "begun"))
+    dead.lock.release()
+    opened = os.open
+
+    def read_only(path: str, flags: int, *rest: int, **named: int) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return opened(path, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", read_only)
+    alive = {worker.path: worker.alive for worker in journal.workers(tmp_path)}
+    assert alive == {working.path: True, dead.path: False}
+
+
+def test_asking_for_a_worker_whose_lock_is_gone_makes_none(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(event("a", "begun"))
+    path = writer.path.with_suffix(".lock")
+    path.unlink()
+    (worker,) = journal.workers(tmp_path)
+    assert not worker.alive and not path.exists()
 
 
 @pytest.mark.fault("a line of the journal that a worker died in")

@@ -72,18 +72,34 @@ class Worker:
     @property
     def alive(self) -> bool:
         """Whether the process that writes the file still holds its lock."""
-        lock = filelock.FileLock(self.path.with_suffix(".lock"))
+        path = self.path.with_suffix(".lock")
+        if not path.exists():  # asking for the lock would make it
+            return False
         try:
-            with lock.acquire(timeout=0):
+            with filelock.FileLock(path).acquire(timeout=0):
                 return False
         except filelock.Timeout:
             return True
+        except OSError:  # of somebody else: to take a lock is to write
+            return _is_held(path)
 
     @property
     def unfinished(self) -> Event | None:
         """The beginning of the run that it is making, or was making when it died."""
         last = self.events[-1] if self.events else None
         return last if last is not None and last.kind == "begun" else None
+
+
+def _is_held(lock: Path) -> bool:
+    """Whether a process holds a lock that one may only read, as a shared lock on it can tell."""
+    import fcntl  # which Windows has not
+
+    with open(lock, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def workers(results_dir: str | Path, seen: Mapping[Path, int] | None = None) -> list[Worker]:
