@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import tarfile
 from pathlib import Path
 
 import pytest
-from making import changed, record, save
+from making import altered, changed, record, save
 
 from posbench import results
 from posbench.composing.building import build
 from posbench.errors import ConfigError, PosbenchError
-from posbench.records import bundle, files
+from posbench.provenance import content_hash
+from posbench.records import bundle, files, packing
 
 
 @pytest.fixture
@@ -184,6 +186,39 @@ def test_what_is_no_bundle_is_refused_with_a_sentence(source: Path, tmp_path: Pa
         bundle.unpack(other, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert len(bundle.unpack(good, tmp_path / "out").records) == 5
+
+
+@pytest.mark.parametrize(
+    "place", [{"task.name": "../../../evil"}, {"task.hash": "../../..", "task.changed": ["a=1"]}]
+)
+def test_a_record_whose_name_leads_elsewhere_is_refused(
+    place: dict[str, object], source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As somebody writes it who wants files of his own outside of the folder of records."""
+    (made,) = [each for each in files.records(source) if each.method.name == "rope"]
+    content = packing.pack([made])
+    task = json.dumps(made.task.model_dump(mode="json"), separators=(",", ":"), sort_keys=True)
+    evil = json.dumps(altered(made, place)["task"], separators=(",", ":"), sort_keys=True)
+    assert task in content["shared.jsonl"]
+    content["shared.jsonl"] = content["shared.jsonl"].replace(task, evil)
+    held = {f"published/{name}": text for name, text in content.items()}
+    manifest = {"format": bundle.FORMAT, "hash": content_hash(held)}
+    path = archive(tmp_path / "evil.tar.gz", held | {"bundle.json": json.dumps(manifest)})
+    before = set(tmp_path.rglob("*"))
+    words = ["accept", str(path), "--to", str(tmp_path / "a/b/c"), "--write"]
+    assert results.main(words) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"posbench: {path} holds what cannot be read: ")
+    assert "cannot be the name of a file" in said and said.count("\n") == 1
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_an_audit_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    names = {"protocol": "cpu", "task": "../../../evil", "method": "rope", "seed": 0}
+    audit = names | {"source_hash": "0", "evaluation_hash": "0", "rows": []}
+    (tmp_path / "audits.jsonl").write_text(json.dumps(audit) + "\n")
+    _, _, (said,) = files.readable(tmp_path)
+    assert "task: " in said and "cannot be the name of a file" in said
 
 
 def test_nothing_to_send_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

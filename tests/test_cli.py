@@ -214,6 +214,15 @@ def test_a_file_of_ones_own_that_makes_no_object_is_one_sentence(
     assert said in sentence(*answered("--config-dir", str(tmp_path), "encoding=mine"))
 
 
+def test_a_choice_in_a_folder_of_its_own_is_refused_as_its_name_is_no_name_of_a_file(
+    tmp_path: Path, answered: Answered
+) -> None:
+    (tmp_path / "encoding/deep").mkdir(parents=True)
+    (tmp_path / "encoding/deep/mine.yaml").write_text("_target_: posbench.encodings.nope.NoPE\n")
+    said = sentence(*answered("--config-dir", str(tmp_path), "encoding=deep/mine"))
+    assert said.startswith("posbench: 'deep/mine' cannot be the name of a file")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_protocol_for_a_gpu_is_refused_without_one(tmp_path: Path) -> None:
     answer = finished(tmp_path, "protocol=gpu")

@@ -19,7 +19,7 @@ from posbench.composing.methods import chosen_of_model, methods, turned_on
 from posbench.config import OF_METHODS, ModelConfig
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash, without_places
-from posbench.records.record import MethodName, Name
+from posbench.records.record import MethodName, Name, as_file_name
 
 HOST, PART = "encoding@encoding.", "extension@extension."
 """How Hydra's choices of a host (`encoding@encoding.host=alibi`) and of a sequence's part begin."""
@@ -205,7 +205,7 @@ def _parts(composed: Composition) -> dict[str, dict[str, Any]]:
 def _name(name: str, content: dict[str, Any], canonical: dict[str, Any]) -> Name:
     changed = tuple(_changes(content, canonical))
     told = {key: value for key, value in content.items() if value != {}}  # as before there was one
-    return Name(name=name, changed=changed, hash=content_hash(without_places(told)))
+    return Name(name=as_file_name(name), changed=changed, hash=content_hash(without_places(told)))
 
 
 def _changes(content: dict[str, Any], canonical: dict[str, Any]) -> list[str]:

@@ -53,7 +53,7 @@ from posbench.pretrained.loading import Files
 from posbench.pretrained.refusal import need_transformers
 from posbench.provenance import content_hash
 from posbench.records.files import writing_to
-from posbench.records.record import Name
+from posbench.records.record import Name, as_file_name
 
 if TYPE_CHECKING:
     from posbench.pretrained.measuring import Found, Measurement
@@ -205,7 +205,7 @@ def _protocol(said: dict[str, str], base: dict[str, Any], given: dict[str, Any])
     name = Path(said["recipe"]).stem if "recipe" in said else NAME
     content = {each: given[each] for each in OF_PROTOCOL}
     return Name(
-        name=name,
+        name=as_file_name(name),
         changed=tuple(f"{each}={said[each]}" for each in changed),
         hash=content_hash(content),
     )

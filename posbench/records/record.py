@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from posbench.config import LARGEST_SEED
+from posbench.errors import ConfigError
 from posbench.provenance import content_hash, known_hash, targets, without_places
 from posbench.records.row import COUNTED, Loss, Part, Row, Score, View
 
@@ -20,12 +21,25 @@ CONFIGURED = ("task", "encoding", "extension", "evaluation")
 """Sections of the settings that a record cannot be read without."""
 
 
+def as_file_name(name: str) -> str:
+    """The name; ConfigError if it leads out of the folder in which a file is called by it."""
+    if not name or name[0] == "." or not name.isprintable() or {"/", "\\"} & {*name}:
+        raise ConfigError(
+            f"{name!r} cannot be the name of a file, and files are called by it: leave out "
+            "slashes, a dot in front and what cannot be printed"
+        )
+    return name
+
+
+FileName = Annotated[str, AfterValidator(as_file_name)]
+
+
 class Name(Part):
     """What a protocol, task or method is called, and the hash of what the name stands for."""
 
-    name: str  # as it is chosen: "rope_ntk"
+    name: FileName  # as it is chosen: "rope_ntk"
     changed: tuple[str, ...] = ()  # settings that differ from the name's own: ["extension.scale=4"]
-    hash: str  # of the content, changes included
+    hash: FileName  # of the content, changes included
 
     @property
     def label(self) -> str:
@@ -279,9 +293,9 @@ class AuditRow(Part):
 class Audit(Part):
     """A run whose test was also decoded token by token; the names are slugs."""
 
-    protocol: str
-    task: str
-    method: str
+    protocol: FileName
+    task: FileName
+    method: FileName
     seed: int
     source_hash: str
     evaluation_hash: str
