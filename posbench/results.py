@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     _add_publish(commands.add_parser("publish", help="pack records of your own into a folder"))
     _add_unpack(commands.add_parser("unpack", help="copy published records to your own"))
-    _add_verify(commands.add_parser("verify", help="repeat some records and compare every number"))
+    _add_verify(commands.add_parser("verify", help="repeat some records and compare all they say"))
     _add_bundle(commands.add_parser("bundle", help="one file of your records and their code"))
     _add_accept(commands.add_parser("accept", help="check a bundle, and say what it would add"))
     _add_upload(commands.add_parser("upload", help="send past records to W&B"))

@@ -66,6 +66,25 @@ def test_what_it_would_add_is_said_row_by_row(source: Path, tmp_path: Path) -> N
     assert bundle.added(made, tmp_path / "nowhere")[0].new == 4
 
 
+@pytest.mark.parametrize(
+    ("values", "same"),
+    [
+        ({"training.cpu_seconds": 1.0, "evaluated.commit": None}, True),
+        ({"gate": 0.0}, False),
+        ({"method_class": "fine-tuned"}, False),
+        ({"rows.0.score": 0.0}, False),
+        ({"evaluated.source_hash": "1"}, False),
+    ],
+    ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",
+)
+def test_a_run_is_there_already_only_if_its_record_says_the_same(
+    values: dict[str, object], same: bool, tmp_path: Path
+) -> None:
+    files.publish([record()], [], tmp_path)
+    (line,) = bundle.added([changed(record(), values)], tmp_path)
+    assert (line.same, line.replaced) == ((1, 0) if same else (0, 1))
+
+
 def test_what_it_would_add_is_what_publishing_adds(source: Path, tmp_path: Path) -> None:
     """The same settings under another name are another row."""
     (made,) = [each for each in files.records(source) if each.method.name == "rope"]

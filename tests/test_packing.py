@@ -21,6 +21,7 @@ from posbench.errors import PosbenchError
 from posbench.records import files, packing
 from posbench.records.packing import Shelf, counted, packed, shared_out, unpacked
 from posbench.records.record import Record
+from posbench.running.verify import differences
 
 CURVE = {
     "step": [10, 20],
@@ -159,6 +160,61 @@ def test_a_record_comes_back_as_it_was_to_the_digits_that_are_kept(
 def test_what_is_compared_is_what_is_published(tmp_path: Path, made: Record) -> None:
     [found] = published(tmp_path, made)
     assert packing.comparable(found) == packing.comparable(made)
+
+
+CLAIMED: list[tuple[str, Any]] = [
+    ("protocol.name", "gpu"),
+    ("protocol.hash", "another"),
+    ("task.name", "passkey"),
+    ("task.changed", ["task.num_symbols=8"]),
+    ("task_version", 2),
+    ("measure", "luck"),
+    ("gate", 0.0),
+    ("method.name", "mine"),
+    ("method.hash", "another"),
+    ("method.encoding", "mine"),
+    ("method.host", "alibi"),
+    ("method.extension", "yarn"),
+    ("method.model", ["qk_norm"]),
+    ("method_class", "fine-tuned"),
+    ("scale_policy", "fixed"),
+    ("seed", 7),
+    ("command", "python -m posbench method=mine"),
+    ("solved_step", None),
+    ("training.settings_hash", "another"),
+    ("training.parameters", 7),
+    ("config.extension", {"_target_": "posbench.extensions.direct.Direct"}),
+    ("config.evaluation.num_samples", 9),
+    ("config.sources", {"training": "os"}),
+    ("config.model", {"qk_norm": True}),
+]
+
+
+@pytest.mark.parametrize(("place", "value"), CLAIMED, ids=[place for place, _ in CLAIMED])
+def test_all_that_a_record_claims_and_its_command_decides_is_compared(
+    place: str, value: Any
+) -> None:
+    told = changed(record(), {place: value})
+    (found,) = differences(packing.comparable(told), packing.comparable(record()))
+    assert found.startswith(place)
+
+
+def test_when_and_where_and_for_which_board_a_record_was_made_is_not_compared() -> None:
+    elsewhere = {
+        "training.source_hash": "1",
+        "training.device": "NVIDIA H200",
+        "training.commit": None,
+        "training.versions": {"torch": "2.12.0"},
+        "training.cpu_seconds": 1.0,
+        "training.wall_seconds": 1.0,
+        "evaluated": changed(record(), {"evaluated.source_hash": "1"}).evaluated,
+        "definition": "1",
+        "carried_over": KINDS["carried over"].carried_over,
+        "config.task": {"_target_": "posbench.tasks.nowhere.Task"},
+        "config.model": {"qk_norm": False, "short_conv": 0},
+    }
+    plain = changed(record(), {"config.model": {}})
+    assert packing.comparable(changed(plain, elsewhere)) == packing.comparable(plain)
 
 
 def test_losses_have_four_digits_and_shares_are_exact(tmp_path: Path) -> None:

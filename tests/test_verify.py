@@ -129,6 +129,25 @@ def test_a_number_that_was_altered_is_found_and_named(
     assert "0 of 1 exact." in out
 
 
+def test_what_a_record_is_called_is_compared_with_what_its_command_makes(
+    own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The numbers are those of a run of alibi, and are said to be those of something else."""
+    made = by_method(own)["alibi"]
+    mine = {"name": "mine", "encoding": "mine", "hash": "f" * 16}
+    claims = {f"method.{name}": value for name, value in mine.items()}
+    files.publish([changed(made, claims | {"gate": 0.0, "seed": 7})], [], tmp_path / "all")
+    assert not verify(tmp_path / "all", 1, scratch=scratch)
+    said = verdicts(capsys.readouterr().out)["alibi"].split("; ")
+    assert said == [
+        f"gate: {made.gate} was 0.0",
+        "method.encoding: alibi was mine",
+        f"method.hash: {made.method.hash} was {'f' * 16}",
+        "method.name: alibi was mine",
+        "seed: 0 was 7",
+    ]
+
+
 def test_only_what_was_altered_is_said(
     folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 from posbench.errors import PosbenchError, counted
 from posbench.provenance import content_hash
 from posbench.records import files
-from posbench.records.packing import pack, pack_audits
+from posbench.records.packing import comparable, pack, pack_audits
 from posbench.records.record import Audit, Record
 
 FORMAT = 1
@@ -179,7 +179,7 @@ class Added:
     tasks: int
     seeds: int
     new: int
-    replaced: int  # runs that are there with other numbers or of other code
+    replaced: int  # runs that are there with other numbers or settings, or of other code
     same: int
 
     def __str__(self) -> str:
@@ -200,7 +200,7 @@ def added(records: Iterable[Record], target: Path) -> list[Added]:
     for row, several in sorted(rows.items()):
         known = [there.get(record.run) for record in several]
         pairs = zip(known, several, strict=True)
-        same = sum(old is not None and old.rows == made.rows for old, made in pairs)
+        same = sum(old is not None and _same(old, made) for old, made in pairs)
         new = sum(old is None for old in known)
         found.append(
             Added(
@@ -213,3 +213,8 @@ def added(records: Iterable[Record], target: Path) -> list[Added]:
             )
         )
     return found
+
+
+def _same(old: Record, new: Record) -> bool:
+    """Whether two records of a run say the same, and are of the same code."""
+    return Audit.key_of(old) == Audit.key_of(new) and comparable(old) == comparable(new)

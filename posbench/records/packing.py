@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from posbench.config import OF_METHODS, ModelConfig
 from posbench.errors import PosbenchError
-from posbench.provenance import content_hash
+from posbench.provenance import content_hash, without_places
 from posbench.records.record import SCHEMA, Audit, Record
 from posbench.records.row import Row, View
 
@@ -52,6 +53,7 @@ ASKED = ("test_length", "by", "above", "up_to", "num_tokens")
 ORIGIN = ("source_hash", "device", "commit", "versions")
 """Where the weights of a training, or the numbers of a test, come from."""
 REPEATED = (
+    "settings_hash",
     "train_length",
     "train_positions",
     "learning_rate",
@@ -61,8 +63,16 @@ REPEATED = (
     "curve",
 )
 """What two trainings by one command have in common, whatever code and machine they were made on."""
+REFINED = ("steps", "lengths", "curve")
+"""The same of the training that went on with an extension."""
 RETRAINED = ("test_length", "learning_rate", "steps")
 """The same of the trainings of a ceiling."""
+OF_ONE_RUN = ("carried_over", "definition", "evaluated")
+"""What two runs by one command may differ in: the code and the machine of the test, and for which
+board it was made.
+"""
+OFF: Json = {name: getattr(ModelConfig(), name) for name in OF_METHODS}
+"""What records of models that do without it may leave out of the settings."""
 LARGEST = 2**24
 """Bytes of a record, and characters of a line: what is larger is something else."""
 OMITTED: Json = {
@@ -403,18 +413,29 @@ def _parsed(line: str, where: str) -> Json | PosbenchError:
 
 
 def comparable(record: Record) -> Json:
-    """The numbers of a record as they are published: what two runs of one command must agree on."""
+    """What two runs by one command must agree on: what the record is called, the settings that it
+    says it was made with, and its numbers as they are published.
+    """
     content = record.as_json()
     training = _packed_training(content["training"], Shelf())
-    finetuning = _packed_finetuning(content["finetuning"])
-    ceiling = content["ceiling"]
-    return {
+    finetuning, ceiling = _packed_finetuning(content["finetuning"]), content["ceiling"]
+    said = {name: value for name, value in content.items() if name not in OF_ONE_RUN}
+    return said | {
+        "config": _settings(content["config"]),
         "rows": _columns(record.rows, DESIGN) | _measures(record.rows),
         "views": _columns(record.views, ASKED) | _measures_of_views(record.views),
         "training": {name: training[name] for name in REPEATED},
-        "solved_step": record.solved_step,
         "search": _packed_search(content["search"]),
-        "finetuning": finetuning and {name: finetuning[name] for name in ("steps", "curve")},
+        "finetuning": finetuning and {name: finetuning[name] for name in REFINED},
         "ceiling": ceiling and [{name: each[name] for name in RETRAINED} for each in ceiling],
-        "diverged": record.diverged,
     }
+
+
+def _settings(config: Json) -> Json:
+    """Each class by its name alone, wherever its module stands, and nothing that is off."""
+    model = config.get("model")
+    if isinstance(model, dict):
+        kept = {key: value for key, value in model.items() if OFF.get(key, ...) != value}
+        config = config | {"model": kept}
+    found: Json = without_places(config)
+    return found

@@ -29,7 +29,7 @@ from posbench.running.run import make
 COMMAND = "python -m posbench "
 
 SHOWN = 5
-"""How many differing numbers of a record are named."""
+"""How many differences of a record are named."""
 Stratum = tuple[str, ...]
 """What records have in common whose numbers stand or fall together."""
 
@@ -80,13 +80,14 @@ def verify(
     scratch: Path | None = None,
     own: Sequence[Path] = (),
 ) -> bool:
-    """Repeat `sample` records of a published folder; whether every number is the same.
+    """Repeat `sample` records of a published folder; whether all that they say is the same.
 
     The sample is spread over the strata as evenly as it goes. With `restamp` it is drawn from
     records of earlier code alone, and a stratum whose sample agrees exactly is carried over to the
-    code of today: its records name its hash and say how many were repeated. Counts are compared
-    exactly, losses to the digits that are stored, timings not at all. A record of another machine
-    or version is named and not compared. `own` are folders with methods that posbench has not.
+    code of today: its records name its hash and say how many were repeated. Names, settings and
+    counts are compared exactly, losses to the digits that are stored, timings not at all. A record
+    of another machine or version is named and not compared. `own` are folders with methods that
+    posbench has not.
     """
     if sample < 1:
         raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
@@ -198,7 +199,7 @@ def _made_again(record: Record, scratch: Path) -> Record:
 
 
 def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    """Each number that is not the same, by its place: "rows.loss.3: 0.12 was 0.13"."""
+    """All that is not the same, each by its place: "rows.loss.3: 0.12 was 0.13"."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             yield from differences(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))
