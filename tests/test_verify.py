@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import changed, record
+from making import changed, record, save
 
 from posbench import provenance, results
 from posbench.composing.compose import compose, composing
@@ -326,6 +326,24 @@ def test_a_stratum_of_which_none_was_drawn_stays_as_it_was(
     assert "from 1 of 3 strata" in capsys.readouterr().out
     carried = [each for each in files.records(folder) if each.carried_over]
     assert len(carried) == 1
+
+
+def test_records_that_are_not_published_are_not_carried_over_but_named(
+    own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither alone nor beside published ones; nothing is repeated before that is said."""
+    found = [older({"training.source_hash": OLD})(each) for each in files.records(own)]
+    (path,) = save(tmp_path, found[0])
+    for published in ([], found[1:]):
+        files.publish(published, [], tmp_path)
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*.json*")}
+        assert results.main(["verify", str(tmp_path), "--restamp"]) == 1
+        out, error = capsys.readouterr()
+        assert out == "" and error.count("\n") == 1
+        assert error.startswith("posbench: --restamp carries published records over, and ")
+        assert f"holds 1 record as runs write them, such as {path}" in error
+        assert f"publish --from {tmp_path} --to FOLDER" in error
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*.json*")} == before
 
 
 # -- strata ----------------------------------------------------------------------------------------

@@ -107,6 +107,11 @@ def path_of(record: Record, results_dir: str | Path) -> Path:
     return record_path(results_dir, *names, record.seed)
 
 
+def loose(results_dir: str | Path) -> list[Path]:
+    """The records that are files of their own, as runs write them; published ones are lines."""
+    return sorted(Path(results_dir).glob("records/**/seed=*.json"))
+
+
 def audit_path(record: Path) -> Path:
     """Where the audit of the run with that record is kept: like `record_path`, under audits/."""
     records = record.parents[3]
@@ -236,7 +241,7 @@ def _of(records: Iterable[Record], audits: Iterable[Audit]) -> list[Audit]:
 
 def _attempts(folder: Path) -> Iterator[Record | PosbenchError]:
     yield from _packed(folder)
-    for path in sorted(folder.glob("records/**/seed=*.json")):
+    for path in loose(folder):
         yield _attempt(read, path)
 
 

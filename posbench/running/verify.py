@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from posbench import provenance
 from posbench.composing.compose import compose, composing
 from posbench.composing.mistakes import sentence
-from posbench.errors import Diverged, PosbenchError
+from posbench.errors import Diverged, PosbenchError, counted
 from posbench.records import files
 from posbench.records.packing import comparable
 from posbench.records.record import Audit, CarriedOver, Record
@@ -91,6 +91,12 @@ def verify(
     """
     if sample < 1:
         raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
+    if restamp and (own_runs := files.loose(folder)):
+        raise PosbenchError(
+            f"--restamp carries published records over, and {folder} holds "
+            f"{counted(len(own_runs), 'record')} as runs write them, such as {own_runs[0]}: "
+            f"publish them first, python -m posbench.results publish --from {folder} --to FOLDER"
+        )
     # Classes of their own must be at hand before their code is hashed.
     with tempfile.TemporaryDirectory() as temporary, composing(*own):
         return _verified(folder, sample, seed, restamp, scratch or Path(temporary))
