@@ -113,7 +113,7 @@ def test_a_measure_that_is_that_of_another_is_not_written_twice() -> None:
 
 
 def published(folder: Path, *found: Record) -> list[Record]:
-    files.write_packed(list(found), folder)
+    files.write_packed(list(found), [], folder)
     return files.records(folder)
 
 

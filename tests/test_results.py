@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from making import changed, record, save, view
@@ -11,7 +14,7 @@ from making import changed, record, save, view
 from posbench import results
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
-from posbench.records.record import Audit, AuditRow
+from posbench.records.record import Audit, AuditRow, Record
 
 
 def test_the_long_table_has_one_row_a_run_and_length_with_fixed_columns_and_types(
@@ -263,6 +266,97 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(
     assert publish(tmp_path) == 1
     error = capsys.readouterr().err
     assert error.startswith("posbench: ") and error.count("\n") == 1 and "all" in error
+
+
+class Killed(BaseException):
+    """What comes after is not done, as after kill -9."""
+
+
+def killed_at(number: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on nothing is changed in the folder after so many changes."""
+    left = itertools.count(-number)
+
+    def killing(change: Callable[..., None]) -> Callable[..., None]:
+        def changes(*paths: Any, **named: Any) -> None:
+            path = Path(paths[-1])
+            if path.is_relative_to(folder) and path.suffix == ".jsonl" and next(left) >= 0:
+                raise Killed
+            change(*paths, **named)
+
+        return changes
+
+    monkeypatch.setattr(os, "replace", killing(os.replace))
+    monkeypatch.setattr(Path, "unlink", killing(Path.unlink))
+
+
+def with_audits(*found: Record) -> tuple[list[Record], list[Audit]]:
+    names = ("protocol", "task", "method", "seed", "source_hash", "evaluation_hash")
+    keys = [dict(zip(names, Audit.key_of(each), strict=True)) for each in found]
+    return list(found), [Audit(**key, rows=[]) for key in keys]
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+OLD = [
+    record(method, seed=seed, task=task)
+    for method in ("rope", "alibi")
+    for seed in (0, 1)
+    for task in ("copy", "sort")
+]
+GOES = record("rope", task="goes")
+OTHER_CODE = {"training.source_hash": "1", "evaluated.source_hash": "2", "rows.0.loss": 0.5}
+NEW = [changed(each, OTHER_CODE) for each in OLD]
+KILLS = [(files.publish, number) for number in range(7)] + [
+    (files.write_packed, number) for number in range(9)
+]
+"""Before each change of a file: audits and two files that lines refer to, lines of two tasks, what
+is left over of the first three. Where these are to be all records, one file goes.
+"""
+
+
+def put(write: Callable[..., None], folder: Path) -> None:
+    write(*with_audits(*NEW), folder)
+
+
+@pytest.mark.fault("kill -9 between any two files of publishing")
+@pytest.mark.parametrize(("write", "number"), KILLS)
+def test_publishing_that_is_killed_loses_no_record_and_is_ended_by_the_same_command(
+    write: Callable[..., None], number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    for each in (folder, undisturbed):
+        files.write_packed(*with_audits(*OLD, GOES), each)
+    put(write, undisturbed)
+    with monkeypatch.context() as patched:
+        killed_at(number, folder, patched)
+        with pytest.raises(Killed):
+            put(write, folder)
+    found, audits, wrong = files.readable(folder)
+    assert not wrong and all(each in (*OLD, *NEW, GOES) for each in found)
+    assert {each.run for each in found} | {GOES.run} == {each.run for each in (*OLD, GOES)}
+    assert {each.key for each in audits} == {Audit.key_of(each) for each in found}
+    put(write, folder)
+    assert bytes_of(folder) == bytes_of(undisturbed)
+
+
+@pytest.mark.parametrize("write", [files.publish, files.write_packed])
+def test_publishing_changes_as_many_files_as_are_killed_above(
+    write: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write_packed(*with_audits(*OLD, GOES), tmp_path)
+    killed_at(sum(killed == write for killed, _ in KILLS), tmp_path, monkeypatch)
+    put(write, tmp_path)
+
+
+def test_publishing_leaves_a_file_alone_that_stays_as_it_is(tmp_path: Path) -> None:
+    files.publish(*with_audits(*OLD), tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.jsonl")}
+    files.publish(*with_audits(changed(OLD[0], {"rows.0.loss": 0.5})), tmp_path)
+    touched = {path.name for path in before if path.stat().st_mtime_ns != before[path]}
+    assert touched == {"copy.jsonl"}
 
 
 def test_publishing_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def folder(own: Path, tmp_path: Path) -> Path:
 
 
 def rewritten(folder: Path, change: Callable[[Record], Record]) -> None:
-    files.write_packed([change(each) for each in files.records(folder)], folder)
+    files.write_packed([change(each) for each in files.records(folder)], [], folder)
 
 
 def of_method(name: str, values: dict[str, Any]) -> Callable[[Record], Record]:

@@ -16,7 +16,7 @@ import io
 import json
 import tarfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 from posbench.errors import PosbenchError, counted
 from posbench.provenance import content_hash
 from posbench.records import files
-from posbench.records.packing import comparable, pack, pack_audits
+from posbench.records.packing import comparable, pack
 from posbench.records.record import Audit, Record
 
 FORMAT = 1
@@ -35,19 +35,16 @@ LARGEST = 500_000_000
 
 
 def write(
-    records: Iterable[Record], audits: Iterable[Audit], own: Path | None, path: Path
+    records: Sequence[Record], audits: Sequence[Audit], own: Path | None, path: Path
 ) -> dict[str, Any]:
     """Write a bundle; returns its manifest."""
-    found = list(records)
-    content = {f"{PUBLISHED}/{name}": text for name, text in pack(found).items()}
-    if kept := list(audits):
-        content[f"{PUBLISHED}/audits.jsonl"] = pack_audits(kept)
+    content = {f"{PUBLISHED}/{name}": text for name, text in pack(records, audits).items()}
     content |= {f"{OWN}/{name}": text for name, text in _code(own).items()}
     manifest = {
         "format": FORMAT,
-        "records": len(found),
-        "methods": sorted({record.method.label for record in found}),
-        "tasks": sorted({record.task.label for record in found}),
+        "records": len(records),
+        "methods": sorted({record.method.label for record in records}),
+        "tasks": sorted({record.task.label for record in records}),
         "hash": content_hash(content),
     }
     content[MANIFEST] = json.dumps(manifest, indent=1) + "\n"

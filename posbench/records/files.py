@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from posbench.errors import PosbenchError, Unwritable
 from posbench.provenance import content_hash
 from posbench.records.packing import (
+    AUDITS,
     LARGEST,
     pack,
-    pack_audits,
     parsed,
     refuse_another_schema,
     unpack,
@@ -303,9 +303,7 @@ def publish(records: list[Record], audits: list[Audit], folder: Path) -> None:
     known = {record.run: record for record in _all(_packed(folder))}
     merged = [*(known | {record.run: record for record in records}).values()]
     made = {audit.key: audit for audit in [*_all(_packed_audits(folder)), *audits]}
-    kept = _of(merged, made.values())
-    write_packed(merged, folder)
-    write_audits(kept, folder)
+    write_packed(merged, _of(merged, made.values()), folder)
 
 
 def unpublish(records: list[Record], audits: list[Audit], folder: Path) -> int:
@@ -326,24 +324,35 @@ def unpublish(records: list[Record], audits: list[Audit], folder: Path) -> int:
     return len(new)
 
 
-def write_packed(records: list[Record], folder: Path) -> None:
-    """Make these the published records of a folder, and no others."""
-    contents = pack(records)
-    # Lines come last: whenever this is killed, no new line lacks a part that it refers to.
-    for name in sorted(contents, key=lambda name: name.startswith("records/")):
-        _write_text(contents[name], folder / name)
-    for path in folder.glob("records/*.jsonl"):
-        if f"records/{path.name}" not in contents:
-            path.unlink()
+def write_packed(records: list[Record], audits: Sequence[Audit], folder: Path) -> None:
+    """Make these the published records and audits of a folder, and no others.
+
+    What lines refer to comes before them, beside what the lines that were there refer to, which
+    goes last. So whenever this is killed, every line is whole, and the same call ends it.
+    """
+    contents = pack(records, audits)
+    lines = [name for name in contents if name.startswith("records/")]
+    referred = [name for name in contents if name not in lines]
+    for name in referred:
+        _write_bytes(_with_lines_of(folder / name, contents[name]), folder / name)
+    for name in lines:
+        _write_bytes(contents[name].encode(), folder / name)
+    for path in (*folder.glob("records/*.jsonl"), folder / AUDITS):
+        if path.relative_to(folder).as_posix() not in contents:
+            path.unlink(missing_ok=True)
+    for name in referred:
+        _write_bytes(contents[name].encode(), folder / name)
 
 
-def write_audits(audits: Sequence[Audit], folder: Path) -> None:
-    """Make these the published audits of a folder, and no others."""
-    path = folder / "audits.jsonl"
-    if audits or path.exists():
-        _write_text(pack_audits(audits), path)
+def _with_lines_of(path: Path, text: str) -> bytes:
+    """The lines of a text and those of a file, if it is there, each once and in order."""
+    there = path.read_bytes().splitlines() if path.exists() else []
+    return b"".join(line + b"\n" for line in sorted({*there, *text.encode().splitlines()}))
 
 
-def _write_text(text: str, path: Path) -> None:
+def _write_bytes(content: bytes, path: Path) -> None:
+    """Write atomically, unless that is what the file says already."""
+    if path.exists() and path.read_bytes() == content:
+        return
     with atomically(path) as beside:
-        beside.write_bytes(text.encode())
+        beside.write_bytes(content)

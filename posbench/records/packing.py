@@ -24,6 +24,7 @@ from posbench.records.row import Row, View
 
 Json = dict[str, Any]
 
+AUDITS = "audits.jsonl"
 COUNTED = {
     "sequence_accuracy": "num_samples",
     "sequence_accuracy_without_end": "num_samples",
@@ -272,22 +273,21 @@ def _without_origin(part: Json, shared: Json) -> Json:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def pack(records: Iterable[Record]) -> dict[str, str]:
-    """The files of these records, by their path inside a folder."""
+def pack(records: Iterable[Record], audits: Sequence[Audit] = ()) -> dict[str, str]:
+    """The files of these records and audits, by their path inside a folder."""
     shared, trainings = Shelf(), Shelf()
     by_task: dict[str, list[tuple[Any, ...]]] = {}
     for record in records:
         order = (record.protocol.slug, record.method.slug, record.seed)
         line = packed(record, shared, trainings)
         by_task.setdefault(record.task.slug, []).append((*order, _text(line)))
-    return {
-        **{
-            f"records/{task}.jsonl": _lines(text for *_, text in sorted(lines))
-            for task, lines in by_task.items()
-        },
-        "trainings.jsonl": _shelved(trainings),
-        "shared.jsonl": _shelved(shared),
-    }
+    contents = {
+        f"records/{task}.jsonl": _lines(text for *_, text in sorted(lines))
+        for task, lines in by_task.items()
+    } | {"trainings.jsonl": _shelved(trainings), "shared.jsonl": _shelved(shared)}
+    if audits:
+        contents[AUDITS] = _lines(sorted(_text(each.model_dump(mode="json")) for each in audits))
+    return contents
 
 
 def _shelved(shelf: Shelf) -> str:
@@ -339,7 +339,7 @@ def _attempt(where: str, line: Json, shared: Json, trainings: Json) -> Json | Po
 
 def unpack_audits(folder: Path) -> Iterator[tuple[str, Json | PosbenchError]]:
     """The same of every published audit."""
-    if (path := folder / "audits.jsonl").exists():
+    if (path := folder / AUDITS).exists():
         yield from _read_lines(path)
 
 
@@ -355,11 +355,6 @@ def refuse_another_schema(content: Any, where: str) -> None:
     raise PosbenchError(
         f"{where} has record schema {schema}, this version reads {SCHEMA}: {advice}"
     )
-
-
-def pack_audits(audits: Iterable[Audit]) -> str:
-    """The file of these audits."""
-    return _lines(sorted(_text(audit.model_dump(mode="json")) for audit in audits))
 
 
 def _shelf(path: Path) -> Json:

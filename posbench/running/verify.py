@@ -248,5 +248,4 @@ def _carry_over(
                 now = {"source_hash": each.source_hash, "evaluation_hash": each.evaluation_hash}
                 audits[audit.key] = audit.model_copy(update=now)
         kept.append(record)
-    files.write_packed(kept, folder)
-    files.write_audits(list(audits.values()), folder)
+    files.write_packed(kept, list(audits.values()), folder)
