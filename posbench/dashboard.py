@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from posbench.composing.answering import answered
+from posbench.disk import writing_to
 from posbench.errors import PosbenchError
 from posbench.records import files
 
@@ -191,7 +192,7 @@ def main(arguments: list[str] | None = None) -> int:
             "workspace": workspace(chosen.project, chosen.entity),
             "report": report(chosen.project, chosen.entity),
         }
-        with files.writing_to(chosen.folder):
+        with writing_to(chosen.folder):
             chosen.folder.mkdir(parents=True, exist_ok=True)
             for name, made in pages.items():
                 path = chosen.folder / f"{name}.json"

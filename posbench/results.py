@@ -26,6 +26,7 @@ from pathlib import Path
 import pandas as pd
 
 from posbench.composing.answering import answered
+from posbench.disk import writing_to
 from posbench.errors import PosbenchError
 from posbench.leaderboard.plotting import plot
 from posbench.leaderboard.standings import compare, summarise
@@ -266,7 +267,7 @@ def _upload(chosen: argparse.Namespace) -> int:
     from posbench.exporting.upload import upload  # and with it torch and wandb
 
     scratch = chosen.scratch or chosen.folder / "uploads"
-    with files.writing_to(scratch):
+    with writing_to(scratch):
         done = upload(found, scratch, chosen.project, chosen.entity, chosen.online)
     print(f"{done.now} of {len(found)} records became W&B runs; {done.before} were there already.")
     if not chosen.online:
@@ -291,7 +292,7 @@ def _export(chosen: argparse.Namespace) -> int:
     found = files.records(chosen.source)
     if not found:
         raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
-    with files.writing_to(chosen.target):
+    with writing_to(chosen.target):
         dataset.write(found, chosen.target / "dataset")
         site.write(chosen.source, found, files.audits(chosen.source), chosen.target / "site")
     print(f"Written: {chosen.target}/dataset, for a dataset hub, and {chosen.target}/site, for a")

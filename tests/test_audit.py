@@ -14,6 +14,7 @@ from small_runs import ran
 
 from posbench.attention import Attention
 from posbench.catalogue.subject import Subject
+from posbench.disk import write_json
 from posbench.encoding import PositionEncoding
 from posbench.evaluation import greedy
 from posbench.leaderboard.remarks import remarks
@@ -82,5 +83,5 @@ def test_an_audit_counts_while_the_record_is_as_it_was(tmp_path: Path) -> None:
     assert "1,500 sequences of 1 method were" in said
     assert "disagree on 2 of them, and on the correct prefix of 3" in said
     path = files.audit_path(files.path_of(record, tmp_path))
-    files.write_json(json.loads(path.read_text()) | {"source_hash": "old"}, path)
+    write_json(json.loads(path.read_text()) | {"source_hash": "old"}, path)
     assert files.audits(tmp_path) == []

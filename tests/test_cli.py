@@ -114,7 +114,7 @@ def test_a_mistake_is_one_sentence_that_names_it_and_what_is_legal_without_torch
         (("encoding.base=ten",), ("base", "ten"), "number|float"),
         (("task.num_symbols=2.5",), ("num_symbols", "2.5"), "integer|int"),
         (("~encoding",), ("encoding",), "alibi|encoding="),
-        (("results_dir=/proc/nowhere",), ("/proc/nowhere",), "results_dir"),
+        (("results_dir=/proc/nowhere",), ("/proc/nowhere",), "name another folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

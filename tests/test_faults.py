@@ -34,8 +34,8 @@ from processes import (
 )
 from small_runs import trained
 
+from posbench.disk import write_json, writing_to
 from posbench.errors import Unwritable
-from posbench.records import files
 from posbench.sweeping import journal
 
 SMOKE = ("protocol=smoke", "method=rope")
@@ -340,7 +340,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on_once_there_is_
 ) -> None:
     words = ("protocol=smoke", "method=rope", f"results_dir={disk}")
     full = finished(tmp_path, *words)
-    assert full.status == 1 and full.err.startswith(f"posbench: results_dir={disk} cannot be wr")
+    assert full.status == 1 and full.err.startswith(f"posbench: {disk} cannot be wr")
     assert full.err.count("\n") == 1 and "the same command goes on from here" in full.err
     left = [path.name for path in disk.rglob("*") if path.is_file()]
     assert not [name for name in left if name.endswith((".tmp", ".pt"))], left
@@ -355,7 +355,7 @@ def test_a_sweep_on_a_full_disk_stops_with_one_sentence(disk: Path, tmp_path: Pa
     words = ("-m", "protocol=smoke", "method=rope,alibi", f"results_dir={disk}")
     full = finished(tmp_path, *words)
     assert full.status == 1 and "Traceback" not in full.err + full.out
-    assert f"results_dir={disk} cannot be written to" in full.err + full.out
+    assert f"{disk} cannot be written to" in full.err + full.out
     subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True)
     succeeded(tmp_path, *words)
     assert len(list(disk.glob("records/**/seed=0.json"))) == 2
@@ -370,16 +370,16 @@ def test_whatever_a_disk_refuses_is_one_sentence_and_leaves_no_half_of_a_file(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", refuse)
-    said = re.escape(f"results_dir={tmp_path} cannot be written to ({os.strerror(number)}): make")
-    with pytest.raises(Unwritable, match=said), files.writing_to(tmp_path):
-        files.write_json({"a": 1}, tmp_path / "record.json")
+    said = re.escape(f"{tmp_path} cannot be written to ({os.strerror(number)}): make")
+    with pytest.raises(Unwritable, match=said), writing_to(tmp_path):
+        write_json({"a": 1}, tmp_path / "record.json")
     assert not list(tmp_path.iterdir())
 
 
 def test_other_errors_are_not_mistaken_for_those_of_a_disk(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), files.writing_to(tmp_path):
+    with pytest.raises(FileNotFoundError), writing_to(tmp_path):
         (tmp_path / "nothing").read_text()
-    with pytest.raises(RuntimeError, match="a matter of torch"), files.writing_to(tmp_path):
+    with pytest.raises(RuntimeError, match="a matter of torch"), writing_to(tmp_path):
         raise RuntimeError("a matter of torch")
 
 

@@ -12,6 +12,7 @@ import pytest
 from making import changed, record, save, view
 
 from posbench import results
+from posbench.disk import write_json
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
 from posbench.records.record import Audit, AuditRow, Record
@@ -158,7 +159,7 @@ def audit_of(record_path: Path) -> Audit:
     rows = [AuditRow(test_length=10, num_samples=8, disagreements=0, prefix_disagreements=0)]
     names = ("protocol", "task", "method", "seed", "source_hash", "evaluation_hash")
     audit = Audit(**dict(zip(names, key, strict=True)), rows=rows)
-    files.write_json(audit.model_dump(mode="json"), files.audit_path(record_path))
+    write_json(audit.model_dump(mode="json"), files.audit_path(record_path))
     return audit
 
 
@@ -265,7 +266,8 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(
     (tmp_path / "all").write_text("a file")
     assert publish(tmp_path) == 1
     error = capsys.readouterr().err
-    assert error.startswith("posbench: ") and error.count("\n") == 1 and "all" in error
+    assert error.startswith(f"posbench: {tmp_path / 'all'} cannot be written to (")
+    assert "make room there, or name another folder" in error and error.count("\n") == 1
 
 
 class Killed(BaseException):

@@ -18,12 +18,13 @@ from posbench.comparing.subject import (
     some_of,
 )
 from posbench.composing.folders import names
+from posbench.disk import atomically, writing_to
 from posbench.errors import PosbenchError, counted
 from posbench.leaderboard import standings, statistics
 from posbench.leaderboard.measures import of_runs
 from posbench.leaderboard.sections import Row, Table
 from posbench.leaderboard.summaries import number
-from posbench.records import files, tables
+from posbench.records import tables
 from posbench.records.record import Record
 from posbench.sweeping.plan import Plan
 from posbench.sweeping.requests import Request, Words
@@ -218,7 +219,7 @@ def write(found: TaskStanding, board: Board, notes: Sequence[str], folder: Path)
         *(f"> {note}" for note in notes),
     ]
     path = folder / f"task_{found.task}.md"
-    with files.writing_to(folder), files.atomically(path) as beside:
+    with writing_to(folder), atomically(path) as beside:
         beside.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return path
 

@@ -9,11 +9,11 @@ import pandas as pd
 
 from posbench.boards.definition import Board
 from posbench.comparing.of_row import RowStanding
+from posbench.disk import atomically, writing_to
 from posbench.leaderboard.page import Focus, document
 from posbench.leaderboard.pictures import escaped, tabular
 from posbench.leaderboard.sections import Row, Table
 from posbench.leaderboard.summaries import number
-from posbench.records import files
 from posbench.records.record import Record
 
 ENDINGS = {1: "st", 2: "nd", 3: "rd"}
@@ -118,9 +118,9 @@ def write(
         folder / f"{name}.md": markdown(found, board, notes),
         folder / f"{name}.tex": latex(found),
     }
-    with files.writing_to(folder):
+    with writing_to(folder):
         for path, content in written.items():
-            with files.atomically(path) as beside:
+            with atomically(path) as beside:
                 beside.write_text(content, encoding="utf-8")
     return list(written)
 

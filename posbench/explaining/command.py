@@ -72,10 +72,11 @@ def _explain(asked: Sequence[Sequence[str]]) -> int:
         made, folder = _explained(words)
         explained.append(made)
         print(text(made), end="\n\n", flush=True)
-    from posbench.records import files
+    from posbench.disk import atomically, writing_to
+    from posbench.records.files import explanation_path
 
-    path = files.explanation_path(folder, [each.label for each in explained], made.task)
-    with files.writing_to(folder), files.atomically(path) as beside:
+    path = explanation_path(folder, [each.label for each in explained], made.task)
+    with writing_to(folder), atomically(path) as beside:
         beside.write_text(html(explained), encoding="utf-8")
     print(f"Written: {path}")
     return 0

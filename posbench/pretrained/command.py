@@ -47,12 +47,12 @@ from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
+from posbench.disk import writing_to
 from posbench.errors import ConfigError, IllegalExtension, closest, known_names
 from posbench.extension import Extension, Searched
 from posbench.pretrained.loading import Files
 from posbench.pretrained.refusal import need_transformers
 from posbench.provenance import content_hash
-from posbench.records.files import writing_to
 from posbench.records.record import Name, as_file_name
 
 if TYPE_CHECKING:

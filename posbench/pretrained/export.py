@@ -20,6 +20,7 @@ from torch import Tensor
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
+from posbench.disk import writing_to
 from posbench.encoding import PositionEncoding
 from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
@@ -27,7 +28,6 @@ from posbench.encodings.rotation import neighbours
 from posbench.errors import ConfigError
 from posbench.frequencies import Frequencies
 from posbench.pretrained.refusal import need_transformers
-from posbench.records.files import writing_to
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
 from posbench.running.run import quiet

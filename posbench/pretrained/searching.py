@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from posbench.disk import write_json
 from posbench.errors import ConfigError
 from posbench.extension import Extension, Searched
 from posbench.pretrained.measuring import Measurement
 from posbench.pretrained.mounting import Mounted
-from posbench.records.files import write_json
 from posbench.records.record import Search, Trial
 from posbench.streams import stream_seed
 

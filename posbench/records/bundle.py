@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posbench.disk import atomically, writing_to
 from posbench.errors import PosbenchError, counted
 from posbench.provenance import content_hash
 from posbench.records import files
@@ -48,7 +49,7 @@ def write(
         "hash": content_hash(content),
     }
     content[MANIFEST] = json.dumps(manifest, indent=1) + "\n"
-    with files.writing_to(path.parent), files.atomically(path) as beside:
+    with writing_to(path.parent), atomically(path) as beside:
         beside.write_bytes(_archived(content))
     return manifest
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import gc
-import json
 import os
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +11,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from posbench.errors import PosbenchError, Unwritable
+from posbench.disk import atomically, make_writable, write_json, writing_to
+from posbench.errors import PosbenchError
 from posbench.provenance import content_hash
 from posbench.records.packing import (
     AUDITS,
@@ -27,74 +25,9 @@ from posbench.records.packing import (
 )
 from posbench.records.record import Audit, Record
 
-REFUSED = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EIO,
-    errno.ENOTDIR,
-    errno.EEXIST,
-)
-"""What a disk says that is full, worn or not ours, or has a file where a folder is to be."""
 LOCAL = Path("results/local")
 MAIN = Path("results/main")
 Kept = TypeVar("Kept", Record, Audit)
-
-
-@contextmanager
-def atomically(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to; it takes the place of `path` when all is on the disk.
-
-    Its name is of this call alone: processes on two machines may have the same number.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
-    try:
-        yield beside
-        with open(beside, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-@contextmanager
-def writing_to(folder: str | Path) -> Iterator[None]:
-    """Meanwhile what a disk refuses is one sentence: Unwritable."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in REFUSED:
-            raise
-        raise _unwritable(folder, str(error.strerror)) from None
-    except RuntimeError as error:  # torch writes by itself, and says no more than that it failed
-        if not any(name in str(error) for name in ("PytorchStreamWriter", "inline_container")):
-            raise
-        raise _unwritable(folder, "a checkpoint could not be written whole") from None
-
-
-def make_writable(folder: str | Path) -> None:
-    """Make the folder, if it is not there; Unwritable if that cannot be."""
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:  # whatever stands in the way
-        raise _unwritable(folder, str(error.strerror)) from None
-
-
-def _unwritable(folder: str | Path, reason: str) -> Unwritable:
-    return Unwritable(
-        f"results_dir={folder} cannot be written to ({reason}): make room there, or give another; "
-        "the same command goes on from here"
-    )
-
-
-def write_json(content: Any, path: Path) -> None:
-    """Write atomically: the file is either complete or not there."""
-    with atomically(path) as beside:
-        text = json.dumps(content, indent=1, allow_nan=False)
-        beside.write_text(text + "\n", encoding="utf-8")
 
 
 def record_path(results_dir: str | Path, protocol: str, task: str, method: str, seed: int) -> Path:
@@ -333,15 +266,17 @@ def write_packed(records: list[Record], audits: Sequence[Audit], folder: Path) -
     contents = pack(records, audits)
     lines = [name for name in contents if name.startswith("records/")]
     referred = [name for name in contents if name not in lines]
-    for name in referred:
-        _write_bytes(_with_lines_of(folder / name, contents[name]), folder / name)
-    for name in lines:
-        _write_bytes(contents[name].encode(), folder / name)
-    for path in (*folder.glob("records/*.jsonl"), folder / AUDITS):
-        if path.relative_to(folder).as_posix() not in contents:
-            path.unlink(missing_ok=True)
-    for name in referred:
-        _write_bytes(contents[name].encode(), folder / name)
+    make_writable(folder)
+    with writing_to(folder):
+        for name in referred:
+            _write_bytes(_with_lines_of(folder / name, contents[name]), folder / name)
+        for name in lines:
+            _write_bytes(contents[name].encode(), folder / name)
+        for path in (*folder.glob("records/*.jsonl"), folder / AUDITS):
+            if path.relative_to(folder).as_posix() not in contents:
+                path.unlink(missing_ok=True)
+        for name in referred:
+            _write_bytes(contents[name].encode(), folder / name)
 
 
 def _with_lines_of(path: Path, text: str) -> bytes:

@@ -16,8 +16,8 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from posbench import provenance
 from posbench.config import TrainerConfig, TrainingConfig
+from posbench.disk import atomically, write_json
 from posbench.errors import Diverged, Terminated
-from posbench.records.files import atomically, write_json
 from posbench.records.record import Curve
 from posbench.records.row import Part, Row
 from posbench.running.console import Console

@@ -15,6 +15,7 @@ from posbench.composing.building import build as build_from
 from posbench.composing.identity import Identity
 from posbench.composing.legality import legal_encodings
 from posbench.config import checked
+from posbench.disk import make_writable, write_json, writing_to
 from posbench.errors import Diverged, IllegalExtension
 from posbench.loggers import told
 from posbench.loggers.told import About, Teller
@@ -54,8 +55,8 @@ def make(asked: Asked, console: Console) -> None:
             f"extension {identity.method.extension} cannot extend encoding "
             f"{identity.method.encoding}: {error}; it can extend {legal}"
         ) from None
-    files.make_writable(config.results_dir)
-    with files.writing_to(config.results_dir):
+    make_writable(config.results_dir)
+    with writing_to(config.results_dir):
         console.announce(identity, config.seed, hardware, asked.path)
         checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
         loggers = _loggers(setup, identity, console)
@@ -124,7 +125,7 @@ class Run:
             rows=prepared.audit(self.setup.config.audit),
         )
         path = files.audit_path(self.path)
-        files.write_json(audit.model_dump(mode="json"), path)
+        write_json(audit.model_dump(mode="json"), path)
         count = sum(row.num_samples for row in audit.rows)
         wrong = sum(row.disagreements for row in audit.rows)
         self.console.say(

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 from hydra.plugins.launcher import Launcher
 
+from posbench.disk import make_writable, writing_to
 from posbench.errors import PosbenchError
-from posbench.records import files
+from posbench.records.files import LOCAL
 from posbench.sweeping import journal
 from posbench.sweeping.journal import Event, Kind
 from posbench.sweeping.plan import Job, Plan, PlannedRun, plan, with_records
@@ -73,8 +74,8 @@ class Sweep:
         start = time.monotonic()
         keys = [run.asked.key for run in planned.runs]
         weights = dict(zip(keys, _weights(planned.runs, cost.runs), strict=True))
-        with files.writing_to(self.results_dir):
-            files.make_writable(self.results_dir)
+        with writing_to(self.results_dir):
+            make_writable(self.results_dir)
             journal.tidy(self.results_dir)
             with Watch(self.results_dir, self.name, weights, self.say) as watch:
                 self._launch_until_done(planned.jobs, watch)
@@ -211,7 +212,7 @@ class Sweep:
             self.say(f"  {event.title}: {event.sentence}\n    {event.command}")
         if made or skipped:
             command = ["python", "-m", "posbench.leaderboard"]
-            command += [str(self.results_dir)] * (self.results_dir != files.LOCAL)
+            command += [str(self.results_dir)] * (self.results_dir != LOCAL)
             self.say(f"Leaderboard: {shlex.join(command)}")
         if failures or wrong:
             raise Failed(f"{len(failures) + wrong:,} of {len(self.request.runs):,} runs failed")

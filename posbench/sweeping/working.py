@@ -15,8 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posbench.composing.compose import compose
 from posbench.composing.mistakes import sentence
+from posbench.disk import writing_to
 from posbench.errors import PosbenchError, Unwritable
-from posbench.records import files
 from posbench.running.asked import Asked
 from posbench.sweeping.journal import Event, Kind, Writer
 
@@ -104,17 +104,18 @@ class Said:
         event = Event(
             kind, self.sweep, asked.key, asked.title, time.time(), took, command, sentence
         )
-        with files.writing_to(asked.results_dir):
+        with writing_to(asked.results_dir):
             Writer.of(asked.results_dir).write(event)
 
 
 def _make(asked: Asked, file: IO[str]) -> None:
+    from posbench.records.files import refuse_disagreement
     from posbench.running.console import Console
     from posbench.running.run import make
 
     make(asked, Console(file))
     if asked.composed.content["audit"]:
-        files.refuse_disagreement(asked.path)
+        refuse_disagreement(asked.path)
 
 
 def log_path(asked: Asked) -> Path:
