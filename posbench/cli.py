@@ -75,8 +75,8 @@ def _run(composed: Composition) -> None:
         print(remark(record, asked.path))
         return
 
-    from posbench.records.files import refuse_disagreement
     from posbench.records.record import MEANINGLESS
+    from posbench.running.audit import refuse_disagreement
     from posbench.running.console import Console
     from posbench.running.run import make
 

@@ -57,23 +57,6 @@ def explanation_path(results_dir: str | Path, methods: Sequence[str], task: str)
     return Path(results_dir) / "explain" / f"{name}.html"
 
 
-def refuse_disagreement(record: Path) -> None:
-    """PosbenchError if the audit beside a record has found sequences that count as right or not by
-    how they are decoded.
-    """
-    path = audit_path(record)
-    rows = _read_audit(path).rows if path.exists() else []
-    wrong = {row.test_length: row.disagreements + row.prefix_disagreements for row in rows}
-    if any(wrong.values()):
-        where = ", ".join(f"{count} at n={n}" for n, count in wrong.items() if count)
-        raise PosbenchError(
-            f"the audit failed: greedy decoding and teacher forcing disagree on {where}, so the "
-            "scores of this record are not those of decoding; the encoding or extension depends "
-            "on later tokens or on how many there are, and `python -m posbench.check` with the "
-            f"same choices says where ({path})"
-        )
-
-
 def kept_beside(path: Path) -> Path:
     """Where a record that another takes the place of goes: seed=0.1a2b3c4d.json."""
     digest = content_hash(path.read_text(encoding="utf-8"))
@@ -105,7 +88,7 @@ def _content(path: Path, kind: str) -> Any:
         ) from None
 
 
-def _read_audit(path: Path) -> Audit:
+def read_audit(path: Path) -> Audit:
     return validated(Audit, _content(path, "audit"), str(path))
 
 
@@ -185,7 +168,7 @@ def _packed(folder: Path) -> Iterator[Record | PosbenchError]:
 def _attempted_audits(folder: Path) -> Iterator[Audit | PosbenchError]:
     yield from _packed_audits(folder)
     for path in sorted(folder.glob("audits/**/seed=*.json")):
-        yield _attempt(_read_audit, path)
+        yield _attempt(read_audit, path)
 
 
 def _packed_audits(folder: Path) -> Iterator[Audit | PosbenchError]:

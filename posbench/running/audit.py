@@ -7,8 +7,12 @@ sequence; `audit=N` measures it.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from posbench.errors import PosbenchError
 from posbench.evaluation import Evaluation
 from posbench.extension import Extension
+from posbench.records import files
 from posbench.records.record import AuditRow
 from posbench.transformer import Transformer
 
@@ -37,3 +41,20 @@ def audit(
             )
         )
     return rows
+
+
+def refuse_disagreement(record: Path) -> None:
+    """PosbenchError if the audit beside a record has found sequences that count as right or not by
+    how they are decoded.
+    """
+    path = files.audit_path(record)
+    rows = files.read_audit(path).rows if path.exists() else []
+    wrong = {row.test_length: row.disagreements + row.prefix_disagreements for row in rows}
+    if any(wrong.values()):
+        where = ", ".join(f"{count} at n={n}" for n, count in wrong.items() if count)
+        raise PosbenchError(
+            f"the audit failed: greedy decoding and teacher forcing disagree on {where}, so the "
+            "scores of this record are not those of decoding; the encoding or extension depends "
+            "on later tokens or on how many there are, and `python -m posbench.check` with the "
+            f"same choices says where ({path})"
+        )

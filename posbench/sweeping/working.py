@@ -109,7 +109,7 @@ class Said:
 
 
 def _make(asked: Asked, file: IO[str]) -> None:
-    from posbench.records.files import refuse_disagreement
+    from posbench.running.audit import refuse_disagreement
     from posbench.running.console import Console
     from posbench.running.run import make
 
