@@ -73,7 +73,7 @@ def _explain(asked: Sequence[Sequence[str]]) -> int:
         explained.append(made)
         print(text(made), end="\n\n", flush=True)
     from posbench.disk import atomically, writing_to
-    from posbench.records.files import explanation_path
+    from posbench.leaderboard.explanations import explanation_path
 
     path = explanation_path(folder, [each.label for each in explained], made.task)
     with writing_to(folder), atomically(path) as beside:

@@ -27,9 +27,9 @@ from posbench.composing import families
 from posbench.errors import PosbenchError
 from posbench.leaderboard import rank_tests, statistics
 from posbench.leaderboard.descriptions import docstring, inline, paragraphs_of
+from posbench.leaderboard.explanations import explanation_path
 from posbench.leaderboard.ranking import Standing
 from posbench.provenance import targets
-from posbench.records.files import explanation_path
 from posbench.records.record import Record
 from posbench.records.tables import latest
 

@@ -51,12 +51,6 @@ def audit_path(record: Path) -> Path:
     return records.parent / "audits" / record.relative_to(records)
 
 
-def explanation_path(results_dir: str | Path, methods: Sequence[str], task: str) -> Path:
-    """Where `posbench.explain` keeps its page of these methods on a task; all are labels."""
-    name = "-".join([*methods, task]).replace("/", "_")
-    return Path(results_dir) / "explain" / f"{name}.html"
-
-
 def kept_beside(path: Path) -> Path:
     """Where a record that another takes the place of goes: seed=0.1a2b3c4d.json."""
     digest = content_hash(path.read_text(encoding="utf-8"))
