@@ -111,10 +111,10 @@ def _publish(chosen: argparse.Namespace) -> int:
 
 def publish(source: Path, target: Path, protocol: str, task: str, method: str) -> int:
     """Put the matching records among the published ones; returns how many."""
-    patterns = (protocol, task, method)
-    found = matching(files.records(source), *patterns)
+    held = files.read_folder(source).whole()
+    found = matching(held.records, protocol, task, method)
     if found:
-        files.publish(found, files.audits(source), target)
+        files.publish(found, held.audits, target)
     return len(found)
 
 
@@ -128,11 +128,12 @@ def _add_unpack(command: argparse.ArgumentParser) -> None:
 
 def _unpack(chosen: argparse.Namespace) -> int:
     """A sweep that was published half way goes on from there: what is complete is not run again."""
-    found = files.records(chosen.source)
-    if not found:
+    held = files.read_folder(chosen.source).whole()
+    if not held.records:
         raise PosbenchError(f"no records in {chosen.source}: name a published folder")
-    count = files.unpublish(found, files.audits(chosen.source), chosen.target)
-    print(f"Copied {count} records to {chosen.target}, of {len(found)}; the others were there.")
+    count = files.unpublish(held.records, held.audits, chosen.target)
+    of = len(held.records)
+    print(f"Copied {count} records to {chosen.target}, of {of}; the others were there.")
     return 0
 
 
@@ -157,12 +158,13 @@ def _add_bundle(command: argparse.ArgumentParser) -> None:
 
 
 def _bundle(chosen: argparse.Namespace) -> int:
-    found = matching(files.records(chosen.source), chosen.protocol, chosen.task, chosen.method)
+    held = files.read_folder(chosen.source).whole()
+    found = matching(held.records, chosen.protocol, chosen.task, chosen.method)
     if not found:
         raise PosbenchError(f"no such record in {chosen.source}: run it first")
     if chosen.config_dir and not chosen.config_dir.is_dir():
         raise PosbenchError(f"{chosen.config_dir} is not a folder: give that of your own YAML")
-    made = bundle.write(found, files.audits(chosen.source), chosen.config_dir, chosen.target)
+    made = bundle.write(found, held.audits, chosen.config_dir, chosen.target)
     print(f"Written: {chosen.target}, {made['records']} records of {', '.join(made['methods'])}.")
     print(f"Whoever has it looks at it with: python -m posbench.results accept {chosen.target}")
     return 0
@@ -289,12 +291,12 @@ def _add_export(command: argparse.ArgumentParser) -> None:
 def _export(chosen: argparse.Namespace) -> int:
     from posbench.exporting import dataset, site
 
-    found = files.records(chosen.source)
-    if not found:
+    held = files.read_folder(chosen.source).whole()
+    if not held.records:
         raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
     with writing_to(chosen.target):
-        dataset.write(found, chosen.target / "dataset")
-        site.write(chosen.source, found, files.audits(chosen.source), chosen.target / "site")
+        dataset.write(held.records, chosen.target / "dataset")
+        site.write(chosen.source, held.records, held.audits, chosen.target / "site")
     print(f"Written: {chosen.target}/dataset, for a dataset hub, and {chosen.target}/site, for a")
     print("static space or a repository's pages: push either as it is.")
     return 0

@@ -76,7 +76,7 @@ def test_a_wrong_token_is_what_the_next_is_predicted_from() -> None:
 
 def test_an_audit_counts_while_the_record_is_as_it_was(tmp_path: Path) -> None:
     record = ran(tmp_path, "method=rope", "audit=4")
-    [audit] = files.audits(tmp_path)
+    [audit] = files.read_folder(tmp_path).audits
     assert audit.key == Audit.key_of(record)
     rows = [AuditRow(test_length=8, num_samples=1500, disagreements=2, prefix_disagreements=3)]
     said = remarks([], tables.table([]), [audit.model_copy(update={"rows": rows})])[-1]
@@ -84,4 +84,4 @@ def test_an_audit_counts_while_the_record_is_as_it_was(tmp_path: Path) -> None:
     assert "disagree on 2 of them, and on the correct prefix of 3" in said
     path = files.audit_path(files.path_of(record, tmp_path))
     write_json(json.loads(path.read_text()) | {"source_hash": "old"}, path)
-    assert files.audits(tmp_path) == []
+    assert files.read_folder(tmp_path).audits == []

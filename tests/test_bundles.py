@@ -236,7 +236,7 @@ def test_an_audit_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     names = {"protocol": "cpu", "task": "../../../evil", "method": "rope", "seed": 0}
     audit = names | {"source_hash": "0", "evaluation_hash": "0", "rows": []}
     (tmp_path / "audits.jsonl").write_text(json.dumps(audit) + "\n")
-    _, _, (said,) = files.readable(tmp_path)
+    (said,) = files.read_folder(tmp_path).unreadable
     assert "task: " in said and "cannot be the name of a file" in said
 
 

@@ -378,7 +378,7 @@ def sentence(folder: Path) -> str:
         files.records(folder)
     said = str(raised.value)
     assert "\n" not in said
-    assert files.readable(folder)[2][0] == said
+    assert files.read_folder(folder).unreadable[0] == said
     return said
 
 
@@ -390,7 +390,7 @@ def in_line(path: Path, number: int, old: str, new: str) -> None:
 
 
 def left(folder: Path) -> list[str]:
-    return [each.method.name for each in files.readable(folder)[0]]
+    return [each.method.name for each in files.read_folder(folder).records]
 
 
 def test_a_truncated_line_is_named_and_the_others_are_read(folder: Path) -> None:
@@ -439,7 +439,7 @@ def test_a_shared_part_that_is_missing_is_named_with_each_line_that_needs_it(fol
     said = sentence(folder)
     assert said.startswith(f"{folder / 'records' / 'copy.jsonl'}, line 1 ") and needed in said
     assert "take all files of the folder from one commit" in said
-    assert len(files.readable(folder)[2]) == 3 and left(folder) == []
+    assert len(files.read_folder(folder).unreadable) == 3 and left(folder) == []
 
 
 @pytest.mark.parametrize("name", ["shared", "trainings"])
@@ -448,8 +448,7 @@ def test_a_missing_file_is_named_once(folder: Path, name: str) -> None:
     path.unlink()
     assert sentence(folder).startswith(f"{path} cannot be read (No such file or directory)")
     save(folder, record("own"))
-    found, _, sentences = files.readable(folder)
-    assert len(sentences) == 1 and [each.method.name for each in found] == ["own"]
+    assert len(files.read_folder(folder).unreadable) == 1 and left(folder) == ["own"]
 
 
 @pytest.mark.parametrize("name", ["shared", "trainings"])
@@ -459,7 +458,7 @@ def test_a_bad_line_of_a_shared_file_is_named_once(folder: Path, name: str, line
     path.write_text(path.read_text() + line + "\n")
     number = path.read_text().count("\n")
     assert sentence(folder).startswith(f"{path}, line {number} ")
-    assert len(files.readable(folder)[2]) == 1
+    assert len(files.read_folder(folder).unreadable) == 1
 
 
 def test_a_file_that_is_no_text_is_named(folder: Path) -> None:
@@ -470,10 +469,17 @@ def test_a_file_that_is_no_text_is_named(folder: Path) -> None:
         path.write_bytes(before)
 
 
+def test_a_file_that_is_no_text_stops_no_other_file(tmp_path: Path) -> None:
+    published(tmp_path, record(task="copy"), record(task="sort"))
+    (tmp_path / "records" / "copy.jsonl").write_bytes(b"\xff\xfe\x00")
+    held = files.read_folder(tmp_path)
+    assert [each.task.name for each in held.records] == ["sort"] and len(held.unreadable) == 1
+
+
 @pytest.mark.parametrize("line", ["{", "[]", '{"protocol": "cpu"}'])
 def test_a_bad_line_of_the_audits_is_named(folder: Path, line: str) -> None:
     (folder / "audits.jsonl").write_text(line + "\n")
     with pytest.raises(PosbenchError) as raised:
-        files.audits(folder)
+        files.read_folder(folder).whole()
     assert str(raised.value).startswith(f"{folder / 'audits.jsonl'}, line 1 ")
-    assert len(files.records(folder)) == 3 and len(files.readable(folder)[2]) == 1
+    assert len(files.records(folder)) == 3 and len(files.read_folder(folder).unreadable) == 1

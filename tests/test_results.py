@@ -170,7 +170,7 @@ def test_publishing_takes_the_audit_of_a_record_along_and_no_other(tmp_path: Pat
     audit, _ = audit_of(first), audit_of(second)
     words = ["--from", str(source), "--to", str(tmp_path / "all"), "--method", "rope"]
     assert results.main(["publish", *words]) == 0
-    assert files.audits(tmp_path / "all") == [audit]
+    assert files.read_folder(tmp_path / "all").audits == [audit]
     assert (tmp_path / "all" / "audits.jsonl").read_text().count("\n") == 1
 
 
@@ -186,7 +186,7 @@ def test_published_records_are_unpacked_beside_ones_own_and_published_again_as_t
     assert results.main(["unpack", str(everything), "--to", str(again)]) == 0
     assert "Copied 1 records to" in capsys.readouterr().out
     where = again / first.relative_to(own)
-    assert files.read(where) == files.read(first) and files.audits(again) == [audit]
+    assert files.read(where) == files.read(first) and files.read_folder(again).audits == [audit]
     assert files.read(files.path_of(kept, again)) == kept
     words = ["--from", str(again), "--to", str(tmp_path / "once more"), "--method", "rope"]
     assert results.main(["publish", *words]) == 0
@@ -203,9 +203,9 @@ def test_published_records_are_unpacked_beside_ones_own_and_published_again_as_t
 def test_an_audit_counts_for_the_record_alone_that_it_was_made_of(tmp_path: Path) -> None:
     [path] = save(tmp_path, record())
     audit = audit_of(path)
-    assert files.audits(tmp_path) == [audit]
+    assert files.read_folder(tmp_path).audits == [audit]
     files.write(changed(record(), {"evaluated.source_hash": "1"}), path)
-    assert files.audits(tmp_path) == []
+    assert files.read_folder(tmp_path).audits == []
 
 
 def test_an_unreadable_audit_is_one_sentence_and_stops_no_record(tmp_path: Path) -> None:
@@ -213,12 +213,38 @@ def test_an_unreadable_audit_is_one_sentence_and_stops_no_record(tmp_path: Path)
     audit, _ = audit_of(first), audit_of(second)
     for text in ("{", '{"protocol": "cpu"}', "[]"):
         files.audit_path(second).write_text(text)
-        found, audits, sentences = files.readable(tmp_path)
-        assert (len(found), audits) == (2, [audit])
-        [sentence] = sentences
+        held = files.read_folder(tmp_path)
+        assert (len(held.records), held.audits) == (2, [audit])
+        [sentence] = held.unreadable
         assert str(files.audit_path(second)) in sentence and "\n" not in sentence
         with pytest.raises(PosbenchError, match="audit"):
-            files.audits(tmp_path)
+            held.whole()
+
+
+@pytest.mark.parametrize("command", ["publish", "unpack", "bundle", "export"])
+def test_each_record_is_read_once(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To check one takes most of the time of reading it."""
+    source, target = str(tmp_path / "own"), str(tmp_path / "new.tar.gz")
+    paths = save(tmp_path / "own", record("rope"), record("alibi"))
+    audit_of(paths[0])
+    read: list[str] = []
+    validated = files.validated
+
+    def counting(kind: type, content: Any, where: str) -> Any:
+        read.append(where)
+        return validated(kind, content, where)
+
+    monkeypatch.setattr(files, "validated", counting)
+    words = {
+        "publish": ["--from", source, "--to", target],
+        "unpack": [source, "--to", target],
+        "bundle": [target, "--from", source],
+        "export": [target, "--from", source],
+    }
+    assert results.main([command, *words[command]]) == 0
+    assert sorted(read) == sorted(map(str, (*paths, files.audit_path(paths[0]))))
 
 
 def test_publishing_again_replaces_a_run_and_keeps_the_others(tmp_path: Path) -> None:
@@ -336,10 +362,10 @@ def test_publishing_that_is_killed_loses_no_record_and_is_ended_by_the_same_comm
         killed_at(number, folder, patched)
         with pytest.raises(Killed):
             put(write, folder)
-    found, audits, wrong = files.readable(folder)
-    assert not wrong and all(each in (*OLD, *NEW, GOES) for each in found)
-    assert {each.run for each in found} | {GOES.run} == {each.run for each in (*OLD, GOES)}
-    assert {each.key for each in audits} == {Audit.key_of(each) for each in found}
+    held = files.read_folder(folder).whole()
+    assert all(each in (*OLD, *NEW, GOES) for each in held.records)
+    assert {each.run for each in held.records} | {GOES.run} == {each.run for each in (*OLD, GOES)}
+    assert {each.key for each in held.audits} == {Audit.key_of(each) for each in held.records}
     put(write, folder)
     assert bytes_of(folder) == bytes_of(undisturbed)
 

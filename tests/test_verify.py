@@ -293,6 +293,22 @@ def test_one_that_was_repeated_speaks_for_its_stratum(
     assert [(stamp.verified, stamp.of) for stamp in stamps if stamp] == [(1, 2), (1, 2)]
 
 
+def test_carrying_over_reads_each_published_record_once(
+    folder: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewritten(folder, older({"training.source_hash": OLD}))
+    read: list[str] = []
+    validated = files.validated
+
+    def counting(kind: type, content: Any, where: str) -> Any:
+        read.append(where)
+        return validated(kind, content, where)
+
+    monkeypatch.setattr(files, "validated", counting)
+    assert verify(folder, 1, restamp=True, scratch=scratch)
+    assert len([where for where in read if where.startswith(str(folder))]) == len(METHODS)
+
+
 def test_a_stratum_that_disagrees_stays_as_it_was(
     folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -119,12 +119,11 @@ def unpack(path: Path, folder: Path) -> Bundle:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
-    records, audits, wrong = files.readable(folder / PUBLISHED)
-    if wrong:
+    held, own = files.read_folder(folder / PUBLISHED), folder / OWN
+    if wrong := held.unreadable:
         rest = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise PosbenchError(f"{path} holds what cannot be read: {wrong[0]}{rest}")
-    own = folder / OWN
-    return Bundle(folder / PUBLISHED, own if own.is_dir() else None, records, audits)
+    return Bundle(folder / PUBLISHED, own if own.is_dir() else None, held.records, held.audits)
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -6,8 +6,9 @@ import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -17,11 +18,13 @@ from posbench.provenance import content_hash
 from posbench.records.packing import (
     AUDITS,
     LARGEST,
+    content_of,
+    lines_of,
     pack,
     parsed,
+    record_of,
     refuse_another_schema,
-    unpack,
-    unpack_audits,
+    shelves,
 )
 from posbench.records.record import Audit, Record
 
@@ -117,91 +120,111 @@ def keeping_all() -> Iterator[None]:
             gc.enable()
 
 
-def records(results_dir: str | Path) -> list[Record]:
-    """All records of a results folder: published lines, then files in the order of their paths.
+# -- folders ---------------------------------------------------------------------------------------
 
-    PosbenchError names the first that cannot be read; see `readable`.
-    """
+
+@dataclass(frozen=True)
+class Folder:
+    """What a results folder holds."""
+
+    records: list[Record]
+    audits: list[Audit]  # that were made of these records as they are
+    unreadable: list[str]  # a sentence for each that cannot be read
+
+    def whole(self) -> Self:
+        """Itself; PosbenchError is the sentence about the first that cannot be read."""
+        _refuse(self.unreadable)
+        return self
+
+
+def read_folder(results_dir: str | Path) -> Folder:
+    """A results folder: published lines, then files in the order of their paths."""
+    folder = Path(results_dir)
+    unreadable: list[str] = []
+    records, audits = _records(folder, unreadable), _published_audits(folder, unreadable)
+    audits += _each(read_audit, sorted(folder.glob("audits/**/seed=*.json")), unreadable)
+    return Folder(records, made_of(records, audits), unreadable)
+
+
+def read_published(folder: Path) -> Folder:
+    """Its published lines alone."""
+    unreadable: list[str] = []
     with keeping_all():
-        return _all(_attempts(Path(results_dir)))
-
-
-def audits(results_dir: str | Path) -> list[Audit]:
-    """The audits of a results folder that were made of its records as they are."""
-    made = records(results_dir)
-    return _of(made, _all(_attempted_audits(Path(results_dir))))
+        records = _published_records(folder, unreadable)
+    audits = _published_audits(folder, unreadable)
+    return Folder(records, made_of(records, audits), unreadable)
 
 
 def readable(results_dir: str | Path) -> tuple[list[Record], list[Audit], list[str]]:
-    """The records and audits of a folder that can be read, and a sentence for each that cannot."""
-    with keeping_all():
-        found, sentences = _told_apart(_attempts(Path(results_dir)))
-    audits, more = _told_apart(_attempted_audits(Path(results_dir)))
-    return found, _of(found, audits), [*sentences, *more]
+    """The parts of `read_folder`."""
+    held = read_folder(results_dir)
+    return held.records, held.audits, held.unreadable
 
 
-def _of(records: Iterable[Record], audits: Iterable[Audit]) -> list[Audit]:
+def records(results_dir: str | Path) -> list[Record]:
+    """The records of `read_folder` without its audits; PosbenchError names the first that cannot
+    be read.
+    """
+    unreadable: list[str] = []
+    found = _records(Path(results_dir), unreadable)
+    _refuse(unreadable)
+    return found
+
+
+def made_of(records: Iterable[Record], audits: Iterable[Audit]) -> list[Audit]:
     """The audits that were made of one of these records."""
     made = {Audit.key_of(record) for record in records}
     return [audit for audit in audits if audit.key in made]
 
 
-# -- attempts: what was read, or the error that says why not, so that one stops no others ----------
+def _refuse(unreadable: Sequence[str]) -> None:
+    if unreadable:
+        raise PosbenchError(unreadable[0])
 
 
-def _attempts(folder: Path) -> Iterator[Record | PosbenchError]:
-    yield from _packed(folder)
-    for path in loose(folder):
-        yield _attempt(read, path)
-
-
-def _packed(folder: Path) -> Iterator[Record | PosbenchError]:
-    return _unpacked(Record, unpack(folder))
-
-
-def _attempted_audits(folder: Path) -> Iterator[Audit | PosbenchError]:
-    yield from _packed_audits(folder)
-    for path in sorted(folder.glob("audits/**/seed=*.json")):
-        yield _attempt(read_audit, path)
-
-
-def _packed_audits(folder: Path) -> Iterator[Audit | PosbenchError]:
-    return _unpacked(Audit, unpack_audits(folder))
-
-
-def _unpacked(kind: type[Kept], lines: Iterator[tuple[str, Any]]) -> Iterator[Kept | PosbenchError]:
+@contextmanager
+def _noting(unreadable: list[str]) -> Iterator[None]:
+    """Meanwhile what cannot be read is noted, and stops nothing that comes after."""
     try:
-        for where, content in lines:
-            bad = isinstance(content, PosbenchError)
-            yield content if bad else _attempt(validated, kind, content, where)
-    except PosbenchError as error:  # a file without which no line can be read
-        yield error
-
-
-def _attempt(make: Callable[..., Kept], *arguments: Any) -> Kept | PosbenchError:
-    try:
-        return make(*arguments)
+        yield
     except PosbenchError as error:
-        return error
+        unreadable.append(str(error))
 
 
-def _told_apart(attempts: Iterable[Kept | PosbenchError]) -> tuple[list[Kept], list[str]]:
-    found: list[Kept] = []
-    sentences: list[str] = []
-    for each in attempts:
-        if isinstance(each, PosbenchError):
-            sentences.append(str(each))
-        else:
-            found.append(each)
-    return found, sentences
+def _each(
+    read_one: Callable[[Path], Kept], paths: Iterable[Path], unreadable: list[str]
+) -> list[Kept]:
+    found = []
+    for path in paths:
+        with _noting(unreadable):
+            found.append(read_one(path))
+    return found
 
 
-def _all(attempts: Iterable[Kept | PosbenchError]) -> list[Kept]:
-    found: list[Kept] = []
-    for each in attempts:
-        if isinstance(each, PosbenchError):
-            raise each
-        found.append(each)
+def _records(folder: Path, unreadable: list[str]) -> list[Record]:
+    with keeping_all():
+        return [*_published_records(folder, unreadable), *_each(read, loose(folder), unreadable)]
+
+
+def _published_records(folder: Path, unreadable: list[str]) -> list[Record]:
+    found: list[Record] = []
+    paths = sorted(folder.glob("records/*.jsonl"))
+    with _noting(unreadable):
+        parts = shelves(folder) if paths else ({}, {})
+        for path in paths:
+            with _noting(unreadable):
+                for where, text in lines_of(path):
+                    with _noting(unreadable):
+                        found.append(validated(Record, record_of(text, where, parts), where))
+    return found
+
+
+def _published_audits(folder: Path, unreadable: list[str]) -> list[Audit]:
+    found: list[Audit] = []
+    with _noting(unreadable):
+        for where, text in lines_of(folder / AUDITS) if (folder / AUDITS).exists() else []:
+            with _noting(unreadable):
+                found.append(validated(Audit, content_of(text, where), where))
     return found
 
 
@@ -210,10 +233,10 @@ def _all(attempts: Iterable[Kept | PosbenchError]) -> list[Kept]:
 
 def publish(records: list[Record], audits: list[Audit], folder: Path) -> None:
     """Put records among those of a published folder, each in the place of the same run."""
-    known = {record.run: record for record in _all(_packed(folder))}
-    merged = [*(known | {record.run: record for record in records}).values()]
-    made = {audit.key: audit for audit in [*_all(_packed_audits(folder)), *audits]}
-    write_packed(merged, _of(merged, made.values()), folder)
+    known = read_published(folder).whole()
+    merged = [*{record.run: record for record in (*known.records, *records)}.values()]
+    made = {audit.key: audit for audit in (*known.audits, *audits)}
+    write_packed(merged, made_of(merged, made.values()), folder)
 
 
 def unpublish(records: list[Record], audits: list[Audit], folder: Path) -> int:
@@ -223,7 +246,7 @@ def unpublish(records: list[Record], audits: list[Audit], folder: Path) -> int:
     """
     new = [record for record in records if not path_of(record, folder).exists()]
     with writing_to(folder):
-        for audit in _of(new, audits):
+        for audit in made_of(new, audits):
             where = record_path(folder, audit.protocol, audit.task, audit.method, audit.seed)
             write_json(audit.model_dump(mode="json"), audit_path(where))
         for record in new:

@@ -12,7 +12,7 @@ have four significant digits, other numbers six. The same records give the same 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from posbench.records.record import SCHEMA, Audit, Record
 from posbench.records.row import Row, View
 
 Json = dict[str, Any]
+Shelves = tuple[Json, Json]
+"""Parts and trainings that lines refer to, by their references."""
 
 AUDITS = "audits.jsonl"
 COUNTED = {
@@ -303,44 +305,19 @@ def _lines(texts: Iterable[str]) -> str:
     return "".join(f"{text}\n" for text in texts)
 
 
-def unpack(folder: Path) -> Iterator[tuple[str, Json | PosbenchError]]:
-    """The content of every published record of a folder, with the file and line where it stands.
-
-    In the place of a content that cannot be had stands what is wrong with its line.
-    """
-    paths = sorted(folder.glob("records/*.jsonl"))
-    if not paths:
-        return
-    shared, trainings = (_shelf(folder / f"{name}.jsonl") for name in ("shared", "trainings"))
-    for path in paths:
-        for where, line in _read_lines(path):
-            yield (
-                where,
-                line
-                if isinstance(line, PosbenchError)
-                else _attempt(where, line, shared, trainings),
-            )
-
-
-def _attempt(where: str, line: Json, shared: Json, trainings: Json) -> Json | PosbenchError:
+def record_of(text: str, where: str, shelves: Shelves) -> Json:
+    """The content of the record that stands in a line; PosbenchError says what is wrong with it."""
+    line = content_of(text, where)
+    refuse_another_schema(line, where)
     try:
-        refuse_another_schema(line, where)
-        return unpacked(line, shared, trainings)
-    except PosbenchError as error:
-        return error
+        return unpacked(line, *shelves)
     except KeyError as error:
         reason = f"{error.args[0]} is not there"
     except (TypeError, ValueError, AttributeError, IndexError) as error:
         reason = str(error)
-    return PosbenchError(
+    raise PosbenchError(
         f"{where} cannot be unpacked ({reason}): take all files of the folder from one commit"
     )
-
-
-def unpack_audits(folder: Path) -> Iterator[tuple[str, Json | PosbenchError]]:
-    """The same of every published audit."""
-    if (path := folder / AUDITS).exists():
-        yield from _read_lines(path)
 
 
 def refuse_another_schema(content: Any, where: str) -> None:
@@ -357,20 +334,23 @@ def refuse_another_schema(content: Any, where: str) -> None:
     )
 
 
+def shelves(folder: Path) -> Shelves:
+    """What the lines of a folder refer to; without one part of it no line is safe."""
+    return _shelf(folder / "shared.jsonl"), _shelf(folder / "trainings.jsonl")
+
+
 def _shelf(path: Path) -> Json:
-    """The parts in a file; without one of them no line is safe, so the first bad one is raised."""
     found: Json = {}
-    for where, line in _read_lines(path):
-        if isinstance(line, PosbenchError):
-            raise line
+    for where, text in lines_of(path):
+        line = content_of(text, where)
         if not {"id", "part"} <= line.keys():
             raise PosbenchError(f"{where} holds no id and part: take it from its commit again")
         found[line["id"]] = line["part"]
     return found
 
 
-def _read_lines(path: Path) -> Iterator[tuple[str, Json | PosbenchError]]:
-    """Each line with its place, or what is wrong with it."""
+def lines_of(path: Path) -> list[tuple[str, str]]:
+    """The lines of a file, each after the place where it stands."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
@@ -378,9 +358,7 @@ def _read_lines(path: Path) -> Iterator[tuple[str, Json | PosbenchError]]:
         raise PosbenchError(
             f"{path} cannot be read ({reason}): take all files of the folder from one commit"
         ) from None
-    for number, line in enumerate(lines, start=1):
-        where = f"{path}, line {number}"
-        yield where, _parsed(line, where)
+    return [(f"{path}, line {number}", line) for number, line in enumerate(lines, start=1)]
 
 
 def parsed(text: str) -> Any:
@@ -395,16 +373,19 @@ def _refused(constant: str) -> float:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-def _parsed(line: str, where: str) -> Json | PosbenchError:
+def content_of(text: str, where: str) -> Json:
+    """The JSON object that stands in a line."""
     try:
-        if len(line) > LARGEST:
-            raise ValueError(f"{len(line):,} characters are more than a record has")
-        content = parsed(line)
+        if len(text) > LARGEST:
+            raise ValueError(f"{len(text):,} characters are more than a record has")
+        content = parsed(text)
     except ValueError as error:
-        return PosbenchError(f"{where} is not JSON ({error}): take it from its commit again")
-    if isinstance(content, dict):
-        return content
-    return PosbenchError(f"{where} is not a JSON object: take it from its commit again")
+        raise PosbenchError(
+            f"{where} is not JSON ({error}): take it from its commit again"
+        ) from None
+    if not isinstance(content, dict):
+        raise PosbenchError(f"{where} is not a JSON object: take it from its commit again")
+    return content
 
 
 def comparable(record: Record) -> Json:

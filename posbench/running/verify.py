@@ -104,7 +104,8 @@ def verify(
 
 def _verified(folder: Path, sample: int, seed: int, restamp: bool, scratch: Path) -> bool:
     console = Console()
-    found = [Today.of(record) for record in files.records(folder)]
+    held = files.read_folder(folder).whole()
+    found = [Today.of(record) for record in held.records]
     if not found:
         raise PosbenchError(f"no records in {folder}: name a folder of published records")
     strata: dict[Stratum, list[Today]] = {}
@@ -128,7 +129,8 @@ def _verified(folder: Path, sample: int, seed: int, restamp: bool, scratch: Path
     console.say(f"{exact} of {len(drawn)} exact.")
     if restamp:
         agreed = {stratum: each for stratum, each in verdicts.items() if not any(each)}
-        _carry_over(folder, found, {stratum: len(each) for stratum, each in agreed.items()}, strata)
+        verified = {stratum: len(each) for stratum, each in agreed.items()}
+        _carry_over(folder, found, held.audits, verified, strata)
         carried = sum(len(strata[stratum]) for stratum in agreed)
         total = sum(map(len, strata.values()))
         console.say(f"Carried over {carried} of {total} records of earlier code.")
@@ -219,11 +221,12 @@ def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
 def _carry_over(
     folder: Path,
     found: list[Today],
+    audited: list[Audit],
     verified: dict[Stratum, int],
     strata: dict[Stratum, list[Today]],
 ) -> None:
     """Write the records with the hashes of today where their stratum was verified."""
-    kept, audits = [], {audit.key: audit for audit in files.audits(folder)}
+    kept, audits = [], {audit.key: audit for audit in audited}
     for each in found:
         record = each.record
         audit = audits.get(Audit.key_of(record))

@@ -58,7 +58,7 @@ class Costs:
             record
             for folder in dict.fromkeys(folders)
             if folder.is_dir()
-            for record in files.readable(folder)[0]
+            for record in files.read_folder(folder).records
         ]
         return cls.by(known)
 
