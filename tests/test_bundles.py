@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from making import altered, changed, record, save
+from making import altered, audits_of, changed, record, save
 
 from posbench import results
 from posbench.composing.building import build
@@ -50,6 +50,16 @@ def test_what_goes_in_comes_out_and_the_same_gives_the_same_bytes(
     assert found.records == files.records(tmp_path / "published")
     assert found.code == ["own/decay.py"] and found.own is not None
     assert {path.name for path in found.own.rglob("*.*")} == {"decay.yaml", "decay.py"}
+
+
+def test_a_bundle_holds_the_audits_of_its_records_alone(source: Path, tmp_path: Path) -> None:
+    """Whoever sends one method says nothing of the others."""
+    found = files.records(source)
+    (sent,) = [each for each in found if each.method.name == "rope"]
+    bundle.write([sent], audits_of(*found), None, tmp_path / "a.tar.gz")
+    bundle.unpack(tmp_path / "a.tar.gz", tmp_path / "out")
+    (line,) = (tmp_path / "out/published/audits.jsonl").read_text().splitlines()
+    assert json.loads(line)["method"] == "rope"
 
 
 def test_what_it_would_add_is_said_row_by_row(source: Path, tmp_path: Path) -> None:

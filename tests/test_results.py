@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import changed, record, save, view
+from making import audits_of, changed, record, save, view
 
 from posbench import results
 from posbench.disk import write_json
@@ -318,9 +318,7 @@ def killed_at(number: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def with_audits(*found: Record) -> tuple[list[Record], list[Audit]]:
-    names = ("protocol", "task", "method", "seed", "source_hash", "evaluation_hash")
-    keys = [dict(zip(names, Audit.key_of(each), strict=True)) for each in found]
-    return list(found), [Audit(**key, rows=[]) for key in keys]
+    return list(found), audits_of(*found)
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:

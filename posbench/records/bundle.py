@@ -38,8 +38,9 @@ LARGEST = 500_000_000
 def write(
     records: Sequence[Record], audits: Sequence[Audit], own: Path | None, path: Path
 ) -> dict[str, Any]:
-    """Write a bundle; returns its manifest."""
-    content = {f"{PUBLISHED}/{name}": text for name, text in pack(records, audits).items()}
+    """Write a bundle of records with the audits that were made of them; returns its manifest."""
+    packed = pack(records, files.made_of(records, audits))
+    content = {f"{PUBLISHED}/{name}": text for name, text in packed.items()}
     content |= {f"{OWN}/{name}": text for name, text in _code(own).items()}
     manifest = {
         "format": FORMAT,

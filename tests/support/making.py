@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from posbench.provenance import content_hash
 from posbench.records import files
 from posbench.records.record import (
+    Audit,
     Curve,
     Evaluated,
     MethodName,
@@ -179,6 +180,13 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_json(each) for each in value]
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+
+
+def audits_of(*found: Record) -> list[Audit]:
+    """An audit of each record, of no test length."""
+    names = ("protocol", "task", "method", "seed", "source_hash", "evaluation_hash")
+    keys = [dict(zip(names, Audit.key_of(each), strict=True)) for each in found]
+    return [Audit(**key, rows=[]) for key in keys]
 
 
 def plain(record: Record) -> Record:
