@@ -249,7 +249,8 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     for folder in chosen.config_dir:
         folders.check(folder)
     board = board_of(chosen.folder, chosen.board, chosen.config_dir)
-    found, audits, unreadable = files.readable(chosen.folder)
+    held = files.read_folder(chosen.folder)
+    found, audits, unreadable = held.records, held.audits, held.unreadable
     for sentence in unreadable:
         print(f"posbench: left out: {sentence}", file=sys.stderr)
     if chosen.folder.name == board.name:

@@ -155,12 +155,6 @@ def read_published(folder: Path) -> Folder:
     return Folder(records, made_of(records, audits), unreadable)
 
 
-def readable(results_dir: str | Path) -> tuple[list[Record], list[Audit], list[str]]:
-    """The parts of `read_folder`."""
-    held = read_folder(results_dir)
-    return held.records, held.audits, held.unreadable
-
-
 def records(results_dir: str | Path) -> list[Record]:
     """The records of `read_folder` without its audits; PosbenchError names the first that cannot
     be read.
