@@ -4,6 +4,8 @@ The hash of source is one of definitions, not of files. It begins at classes and
 compute something, follows every name that they use to the class, function or constant it stands
 for, and takes each of these as a syntax tree. So it changes with what is computed, and stays the
 same when a class moves to another file, a file to another folder, or a line is broken elsewhere.
+A name is followed wherever it is imported: at the top of a module, in a function, inside `try:`. A
+module that is named by a text alone, as in `importlib.import_module("helpers")`, is not.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ def located(target: str) -> str | None:
     None where it is in neither. An older record names the file that a class stood in then.
     """
     module, _, name = target.rpartition(".")
-    if _resolved(module, name) is not None:
+    if any(_named(module, (name,))):
         return target
     package = module.rpartition(".")[0]
     folder = module_file(package)
@@ -98,15 +100,27 @@ def located(target: str) -> str | None:
 # -- definitions -----------------------------------------------------------------------------------
 
 
+Place = tuple[str, str]
+"""A module and a name in it, "" for the module itself."""
+Way = tuple[str, ...]
+"""Attributes, one of the other: `a.b.c` asks ("b", "c") of a."""
+
+
 @dataclass(frozen=True)
 class Source:
     """One module: what it defines at its top level, what it imports, and the statements between."""
 
     definitions: dict[str, tuple[ast.stmt, ...]]
-    imported: dict[
-        str, tuple[str, str]
-    ]  # local name -> (module, name in it, "" for the module itself)
+    imported: dict[str, Place]  # by local name
     loose: tuple[ast.stmt, ...]
+    inside: tuple[tuple[str, Place], ...]  # imported by loose statements, as in `try:`
+    stars: tuple[str, ...]  # modules of which all names are imported
+    bound: frozenset[str]  # names that loose statements define
+
+    def places(self, local: str) -> list[Place]:
+        """From where a name may be imported: several places where that depends on something."""
+        above = [self.imported[local]] if local in self.imported else []
+        return above + [place for name, place in self.inside if name == local]
 
 
 @dataclass(frozen=True)
@@ -146,11 +160,8 @@ def _hash_of_reached(roots: set[str]) -> str:
 def _told(definition: Definition) -> tuple[tuple[Any, ...], list[Definition]]:
     """What a definition adds to a hash, and the definitions that it leads to."""
     uses = _uses(definition)
-    bound = [
-        (local, there if isinstance(there, str) else _digest(there))
-        for local, there in uses.items()
-    ]
-    further = [there for there in uses.values() if isinstance(there, Definition)]
+    bound = {(local, there if isinstance(there, str) else _digest(there)) for local, there in uses}
+    further = [there for _, there in uses if isinstance(there, Definition)]
     if (source := source_of(definition.module)) is not None and source.loose:
         further.append(Definition(definition.module, ""))
     return (definition.name, _digest(definition), *sorted(bound)), further
@@ -160,47 +171,72 @@ def _roots(root: str) -> Iterator[Definition]:
     """A module stands for all that it defines."""
     if (source := source_of(root)) is not None:
         yield from (Definition(root, name) for name in source.definitions)
+        yield from (Definition(root, "") for _ in source.loose[:1])
         return
     module, _, name = root.rpartition(".")
-    if (found := _resolved(module, name)) is not None:
-        yield found
+    yield from (found for _, found in _named(module, (name,)))
 
 
-def _resolved(module: str, name: str) -> Definition | None:
-    """Where a name of a module is defined, imports followed; None if it does not count."""
-    for _ in range(20):
-        if (source := source_of(module)) is None:
-            return None
-        if name in source.definitions:
-            return Definition(module, name)
-        if name not in source.imported:
-            return None
-        module, name = source.imported[name]
-        if not name:
-            return None
-    return None
+Led = tuple[Way, Definition]
+"""A definition, and the part of a way that leads to it."""
+Seen = frozenset[tuple[str, Way]]
 
 
-def _uses(definition: Definition) -> dict[str, Definition | str]:
+def _named(module: str, way: Way, before: Seen = frozenset()) -> Iterator[Led]:
+    """Where a name of a module is defined, imports followed; nothing if it does not count."""
+    source, here = source_of(module), (module, way)
+    if source is None or here in before:
+        return
+    name, before = way[0], before | {here}
+    if name in source.definitions:
+        yield (name,), Definition(module, name)
+    if name in source.bound:
+        yield (name,), Definition(module, "")
+    places = source.places(name)
+    if not places and name not in source.definitions and name not in source.bound:
+        places = [(f"{module}.{name}", "")]  # a module of this package
+    for place in places:
+        for asked, found in _at(place, way[1:], before):
+            yield (name, *asked), found
+    for star in source.stars:
+        yield from _named(star, way, before)
+
+
+def _at(place: Place, way: Way, before: Seen = frozenset()) -> Iterator[Led]:
+    """What attributes of something imported lead to; of a module as a value, all of it."""
+    module, name = place
+    if name:
+        for asked, found in _named(module, (name, *way), before):
+            yield asked[1:], found
+        return
+    led = list(_named(module, way, before)) if way else []
+    if source_of(module) is not None:
+        yield from led or (((each.name,), each) for each in _roots(module))
+
+
+def _uses(definition: Definition) -> set[tuple[str, Definition | str]]:
     """What the names in a definition stand for: definitions, or texts for what is not followed."""
     source = source_of(definition.module)
     assert source is not None  # it was found there
-    found: dict[str, Definition | str] = {}
-    for local, attribute in names_in(_statements(definition)):
+    statements = _statements(definition)
+    inside = list(_imports_in(statements, definition.module))
+    found: set[tuple[str, Definition | str]] = {
+        ("*", star) for star in source.stars if source_of(star) is None
+    }
+    for local, way in names_in(statements):
         if local in source.definitions and local != definition.name:
-            found[local] = Definition(definition.module, local)
-        elif local in source.imported:
-            module, name = source.imported[local]
-            used = name or attribute
-            if module in NOT_COMPUTING:
-                continue
-            if there := _resolved(module, used) if used else None:
-                found[f"{local}.{attribute}" if not name else local] = there
-            elif source_of(module) is None:
-                found[local] = f"{module}.{name}"
-            elif not name:  # a module as a value: all of it
-                found |= {f"{local}.{each.name}": each for each in _roots(module)}
-    return found
+            found.add((local, Definition(definition.module, local)))
+        for place in [*source.places(local), *(place for name, place in inside if name == local)]:
+            if source_of(place[0]) is None:
+                found.add((local, ".".join(place)))
+            found |= {(".".join([local, *asked]), there) for asked, there in _at(place, way)}
+        for star in source.stars:
+            found |= {(".".join(asked), there) for asked, there in _named(star, (local, *way))}
+    return {
+        (local, there)
+        for local, there in found
+        if isinstance(there, str) or there.module not in NOT_COMPUTING
+    }
 
 
 @functools.cache
@@ -219,21 +255,47 @@ def _statements(definition: Definition) -> tuple[ast.stmt, ...]:
 
 
 @functools.cache
-def _names_in(node: ast.AST) -> tuple[tuple[str, str], ...]:
-    found: dict[tuple[str, str], None] = {}
-    for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-            found[part.value.id, part.attr] = None
-        elif isinstance(part, ast.Name):
-            found[part.id, ""] = None
-    attributes = {name for name, attribute in found if attribute}
-    return tuple((name, attr) for name, attr in found if attr or name not in attributes)
+def _names_in(statement: ast.stmt) -> frozenset[tuple[str, Way]]:
+    return frozenset(_asked(statement))
 
 
-def names_in(statements: tuple[ast.stmt, ...]) -> Iterator[tuple[str, str]]:
-    """Every name, with the attribute that is asked of it, "" where it stands alone."""
-    for statement in statements:
-        yield from _names_in(statement)
+def _asked(node: ast.AST) -> Iterator[tuple[str, Way]]:
+    way: Way = ()
+    while isinstance(node, ast.Attribute):
+        way = (node.attr, *way)
+        node = node.value
+    if isinstance(node, ast.Name):
+        yield node.id, way
+    for part in ast.iter_child_nodes(node):
+        yield from _asked(part)
+
+
+def names_in(statements: tuple[ast.stmt, ...]) -> frozenset[tuple[str, Way]]:
+    """Every name, with the attributes that are asked of it, none where it stands alone."""
+    return frozenset[tuple[str, Way]]().union(*map(_names_in, statements))
+
+
+@functools.cache
+def _imports(statement: ast.stmt) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    parts = ast.walk(statement)
+    return tuple(part for part in parts if isinstance(part, ast.Import | ast.ImportFrom))
+
+
+def _imports_in(statements: Iterable[ast.stmt], module: str) -> Iterator[tuple[str, Place]]:
+    """Every name that statements of a module import, also inside of them, and from where."""
+    for node in (node for statement in statements for node in _imports(statement)):
+        for alias in node.names:
+            if isinstance(node, ast.ImportFrom):
+                yield alias.asname or alias.name, _place(_absolute(node, module), alias.name)
+            else:
+                top = alias.name if alias.asname else alias.name.split(".")[0]
+                yield alias.asname or top, (top, "")
+
+
+def _place(module: str, name: str) -> Place:
+    """`from package import module` imports a module, not a name in one."""
+    below = f"{module}.{name}"
+    return (below, "") if _counts(module) and module_file(below) is not None else (module, name)
 
 
 @functools.cache
@@ -300,11 +362,17 @@ def source_of(module: str) -> Source | None:
     """The module as it is written now; None where its source does not count."""
     if _read is not None and module in _read:
         return _read[module]
-    path = module_file(module) if _counts(module) else None
-    found = None if path is None else _parsed(path.read_text(encoding="utf-8"), module)
+    found = _written(module) if _counts(module) else None
     if _read is not None:
         _read[module] = found
     return found
+
+
+def _written(module: str) -> Source | None:
+    """A module as it is written; a folder without __init__.py defines nothing, and holds others."""
+    there = _standing(module)
+    text = "" if there.file is None else there.file.read_text(encoding="utf-8")
+    return _parsed(text, module) if there.file or there.folders else None
 
 
 def _counts(module: str) -> bool:
@@ -312,8 +380,10 @@ def _counts(module: str) -> bool:
     top = module.split(".")[0]
     if top == "posbench":
         return True
-    path = module_file(top)  # of the whole package: to ask for a part of it would import it
-    return path is not None and not any(path.is_relative_to(folder) for folder in _installed())
+    there = _standing(top)  # of the whole package: to ask for a part of it would import it
+    paths = there.folders or tuple(filter(None, [there.file]))
+    installed = any(path.is_relative_to(folder) for path in paths for folder in _installed())
+    return bool(paths) and not installed
 
 
 @functools.cache
@@ -326,32 +396,40 @@ def _installed() -> tuple[str, ...]:
 @functools.cache  # of the text, not of the file: a sweep asks for the same modules with every run
 def _parsed(text: str, module: str) -> Source:
     definitions: dict[str, tuple[ast.stmt, ...]] = {}
-    imported: dict[str, tuple[str, str]] = {}
+    imports: list[ast.stmt] = []
     loose: list[ast.stmt] = []
     for node in ast.parse(text).body:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                top = alias.name if alias.asname else alias.name.split(".")[0]
-                imported[alias.asname or top] = (top, "")
-        elif isinstance(node, ast.ImportFrom):
-            base = _absolute(node, module)
-            for alias in node.names:
-                imported[alias.asname or alias.name] = (base, alias.name)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports.append(node)
         elif names := _defined(node):
             for name in names:
                 definitions[name] = (*definitions.get(name, ()), node)
         elif not _is_text(node) and not _is_for_types(node):
             loose.append(node)
-    # `from package import module` imports a module, not a name in one.
-    for local, (base, name) in imported.items():
-        if name and _counts(base) and module_file(f"{base}.{name}") is not None:
-            imported[local] = (f"{base}.{name}", "")
-    return Source(definitions, imported, tuple(loose))
+    imported, inside = ([*_imports_in(nodes, module)] for nodes in (imports, loose))
+    return Source(
+        definitions,
+        dict(imported),
+        tuple(loose),
+        tuple(inside),
+        tuple(there for local, (there, _) in [*imported, *inside] if local == "*"),
+        frozenset(name for node in loose for name in _bound(node)),
+    )
 
 
 def _absolute(node: ast.ImportFrom, module: str) -> str:
-    parents = module.split(".")[: -node.level] if node.level else []
+    up = node.level - _is_package(module)  # a package is its own parent
+    parents = module.split(".")[: -up or None] if node.level else []
     return ".".join([*parents, *([node.module] if node.module else [])])
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """The names that are defined inside a statement that does something else."""
+    for part in ast.walk(statement):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            yield part.id
+        elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield part.name
 
 
 def _defined(node: ast.stmt) -> list[str]:
@@ -370,27 +448,48 @@ def _is_for_types(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where a module stands: its file, and the folders of the modules below it, if it has them."""
+
+    file: Path | None = None
+    folders: tuple[Path, ...] = ()
+
+    def below(self, name: str) -> Standing:
+        for folder in self.folders:
+            if (package := folder / name / "__init__.py").is_file():
+                return Standing(package, (package.parent,))
+            if (file := folder / f"{name}.py").is_file():
+                return Standing(file)
+        within = (folder / name for folder in self.folders)
+        return Standing(None, tuple(folder for folder in within if folder.is_dir()))
+
+
 def module_file(module: str) -> Path | None:
     """The source file of a module, None where there is none; nothing but posbench is imported."""
+    return _standing(module).file
+
+
+def _standing(module: str) -> Standing:
     top, *inside = module.split(".")
     if top == "posbench":  # its folders may stand anywhere: the import system knows where
         parents = module.rpartition(".")[0]
-        return _origin(module) if not parents or _is_package(parents) else None
-    origin = _origin(top)
+        return _found(module) if not parents or _is_package(parents) else Standing()
+    there = _found(top)
     for name in inside:  # to ask the import system for a part of a package would import the package
-        if origin is None or origin.name != "__init__.py":
-            return None
-        file, package = origin.parent / f"{name}.py", origin.parent / name / "__init__.py"
-        origin = file if file.is_file() else package if package.is_file() else None
-    return origin
+        there = there.below(name)
+    return there
 
 
-def _origin(module: str) -> Path | None:
+def _found(module: str) -> Standing:
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):  # a name that was imported from a module is no module itself
-        return None
-    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+        return Standing()
+    if spec is None:
+        return Standing()
+    file = Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    return Standing(file, tuple(map(Path, spec.submodule_search_locations or ())))
 
 
 def _is_package(module: str) -> bool:

@@ -17,12 +17,14 @@ Write = Callable[..., None]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes modules of one's own, which the hash can find."""
+    """Writes modules of one's own, which the hash can find; `a__b` is a module b in a folder a."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def into(**modules: str) -> None:
         for name, source in modules.items():
-            (tmp_path / f"{name}.py").write_text(source)
+            path = tmp_path / f"{name.replace('__', '/', 1)}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(source)
         sys.path_importer_cache.clear()
 
     return into
@@ -121,6 +123,86 @@ def test_a_change_of_what_is_imported_is_seen(write: Write, source: str) -> None
     first = source_hash("own_encoding.Own")
     write(own_helper="def f(x):\n    return 2 * x\n")
     assert source_hash("own_encoding.Own") != first
+
+
+USES = "\n\nclass Own:\n    x = {}(1)\n"
+IN_A_FUNCTION = "class Own:\n    def g(self, x):\n        {}\n        return {}(x)\n"
+IMPORTED = {
+    "a module of a package": "import own.helper" + USES.format("own.helper.f"),
+    "under another name": "import own.helper as h" + USES.format("h.f"),
+    "as a value": "import own.helper" + USES.format("getattr(own.helper, 'f')"),
+    "used and as a value": "import own.helper as h" + USES.format("h.g, getattr(h, 'f')"),
+    "all names": "from own.helper import *" + USES.format("f"),
+    "all names of two": "from own.helper import *\nfrom own.other import *" + USES.format("f"),
+    "in a function": IN_A_FUNCTION.format("from own.helper import f", "f"),
+    "in a function, a module": IN_A_FUNCTION.format("import own.helper", "own.helper.f"),
+    "in a class": "class Own:\n    from own.helper import f\n    x = f(1)\n",
+    "if it can be": "try:\n    from own.helper import f\nexcept ImportError:\n    f = abs"
+    + USES.format("f"),
+    "unless it cannot be": "f = abs\ntry:\n    from own.helper import f\nexcept ImportError:\n"
+    "    pass" + USES.format("f"),
+    "by condition": "import sys\nif sys.argv:\n    import own.helper as h\nelse:\n"
+    "    import own.other as h" + USES.format("h.f"),
+    "through one that may": "from own_between import f" + USES.format("f"),
+}
+BETWEEN = "try:\n    from own.helper import f\nexcept ImportError:\n    from own.other import f\n"
+HELPER = "def f(x):\n    return {}\n\n\ndef g(x):\n    return x\n"
+
+
+@pytest.mark.parametrize("source", IMPORTED.values(), ids=IMPORTED)
+@pytest.mark.parametrize("package", [{"own____init__": ""}, {}], ids=["package", "folder"])
+def test_a_change_of_a_helper_is_seen_however_it_is_imported(
+    write: Write, source: str, package: dict[str, str]
+) -> None:
+    """The folder of the helper has an __init__.py, or none."""
+    write(own_encoding=source, own_between=BETWEEN, own__other=HELPER.format("-x"), **package)
+    assert_seen(write, "own_encoding.Own")
+
+
+@pytest.mark.parametrize("package", ["from .helper import f", "from . import helper\nf = helper.f"])
+@pytest.mark.parametrize(
+    "source", ["import own" + USES.format("own.f"), "from own import f" + USES.format("f")]
+)
+def test_a_package_hands_on_what_it_imports(write: Write, source: str, package: str) -> None:
+    write(own_encoding=source, own____init__=package)
+    assert_seen(write, "own_encoding.Own")
+
+
+def assert_seen(write: Write, root: str) -> None:
+    """The hash changes with the helper, and with it only."""
+    found = []
+    for result in ("x", "2 * x", "x"):
+        write(own__helper=HELPER.format(result))
+        found.append(source_hash(root))
+    assert found[0] == found[2] != found[1]
+
+
+def test_what_is_defined_inside_a_statement_counts(write: Write) -> None:
+    """A class may be found only under a condition, and so may what it needs."""
+    source = "try:\n    import nowhere\nexcept ImportError:\n    class Own:\n        x = {}\n"
+    write(
+        own_encoding=source.format(1), own_user="from own_encoding import Own" + USES.format("Own")
+    )
+    first = source_hash("own_encoding.Own"), source_hash("own_user.Own")
+    write(own_encoding=source.format(2))
+    second = source_hash("own_encoding.Own"), source_hash("own_user.Own")
+    assert first[0] != second[0] and first[1] != second[1]
+
+
+def test_from_where_all_names_of_an_installed_module_are_imported_counts(write: Write) -> None:
+    write(
+        own_a="from math import *" + USES.format("sqrt"),
+        own_b="from cmath import *" + USES.format("sqrt"),
+    )
+    assert source_hash("own_a.Own") != source_hash("own_b.Own")
+
+
+def test_modules_that_import_each_other_end(write: Write) -> None:
+    write(
+        own_a="from own_b import *\nfrom own_b import f as g" + USES.format("f, g"),
+        own_b="from own_a import *\nfrom own_a import g as f\nimport own_a\n",
+    )
+    assert source_hash("own_a.Own") != source_hash("own_b")
 
 
 def test_which_of_two_functions_a_name_stands_for_counts(write: Write) -> None:
