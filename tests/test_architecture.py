@@ -14,7 +14,10 @@ import yaml
 ROOT = Path(__file__).parent.parent
 FLOORS = [
     # what everything stands on
-    {"errors", "disk", "streams", "config", "provenance", "frequencies", "attention", "task"},
+    {
+        *("errors", "disk", "streams", "config", "content_hash", "source", "source_hash", "provenance"),
+        *("frequencies", "attention", "task"),
+    },
     # the interfaces, and what they share
     {"encoding", "extension", "masks", "layers", "batches", "records"},
     # what is compared

@@ -25,7 +25,8 @@ from posbench.composing import families
 from posbench.composing.folders import GROUPS, own_names
 from posbench.composing.methods import AS_TRAINED, methods
 from posbench.leaderboard.descriptions import definition_of, docstring
-from posbench.provenance import module_file, targets
+from posbench.provenance import targets
+from posbench.source import module_file
 
 LIMIT = 160
 """Characters of a description, as they are seen: a command of LaTeX is one. No formula is cut."""

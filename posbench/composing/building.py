@@ -13,7 +13,8 @@ from hydra.errors import InstantiationException
 
 from posbench.config import KINDS, in_words
 from posbench.errors import ConfigError, PosbenchError, shown
-from posbench.provenance import module_file, targets
+from posbench.provenance import targets
+from posbench.source import module_file
 
 
 def build(node: dict[str, Any], group: str) -> Any:

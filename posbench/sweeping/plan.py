@@ -14,8 +14,9 @@ from posbench.composing.compose import Composition, compose
 from posbench.composing.mistakes import sentence
 from posbench.config import FREE, checked
 from posbench.errors import PosbenchError, counted
-from posbench.provenance import content_hash, reading_once
+from posbench.provenance import content_hash
 from posbench.running.asked import Asked
+from posbench.source import reading_once
 from posbench.sweeping.cost import Cost, Costs
 from posbench.sweeping.refusals import Refusals
 from posbench.sweeping.requests import Request, Words
