@@ -291,6 +291,23 @@ def test_the_command_checks_a_yaml_file(folder: Path, capsys: pytest.CaptureFixt
     )
 
 
+@pytest.mark.parametrize("word", ["fine.yaml", "./fine.yaml", "../encoding/fine.yaml"])
+def test_the_command_checks_a_file_of_the_folder_that_it_is_given_in(
+    folder: Path, word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder / "encoding")
+    assert check.main([word]) == 0
+    assert capsys.readouterr().out.endswith("promises kept by encoding=fine.\n")
+
+
+def test_the_folder_around_a_group_is_named_wherever_one_stands(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder / "encoding")
+    assert check.main(["--config-dir", ".", "encoding=fine"]) == 1
+    assert capsys.readouterr().err.endswith(f"give the folder around it, --config-dir {folder}\n")
+
+
 def test_the_command_explains_what_is_broken(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

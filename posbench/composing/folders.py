@@ -40,7 +40,7 @@ def check(folder: Path) -> None:
     if folder.resolve().name in GROUPS and not held:
         raise ConfigError(
             f"{folder} holds no folder {folder.resolve().name}/, it is one: give the folder around "
-            f"it, --config-dir {folder.parent}"
+            f"it, --config-dir {folder.resolve().parent}"
         )
     for group in held:
         for path in sorted((folder / group).glob("*.yaml")):
