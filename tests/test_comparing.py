@@ -6,7 +6,7 @@ import html
 import json
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,10 @@ from posbench.boards.definition import Board
 from posbench.comparing import command, of_task, report
 from posbench.comparing.of_row import RowStanding, differences, standing, worth
 from posbench.comparing.of_task import TaskStanding, TaskSubject
+from posbench.comparing.rivals import Kind, Rivals
 from posbench.comparing.subject import Subject, host, subject
+from posbench.composing.compose import compose, composing
+from posbench.composing.identity import identify
 from posbench.errors import PosbenchError
 from posbench.leaderboard import standings
 from posbench.records import files
@@ -62,7 +65,16 @@ def own(level: float, tasks: tuple[str, ...] = (), **more: str) -> list[Record]:
 
 
 def stands(level: float, tasks: tuple[str, ...] = (), **more: str) -> RowStanding:
-    return standing(own(level, tasks, **more), published(), board(), draws=200)
+    return among(own(level, tasks, **more), published())
+
+
+def among(own: list[Record], published: list[Record], *seeds: int) -> RowStanding:
+    """Where runs stand among published ones, with the seeds of the board unless they are told."""
+    return standing(own, rivals(own, published, *seeds), draws=200)
+
+
+def rivals(own: list[Record], published: list[Record], *seeds: int) -> Rivals:
+    return Rivals.of(published, Kind.of(own[0]), board(), seeds or (10, 11, 12))
 
 
 def test_the_place_is_that_of_the_standings_of_all_rows_together() -> None:
@@ -96,7 +108,7 @@ def test_a_part_of_the_tasks_is_compared_on_that_part_alone() -> None:
 
 
 def test_one_seed_of_one_task_a_group_gives_a_place_and_no_chances() -> None:
-    quick = standing([made("decay", 0.6, "copy", 10)], published(), board(), draws=200)
+    quick = among([made("decay", 0.6, "copy", 10)], published())
     said = " ".join(report.sentences(quick, board()))
     assert "decay is 2nd of 3" in said and "do not say how sure that is" in said
     assert "to" not in said.split("Overall")[1].split(";")[0], "there is no interval"
@@ -115,8 +127,9 @@ def test_rows_of_other_protocols_classes_tasks_and_hosts_are_no_rivals() -> None
         made("unlisted", 0.4, "copy", 10),
         made("rope", 0.4, "copy", 13),
     ):
-        with pytest.raises(PosbenchError, match="no published row to hold decay against on copy"):
-            standing(own, [other], board(), draws=200)
+        assert not rivals(own, [other]).offered
+        with pytest.raises(PosbenchError, match="decay against: none of board small is zero-shot"):
+            among(own, [other])
 
 
 def test_an_extension_is_held_against_those_of_its_host() -> None:
@@ -126,14 +139,14 @@ def test_an_extension_is_held_against_those_of_its_host() -> None:
         made("rope", 0.9, "copy", 10),
         made("nope", 0.9, "copy", 10),
     ]
-    found = standing(own, theirs, board(), draws=200)
+    found = among(own, theirs)
     assert set(found.summary.index) == {"rope_mine", "rope_pi", "rope"}
     assert {rival.row for rival in found.rivals} == {"rope_pi", "rope"}
 
 
 def test_a_row_that_is_published_already_is_told_apart_from_ones_own() -> None:
     own = [made("rope", 0.5, task, 10) for task in board().all_tasks]
-    found = standing(own, published(), board(), draws=200)
+    found = among(own, published())
     assert found.row == "rope (yours)" and "rope" in found.summary.index
 
 
@@ -200,7 +213,7 @@ def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path
 def test_the_page_of_a_published_row_shows_both_and_their_runs_apart() -> None:
     levels = {"rope": 0.4, "nope": 0.9}
     mine = [made("rope", 0.5, "copy", seed) for seed in (10, 11)]
-    page = report.html(standing(mine, published(levels), board(), draws=200), board(), [])
+    page = report.html(among(mine, published(levels)), board(), [])
     held = re.search(r'id="data">(.*?)</script>', page, re.S)
     assert held is not None
     data = json.loads(held[1])
@@ -268,12 +281,78 @@ def test_settings_belong_to_the_row_and_launchers_to_the_sweep() -> None:
 def test_quick_are_two_tasks_of_unlike_groups_with_the_fewest_steps_and_one_seed() -> None:
     main = definition.load("main")
     found = subject(["method=rope"], main)
-    assert found.chosen_tasks(main, main.all_tasks, quick=True) == ["passkey", "induction"]
-    assert found.chosen_tasks(main, ["copy", "reverse", "sort"], quick=True) == ["copy", "sort"]
+    everything, three = of_main(main.all_tasks), of_main(["copy", "reverse", "sort"])
+    assert found.chosen_tasks(everything, quick=True) == ["passkey", "induction"]
+    assert found.chosen_tasks(three, quick=True) == ["copy", "sort"]
     assert found.chosen_seeds(main, quick=True) == [10]
-    assert found.chosen_tasks(main, main.all_tasks, quick=False) == list(main.all_tasks)
-    assert found.chosen_tasks(main, ["copy", "sort"], quick=False) == ["copy", "sort"]
+    assert found.chosen_tasks(everything, quick=False) == list(main.all_tasks)
+    assert found.chosen_tasks(three, quick=False) == ["copy", "reverse", "sort"]
     assert found.chosen_seeds(main, quick=False) == [10, 11, 12]
+
+
+def of_main(tasks: Iterable[str], **others: Iterable[str]) -> Rivals:
+    """The main board with a run of RoPE, and of other rows, on each of their tasks."""
+    rows = {"rope": tasks, **others}
+    found = [made(row, 0.5, task, 10) for row, tasks in rows.items() for task in tasks]
+    return Rivals.of(found, Kind.of(found[0]), definition.load("main"), (10,))
+
+
+def test_a_row_is_compared_on_the_tasks_that_most_rivals_have() -> None:
+    """Two rows have them all: on these nobody else would be left."""
+    main = definition.load("main")
+    found = subject(["method=rope", "encoding.base=500"], main)
+    few = ["copy", "passkey"]
+    published = of_main(main.all_tasks, nope=main.all_tasks, alibi=few, t5=few, fox=few)
+    assert found.chosen_tasks(published, quick=False) == few
+    assert set(found.chosen_tasks(published, quick=True)) == set(few)
+    said = list(published.remarks(few))
+    assert len(said) == 1 and said[0].startswith("Board main is under way: most of its rows have")
+    assert "reverse, key_value_retrieval" in said[0] and "task=reverse compares" in said[0]
+    half = of_main(main.all_tasks, nope=main.all_tasks, alibi=few, t5=few)
+    assert found.chosen_tasks(half, quick=False) == list(main.all_tasks), "half of them are enough"
+
+
+def test_rows_that_stand_aside_are_named_with_what_they_lack() -> None:
+    few = ["copy", "passkey"]
+    published = of_main([*few, "sort", "reverse"], alibi=few, t5=few, nope=["copy"], fox=["sort"])
+    named = subject(["method=rope", "encoding.base=500", "task=passkey,reverse"], published.board)
+    assert named.chosen_tasks(published, quick=False) == ["passkey", "reverse"]
+    _, *aside = published.remarks(["passkey", "reverse"])
+    assert aside == [
+        "2 rows stand aside, which have no run on reverse with these seeds: alibi, t5.",
+        "2 rows stand aside, which have no run on any of these tasks with these seeds: fox, nope.",
+    ]
+
+
+def test_all_rows_are_held_against_each_other_on_the_same_seeds() -> None:
+    """RoPE is published with three seeds, of which the first was lucky."""
+    lucky = {10: 0.9, 11: 0.2, 12: 0.1}
+    rope = [
+        made("rope", level, task, seed)
+        for seed, level in lucky.items()
+        for task in board().all_tasks
+    ]
+    nope = [made("nope", 0.5, task, 10) for task in board().all_tasks]
+    again = [changed(each, {"method.name": "decay"}) for each in rope if each.seed == 10]
+    one = among(again, [*rope, *nope], 10)
+    assert one.place_of("decay") == one.place_of("rope") == 1
+    assert not list(rivals(again, [*rope, *nope], 10).remarks(board().all_tasks))
+    three = [changed(each, {"method.name": "decay"}) for each in rope]
+    found = among(three, [*rope, *nope])
+    assert found.place_of("decay") == found.place_of("rope") == 2
+    assert list(rivals(three, [*rope, *nope]).remarks(board().all_tasks)) == [
+        "1 of 2 published rows lacks some of the seeds 10, 11, 12, and counts with the others: "
+        "nope."
+    ]
+    with pytest.raises(PosbenchError, match="against with seed 13: choose among 10, 11, 12 with"):
+        among(three, [*rope, *nope], 13)
+
+
+def test_tasks_that_no_row_has_together_are_refused() -> None:
+    published = of_main(["copy"], nope=["sort"])
+    published.refuse_lack(["copy"])
+    with pytest.raises(PosbenchError, match="against on copy, sort: no row has all of them"):
+        published.refuse_lack(["copy", "sort"])
 
 
 @pytest.mark.parametrize(
@@ -307,7 +386,7 @@ def test_a_file_in_a_folder_that_says_nothing_is_refused(mine: Path) -> None:
 
 def chosen(found: Subject, **tests: str) -> None:
     asked = Subject(found.row, {key: [value] for key, value in tests.items()}, (), found.folder)
-    asked.chosen_tasks(definition.load("main"), ["copy"], quick=False)
+    asked.chosen_tasks(of_main(["copy"]), quick=False)
     asked.chosen_seeds(definition.load("main"), quick=False)
 
 
@@ -394,11 +473,10 @@ def test_the_file_of_a_task_trains_the_rows_that_the_board_refers_to(mine: Path)
 # -- the command -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_what_is_complete_is_compared_and_what_is_missing_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The sweep itself is tested elsewhere: here it makes nothing, and that is said."""
+@pytest.fixture
+def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The sweeps that were called for: they make nothing, because that is tested elsewhere."""
+    monkeypatch.chdir(tmp_path)  # where no records tell costs
     ran: list[list[str]] = []
 
     def run(words: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
@@ -406,16 +484,56 @@ def test_what_is_complete_is_compared_and_what_is_missing_made(
         return subprocess.CompletedProcess(words, 1)
 
     monkeypatch.setattr(command.subprocess, "run", run)
+    return ran
+
+
+@pytest.fixture
+def against(tmp_path: Path) -> list[str]:
+    """Published records of the cpu protocol as it is."""
+    with composing():
+        cpu = identify(compose("protocol=cpu")).protocol
+    found = [changed(each, {"protocol.hash": cpu.hash}) for each in published()]
+    files.publish(found, [], tmp_path / "published")
+    return ["--against", str(tmp_path / "published")]
+
+
+def test_what_is_missing_is_made(
+    tmp_path: Path,
+    swept: list[list[str]],
+    against: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words = ["method=rope", "encoding.base=500", "task=copy", f"results_dir={tmp_path}"]
     assert command.main([*words, "--against", str(tmp_path)]) == 1
-    assert not ran and "holds no records to compare with" in capsys.readouterr().err
-    files.publish(published(), [], tmp_path / "published")
-    against = ["--against", str(tmp_path / "published")]
+    assert not swept and "holds no records to compare with" in capsys.readouterr().err
     assert command.main([*words, *against]) == 1
     assert "none of its runs is complete" in capsys.readouterr().err
-    assert ran[0][3] == "-m" and "seed=10,11,12" in ran[0] and "encoding.base=500" in ran[0]
+    assert swept[0][3] == "-m" and "seed=10,11,12" in swept[0] and "encoding.base=500" in swept[0]
     assert command.main([*words, "--no-training", *against]) == 1
-    assert len(ran) == 1
+    assert len(swept) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["method=rope_yarn_tuned"], "none of board main is tuned on rope, under protocol cpu"),
+        (["method=rope", "protocol=cpu_wide"], "is zero-shot as trained, under protocol cpu_wide"),
+        (["method=alibi", "extension=log_n"], "none of board main is zero-shot on alibi"),
+        (["method=rope", "seed=14"], "with seed 14: choose among 10, 11, 12 with seed="),
+        (["method=rope", "task=sort"], "task=sort: there is no published run to compare with"),
+        (["method=rope", "--board", "replications"], "board replications runs experiments"),
+    ],
+)
+def test_what_nothing_can_be_held_against_is_refused_before_it_is_trained(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    swept: list[list[str]],
+    against: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main([*words, *against, f"results_dir={tmp_path}"]) == 1
+    assert not swept and said in capsys.readouterr().err
 
 
 def test_a_mistake_ends_the_command_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import composing
 from posbench.composing.folders import OF_A_ROW
-from posbench.composing.legality import legal, options
+from posbench.composing.legality import legal, method_class, options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper
@@ -143,9 +143,8 @@ def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> 
     allowed = [name for name, each in extensions(subject) if legal(each, stack)]
     parameters = sum(p.numel() for p in stack.parameters())
     paths = dict.fromkeys(layer.encode(equal_tokens(16, 1)).path for layer in layers)  # type: ignore[attr-defined]
-    beyond = extension.method_class if stack.method_class == "zero-shot" else stack.method_class
     return {
-        "class": beyond,
+        "class": method_class(extension, stack),
         "scale": extension.scale_policy,
         "path": ", ".join(paths),
         "relative": "yes" if all(layer.relative for layer in layers) else "no",

@@ -1,15 +1,16 @@
 """`python -m posbench.compare mine/encoding/decay.yaml`: from a file to its place among all others.
 
     python -m posbench.compare mine/encoding/decay.yaml --quick    two tasks, one seed: minutes
-    python -m posbench.compare mine/extension/squash.yaml          the board's tasks, three seeds
+    python -m posbench.compare mine/extension/squash.yaml          tasks of most rows, three seeds
     python -m posbench.compare method=rope encoding.base=500 seed=10,11,12,13,14 task=copy,sort
     python -m posbench.compare mine/task/every_other.yaml          which rows can do a task
 
 What is missing of its runs is made first, by a sweep that can be stopped and goes on when the
 command is given again. Every other row comes from published records, those of the main board unless
---against names a folder. Then the place, the tier and the nearest rows are said. FOLDER/compare/
-holds them as ROW.md and .tex, and ROW.html is the page of a board with the row open among the
-others. Of a task, the rows that the board refers to are trained, or those of method=.
+--against names a folder, with the same seeds as far as they are published. Then the place, the tier
+and the nearest rows are said, and who stands aside for want of a task. FOLDER/compare/ holds them
+as ROW.md and .tex, and ROW.html is the page of a board with the row open among the others. Of a
+task, the rows that the board refers to are trained, or those of method=.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from posbench.boards.definition import Board
 from posbench.comparing import of_task, report
 from posbench.comparing.of_row import differences, standing, worth
 from posbench.comparing.of_task import TaskSubject
+from posbench.comparing.rivals import Kind, Rivals
 from posbench.comparing.subject import USUAL_SEEDS, Subject, subject
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
@@ -80,32 +82,38 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     mistakes.check([*asked.row, *asked.settings], asked.folders)
+    if not board.all_tasks:
+        raise PosbenchError(
+            f"board {board.name} runs experiments, and a row is compared on tasks: choose a board "
+            "that has them, as --board main"
+        )
     against = chosen.against or published()
-    rivals = files.records(against)
-    published_on = {record.task.label for record in rivals}
-    known = [task for task in board.all_tasks if task in published_on]
-    if not known:
+    found = files.records(against)
+    if not found:
         raise PosbenchError(
             f"{against} holds no records to compare with: name a folder of published ones with "
             "--against"
         )
-    tasks = asked.chosen_tasks(board, known, quick=chosen.quick)
     seeds = asked.chosen_seeds(board, quick=chosen.quick)
+    kind = Kind.of_words(asked.runs(board, board.all_tasks[:1], seeds[:1]).runs[0])
+    rivals = Rivals.of(found, kind, board, seeds)
+    rivals.refuse_lack()
+    tasks = asked.chosen_tasks(rivals, quick=chosen.quick)
+    rivals.refuse_lack(tasks)
     results_dir = Path(compose(*asked.settings).content["results_dir"])
 
     command = [] if chosen.no_training else asked.command(board, tasks, seeds)
     planned = _made(asked.runs(board, tasks, seeds), command, [results_dir, against])
     own = _complete(planned)
-    found = standing(own, rivals, board)
+    there = standing(own, rivals)
     notes = [
-        *_unpublished(board, known),
-        *_worth(worth(rivals, board, tasks, seeds, own[0].protocol.hash), tasks, seeds, board),
+        *rivals.remarks(tasks),
+        *_worth(worth(found, board, tasks, seeds, own[0].protocol.hash), tasks, seeds, board),
         *_notes(planned, seeds),
-        *differences(own, rivals),
+        *differences(own, rivals.records),
     ]
-    text = report.text(found, board, notes)
-    print(text)
-    paths = report.write(found, board, notes, own, results_dir / "compare")
+    print(report.text(there, board, notes))
+    paths = report.write(there, board, notes, own, results_dir / "compare")
     print(f"Written: {', '.join(map(str, paths))}")
     return 1 if planned.runs or planned.wrong else 0
 
@@ -155,11 +163,6 @@ def _refused(planned: Plan) -> Iterator[str]:
     for reason, rows in planned.refused.items():
         for row, tasks in rows.items():
             yield f"{row} is not tested on {', '.join(tasks)}: {reason}"
-
-
-def _unpublished(board: Board, known: Sequence[str]) -> Iterator[str]:
-    if lacking := [task for task in board.all_tasks if task not in known]:
-        yield f"Board {board.name} is under way: nothing is published on {', '.join(lacking)} yet."
 
 
 def _worth(

@@ -9,6 +9,7 @@ import pandas as pd
 
 from posbench.boards.definition import Board, Rows
 from posbench.boards.naming import pairs
+from posbench.comparing.rivals import Rivals, named
 from posbench.errors import PosbenchError
 from posbench.leaderboard import ranking, standings, statistics
 from posbench.leaderboard.measures import Reach, of_runs
@@ -76,27 +77,15 @@ class RowStanding:
         return [row for row in self.summary.index if row in wanted]
 
 
-def standing(
-    own: Sequence[Record], published: Sequence[Record], board: Board, draws: int | None = None
-) -> RowStanding:
-    """Rank the runs of a row of one's own among published ones of its class.
+def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) -> RowStanding:
+    """Rank the runs of a row of one's own among its rivals.
 
-    Rows that lack a task of ours stand aside. PosbenchError if nothing is left to compare with.
+    Rivals that lack a task of ours stand aside. PosbenchError if nothing is left to compare with.
     """
-    first = own[0]
-    listed = {
-        (*pair, seed)
-        for rows in board.parts.values()
-        for pair in pairs(rows)
-        for seed in rows.seeds
-    }
-    others = [
-        record
-        for record in published
-        if _is_rival(record, first) and (*_named(record), record.seed) in listed
-    ]
+    first, board, others = own[0], rivals.board, rivals.records
     tasks = tuple(task for task in board.all_tasks if any(each.task.name == task for each in own))
-    taken = first.method.label in {record.method.label for record in others}
+    rivals.refuse_lack(tasks)
+    taken = first.method.label in rivals.tasks_of
     mine = [_marked(record) for record in own] if taken else own
     row = mine[0].method.label
     records = [each for each in (*others, *mine) if each.task.label in tasks]
@@ -106,8 +95,8 @@ def standing(
     runs = runs[runs["row"].isin(rows)]
     if len(rows) < 2 or row not in rows:
         raise PosbenchError(
-            f"there is no published row to hold {row} against on {', '.join(tasks)}: give a folder "
-            "of records with --against"
+            f"the runs of {row} on {', '.join(tasks)} have not the lengths of the published ones, "
+            "which areas are made of: evaluate it at those of the board"
         )
     groups = {task: board.group_of.get(task, task) for task in tasks}
     places = {group: place for place, group in enumerate(dict.fromkeys(groups.values()))}
@@ -147,25 +136,6 @@ def _part(runs: pd.DataFrame, kind: str) -> ranking.Part:
     return ranking.Part(f"{kind[0].upper()}{kind[1:]} rows", rows, runs)
 
 
-def _is_rival(record: Record, own: Record) -> bool:
-    """Whether a published run is of a row that ours can be held against: made under the same
-    protocol, in the same class, and as trained or on the same host, as ours is.
-    """
-    if record.protocol.hash != own.protocol.hash or record.method_class != own.method_class:
-        return False
-    if record.task.changed:
-        return False
-    if own.plain:
-        return record.plain
-    return record.method.base == own.method.base
-
-
-def _named(record: Record) -> tuple[str, str, str]:
-    """The row, as boards name it."""
-    name = record.method
-    return name.base, name.extension, ", ".join(name.changed)
-
-
 def _rivals(
     runs: pd.DataFrame, summary: pd.DataFrame, row: str, references: set[str], draws: int
 ) -> list[Rival]:
@@ -203,7 +173,7 @@ def worth(
     known = [
         record
         for record in published
-        if record.plain and _named(record) in rows and record.protocol.hash == protocol
+        if record.plain and named(record) in rows and record.protocol.hash == protocol
     ]
     runs = of_runs(tables.table(known)).dropna(subset="area")
     runs = runs[runs["task"].isin(board.all_tasks)]

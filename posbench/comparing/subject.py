@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posbench.boards.definition import AS_TRAINED, Board
+from posbench.comparing.rivals import Rivals
 from posbench.composing.compose import compose
 from posbench.composing.folders import GROUPS, OF_A_ROW, names
 from posbench.composing.mistakes import HELP
@@ -70,22 +71,24 @@ class Subject:
         """Those of `others` that a run is composed with: all but Hydra's own."""
         return tuple(word for word in self.others if not word.startswith("hydra"))
 
-    def chosen_tasks(self, board: Board, known: Sequence[str], *, quick: bool) -> list[str]:
-        """Those that the words name, or all of the board's that are known; if it must be quick, the
-        two of unlike groups that are trained for the fewest steps.
+    def chosen_tasks(self, rivals: Rivals, *, quick: bool) -> list[str]:
+        """Those that the words name, or all that most rivals have been run on; if it must be quick,
+        the two of unlike groups that are trained for the fewest steps.
 
         PosbenchError names a task on which there is nothing to compare with.
         """
+        board = rivals.board
         if "task" in self.tests:
             named = some_of("task", self.tests["task"], board.all_tasks)
-            if lacking := [task for task in named if task not in known]:
+            if lacking := [task for task in named if task not in rivals.tried]:
                 raise PosbenchError(
-                    f"task={','.join(lacking)}: there is no published run to compare with; "
-                    f"choose among {', '.join(known)}, or name a folder of records with --against"
+                    f"task={','.join(lacking)}: there is no published run to compare with; choose "
+                    f"among {', '.join(rivals.tried)}, or name a folder of records with --against"
                 )
             return named
+        known = rivals.common or rivals.tried
         if not quick:
-            return list(known)
+            return known
         protocol = self.tests.get("protocol", [board.protocol])[0]
         by_steps = sorted(known, key=lambda task: _steps(protocol, task))
         found: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Which extension can extend which encoding, and which task supplies the ids it asks for.
 
-Both are read off declarations.
+Both are read off declarations, and so is the class of the two together.
 """
 
 from __future__ import annotations
@@ -71,6 +71,16 @@ def legal(extension: Extension, stack: EncodingStack) -> bool:
     except IllegalExtension:
         return False
     return True
+
+
+def method_class(extension: Extension, stack: EncodingStack) -> str:
+    """The class of the encoding, unless it is zero-shot: then the class of the extension.
+
+    A ceiling is nothing else.
+    """
+    if extension.retrained or stack.method_class == "zero-shot":
+        return extension.method_class
+    return stack.method_class
 
 
 def supplying_tasks(kind: str) -> list[str]:

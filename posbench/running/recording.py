@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from posbench import provenance
 from posbench.composing.identity import Identity
-from posbench.encoding import EncodingStack
+from posbench.composing.legality import method_class
 from posbench.errors import Diverged
 from posbench.evaluation import true_multiple
 from posbench.records.record import Evaluated, Record
@@ -46,7 +46,7 @@ def build(
         measure=setup.task.measure,
         gate=setup.task.gate,
         method=identity.method,
-        method_class=_method_class(setup, trained.model.encodings),
+        method_class=method_class(setup.extension, trained.model.encodings),
         scale_policy=setup.extension.scale_policy,
         seed=config.seed,
         training=trained.record(setup),
@@ -94,13 +94,3 @@ def build_diverged(
     prepared = Prepared(setup, trained.model, setup.extension)
     record = build(setup, identity, trained, prepared, rows, [], seconds)
     return record.model_copy(update={"diverged": str(error)})
-
-
-def _method_class(setup: Setup, stack: EncodingStack) -> str:
-    """The class of the encoding, unless it is zero-shot: then the class of the extension.
-
-    A ceiling is nothing else.
-    """
-    if setup.extension.retrained or stack.method_class == "zero-shot":
-        return setup.extension.method_class
-    return stack.method_class
