@@ -536,6 +536,22 @@ def test_what_nothing_can_be_held_against_is_refused_before_it_is_trained(
     assert not swept and said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["method=rope", "encoding.base=500,1000"], "encoding.base=500,1000 lists several values"),
+        (["method=rope,alibi"], "method=rope,alibi lists several values, and one row is compared"),
+        (["method=rope", "model.qk_norm=true,false"], "and one row is compared at a time: choose"),
+    ],
+)
+def test_several_values_are_answered_without_a_word_of_sweeps(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(words) == 1
+    answer = capsys.readouterr().err
+    assert said in answer and "-m" not in answer.split()
+
+
 def test_a_mistake_ends_the_command_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["method=rope", "encoding.bass=500", "--no-training"]) == 1
     said = capsys.readouterr().err

@@ -15,6 +15,7 @@ from posbench.comparing.subject import (
     of_file,
     offered_seeds,
     one_protocol,
+    refuse_several,
     some_of,
 )
 from posbench.composing.folders import names
@@ -70,6 +71,7 @@ class TaskSubject:
                 asked[key] = value.split(",")
             elif word not in paths:
                 rest.append(word)
+        refuse_several(rest, "all rows have the same settings")
         return cls(
             task,
             tuple(

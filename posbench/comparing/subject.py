@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
 from posbench.boards.definition import AS_TRAINED, Board
 from posbench.comparing.rivals import Rivals
 from posbench.composing.compose import compose
@@ -133,6 +135,8 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
             "there is nothing to compare: give the file of your encoding or extension, as "
             "mine/encoding/decay.yaml, or choose a method, as method=rope encoding.base=500"
         )
+    given = [word for word in words if not is_file(word) and _split(word)[0] not in OF_TESTS]
+    refuse_several(given, "one row is compared at a time")
     for group, name in chosen.items():
         some_of(group, [name], names(group, [folder] if folder else []))
     tests = {key: value.split(",") for key, _, value in map(_split, rest) if key in OF_TESTS}
@@ -178,6 +182,14 @@ def one_protocol(asked: Mapping[str, list[str]], board: Board) -> str:
     if len(chosen) > 1:
         raise PosbenchError(f"protocol={','.join(chosen)}: a board has one protocol")
     return chosen[0]
+
+
+def refuse_several(words: Sequence[str], why: str) -> None:
+    """PosbenchError names a word that a sweep would take for several."""
+    parsed = OverridesParser.create().parse_overrides(list(words))
+    for word, override in zip(words, parsed, strict=True):
+        if override.is_sweep_override():
+            raise PosbenchError(f"{word} lists several values, and {why}: choose one of them")
 
 
 def is_file(word: str) -> bool:
