@@ -15,6 +15,7 @@ from browser import found as browser
 from making import DIRECT, changed, record
 from test_boards import SMALL
 
+from posbench import provenance
 from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.comparing import command, of_task, report
@@ -29,6 +30,7 @@ from posbench.leaderboard import standings
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.results import tables
+from posbench.running.asked import Asked
 
 LENGTHS = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
 
@@ -550,6 +552,40 @@ def test_several_values_are_answered_without_a_word_of_sweeps(
     assert command.main(words) == 1
     answer = capsys.readouterr().err
     assert said in answer and "-m" not in answer.split()
+
+
+def test_runs_that_are_forced_are_found_once_they_are_made(
+    tmp_path: Path,
+    swept: list[list[str]],
+    against: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """force=true repeats them, and stands in the way of nothing that comes after."""
+    words = ["method=rope", "encoding.base=500", "task=copy", "seed=10", f"results_dir={tmp_path}"]
+    with composing():
+        asked = Asked.of(
+            compose("protocol=cpu", *words, f"definition={definition.load('main').hash}")
+        )
+    now = asked.fingerprint
+    mine = changed(
+        made("rope", 0.6, "copy", 10),
+        {
+            **{f"{part}.hash": getattr(now, part) for part in ("protocol", "task", "method")},
+            "method.changed": asked.identity.method.changed,
+            "task_version": now.task_version,
+            "training.source_hash": now.training,
+            "evaluated.source_hash": now.evaluation,
+            "training.versions": provenance.versions(),
+            "evaluated.versions": provenance.versions(),
+        },
+    )
+    files.write(mine, asked.path)
+    for word in ("force=true", "++force=true"):
+        assert command.main([*words, word, *against]) == 0
+        assert "rope (encoding.base=500) is 2nd of 3" in capsys.readouterr().out
+        assert word in swept.pop()
+    assert command.main([*words, "force=true", "--no-training", *against]) == 0
+    assert not swept
 
 
 def test_a_mistake_ends_the_command_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,7 +137,8 @@ def _made(request: Request, command: Sequence[str], known: Sequence[Path]) -> Pl
     """The plan of what is asked for, after the sweep of these words, if any, has made what was
     missing. Records of known folders tell its cost.
     """
-    planned = plan(request)
+    there = _without_force(request)
+    planned = plan(request if command else there)
     for said in _refused(planned):
         print(said)
     if not planned.runs or not command:
@@ -147,7 +148,17 @@ def _made(request: Request, command: Sequence[str], known: Sequence[Path]) -> Pl
     ended = subprocess.run([sys.executable, "-m", "posbench", *command])
     if ended.returncode < 0 or ended.returncode > 128:
         raise KeyboardInterrupt  # the sweep was stopped, and has said so
-    return plan(request)
+    return plan(there)
+
+
+def _without_force(request: Request) -> Request:
+    """The runs as they are looked at: force=true calls for making them, and never finds them."""
+    return Request(
+        [
+            tuple(word for word in words if word.lstrip("+").partition("=")[0] != "force")
+            for words in request.runs
+        ]
+    )
 
 
 def _complete(planned: Plan) -> list[Record]:
