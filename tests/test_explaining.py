@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -236,12 +237,30 @@ def test_the_page_has_both_methods_their_sentences_and_no_bare_label() -> None:
 
 
 def test_more_than_two_runs_are_refused() -> None:
-    with pytest.raises(PosbenchError, match="method=rope,nope seed=0,1 asks for more than two"):
-        command.runs(["method=rope,nope", "seed=0,1"])
+    with pytest.raises(PosbenchError, match="method=rope,nope,alibi asks for more than two"):
+        command.runs(["method=rope,nope,alibi", "seed=0"])
+    with pytest.raises(PosbenchError, match=r"method=rope,nope encoding\.base=5,6 asks"):
+        command.runs(["method=rope,nope", "encoding.base=5,6"])
     assert command.runs(["task=copy", "method=rope,nope"]) == [
         ["task=copy", "method=rope"],
         ["task=copy", "method=nope"],
     ]
+
+
+@pytest.mark.parametrize("word", ["task=copy,sort", "seed=0,1", "model.width=32,64"])
+def test_two_tests_are_two_pages(word: str) -> None:
+    """One page would be titled, and its file named, as if it were of one method twice."""
+    with pytest.raises(PosbenchError, match=f"{re.escape(word)} asks for several pages"):
+        command.runs(["method=rope", word])
+
+
+@pytest.mark.parametrize(
+    "word", ["extension=direct,yarn", "encoding.base=9,8", "model.qk_norm=0,1"]
+)
+def test_what_makes_a_row_may_be_listed(word: str) -> None:
+    key, _, values = word.partition("=")
+    one, other = command.runs(["task=copy", word])
+    assert [one[1], other[1]] == [f"{key}={value}" for value in values.split(",")]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from posbench.boards.definition import AS_TRAINED, Board
 from posbench.comparing.rivals import Rivals
 from posbench.composing.compose import compose
-from posbench.composing.folders import GROUPS, OF_A_ROW, names
+from posbench.composing.folders import GROUPS, OF_A_ROW, is_of_row, names
 from posbench.composing.mistakes import HELP
 from posbench.errors import PosbenchError, closest, known_names
 from posbench.sweeping.requests import Request, Words
@@ -142,7 +142,7 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
     tests = {key: value.split(",") for key, _, value in map(_split, rest) if key in OF_TESTS}
     one_protocol(tests, board)
     others = [word for word in rest if _split(word)[0] not in OF_TESTS]
-    changes = tuple(word for word in others if _is_of_row(word))
+    changes = tuple(word for word in others if is_of_row(word))
     return Subject(
         (*_row(chosen, board), *changes),
         tests,
@@ -213,11 +213,6 @@ def of_file(path: Path, groups: Sequence[str]) -> tuple[str, str, Path]:
 
 def _split(word: str) -> tuple[str, str, str]:
     return word.partition("=")
-
-
-def _is_of_row(word: str) -> bool:
-    key = _split(word)[0].lstrip("+~")
-    return key.startswith(("encoding.", "extension.", "encoding@", "extension@", "model."))
 
 
 def some_of(key: str, asked: Sequence[str], offered: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
+from posbench.composing.folders import is_of_row
 from posbench.errors import PosbenchError
 
 if TYPE_CHECKING:
@@ -47,9 +48,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def runs(words: Sequence[str]) -> list[list[str]]:
-    """The words of each run: those that list two values are of two runs."""
+    """The words of each run: those that list two values are of two runs.
+
+    What makes a row may be listed, and nothing else: a page is of one task and one seed.
+    """
     listed = {word: word.partition("=")[2].split(",") for word in words}
     several = [word for word, values in listed.items() if len(values) > 1 and "[" not in word]
+    if tests := [word for word in several if not is_of_row(word)]:
+        raise PosbenchError(
+            f"{' '.join(tests)} asks for several pages: two methods stand side by side on one task "
+            "with one seed, so choose one and give the command once for each"
+        )
     if len(several) > 1 or any(len(listed[word]) > MOST for word in several):
         raise PosbenchError(
             f"{' '.join(several)} asks for more than two runs: two stand side by side, as "
