@@ -15,7 +15,16 @@ ROOT = Path(__file__).parent.parent
 FLOORS = [
     # what everything stands on
     {
-        *("errors", "disk", "streams", "config", "content_hash", "source", "source_hash", "provenance"),
+        *(
+            "errors",
+            "disk",
+            "streams",
+            "config",
+            "content_hash",
+            "source",
+            "source_hash",
+            "provenance",
+        ),
         *("frequencies", "attention", "task"),
     },
     # the interfaces, and what they share

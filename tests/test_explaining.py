@@ -22,6 +22,7 @@ from posbench.explaining.measures import Inside, inside, unseen_phases
 from posbench.explaining.sentences import reader, sentences, stops_at
 from posbench.explaining.watching import farthest, watched, without_head
 from posbench.extensions.pi import PI
+from posbench.running.checkpoints import Checkpoints
 
 SMOKE = ("protocol=smoke", "task=passkey")
 
@@ -261,6 +262,46 @@ def test_what_makes_a_row_may_be_listed(word: str) -> None:
     key, _, values = word.partition("=")
     one, other = command.runs(["task=copy", word])
     assert [one[1], other[1]] == [f"{key}={value}" for value in values.split(",")]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["method=alibi", "extension=yarn"],
+            "which this encoding does not have; it can extend rope",
+        ),
+        (["method=rope_ceiling"], "a ceiling is another model at each length: explain the method"),
+        (["method=rope", "trainer.accelerator=mps"], "needs an Apple GPU and torch sees none"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else value[0],
+)
+def test_what_cannot_be_explained_is_refused_before_anything_is_trained(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("posbench.running.ready.legal_encodings", lambda extension: ["rope"])
+    folder = tmp_path / "results"
+    assert command.main([*SMOKE, *words, f"results_dir={folder}"]) == 1
+    answer = capsys.readouterr().err
+    assert said in answer and answer.count("\n") == 1 and not folder.exists()
+
+
+def test_a_full_disk_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where torch writes, which says no more than that it failed."""
+
+    def full(*_: object) -> None:
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
+
+    monkeypatch.setattr(Checkpoints, "train_once", full)
+    assert command.main([*SMOKE, "method=rope", f"results_dir={tmp_path}"]) == 1
+    answer = capsys.readouterr().err
+    assert answer.startswith(f"posbench: results_dir={tmp_path} cannot be written to")
 
 
 @pytest.mark.slow

@@ -82,6 +82,31 @@ def test_what_gpt_neox_is_not_is_refused_before_training(
         checked_model(setup.model(), setup)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["method=alibi", "extension=yarn"],
+            "which this encoding does not have; it can extend rope",
+        ),
+        (["method=rope", "trainer.accelerator=mps"], "needs an Apple GPU and torch sees none"),
+    ],
+    ids=["extension", "device"],
+)
+def test_what_cannot_be_made_is_refused_as_it_is_of_a_run(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("posbench.running.ready.legal_encodings", lambda extension: ["rope"])
+    assert main([*TINY, *words, "task=copy", "to=exported"]) == 1
+    answer = capsys.readouterr().err
+    assert said in answer and answer.count("\n") == 1 and not any(tmp_path.iterdir())
+
+
 def test_the_command_writes_a_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

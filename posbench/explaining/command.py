@@ -93,33 +93,18 @@ def _explain(asked: Sequence[Sequence[str]]) -> int:
 
 def _explained(words: Sequence[str]) -> tuple[Explained, Path]:
     """What is found of one run, and the folder of its results."""
-    import torch
-
     from posbench.explaining.measures import inside
     from posbench.explaining.page import Explained
     from posbench.running.asked import Asked
-    from posbench.running.checkpoints import Checkpoints
     from posbench.running.console import Console
-    from posbench.running.devices import device
-    from posbench.running.preparing import preparation
-    from posbench.running.run import quiet
-    from posbench.running.setup import Setup
-    from posbench.running.trained import train
+    from posbench.running.ready import Ready
 
-    quiet()
-    composed = compose(*words)
-    asked = Asked.of(composed)
-    setup = Setup.of(composed.cfg())
-    config, console = setup.config, Console()
-    torch.set_num_threads(config.trainer.threads)
-    way = preparation(setup.extension)
-    setup.model(way.longest(setup))  # refuses what cannot be built before anything is trained
-    checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
-    trained = train(setup, checkpoints, console, [])
-    prepared = way.prepare(setup, trained, checkpoints, console)
-    if prepared.ceiling is not None:
+    asked = Asked.of(compose(*words))
+    ready = Ready.of(asked, Console())
+    setup = ready.setup
+    if setup.extension.retrained:
         raise PosbenchError("a ceiling is another model at each length: explain the method itself")
-    model = prepared.model.to(device(config.trainer.accelerator))
+    prepared = ready.prepare(ready.train())
     record = asked.record()
     rows, views = (record.rows, record.views) if record is not None else prepared.evaluate()
     made = Explained(
@@ -129,6 +114,6 @@ def _explained(words: Sequence[str]) -> tuple[Explained, Path]:
         asked.identity.command,
         rows,
         list(views),
-        inside(setup.evaluation, model, prepared.extension, MULTIPLES),
+        inside(setup.evaluation, prepared.placed(), prepared.extension, MULTIPLES),
     )
-    return made, Path(config.results_dir)
+    return made, asked.results_dir

@@ -20,7 +20,6 @@ from torch import Tensor
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
-from posbench.disk import writing_to
 from posbench.encoding import PositionEncoding
 from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
@@ -28,11 +27,10 @@ from posbench.encodings.rotation import neighbours
 from posbench.errors import ConfigError
 from posbench.frequencies import Frequencies
 from posbench.pretrained.refusal import need_transformers
-from posbench.running.checkpoints import Checkpoints
+from posbench.running.asked import Asked
 from posbench.running.console import Console
-from posbench.running.run import quiet
+from posbench.running.ready import Ready
 from posbench.running.setup import Setup
-from posbench.running.trained import train
 from posbench.transformer import Block, Transformer
 
 USAGE = "python -m posbench.export method=rope task=passkey seed=0 to=FOLDER"
@@ -54,17 +52,13 @@ def _exported(settings: Sequence[str], folders: Sequence[Path]) -> int:
     (folder,) = folders
     refuse_used(folder)
     need_transformers()
-    quiet()
+    console = Console()
     with composing():
         mistakes.check(settings)
-        setup = Setup.of(compose(*settings).cfg())
-        config = setup.config
-        torch.set_num_threads(config.trainer.threads)
+        ready = Ready.of(Asked.of(compose(*settings)), console)
+        setup = ready.setup
         checked_model(setup.model(), setup)
-        console = Console()
-        checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
-        with writing_to(config.results_dir):
-            model = train(setup, checkpoints, console, []).model
+        model = ready.train().model
     export(model, setup.train_positions, folder)
     console.say(f"Written: {folder}, a GPT-NeoX model for {setup.train_positions} positions.")
     return 0

@@ -19,7 +19,6 @@ from posbench.records.row import Row, View
 from posbench.running.audit import audit
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
-from posbench.running.devices import device
 from posbench.running.setup import Setup
 from posbench.running.trained import Trained, train
 from posbench.streams import stream_seed
@@ -42,15 +41,15 @@ class Prepared:
 
     def evaluate(self) -> tuple[list[Row], list[View]]:
         """Its rows and views."""
-        return self.setup.evaluation.evaluate(self._placed(self.model), self.extension)
+        return self.setup.evaluation.evaluate(self.placed(), self.extension)
 
     def audit(self, num_samples: int) -> list[AuditRow]:
         """Greedy decoding beside teacher forcing, at every test length."""
-        model = self._placed(self.model)
-        return audit(self.setup.evaluation, model, self.extension, num_samples)
+        return audit(self.setup.evaluation, self.placed(), self.extension, num_samples)
 
-    def _placed(self, model: Transformer) -> Transformer:
-        return model.to(device(self.setup.config.trainer.accelerator))
+    def placed(self) -> Transformer:
+        """The model, on the device that it is tested on."""
+        return self.model.to(self.setup.device)
 
 
 class Preparation(ABC):
@@ -118,7 +117,7 @@ class Searching(Preparation):
         n, tests, seed = self._length(setup), setup.evaluation, setup.config.seed
         budget = self.searched.budget
         console.say(f"Trying up to {budget} settings at n = {n}, which is no test length.")
-        model = trained.model.to(device(setup.config.trainer.accelerator)).eval()
+        model = trained.model.to(setup.device).eval()
         num_samples = setup.config.training.validation_samples
         batch = setup.task.batch(n, num_samples, seed, "validation", n)
 
@@ -190,7 +189,7 @@ class Ceiling(Prepared):
         rows: list[Row] = []
         views: list[View] = []
         for setup, model in self.models:
-            found, seen = setup.evaluation.evaluate(self._placed(model), None)
+            found, seen = setup.evaluation.evaluate(model.to(setup.device), None)
             rows += found
             views += seen
         return rows, views
@@ -199,7 +198,7 @@ class Ceiling(Prepared):
         return [
             row
             for setup, model in self.models
-            for row in audit(setup.evaluation, self._placed(model), None, num_samples)
+            for row in audit(setup.evaluation, model.to(setup.device), None, num_samples)
         ]
 
 

@@ -2,67 +2,47 @@
 
 from __future__ import annotations
 
-import logging
 import time
-import warnings
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from posbench import provenance
 from posbench.composing.building import build as build_from
 from posbench.composing.identity import Identity
-from posbench.composing.legality import legal_encodings
-from posbench.config import checked
 from posbench.disk import make_writable, write_json, writing_to
-from posbench.errors import Diverged, IllegalExtension
+from posbench.errors import Diverged
 from posbench.loggers import told
 from posbench.loggers.told import About, Teller
 from posbench.records import files
 from posbench.records.record import Audit, Record
 from posbench.records.row import Row
 from posbench.running.asked import Asked, Fingerprint, remark
-from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
-from posbench.running.devices import device, device_name
-from posbench.running.preparing import Preparation, Prepared, preparation
+from posbench.running.devices import device_name
+from posbench.running.preparing import Prepared
+from posbench.running.ready import Ready
 from posbench.running.recording import Seconds, build, build_diverged
 from posbench.running.setup import Setup
-from posbench.running.trained import Trained, train, without_weights
+from posbench.running.trained import Trained, without_weights
 
 
 def make(asked: Asked, console: Console) -> None:
     """Make a run, or only its audit where its record is complete already."""
-    quiet()
-    composed, identity = asked.composed, asked.identity
-    cfg = composed.cfg()
-    config = checked(cfg)
-    torch.set_num_threads(config.trainer.threads)
-    hardware = device_name(config.trainer.accelerator)
-    setup = Setup.of(cfg)
     complete = asked.record()
     if complete is not None:
         console.say(remark(complete, asked.path))
-        if complete.diverged or not config.audit:
-            return
-    way = preparation(setup.extension)
-    try:
-        setup.model(way.longest(setup))  # refuses what cannot be built before anything is written
-    except IllegalExtension as error:
-        legal = ", ".join(legal_encodings(cfg.extension)) or "no encoding"
-        raise IllegalExtension(
-            f"extension {identity.method.extension} cannot extend encoding "
-            f"{identity.method.encoding}: {error}; it can extend {legal}"
-        ) from None
+    if asked.is_complete:
+        return
+    ready = Ready.of(asked, console)
+    setup = ready.setup
+    config = setup.config
     make_writable(config.results_dir)
     with writing_to(config.results_dir):
-        console.announce(identity, config.seed, hardware, asked.path)
-        checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
-        loggers = _loggers(setup, identity, console)
+        hardware = device_name(config.trainer.accelerator)
+        console.announce(asked.identity, config.seed, hardware, asked.path)
+        loggers = _loggers(setup, asked.identity, console)
         try:
-            run = Run(setup, identity, way, checkpoints, console, asked.path)
-            run.make(loggers, complete is not None)
+            Run(ready).make(loggers, complete is not None)
         finally:
             for logger in loggers:
                 if isinstance(logger, Teller):
@@ -72,25 +52,17 @@ def make(asked: Asked, console: Console) -> None:
 class Run:
     """One run that is being made."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        identity: Identity,
-        way: Preparation,
-        checkpoints: Checkpoints,
-        console: Console,
-        path: Path,
-    ) -> None:
-        self.setup, self.identity, self.way = setup, identity, way
-        self.checkpoints, self.console, self.path = checkpoints, console, path
+    def __init__(self, ready: Ready) -> None:
+        self.ready, self.setup, self.console = ready, ready.setup, ready.console
+        self.identity, self.path = ready.asked.identity, ready.asked.path
 
     def make(self, loggers: list[Any], only_audit: bool) -> None:
         """Train, prepare, audit where that is asked for, evaluate, record."""
         setup, trained = self.setup, None
         try:
-            trained = train(setup, self.checkpoints, self.console, loggers)
+            trained = self.ready.train(loggers)
             started = time.process_time()
-            prepared = self.way.prepare(setup, trained, self.checkpoints, self.console)
+            prepared = self.ready.prepare(trained)
             if setup.config.audit:
                 self.audit(prepared)
             if only_audit:
@@ -138,7 +110,8 @@ class Run:
         further = error.cpu_seconds if trained is not None else 0.0
         trained = trained or without_weights(self.setup, error)
         seconds = Seconds(further_training=further)
-        record = build_diverged(self.setup, self.identity, self.way, trained, error, seconds)
+        way = self.ready.way
+        record = build_diverged(self.setup, self.identity, way, trained, error, seconds)
         self.keep(record)
         self.console.say(f"Recorded as a run that diverged: {self.path}")
         return record
@@ -176,17 +149,16 @@ class Run:
 
     def without_extension(self, trained: Trained, rows: list[Row]) -> list[Row] | None:
         """The rows of the same weights alone, measured once; None where `rows` are these."""
-        setup = self.setup
+        setup, checkpoints = self.setup, self.ready.checkpoints
         source = provenance.source_hash("posbench.evaluation")
         test = provenance.content_hash([setup.nodes["evaluation"], source])
         if not setup.extension.changes and not setup.extension.trains:
-            self.checkpoints.remember(trained.hash, test, rows)
+            checkpoints.remember(trained.hash, test, rows)
             return None
-        base = self.checkpoints.remembered(trained.hash, test)
+        base = checkpoints.remembered(trained.hash, test)
         if base is None:
-            model = trained.model.to(device(setup.config.trainer.accelerator))
-            base, _ = setup.evaluation.evaluate(model, None)
-            self.checkpoints.remember(trained.hash, test, base)
+            base, _ = setup.evaluation.evaluate(trained.model.to(setup.device), None)
+            checkpoints.remember(trained.hash, test, base)
         return base
 
 
@@ -216,10 +188,3 @@ def _log(loggers: list[Any], record: Record) -> None:
                 logger.log_metrics(metrics, step=length)
         logger.save()
         logger.finalize("success")
-
-
-def quiet() -> None:
-    """Silence what libraries say about themselves; our own sentences go through `Console`."""
-    warnings.filterwarnings("ignore", module=r"(lightning|torch|hydra|omegaconf)(\..*)?")
-    for name in ("lightning", "lightning.pytorch", "lightning.fabric", "torch"):
-        logging.getLogger(name).setLevel(logging.ERROR)

@@ -20,6 +20,7 @@ from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError
 from posbench.evaluation import Evaluation, Lengths, nearest
 from posbench.extension import Extension
+from posbench.running.devices import device
 from posbench.streams import stream_seed
 from posbench.task import Task
 from posbench.transformer import Transformer
@@ -100,6 +101,11 @@ class Setup:
         return offset if offset and not all(layer.relative for layer in self.encodings()) else 0
 
     # -- what it computes with ---------------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes; ConfigError if the machine has no such device."""
+        return device(self.config.trainer.accelerator)
 
     @property
     def specifications(self) -> list[dict[str, Any]]:

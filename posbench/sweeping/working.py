@@ -74,7 +74,7 @@ def _train_together(runs: Sequence[Asked], sweep: str) -> None:
     if len(runs) < 2 or int(runs[0].composed.content["trainer"]["replicas"]) < 2:
         return
     from posbench.running.console import Console
-    from posbench.running.run import quiet
+    from posbench.running.ready import quiet
     from posbench.running.together import train_together
 
     quiet()

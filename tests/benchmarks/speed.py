@@ -47,7 +47,8 @@ from posbench.records.record import Record
 from posbench.replicas import Replicas
 from posbench.running.asked import Asked
 from posbench.running.console import Console
-from posbench.running.run import make, quiet
+from posbench.running.ready import quiet
+from posbench.running.run import make
 from posbench.scoring import Inputs, loss
 from posbench.streams import stream_seed
 from posbench.training import Batches, Training, fit
