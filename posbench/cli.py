@@ -54,7 +54,8 @@ def application(cfg: DictConfig) -> None:
 def _run(composed: Composition) -> None:
     """One run, or the job of a sweep."""
     from posbench.composing.building import build, check_source
-    from posbench.running.asked import Asked, remark
+    from posbench.running.asked import Asked
+    from posbench.running.making import make
     from posbench.sweeping.requests import OF_A_BOARD
     from posbench.sweeping.working import work
 
@@ -70,21 +71,7 @@ def _run(composed: Composition) -> None:
     check_source(*(composed.content[group] for group in ("encoding", "extension", "task")))
     asked = Asked.of(composed)
     build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
-    record = asked.record()
-    if record is not None and asked.is_complete:
-        print(remark(record, asked.path))
-        return
-
-    from posbench.records.record import MEANINGLESS
-    from posbench.running.audit import refuse_disagreement
-    from posbench.running.console import Console
-    from posbench.running.run import make
-
-    make(asked, Console())
-    if said := MEANINGLESS.get(asked.identity.protocol.name):
-        print(said)
-    if composed.content["audit"]:
-        refuse_disagreement(asked.path)
+    make(asked)
 
 
 def main() -> None:

@@ -137,6 +137,7 @@ def test_no_module_names_a_concrete_encoding_extension_or_task(name: str, path: 
         "composing.legality",
         "composing.building",
         "results",
+        "running.making",
         "leaderboard.board",
         "leaderboard.claims_page",
         "catalogue.names",

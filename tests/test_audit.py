@@ -4,23 +4,30 @@ not.
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import thinned
-from small_runs import ran
+from small_runs import TINY, ran
 
 from posbench.attention import Attention
 from posbench.catalogue.subject import Subject
+from posbench.composing.compose import compose, composing
 from posbench.disk import write_json
 from posbench.encoding import PositionEncoding
+from posbench.errors import PosbenchError
 from posbench.evaluation import greedy
 from posbench.leaderboard.remarks import remarks
 from posbench.records import files, tables
 from posbench.records.record import Audit, AuditRow
+from posbench.running import preparing, run
+from posbench.running.asked import Asked
 from posbench.running.audit import audit
+from posbench.running.making import make
 from posbench.running.setup import Setup
 from posbench.scoring import inputs
 
@@ -85,3 +92,34 @@ def test_an_audit_counts_while_the_record_is_as_it_was(tmp_path: Path) -> None:
     path = files.audit_path(files.path_of(record, tmp_path))
     write_json(json.loads(path.read_text()) | {"source_hash": "old"}, path)
     assert files.read_folder(tmp_path).audits == []
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """The words of a run of a second."""
+    with composing():
+        yield (*TINY, "training.steps=2", f"results_dir={tmp_path}")
+
+
+def test_a_run_whose_audit_disagrees_is_recorded_and_refused(
+    quick: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is complete but for the audit, or not made yet."""
+    rows = [AuditRow(test_length=8, num_samples=4, disagreements=2, prefix_disagreements=1)]
+    monkeypatch.setattr(preparing, "audit", lambda *_: rows)
+    make(Asked.of(compose(*quick)), io.StringIO())
+    for words in ((), ("method=alibi",)):
+        audited = Asked.of(compose(*quick, *words, "audit=4"))
+        with pytest.raises(PosbenchError, match=r"the audit failed: .* disagree on 3 at n=8, so"):
+            make(audited, io.StringIO())
+        assert audited.record() is not None
+
+
+def test_a_run_that_is_complete_is_not_made_again(
+    quick: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, said = Asked.of(compose(*quick)), io.StringIO()
+    make(asked, io.StringIO())
+    monkeypatch.delattr(run, "make")
+    make(asked, said)
+    assert said.getvalue() == f"Complete already: {asked.path} (force=true repeats the run).\n"

@@ -122,7 +122,7 @@ class Rivals:
     def _part(self) -> Part:
         methods = tuple(sorted(self.tasks_of))
         rows = Rows(methods=methods, seeds=self.seeds, tasks=self.board.all_tasks)
-        return Part("rivals", rows, self.runs, pd.Series(dtype=float))
+        return Part("rivals", rows, self.runs)
 
     def refuse_lack(self, tasks: Sequence[str] = ()) -> None:
         """PosbenchError if nothing is there to be compared with, on these tasks or at all."""

@@ -14,9 +14,10 @@ from posbench.errors import Diverged
 from posbench.loggers import told
 from posbench.loggers.told import About, Teller
 from posbench.records import files
-from posbench.records.record import Audit, Record
+from posbench.records.record import MEANINGLESS, Audit, Record
 from posbench.records.row import Row
 from posbench.running.asked import Asked, Fingerprint, remark
+from posbench.running.audit import refuse_disagreement
 from posbench.running.console import Console
 from posbench.running.devices import device_name
 from posbench.running.preparing import Prepared
@@ -27,7 +28,10 @@ from posbench.running.trained import Trained, without_weights
 
 
 def make(asked: Asked, console: Console) -> None:
-    """Make a run, or only its audit where its record is complete already."""
+    """Make a run, or only its audit where its record is complete already.
+
+    PosbenchError, once all is recorded, if the audit disagrees with the scores.
+    """
     complete = asked.record()
     if complete is not None:
         console.say(remark(complete, asked.path))
@@ -47,6 +51,8 @@ def make(asked: Asked, console: Console) -> None:
             for logger in loggers:
                 if isinstance(logger, Teller):
                     logger.close()
+    if config.audit:
+        refuse_disagreement(asked.path)
 
 
 class Run:
@@ -146,6 +152,8 @@ class Run:
             self.path,
             Path(setup.config.results_dir),
         )
+        if said := MEANINGLESS.get(self.identity.protocol.name):
+            self.console.say(said)
 
     def without_extension(self, trained: Trained, rows: list[Row]) -> list[Row] | None:
         """The rows of the same weights alone, measured once; None where `rows` are these."""

@@ -7,7 +7,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 import filelock
 from hydra.errors import HydraException
@@ -18,6 +17,7 @@ from posbench.composing.mistakes import sentence
 from posbench.disk import writing_to
 from posbench.errors import PosbenchError, Unwritable
 from posbench.running.asked import Asked
+from posbench.running.making import make
 from posbench.sweeping.journal import Event, Kind, Writer
 
 PATIENCE = 1.0
@@ -53,7 +53,7 @@ def _work(asked: Asked, said: Said) -> None:
     log = log_path(asked)
     with open(log, "a", encoding="utf-8") as file:
         try:
-            _make(asked, file)
+            make(asked, file)
         except Unwritable as error:
             said.write("failed", sentence(error))
             raise  # the rest of the job would fail as well
@@ -106,16 +106,6 @@ class Said:
         )
         with writing_to(asked.results_dir):
             Writer.of(asked.results_dir).write(event)
-
-
-def _make(asked: Asked, file: IO[str]) -> None:
-    from posbench.running.audit import refuse_disagreement
-    from posbench.running.console import Console
-    from posbench.running.run import make
-
-    make(asked, Console(file))
-    if asked.composed.content["audit"]:
-        refuse_disagreement(asked.path)
 
 
 def log_path(asked: Asked) -> Path:
