@@ -4,7 +4,7 @@ positions as they come, mixed precision.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -296,9 +296,8 @@ def mixed_precision_runs(subject: Subject) -> None:
         try:
             with torch.autocast("cpu", torch.bfloat16):
                 embedded, out = encoding.embed(a.x, a.q_pos), attend(encoding.encode(a))
-                (embedded.float().sum() + out.float().sum()).backward() if _learns(
-                    [embedded, out]
-                ) else None
+                if embedded.requires_grad or out.requires_grad:
+                    (embedded.float().sum() + out.float().sum()).backward()
         except RuntimeError as error:
             reason = str(error).splitlines()[0].rstrip(".")
             raise Broken(
@@ -315,7 +314,3 @@ def mixed_precision_runs(subject: Subject) -> None:
             bool(torch.isfinite(out).all()) and bool(torch.isfinite(embedded).all()),
             "in mixed precision some outputs are infinite or not a number",
         )
-
-
-def _learns(tensors: Sequence[Tensor]) -> bool:
-    return any(tensor.requires_grad for tensor in tensors)
