@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from posbench.errors import ConfigError, PosbenchError
 
 KINDS = ("encoding", "extension", "task")
 """The groups whose classes can be checked."""
+Check = Callable[[Any], None]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -117,58 +118,79 @@ def _report(words: list[str], out: Console) -> int:
 
 
 def _asked(kind: str, words: list[str], out: Console) -> int:
-    """Ask every check of a kind; the exit status."""
+    """Ask every check of a kind, and say what came of it; the exit status."""
+    subject, module = _subject(kind, words)
+    number, kept = len(module.CHECKS), 0
+    for check, failure in _answers(subject, module):
+        if failure is None:
+            kept += 1
+            out.print(f"  ok      {_title(check)}", markup=False)
+            continue
+        out.print(f"  FAILED  {_title(check)}: {failure}", markup=False)
+        if check in module.FIRST:
+            left = number - module.CHECKS.index(check) - 1
+            out.print(f"  Mend that first: the other {left} checks rest on it.", markup=False)
+    host = subject.host if kind == "extension" else ""
+    where = f" (on {host})" if host else ""
+    out.print(f"{kept} of {number} promises kept by {' '.join(words)}{where}.", markup=False)
+    return int(kept < number)
+
+
+def _subject(kind: str, words: list[str]) -> tuple[Any, Any]:
+    """What is asked, and the module with the checks of its kind."""
     # This imports torch, which is not needed to report a mistake in the words.
     from posbench.catalogue import conformance, conformance_of_extensions, conformance_of_tasks
-    from posbench.catalogue.blame import place
     from posbench.catalogue.subject import Subject
 
     makers: dict[str, tuple[Callable[..., Any], Any]] = {
         "encoding": (Subject, conformance),
-        "extension": (conformance_of_extensions.Extended, conformance_of_extensions),
+        "extension": (conformance_of_extensions.Extended.of, conformance_of_extensions),
         "task": (conformance_of_tasks.ChosenTask.of, conformance_of_tasks),
     }
     make, module = makers[kind]
-    subject = make(*[word for word in words if kind != "encoding" or not _is_extension(word)])
-    checks: Sequence[Callable[..., None]] = module.CHECKS
-    said: dict[str, str] = {}  # sentences with their places, and the check that said them first
-    lost: set[Callable[..., None]] = set()  # what failed, and what rests on that
-    failed = asked = 0
-    for check in checks:
-        title = check.__name__.replace("_", " ")
-        asked += 1
+    asked = [word for word in words if kind != "encoding" or not _is_extension(word)]
+    return make(*asked), module
+
+
+def _answers(subject: Any, module: Any) -> Iterator[tuple[Check, str | None]]:
+    """Each check with what has failed, None where the promise is kept.
+
+    What fails for a reason that was said before refers to that. A check that rests on one that
+    failed is left out, for it would say the same again, and so are all after one of the first.
+    """
+    from posbench.catalogue.blame import place
+
+    said: dict[str, str] = {}  # reasons, and the check that gave them first
+    lost: set[Check] = set()  # what failed, and what rests on that
+    for check in module.CHECKS:
         if lost.intersection(module.RESTS_ON.get(check, ())):
             lost.add(check)
-            failed += 1
-            continue  # it would say the same again
-        try:
-            check(subject)
-            out.print(f"  ok      {title}", markup=False)
             continue
-        except Exception as error:  # what is examined may raise anything
-            where = place(error, subject.classes)
-            key = where if not isinstance(error, PosbenchError) or error.__cause__ else ""
-            sentence = _sentence(error, where)
-        failed += 1
+        error = _raised(check, subject)
+        if error is None:
+            yield check, None
+            continue
         lost.add(check)
-        key = key or sentence
-        if key in said:
-            out.print(f"  FAILED  {title}: as in “{said[key]}”", markup=False)
-        else:
-            said[key] = title
-            out.print(f"  FAILED  {title}: {sentence}", markup=False)
+        where = place(error, subject.classes)
+        sentence = _sentence(error, where)
+        by_line = not isinstance(error, PosbenchError) or error.__cause__ is not None
+        reason = where if by_line and where else sentence
+        yield check, f"as in “{said[reason]}”" if reason in said else sentence
+        said.setdefault(reason, _title(check))
         if check in module.FIRST:
-            left = len(checks) - asked
-            out.print(f"  Mend that first: the other {left} checks rest on it.", markup=False)
-            break
-    names = " ".join(words)
-    where = (
-        f" (on {subject.host})"
-        if kind == "extension" and "encoding=" not in names and "method=" not in names
-        else ""
-    )
-    out.print(f"{asked - failed} of {len(checks)} promises kept by {names}{where}.", markup=False)
-    return int(failed > 0)
+            return
+
+
+def _raised(check: Check, subject: Any) -> Exception | None:
+    try:
+        check(subject)
+    except Exception as error:  # what is examined may raise anything
+        return error
+    return None
+
+
+def _title(check: Check) -> str:
+    return check.__name__.replace("_", " ")
 
 
 def _is_extension(word: str) -> bool:

@@ -51,24 +51,25 @@ class Extended(Subject):
     test.
     """
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, host: str = "") -> None:
+        super().__init__(*words, *([f"encoding={host}"] if host else []))
+        self.host = host  # "" where the words name it
+        self.extension_of(self.base)  # refuses what cannot be extended
+
+    @classmethod
+    def of(cls, *words: str) -> Extended:
+        """The extension on the encoding that is named beside it, or on the first that it does not
+        refuse; Broken if it refuses all.
+        """
         if any(word.startswith(("encoding=", "method=")) for word in words):
-            super().__init__(*words)
-            self.host = "its host"
-            self.extension_of(self.base)  # refuses what cannot be extended
-            return
+            return cls(*words)
         refused = ""
         for host in [*HOSTS, *sorted({*options("encoding")} - {*own_names("encoding")})]:
-            super().__init__(*words, f"encoding={host}")
-            self.host = host
-            self.__dict__.pop("base", None)
             try:
-                self.extension_of(self.base)
+                return cls(*words, host=host)
             except IllegalExtension as error:
                 refused = refused or str(error)
-            else:
-                return
-        near = closest(self.asked.needs, _handles())
+        near = closest(setup(*words).extension.needs, _handles())
         meant = f": did you mean {near!r}?" if near else ""
         raise Broken(f"no encoding can be extended: {refused}{meant}")
 
