@@ -301,7 +301,7 @@ def test_a_full_disk_is_a_sentence(
     monkeypatch.setattr(Checkpoints, "train_once", full)
     assert command.main([*SMOKE, "method=rope", f"results_dir={tmp_path}"]) == 1
     answer = capsys.readouterr().err
-    assert answer.startswith(f"posbench: results_dir={tmp_path} cannot be written to")
+    assert answer.startswith(f"posbench: {tmp_path} cannot be written to")
 
 
 @pytest.mark.slow
