@@ -83,12 +83,11 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
                 f"{word} is not a file: give the YAML of an encoding, extension or task, with its "
                 "_target_ and settings"
             )
-        near = path.resolve().parent
-        group = near.name
+        group = path.resolve().parent.name
         found.append(f"{group if group in KINDS else 'encoding'}={path.stem}")
         if folders.is_own(path, found[-1].partition("=")[0]):
             continue
-        folder = near.parent
+        folder = folders.around(folders.around(path))
         if group not in KINDS:
             folders.check_file(path, "encoding")
             mistakes.refuse_list(path)
@@ -96,8 +95,9 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
             (folder / "encoding").mkdir()
             (folder / "encoding" / f"{path.stem}.yaml").write_bytes(path.read_bytes())
         # The class may be in the folder of the YAML, or in the one above, beside encoding/.
+        near = [path.resolve().parent, path.resolve().parent.parent]
         stack.callback(sys.path.__setitem__, slice(None), list(sys.path))
-        sys.path[:0] = [str(near), str(near.parent)]
+        sys.path[:0] = [str(place) for place in near]
         own = [*own, folder]
     return found, own
 

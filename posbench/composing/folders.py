@@ -47,12 +47,18 @@ def check(folder: Path) -> None:
     if folder.resolve().name in GROUPS and not held:
         raise ConfigError(
             f"{folder} holds no folder {folder.resolve().name}/, it is one: give the folder around "
-            f"it, --config-dir {folder.resolve().parent}"
+            f"it, --config-dir {around(folder)}"
         )
     for group in held:
         for path in sorted((folder / group).glob("*.yaml")):
             check_file(path, group)
             _check_modules(path, folder)
+
+
+def around(path: Path) -> Path:
+    """The folder that holds a path: as it was given, unless it is not named there, as by `.`."""
+    real = path.resolve().parent
+    return path.parent if path.parent.resolve() == real else real
 
 
 @contextmanager
