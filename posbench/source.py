@@ -176,8 +176,15 @@ def _counts(module: str) -> bool:
         return True
     there = _standing(top)  # of the whole package: to ask for a part of it would import it
     paths = there.folders or tuple(filter(None, [there.file]))
-    installed = any(path.is_relative_to(folder) for path in paths for folder in _installed())
-    return bool(paths) and not installed
+    return bool(paths) and not any(map(_is_installed, paths))
+
+
+SITES = {"site-packages", "dist-packages"}
+"""Folders of installed packages; an environment may see those of another one."""
+
+
+def _is_installed(path: Path) -> bool:
+    return bool(SITES & set(path.parts)) or any(map(path.is_relative_to, _installed()))
 
 
 @functools.cache

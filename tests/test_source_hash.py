@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from posbench import source_hash as hashing
+from posbench.source import source_of
 from posbench.source_hash import canonical, located, source_hash
 
 Write = Callable[..., None]
@@ -279,3 +280,19 @@ def test_a_tree_as_text_is_the_same_in_every_version_of_python() -> None:
         "FunctionDef(name='f', args=arguments(args=[arg(arg='x')]), "
         "body=[Return(value=Name(id='x'))])"
     )
+
+
+def test_packages_of_another_environment_are_not_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A virtual environment may see the packages of the one that it was made from."""
+    there = tmp_path / "lib" / "site-packages" / "installed_elsewhere"
+    there.mkdir(parents=True)
+    (there / "__init__.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(there.parent)
+    assert source_of("installed_elsewhere") is None
+    own = tmp_path / "own_helpers"
+    own.mkdir()
+    (own / "__init__.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert source_of("own_helpers") is not None
