@@ -329,6 +329,9 @@ def test_dca_as_published_keeps_all_distances_of_training(trained: int) -> None:
         assert 0 <= actual[i, j] < trained
     size = trained - round(trained / 4)
     assert actual[2 * size, 0] == trained - 1, "a chunk that is not the next"
+    assert actual[2 * size, size] == size, (
+        "the first token of the chunk before, from that of its own"
+    )
     assert actual[2 * size, 2 * size - 1] < trained // 2
 
 
