@@ -18,7 +18,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from posbench import cli
 from posbench.boards import definition
-from posbench.catalogue.subject import composed, setup
+from posbench.check.subject import composed, setup
 from posbench.composing.compose import composing, register
 from posbench.composing.folders import own_names
 from posbench.composing.methods import methods

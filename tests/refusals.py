@@ -39,11 +39,11 @@ for the folder.
 MODULES = {
     "posbench": "posbench.cli",
     "leaderboard": "posbench.leaderboard.board",
-    "results": "posbench.results",
+    "results": "posbench.results.command",
     "status": "posbench.status",
     "catalogue": "posbench.catalogue.page",
-    "check": "posbench.catalogue.check",
-    "claims": "posbench.leaderboard.claims_page",
+    "check": "posbench.check.command",
+    "claims": "posbench.claims.page",
 }
 BROKEN_LIST = "- a\n- b\n"
 MINE = "_target_: my_module.Mine\n"

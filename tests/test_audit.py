@@ -15,7 +15,7 @@ from conftest import thinned
 from small_runs import TINY, ran
 
 from posbench.attention import Attention
-from posbench.catalogue.subject import Subject
+from posbench.check.subject import Subject
 from posbench.composing.compose import compose, composing
 from posbench.disk import write_json
 from posbench.encoding import PositionEncoding

@@ -14,10 +14,10 @@ from boards import boards, contents, overall, seeds, summarised
 from making import changed, record, save, searched, view
 
 from posbench.leaderboard import board as leaderboard
-from posbench.leaderboard import figures
 from posbench.leaderboard import sections as sectioning
 from posbench.records import tables
 from posbench.records.record import Record
+from posbench.showing import figures
 
 # -- tables and curves -----------------------------------------------------------------------------
 

@@ -18,10 +18,11 @@ from posbench.composing.identity import identify
 from posbench.composing.methods import methods
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board as leaderboard
-from posbench.leaderboard import measures, ranking, statistics
+from posbench.leaderboard import ranking
 from posbench.leaderboard.sections import Section
 from posbench.records import tables
 from posbench.records.record import Record
+from posbench.statistics import bootstrap, measures
 
 MULTIPLES = (1, 2, 4, 8)
 SMALL = """
@@ -75,7 +76,7 @@ def test_the_main_board_has_what_its_protocol_has() -> None:
     protocol = yaml.safe_load((CONF / "protocol/cpu.yaml").read_text("utf-8"))["evaluation"]
     assert list(main.multiples) == protocol["multiples"]
     assert main.judged.longest == protocol["longest"] == max(main.multiples) == measures.LONGEST
-    assert (main.judged.reach, main.judged.equivalent) == (measures.HALF, statistics.EQUIVALENT)
+    assert (main.judged.reach, main.judged.equivalent) == (measures.HALF, bootstrap.EQUIVALENT)
     assert [len(group.tasks) for group in main.groups.values()] == [2] * 6
     for task in main.all_tasks:
         run = setup("protocol=cpu", f"task={task}", "method=nope")

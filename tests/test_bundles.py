@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from making import altered, audits_of, changed, record, save
 
-from posbench import results
 from posbench.composing.building import build
 from posbench.errors import ConfigError, PosbenchError
 from posbench.provenance import content_hash
 from posbench.records import bundle, files, packing
+from posbench.results.command import main as results_command
 
 
 @pytest.fixture
@@ -120,9 +120,9 @@ def test_code_of_others_is_not_run_before_it_was_read(
 ) -> None:
     path = tmp_path / "mine.tar.gz"
     words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
-    assert results.main([*words, "--method", "decay"]) == 0
+    assert results_command([*words, "--method", "decay"]) == 0
     assert "4 records of decay" in capsys.readouterr().out
-    assert results.main(["accept", str(path), "--to", str(tmp_path / "published")]) == 1
+    assert results_command(["accept", str(path), "--to", str(tmp_path / "published")]) == 1
     said = capsys.readouterr()
     assert "of its runs 4 new" in said.out
     assert "own/decay.py" in said.err and "--run-code" in said.err and said.err.count("\n") == 1
@@ -136,7 +136,7 @@ def test_code_that_is_not_utf_8_is_named_and_nothing_is_written(
     latin.write_bytes("# coding: latin-1\nNAME = 'décroissance'\n".encode("latin-1"))
     path = tmp_path / "mine.tar.gz"
     words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
-    assert results.main(words) == 1
+    assert results_command(words) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"posbench: {latin} is not text in UTF-8") and said.count("\n") == 1
     assert "save it in that encoding" in said and not path.exists()
@@ -235,7 +235,7 @@ def test_a_record_whose_name_leads_elsewhere_is_refused(
     path = archive(tmp_path / "evil.tar.gz", held | {"bundle.json": json.dumps(manifest)})
     before = set(tmp_path.rglob("*"))
     words = ["accept", str(path), "--to", str(tmp_path / "a/b/c"), "--write"]
-    assert results.main(words) == 1
+    assert results_command(words) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"posbench: {path} holds what cannot be read: ")
     assert "cannot be the name of a file" in said and said.count("\n") == 1
@@ -252,6 +252,6 @@ def test_an_audit_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_to_send_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bundle", str(tmp_path / "x.tar.gz"), "--from", str(tmp_path)]
-    assert results.main(words) == 1
+    assert results_command(words) == 1
     assert "no such record in" in capsys.readouterr().err
     assert not (tmp_path / "x.tar.gz").exists()

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from posbench.catalogue import page as catalogue
 from posbench.catalogue import probe
 from posbench.catalogue.portraits import Portrait
-from posbench.catalogue.subject import Subject
+from posbench.check.subject import Subject
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from wrong import ENCODINGS, EXTENSIONS, TASKS, Wrong
 
-from posbench.catalogue import check, conformance
-from posbench.catalogue.blame import place
-from posbench.catalogue.subject import Subject
+from posbench.check import command, conformance
+from posbench.check.blame import place
+from posbench.check.subject import Subject
 from posbench.composing.compose import composing
 
 BROKEN = """
@@ -261,7 +261,7 @@ def test_a_mistake_that_people_make_is_found_by_the_check_that_is_about_it(
 def test_a_task_with_a_mistake_is_told_so_once_with_its_line(
     tmp_path: Path, wrong: Wrong, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check.main([str(wrong.write(tmp_path))]) == 1
+    assert command.main([str(wrong.write(tmp_path))]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "FAILED" in line]
     assert wrong.said in line and f"wrong_{wrong.name.lower()}.py, line 6)" in line
 
@@ -270,7 +270,7 @@ def test_a_task_with_a_mistake_is_told_so_once_with_its_line(
 def test_an_extension_with_a_mistake_is_told_so(
     tmp_path: Path, wrong: Wrong, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check.main([str(wrong.write(tmp_path))]) == 1
+    assert command.main([str(wrong.write(tmp_path))]) == 1
     said = capsys.readouterr()
     assert wrong.said in said.out + said.err
 
@@ -283,7 +283,7 @@ def test_every_check_but_one_is_shown_something_broken() -> None:
 
 
 def test_the_command_checks_a_yaml_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check.main([str(folder / "encoding" / "fine.yaml")]) == 0
+    assert command.main([str(folder / "encoding" / "fine.yaml")]) == 0
     out = capsys.readouterr().out
     assert out.count("  ok  ") == len(conformance.CHECKS)
     assert out.endswith(
@@ -296,7 +296,7 @@ def test_the_command_checks_a_file_of_the_folder_that_it_is_given_in(
     folder: Path, word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder / "encoding")
-    assert check.main([word]) == 0
+    assert command.main([word]) == 0
     assert capsys.readouterr().out.endswith("promises kept by encoding=fine.\n")
 
 
@@ -304,14 +304,14 @@ def test_the_folder_around_a_group_is_named_wherever_one_stands(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder / "encoding")
-    assert check.main(["--config-dir", ".", "encoding=fine"]) == 1
+    assert command.main(["--config-dir", ".", "encoding=fine"]) == 1
     assert capsys.readouterr().err.endswith(f"give the folder around it, --config-dir {folder}\n")
 
 
 def test_the_command_explains_what_is_broken(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check.main(["--config-dir", str(folder), "encoding=idle"]) == 1
+    assert command.main(["--config-dir", str(folder), "encoding=idle"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "FAILED" in line]
     assert "every parameter gets a gradient" in line and "hidden by a clamp" in line
 
@@ -330,6 +330,6 @@ def test_the_command_explains_what_is_broken(
 def test_a_mistake_is_one_sentence(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check.main(words) == 1
+    assert command.main(words) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"posbench: {sentence}")

@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from making import changed, record, save
 from scipy import stats
 
+from posbench.claims import page
+from posbench.claims.claim import Claim, read_claims
+from posbench.claims.verdicts import Finding, Table, Verdict, findings, tables
 from posbench.errors import PosbenchError
-from posbench.leaderboard import claims, claims_page, randomisation
-from posbench.leaderboard.claims import Claim
-from posbench.leaderboard.verdicts import Finding, Table, Verdict, findings, tables
 from posbench.records.record import Record
+from posbench.statistics import randomisation
 
 STUDENT = {3: 4.30265273, 10: 2.262157163}
 """Quantiles of 97.5 %, by number of pairs, from tables."""
@@ -58,7 +59,7 @@ def seeds(
 
 def runs(folder: Path, *found: Record) -> Any:
     save(folder, *found)
-    return claims_page.table(folder)
+    return page.table(folder)
 
 
 def claim(of: str = "ntk", over: str | float = "pi", **more: Any) -> Claim:
@@ -239,7 +240,7 @@ def test_a_claim_is_one_hypothesis_over_the_pairs_of_all_its_tables(tmp_path: Pa
     spread = np.std(differences, ddof=1) / math.sqrt(10)
     assert judged.difference.half_width == pytest.approx(STUDENT[10] * spread, rel=1e-6)
     assert judged.verdict == "holds"
-    alone = findings([claim(tasks=["copy"])], claims_page.table(tmp_path))[0]
+    alone = findings([claim(tasks=["copy"])], page.table(tmp_path))[0]
     assert alone.verdict == "open (too few seeds)" and alone.num_pairs == 5
 
 
@@ -523,7 +524,7 @@ def test_the_order_of_records_does_not_matter(many: Any, order: Any) -> None:
     ]
     index = list(range(len(many)))
     order.shuffle(index)
-    assert claims_page.markdown(stated, many.iloc[index]) == claims_page.markdown(stated, many)
+    assert page.markdown(stated, many.iloc[index]) == page.markdown(stated, many)
 
 
 # -- the file --------------------------------------------------------------------------------------
@@ -570,7 +571,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_page_says_how_a_claim_is_judged_and_shows_its_tables(folder: Path) -> None:
     said: list[str] = []
-    assert claims_page.main([str(folder)], said.append) == 0
+    assert page.main([str(folder)], said.append) == 0
     text = (folder / "claims.md").read_text("utf-8")
     assert said == [f"Written: {folder / 'claims.md'}"]
     assert all(f"- **{verdict}**: " in text for verdict in Verdict)
@@ -622,7 +623,7 @@ def test_a_table_names_its_encoding_where_the_sides_do_not(tmp_path: Path) -> No
     stated = "- {claim: NoPE | RoPE, source: a post, of: nope/ntk, over: rope/ntk, at: [2]}\n"
     (tmp_path / "claims.yaml").write_text(stated)
     save(tmp_path, *seeds("ntk", TEN), *seeds("ntk", below(0.2), encoding="nope"))
-    assert claims_page.main([str(tmp_path)], lambda _: None) == 0
+    assert page.main([str(tmp_path)], lambda _: None) == 0
     text = (tmp_path / "claims.md").read_text("utf-8")
     assert "| task | at 1x | scores |" in text and "| task | encoding |" not in text
     assert "| NoPE \\| RoPE | contradicted |" in text
@@ -634,29 +635,29 @@ def test_a_row_with_two_settings_under_one_name_is_refused(tmp_path: Path) -> No
         path.rename(path.with_suffix(".1a2b3c4d.json"))
     save(tmp_path, *seeds("ntk", below(0.2), method_hash="another"))
     with pytest.raises(PosbenchError, match="two settings under one name"):
-        claims_page.table(tmp_path)
+        page.table(tmp_path)
 
 
 def test_the_same_records_give_the_same_bytes_and_check_notices_others(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder / "claims.md"
-    assert claims_page.main([str(folder), "--check"]) == 1
+    assert page.main([str(folder), "--check"]) == 1
     assert not path.exists(), "check writes nothing"
-    assert claims_page.main([str(folder)]) == 0
+    assert page.main([str(folder)]) == 0
     before = path.read_bytes()
     said: list[str] = []
-    assert claims_page.main([str(folder), "--check"], said.append) == 0
+    assert page.main([str(folder), "--check"], said.append) == 0
     assert said == [f"{path}: up to date."]
-    assert claims_page.main([str(folder)]) == 0 and path.read_bytes() == before
+    assert page.main([str(folder)]) == 0 and path.read_bytes() == before
     capsys.readouterr()
     save(folder, result("pi", {1: 1.0, 2: 0.9}, seed=0))
-    assert claims_page.main([str(folder), "--check"]) == 1
+    assert page.main([str(folder), "--check"]) == 1
     out, err = capsys.readouterr()
     again = f"run `python -m posbench.claims {folder}`"
     assert (out, err) == ("", f"posbench: regenerating changes {path}: {again}\n")
     assert path.read_bytes() == before
-    assert claims_page.main([str(folder)]) == 0 and path.read_bytes() != before
+    assert page.main([str(folder)]) == 0 and path.read_bytes() != before
 
 
 GOOD = "- claim: one\n  source: two\n  of: ntk\n  over: pi\n  at: [2]\n"
@@ -704,7 +705,7 @@ def test_a_file_that_is_wrong_is_refused_in_one_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str], text: str | None, said: str
 ) -> None:
     (folder / "claims.yaml").unlink() if text is None else (folder / "claims.yaml").write_text(text)
-    assert claims_page.main([str(folder)]) == 1
+    assert page.main([str(folder)]) == 1
     out, err = capsys.readouterr()
     assert out == "" and err.startswith(f"posbench: {folder / 'claims.yaml'}")
     assert said in err and err.endswith("\n") and err.count("\n") == 1
@@ -715,18 +716,18 @@ def test_without_records_there_is_nothing_to_hold_claims_against(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "claims.yaml").write_text(STATED)
-    assert claims_page.main([str(tmp_path)]) == 1
+    assert page.main([str(tmp_path)]) == 1
     said = f"posbench: no records in {tmp_path}: run what its claims are about first\n"
     assert capsys.readouterr().err == said
     with pytest.raises(PosbenchError):
-        claims_page.table(tmp_path)
+        page.table(tmp_path)
 
 
 def test_every_side_of_the_claims_in_the_repository_can_be_run() -> None:
     from conftest import CONF, names
 
     for path in sorted((CONF.parent / "results").glob("*/claims.yaml")):
-        for stated in claims.read(path):
+        for stated in read_claims(path):
             for side in (side for side in (stated.of, stated.over) if isinstance(side, str)):
                 own, _, extension = side.rpartition("/")
                 assert extension.partition(" (")[0] in names("extension"), side
@@ -754,7 +755,7 @@ def test_every_replication_can_be_judged_by_the_runs_of_its_board() -> None:
     from posbench.composing.compose import compose, composing
     from posbench.composing.identity import identify
 
-    stated = claims.read(CONF.parent / "results/replications/claims.yaml")
+    stated = read_claims(CONF.parent / "results/replications/claims.yaml")
     assert all(each.experiments for each in stated)
     assert len({each.family for each in stated}) >= 12
     board, rows = definition.load("replications"), []
@@ -774,7 +775,7 @@ def test_every_replication_can_be_judged_by_the_runs_of_its_board() -> None:
                     rows.append((*told, score, 0.0, f"{name} {words} {seed}"))
     columns = ["protocol_hash", "task_hash", "encoding", "side", "seed", "multiple", "score"]
     frame = pd.DataFrame(rows, columns=[*columns, "chance", "training_hash"])
-    judged = findings(stated, claims_page.of_experiments(stated, frame))
+    judged = findings(stated, page.of_experiments(stated, frame))
     untested = {Verdict.NOT_MEASURED, Verdict.TOO_FEW}
     assert not [each.claim.claim for each in judged if each.verdict in untested]
 

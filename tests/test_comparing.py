@@ -18,19 +18,18 @@ from test_boards import SMALL
 from posbench import provenance
 from posbench.boards import definition
 from posbench.boards.definition import Board
-from posbench.comparing import command, of_task, report
-from posbench.comparing.of_row import RowStanding, differences, standing, worth
-from posbench.comparing.of_task import TaskStanding, TaskSubject
-from posbench.comparing.rivals import Kind, Rivals
-from posbench.comparing.subject import Subject, host, subject
+from posbench.compare import command, of_task, report
+from posbench.compare.of_row import RowStanding, differences, standing, worth
+from posbench.compare.of_task import TaskStanding, TaskSubject
+from posbench.compare.rivals import Kind, Rivals
+from posbench.compare.subject import Subject, host, subject
 from posbench.composing.compose import compose, composing
 from posbench.composing.identity import identify
 from posbench.errors import PosbenchError
-from posbench.leaderboard import standings
-from posbench.records import files
+from posbench.records import files, tables
 from posbench.records.record import Record
-from posbench.results import tables
 from posbench.running.asked import Asked
+from posbench.statistics import standings
 
 LENGTHS = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
 

@@ -13,6 +13,7 @@ from posbench.leaderboard import comparisons, summaries
 from posbench.leaderboard import sections as sectioning
 from posbench.records import tables
 from posbench.records.record import Record
+from posbench.statistics import correlation
 
 
 def discriminated(*found: Record) -> comparisons.Discrimination | None:
@@ -84,7 +85,7 @@ def test_protocols_agree_as_far_as_the_order_of_their_methods_does() -> None:
     )  # without a mean it is neither ranked nor the best
     [same] = comparisons.agreements(boards(*found, tuned, record("f", {1: 1.0}), half))
     assert same == each
-    assert np.isnan(comparisons.rank_correlation(pd.Series([1, 1, 1]), pd.Series([1, 2, 3])))
+    assert np.isnan(correlation.rank_correlation(pd.Series([1, 1, 1]), pd.Series([1, 2, 3])))
     table = sectioning.agreement_section([each]).table
     assert table.rows[0].cells == [
         "cpu / until_solved",

@@ -16,8 +16,8 @@ from conftest import composed, names, setup, thinned
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from posbench.catalogue import conformance
-from posbench.catalogue.subject import EXACT, Outputs, Subject, difference, outputs
+from posbench.check import conformance
+from posbench.check.subject import EXACT, Outputs, Subject, difference, outputs
 from posbench.composing import legality
 from posbench.composing.building import build
 from posbench.encoding import EncodingStack

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from posbench.catalogue.subject import setup
+from posbench.check.subject import setup
 from posbench.coverage import share_untrained, used_entries
 from posbench.encoding import EncodingStack
 from posbench.encodings.learned import Learned

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention
-from posbench.catalogue.subject import Subject
+from posbench.check.subject import Subject
 from posbench.composing.building import build
 from posbench.composing.legality import node
 from posbench.encoding import Draw, PositionEncoding

@@ -11,7 +11,7 @@ import torch
 from conftest import setup, thinned
 
 from posbench import evaluation
-from posbench.catalogue.subject import Subject
+from posbench.check.subject import Subject
 from posbench.errors import PosbenchError
 from posbench.evaluation import RELATIVE_EDGES, Answered, binned
 from posbench.scoring import Inputs, inputs, logits

@@ -19,12 +19,12 @@ from conftest import CONF, names
 from omegaconf import OmegaConf
 from processes import succeeded
 
-from posbench import results
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
 from posbench.composing.identity import Identity, identify
 from posbench.errors import ConfigError
 from posbench.records import files
+from posbench.results.command import main as results_command
 from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.run import make
@@ -367,7 +367,7 @@ def test_an_experiment_for_a_cpu_runs_and_is_repeated_by_its_command(
     assert found.command.startswith(f"python -m posbench experiment={name} method={method} ")
     assert [row.test_length for row in found.rows] == SMALL[name]
     files.publish([found], [], tmp_path / "all")
-    status = results.main(["verify", str(tmp_path / "all"), "--in", str(tmp_path / "again")])
+    status = results_command(["verify", str(tmp_path / "all"), "--in", str(tmp_path / "again")])
     out, err = capsys.readouterr()
     assert status == 0 and "1 of 1 exact." in out, err
 

@@ -17,10 +17,10 @@ from posbench.encoding import EncodingStack
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
 from posbench.errors import PosbenchError
-from posbench.explaining import command, measures, page
-from posbench.explaining.measures import Inside, inside, unseen_phases
-from posbench.explaining.sentences import reader, sentences, stops_at
-from posbench.explaining.watching import farthest, watched, without_head
+from posbench.explain import command, measures, page
+from posbench.explain.measures import Inside, inside, unseen_phases
+from posbench.explain.sentences import reader, sentences, stops_at
+from posbench.explain.watching import farthest, watched, without_head
 from posbench.extensions.pi import PI
 from posbench.running.checkpoints import Checkpoints
 

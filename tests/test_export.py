@@ -13,12 +13,12 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from posbench.errors import ConfigError
+from posbench.export import checked_model, export, main
 from posbench.extensions.dynamic_ntk import DynamicNTK
 from posbench.extensions.pi import PI
 from posbench.extensions.rerope import ReRoPE
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
-from posbench.pretrained.export import checked_model, export, main
 from posbench.pretrained.proof import mounted_and_proved
 from posbench.running.setup import Setup
 

@@ -16,6 +16,7 @@ from posbench.loggers import told
 from posbench.loggers.preview import KINDS, preview
 from posbench.records import tables
 from posbench.records.record import Record
+from posbench.results.command import main as results_command
 
 DATA = Path(__file__).parent / "data" / "dashboard"
 NOTEBOOK = Path(__file__).parent.parent / "results" / "explore.ipynb"
@@ -126,8 +127,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export")
     making.save(folder / "local", *found())
     words = ["export", "--from", str(folder / "local")]
-    assert results.main([*words, str(folder / "out")]) == 0
-    assert results.main([*words, str(folder / "again")]) == 0
+    assert results_command([*words, str(folder / "out")]) == 0
+    assert results_command([*words, str(folder / "again")]) == 0
     return folder
 
 
@@ -169,7 +170,7 @@ def test_the_same_records_give_the_same_bytes(exported: Path) -> None:
 
 
 def test_there_must_be_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert results.main(["export", str(tmp_path / "out"), "--from", str(tmp_path)]) == 1
+    assert results_command(["export", str(tmp_path / "out"), "--from", str(tmp_path)]) == 1
     assert f"no records in {tmp_path}" in capsys.readouterr().err
 
 

@@ -23,14 +23,14 @@ import yaml
 from conftest import CONF, composed, names
 from processes import succeeded
 
-from posbench import results
 from posbench.composing.building import build
 from posbench.errors import ConfigError
-from posbench.exporting import upload as uploading
 from posbench.loggers import told
 from posbench.loggers.told import About
 from posbench.records import files
 from posbench.records.record import Record
+from posbench.results import upload as uploading
+from posbench.results.command import main as results_command
 
 TEST = {
     f"test/{key}"
@@ -368,7 +368,7 @@ def test_a_past_record_becomes_the_run_that_it_would_have_been(tmp_path: Path) -
     record = measured()
     making.save(tmp_path / "local", record)
     words = ["upload", str(tmp_path / "local"), "--project", "past"]
-    assert results.main(words) == 0
+    assert results_command(words) == 0
     (folder,) = (tmp_path / "local/uploads/wandb").glob("offline-run-*")
     run = Kept(folder)
     assert run.run["display_name"] == "rope on copy, cpu, seed 0" and run.run["project"] == "past"
@@ -376,7 +376,7 @@ def test_a_past_record_becomes_the_run_that_it_would_have_been(tmp_path: Path) -
     assert [(row["trainer/global_step"], row["train/loss"]) for row in curve] == [(50, 2), (100, 1)]
     assert [row["test/score"] for row in run.tests] == [1.0, 0.8, 0.5, 0.3]
     assert told.summary(record).items() <= run.summary.items()
-    assert results.main(words) == 0
+    assert results_command(words) == 0
     assert len(list((tmp_path / "local/uploads/wandb").glob("offline-run-*"))) == 1, "sent twice"
 
 
@@ -418,7 +418,7 @@ def test_what_did_not_arrive_is_sent_again_and_what_did_is_not(
 def test_there_must_be_something_to_upload(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert results.main(["upload", str(tmp_path)]) == 1
+    assert results_command(["upload", str(tmp_path)]) == 1
     assert f"no such record in {tmp_path}" in capsys.readouterr().err
 
 

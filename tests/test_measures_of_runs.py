@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from making import changed, record
 from scipy import integrate
 
-from posbench.leaderboard import measures
-from posbench.leaderboard.measures import Reach, area, corrected, median_reach, reach
 from posbench.records import tables
+from posbench.statistics import measures
+from posbench.statistics.measures import Reach, area, corrected, median_reach, reach
 
 LENGTHS = [1, 1.25, 1.5, 2, 3, 4, 6, 8]
 NAN = float("nan")

@@ -11,7 +11,8 @@ import hydra
 import pytest
 from conftest import CONF, names
 
-from posbench.catalogue import check, page
+from posbench.catalogue import page
+from posbench.check import command
 from posbench.composing import folders
 from posbench.composing import methods as table
 from posbench.composing.compose import composing
@@ -176,7 +177,7 @@ def test_the_command_refuses_a_clash(
 def test_the_check_refuses_a_clash(
     words: list[str], clash: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check.main(words) == 1
+    assert command.main(words) == 1
     assert capsys.readouterr().err == CLASH
 
 

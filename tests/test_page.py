@@ -20,9 +20,9 @@ from posbench.leaderboard import board as leaderboard
 from posbench.leaderboard import pictures
 from posbench.leaderboard.page_data import LETTERS, as_script
 from posbench.leaderboard.ranking import Measured, standings_without_board
-from posbench.leaderboard.standings import compare
 from posbench.records import tables
 from posbench.records.record import CeilingTraining, Record
+from posbench.statistics.standings import compare
 
 NAMES = ("rope", "alibi", "t5", "nope")
 

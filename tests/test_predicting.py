@@ -12,11 +12,12 @@ from making import DIRECT, changed, record, save
 from scipy import stats
 
 from posbench.errors import PosbenchError
-from posbench.leaderboard import predicting, statistics
-from posbench.leaderboard.comparisons import RankCorrelation
+from posbench.leaderboard import predicting
 from posbench.leaderboard.predicting import HOST, predictions
 from posbench.records import tables
 from posbench.records.record import Record
+from posbench.statistics import bootstrap
+from posbench.statistics.correlation import RankCorrelation
 
 SMALL = {"direct": 0.1, "pi": 0.5, "yarn": 0.8, "dca": 0.7}
 LARGE = {"direct": 4.0, "pi": 3.0, "yarn": 1.5, "dca": 1.0}  # losses
@@ -104,13 +105,13 @@ def test_the_page_is_written_and_checked(
     assert "| dca | " in text
 
 
-def draws(areas: dict[str, list[float]]) -> statistics.Draws:
+def draws(areas: dict[str, list[float]]) -> bootstrap.Draws:
     runs = [
         {"row": row, "task": "t", "group": "g", "seed": seed, "area": area}
         for row, of_row in areas.items()
         for seed, area in enumerate(of_row)
     ]
-    return statistics.given_tasks(pd.DataFrame(runs), draws=500)
+    return bootstrap.given_tasks(pd.DataFrame(runs), draws=500)
 
 
 @pytest.mark.filterwarnings("ignore:An input array is constant")

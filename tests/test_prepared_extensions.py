@@ -37,7 +37,7 @@ from loops import (
 from omegaconf import OmegaConf
 from small_runs import TINY
 
-from posbench.catalogue.subject import Subject
+from posbench.check.subject import Subject
 from posbench.config import TrainingConfig
 from posbench.encoding import Draw, EncodingStack, PositionEncoding
 from posbench.encodings.alibi import ALiBi

@@ -21,9 +21,8 @@ from posbench.pretrained.command import CommandLine, main
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Answering
 from posbench.pretrained.tabulating import Score, over
-from posbench.records import files
+from posbench.records import files, tables
 from posbench.records.record import Record
-from posbench.results import tables
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -12,8 +12,9 @@ from runs import random_runs, runs
 from scipy import stats
 
 from posbench.errors import PosbenchError
-from posbench.leaderboard import comparison_figures, randomisation, statistics
-from posbench.leaderboard.rank_tests import CriticalDifference
+from posbench.showing import comparison_figures
+from posbench.statistics import aggregates, distributions, randomisation
+from posbench.statistics.rank_tests import CriticalDifference
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_the_published_example_of_ranks_is_found_again() -> None:
 
 
 def test_friedman_and_nemenyi_are_those_of_scipy() -> None:
-    means = statistics.task_means(random_runs(rows=5, groups=6))
+    means = aggregates.task_means(random_runs(rows=5, groups=6))
     found = CriticalDifference.of(means)
     theirs = stats.friedmanchisquare(*means.to_numpy())  # without ties there is no correction
     assert found.chi_squared == pytest.approx(theirs.statistic)
@@ -101,11 +102,11 @@ def test_friedman_and_nemenyi_are_those_of_scipy() -> None:
 
 def test_rows_that_are_always_in_one_order_and_rows_that_lack_a_task() -> None:
     areas = {f"r{row}": {f"t{task}": [0.1 * row] for task in range(40)} for row in range(3)}
-    found = CriticalDifference.of(statistics.task_means(runs(areas | {"lacks": {"t0": [1.0]}})))
+    found = CriticalDifference.of(aggregates.task_means(runs(areas | {"lacks": {"t0": [1.0]}})))
     assert found.ranks.to_dict() == {"r2": 1, "r1": 2, "r0": 3}
     assert found.f == np.inf and found.p == 0 and found.cliques == []
     with pytest.raises(PosbenchError, match="two of each"):
-        CriticalDifference.of(statistics.task_means(runs({"p": {"a": [1.0], "b": [0.5]}})))
+        CriticalDifference.of(aggregates.task_means(runs({"p": {"a": [1.0], "b": [0.5]}})))
 
 
 # -- pictures --------------------------------------------------------------------------------------
@@ -115,8 +116,8 @@ def test_pictures_are_the_same_text_each_time_and_name_every_row() -> None:
     table = random_runs(rows=30)
     table["row"] += " (encoding.steepness=${model.width})"
     names = sorted(table["row"].unique())
-    found = CriticalDifference.of(statistics.task_means(table))
-    shares = statistics.profiles(table, np.linspace(0, 1, 21))
+    found = CriticalDifference.of(aggregates.task_means(table))
+    shares = distributions.profiles(table, np.linspace(0, 1, 21))
     for draw, kind in (
         (lambda: comparison_figures.critical_difference(found, "all"), "rank"),
         (lambda: comparison_figures.performance_profiles(shares, "all"), "profile"),

@@ -16,8 +16,8 @@ from conftest import names
 from posbench import elsewhere, results
 from posbench.errors import ConfigError
 from posbench.extension import FrequencyExtension
-from posbench.leaderboard.measures import corrected_lines
-from posbench.leaderboard.summaries import number
+from posbench.showing.numbers import number
+from posbench.statistics.measures import corrected_lines
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -17,6 +17,7 @@ from posbench.leaderboard import board
 from posbench.provenance import content_hash
 from posbench.records import files, tables
 from posbench.records.record import SCHEMA, MethodName, Name
+from posbench.results.command import main as results_command
 
 # -- bad records -----------------------------------------------------------------------------------
 
@@ -227,7 +228,7 @@ def test_every_column_has_a_meaning_and_what_is_measured_a_unit() -> None:
 
 
 def test_the_columns_are_printed_with_their_meaning(capsys: pytest.CaptureFixture[str]) -> None:
-    assert results.main(["columns"]) == 0
+    assert results_command(["columns"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + len(tables.COLUMNS)
     [line] = [line for line in lines if line.startswith("train_length")]

@@ -16,6 +16,7 @@ from posbench.disk import write_json
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
 from posbench.records.record import Audit, AuditRow, Record
+from posbench.results.command import main as results_command
 
 
 def test_the_long_table_has_one_row_a_run_and_length_with_fixed_columns_and_types(
@@ -121,7 +122,7 @@ def test_a_number_that_json_does_not_know_is_refused(tmp_path: Path) -> None:
 
 
 def publish(tmp_path: Path, *arguments: str) -> int:
-    return results.main(
+    return results_command(
         ["publish", "--from", str(tmp_path / "own"), "--to", str(tmp_path / "all"), *arguments]
     )
 
@@ -169,7 +170,7 @@ def test_publishing_takes_the_audit_of_a_record_along_and_no_other(tmp_path: Pat
     assert files.audit_path(first) == source / "audits" / first.relative_to(source / "records")
     audit, _ = audit_of(first), audit_of(second)
     words = ["--from", str(source), "--to", str(tmp_path / "all"), "--method", "rope"]
-    assert results.main(["publish", *words]) == 0
+    assert results_command(["publish", *words]) == 0
     assert files.read_folder(tmp_path / "all").audits == [audit]
     assert (tmp_path / "all" / "audits.jsonl").read_text().count("\n") == 1
 
@@ -183,13 +184,13 @@ def test_published_records_are_unpacked_beside_ones_own_and_published_again_as_t
     assert publish(tmp_path) == 0
     kept = record("alibi", {1: 1.0, 2: 0.875})  # of one's own, and newer
     save(again, kept)
-    assert results.main(["unpack", str(everything), "--to", str(again)]) == 0
+    assert results_command(["unpack", str(everything), "--to", str(again)]) == 0
     assert "Copied 1 records to" in capsys.readouterr().out
     where = again / first.relative_to(own)
     assert files.read(where) == files.read(first) and files.read_folder(again).audits == [audit]
     assert files.read(files.path_of(kept, again)) == kept
     words = ["--from", str(again), "--to", str(tmp_path / "once more"), "--method", "rope"]
-    assert results.main(["publish", *words]) == 0
+    assert results_command(["publish", *words]) == 0
     lines = [(folder / "records/copy.jsonl").read_text().splitlines()
              for folder in (everything, tmp_path / "once more")]  # fmt: skip
     assert (
@@ -197,7 +198,7 @@ def test_published_records_are_unpacked_beside_ones_own_and_published_again_as_t
         and (everything / "audits.jsonl").read_text()
         == (tmp_path / "once more" / "audits.jsonl").read_text()
     )
-    assert results.main(["unpack", str(tmp_path / "nothing")]) == 1
+    assert results_command(["unpack", str(tmp_path / "nothing")]) == 1
 
 
 def test_an_audit_counts_for_the_record_alone_that_it_was_made_of(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_each_record_is_read_once(
         "bundle": [target, "--from", source],
         "export": [target, "--from", source],
     }
-    assert results.main([command, *words[command]]) == 0
+    assert results_command([command, *words[command]]) == 0
     assert sorted(read) == sorted(map(str, (*paths, files.audit_path(paths[0]))))
 
 

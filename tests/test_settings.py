@@ -12,7 +12,7 @@ import torch
 from conftest import setup
 
 from posbench import evaluation
-from posbench.catalogue.conformance import MODEL_CHANGES
+from posbench.check.conformance import MODEL_CHANGES
 from posbench.config import EvaluationConfig, ModelConfig, TrainingConfig
 from posbench.running.setup import Setup
 from posbench.training import Training, fit

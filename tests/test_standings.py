@@ -11,7 +11,7 @@ from runs import random_runs, runs
 
 from posbench import results
 from posbench.errors import PosbenchError
-from posbench.leaderboard import statistics
+from posbench.statistics import aggregates
 
 TASKS = ("copy", "passkey")
 AREAS = {"rope": 0.9, "nope": 0.2}
@@ -47,7 +47,7 @@ def test_rows_are_ranked_within_their_class_and_best_first() -> None:
     assert found.index.get_level_values("row").tolist() == ["r2", "r1", "r0", "r3"]
     assert found["rank"].tolist() == [1, 2, 3, 1]
     assert found["overall"].to_numpy() == pytest.approx(
-        statistics.overall(table)[["r2", "r1", "r0", "r3"]].to_numpy()
+        aggregates.overall(table)[["r2", "r1", "r0", "r3"]].to_numpy()
     )
     low, high = found["seeds_low"], found["seeds_high"]
     assert (found["tasks_low"] <= low).all() and (found["tasks_high"] >= high).all()
@@ -81,7 +81,7 @@ def test_two_rows_are_compared_on_each_task_and_overall() -> None:
     found = results.compare(table, "r3", "r0", draws=500)
     tasks = [f"t{task}" for task in range(6)]
     assert found.index.tolist() == [*tasks, "overall", "over tasks"]
-    means = statistics.overall(table)
+    means = aggregates.overall(table)
     assert found.loc["overall", "difference"] == pytest.approx(means["r3"] - means["r0"])
     assert (found[["p_above", "p_equivalent", "p_below"]].sum(axis=1) - 1).abs().max() < 1e-9
     assert found.loc["overall", "p_value"] < 0.01 < found.loc["t0", "p_holm"]

@@ -14,8 +14,8 @@ from runs import random_runs, runs
 from scipy import stats
 
 from posbench.errors import PosbenchError
-from posbench.leaderboard import measures, sensitivity, statistics
-from posbench.leaderboard.statistics import given_tasks, over_tasks
+from posbench.statistics import aggregates, bootstrap, distributions, measures, sensitivity
+from posbench.statistics.bootstrap import given_tasks, over_tasks
 
 TWO_GROUPS = {"a": "x", "b": "x", "c": "y"}
 
@@ -25,11 +25,11 @@ TWO_GROUPS = {"a": "x", "b": "x", "c": "y"}
 
 def test_tasks_are_means_of_seeds_groups_of_tasks_and_overall_of_groups() -> None:
     table = runs({"p": {"a": [0.2, 0.4], "b": [0.5], "c": [1.0, 0.8]}}, TWO_GROUPS)
-    assert statistics.task_means(table).loc["p"].to_dict() == pytest.approx(
+    assert aggregates.task_means(table).loc["p"].to_dict() == pytest.approx(
         {"a": 0.3, "b": 0.5, "c": 0.9}
     )
-    assert statistics.group_means(table).loc["p"].to_dict() == pytest.approx({"x": 0.4, "y": 0.9})
-    assert statistics.overall(table)["p"] == pytest.approx(0.65), "not the mean of tasks, .567"
+    assert aggregates.group_means(table).loc["p"].to_dict() == pytest.approx({"x": 0.4, "y": 0.9})
+    assert aggregates.overall(table)["p"] == pytest.approx(0.65), "not the mean of tasks, .567"
 
 
 def test_a_row_that_lacks_a_task_or_an_area_has_no_overall_number_and_is_not_ranked() -> None:
@@ -38,7 +38,7 @@ def test_a_row_that_lacks_a_task_or_an_area_has_no_overall_number_and_is_not_ran
         "lacks": {"a": [1.0]},
         "unknown": {"a": [1.0, np.nan], "b": [1.0]},
     }
-    found = statistics.overall(runs(areas))
+    found = aggregates.overall(runs(areas))
     assert found["whole"] == pytest.approx(0.35) and found[["lacks", "unknown"]].isna().all()
     assert given_tasks(runs(areas), draws=10).rows == ["whole"]
 
@@ -198,7 +198,7 @@ def test_identical_rows_are_never_above_each_other_and_share_a_tier() -> None:
         assert (order.above, order.equivalent, order.below) == (0, 1, 0)
         best = drawn.p_best()
         assert best["p"] == best["q"] > 0.49
-        tiers = statistics.tiers(statistics.overall(table), drawn.rank_intervals())
+        tiers = bootstrap.tiers(aggregates.overall(table), drawn.rank_intervals())
         assert tiers["p"] == tiers["q"] == 1
 
 
@@ -218,7 +218,7 @@ def test_tiers_begin_anew_with_the_best_row_left() -> None:
     intervals = pd.DataFrame(
         {"low": [1, 2, 3, 3, 5], "high": [2, 4, 4, 4, 5]}, index=["a", "b", "c", "d", "e"]
     )
-    found = statistics.tiers(estimates, intervals)
+    found = bootstrap.tiers(estimates, intervals)
     # b meets a; c and d meet b but not a, so they are the second tier; e stands alone.
     assert found.dropna().to_dict() == {"a": 1, "b": 1, "c": 2, "d": 2, "e": 3}
     assert pd.isna(found["f"])
@@ -229,13 +229,13 @@ def test_tiers_begin_anew_with_the_best_row_left() -> None:
 
 def test_a_profile_is_the_share_of_runs_above_each_area() -> None:
     table = runs({"p": {"a": [0.2, 0.6], "b": [0.5, 0.5, 0.5]}, "q": {"a": [1.0], "b": [0.0]}})
-    found = statistics.profiles(table, [0, 0.3, 0.5, 1.0])
+    found = distributions.profiles(table, [0, 0.3, 0.5, 1.0])
     assert found["p"].tolist() == pytest.approx([1, 0.75, 0.25, 0]), "above, and not at, .5"
     assert found["q"].tolist() == pytest.approx([0.5, 0.5, 0.5, 0])
     even = random_runs()
     taus = np.linspace(0, 1, 11)
     mine = even.loc[even["row"] == "r2", "area"].to_numpy()
-    assert statistics.profiles(even, taus)["r2"].to_numpy() == pytest.approx(
+    assert distributions.profiles(even, taus)["r2"].to_numpy() == pytest.approx(
         stats.ecdf(mine).sf.evaluate(taus)
     )
 
@@ -246,12 +246,12 @@ def test_the_probability_of_improvement_is_that_of_mann_and_whitney() -> None:
     for _, part in table.groupby("task"):
         one, other = (part.loc[part["row"] == row, "area"] for row in ("r1", "r0"))
         each.append(stats.mannwhitneyu(one, other).statistic / 25)
-    found = statistics.p_improvement(table, "r1", "r0")
+    found = distributions.p_improvement(table, "r1", "r0")
     assert found == pytest.approx(np.mean(each))
-    assert statistics.p_improvement(table, "r0", "r1") == pytest.approx(1 - found)
+    assert distributions.p_improvement(table, "r0", "r1") == pytest.approx(1 - found)
     tied = runs({"p": {"a": [0.5, 0.5]}, "q": {"a": [0.5, 0.1]}, "r": {"b": [0.5]}})
-    assert statistics.p_improvement(tied, "p", "q") == 0.75
-    assert np.isnan(statistics.p_improvement(tied, "p", "r"))
+    assert distributions.p_improvement(tied, "p", "q") == 0.75
+    assert np.isnan(distributions.p_improvement(tied, "p", "r"))
 
 
 # -- choices of tasks ------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def old_runs(tasks: list[str] | None = None, correct: bool = False) -> pd.DataFr
 def test_of_all_choices_of_six_tasks_of_sixteen_t5_is_first_in_83_percent() -> None:
     """Of 24 tasks, 4 were learnt by none, 3 measure something else, addition is 0 beyond 1x."""
     left_out = [*UNLEARNT, "first", "language", "majority", "addition"]
-    means = statistics.task_means(old_runs()).drop(columns=left_out)
+    means = aggregates.task_means(old_runs()).drop(columns=left_out)
     assert means.shape == (6, 16)
     shares = sensitivity.share_of_choices(means, 6).round(2)
     assert shares[["t5", "nope", "alibi"]].tolist() == [0.83, 0.11, 0.06]
@@ -367,7 +367,7 @@ def test_t5_is_first_over_six_groups_of_useful_tasks() -> None:
     """
     table = old_runs([task for tasks in USEFUL.values() for task in tasks], correct=True)
     table["group"] = table["task"].map({task: g for g, tasks in USEFUL.items() for task in tasks})
-    found = statistics.overall(table)
+    found = aggregates.overall(table)
     published = {
         "t5": 0.75,
         "nope": 0.59,
@@ -380,7 +380,7 @@ def test_t5_is_first_over_six_groups_of_useful_tasks() -> None:
     assert found.sort_values(ascending=False).index.tolist() == list(published)
     assert over_tasks(table).p_best()["t5"] == pytest.approx(0.9, abs=0.05)
     # The published interval resampled groups: one task a group, in one group, does the same.
-    groups = statistics.group_means(table).stack().rename("area").rename_axis(["row", "task"])
+    groups = aggregates.group_means(table).stack().rename("area").rename_axis(["row", "task"])
     drawn = over_tasks(groups.reset_index().assign(group="all", seed=0))
     estimates = drawn.estimates.mean(0)
     plain = estimates + (drawn.overall - estimates) / (6 / 5) ** 0.5

@@ -12,10 +12,12 @@ from making import changed, record
 from scipy import stats
 
 from posbench.leaderboard import board as leaderboard
-from posbench.leaderboard import measures, summaries
 from posbench.leaderboard import sections as sectioning
-from posbench.leaderboard.summaries import Estimate
+from posbench.leaderboard import summaries
 from posbench.records import tables
+from posbench.showing import numbers
+from posbench.showing.numbers import Estimate
+from posbench.statistics import measures
 
 # -- means and intervals ---------------------------------------------------------------------------
 
@@ -74,7 +76,7 @@ def test_a_length_beyond_the_mean_is_shown_where_every_seed_got_there() -> None:
     [rope] = board.summaries
     table = sectioning.tabulated(sectioning._task_columns(board.lengths), board.summaries)
     shown = dict(zip(table.headings[1:], table.rows[0].cells, strict=True))
-    assert shown["(16x)"].startswith(".80") and shown["(32x)"] == summaries.NOTHING
+    assert shown["(16x)"].startswith(".80") and shown["(32x)"] == numbers.NOTHING
     assert np.isnan([rope.cells[32].lowest, rope.cells[32].highest]).all()
     assert (rope.cells[16].lowest, rope.cells[16].highest) == (0.6, 1.0)
     assert rope.mean.mean == pytest.approx(0.6)

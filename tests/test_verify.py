@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from making import changed, record, save
 
-from posbench import provenance, results
+from posbench import provenance
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board
 from posbench.records import files
 from posbench.records.record import Record
+from posbench.results.command import main as results_command
 from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.run import make
@@ -88,7 +89,7 @@ def test_what_was_published_is_made_again_exactly(
 ) -> None:
     """With trainings and all, by the command."""
     before = {path: path.read_bytes() for path in folder.rglob("*.jsonl")}
-    assert results.main(["verify", str(folder), "--in", str(tmp_path / "a b, c=d")]) == 0
+    assert results_command(["verify", str(folder), "--in", str(tmp_path / "a b, c=d")]) == 0
     out = capsys.readouterr().out
     assert verdicts(out) == dict.fromkeys(METHODS, "exact")
     assert "Repeating 3 of 3 records, from 3 of 3 strata." in out and "3 of 3 exact." in out
@@ -152,7 +153,7 @@ def test_only_what_was_altered_is_said(
     folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rewritten(folder, of_method("rope", {"rows.0.loss": 0.5}))
-    assert results.main(["verify", str(folder), "--in", str(scratch)]) == 1
+    assert results_command(["verify", str(folder), "--in", str(scratch)]) == 1
     said = verdicts(capsys.readouterr().out)
     assert said.pop("rope").startswith("rows.loss.0: ") and set(said.values()) == {"exact"}
 
@@ -228,7 +229,7 @@ def test_a_folder_without_records_and_a_sample_of_none_are_one_sentence(
     tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words in ([str(tmp_path / "none")], [str(folder), "--sample", "0"]):
-        assert results.main(["verify", *words]) == 1
+        assert results_command(["verify", *words]) == 1
         error = capsys.readouterr().err
         assert error.startswith("posbench: ") and error.count("\n") == 1
     with pytest.raises(PosbenchError, match="name a folder of published records"):
@@ -252,7 +253,7 @@ def test_a_stratum_whose_sample_agrees_is_carried_over_and_says_how_many_were_re
     rewritten(folder, of_method("alibi", {"training.source_hash": OLD}))
     before = by_method(folder)
     words = ["verify", str(folder), "--restamp", "--sample", "12", "--in", str(scratch)]
-    assert results.main(words) == 0
+    assert results_command(words) == 0
     assert "Carried over 3 of 3 records of earlier code." in capsys.readouterr().out
     after = by_method(folder)
     for method, found in after.items():
@@ -353,7 +354,7 @@ def test_records_that_are_not_published_are_not_carried_over_but_named(
     for published in ([], found[1:]):
         files.publish(published, [], tmp_path)
         before = {path: path.read_bytes() for path in tmp_path.rglob("*.json*")}
-        assert results.main(["verify", str(tmp_path), "--restamp"]) == 1
+        assert results_command(["verify", str(tmp_path), "--restamp"]) == 1
         out, error = capsys.readouterr()
         assert out == "" and error.count("\n") == 1
         assert error.startswith("posbench: --restamp carries published records over, and ")
@@ -439,7 +440,7 @@ def test_a_class_of_ones_own_is_no_changed_code(
     provenance.known_hash.cache_clear()
     sys.modules.pop("turned", None)
     words = ["verify", str(tmp_path / "all"), "--restamp"]
-    assert results.main([*words, "--config-dir", str(mine)]) == 0
+    assert results_command([*words, "--config-dir", str(mine)]) == 0
     assert "every record is of today's code already" in capsys.readouterr().out
 
 

@@ -79,7 +79,7 @@ class Group(Written):
 
 
 class Judged(Written):
-    """What is made of the scores; the meaning of each is in posbench.leaderboard.measures.
+    """What is made of the scores; the meaning of each is in posbench.statistics.measures.
 
     A board writes down how it is judged, and its hash holds it. All boards are judged alike but for
     the draws and the seed of the bootstrap, so that other values of the rest are refused.

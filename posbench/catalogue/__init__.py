@@ -1,1 +1,1 @@
-"""A catalogue of all encodings and extensions with their formulas, and the kit to check them."""
+"""All methods with their formulas, pictures and declarations; the pages of conf/."""

@@ -24,8 +24,8 @@ from posbench.catalogue.pages import command
 from posbench.composing import families
 from posbench.composing.folders import GROUPS, own_names
 from posbench.composing.methods import AS_TRAINED, methods
-from posbench.leaderboard.descriptions import definition_of, docstring
 from posbench.provenance import targets
+from posbench.showing.descriptions import definition_of, docstring
 from posbench.source import module_file
 
 LIMIT = 160

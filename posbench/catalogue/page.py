@@ -25,10 +25,10 @@ import torch
 from omegaconf import OmegaConf
 
 from posbench.catalogue import portraits
-from posbench.catalogue.conformance import extensions
 from posbench.catalogue.portraits import Portrait
 from posbench.catalogue.probe import MAP, SIZES, STRETCH, by_distance, equal_tokens, measured
-from posbench.catalogue.subject import Subject, composed, with_setting
+from posbench.check.conformance import extensions
+from posbench.check.subject import Subject, composed, with_setting
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import composing
@@ -37,7 +37,7 @@ from posbench.composing.legality import legal, method_class, options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper
-from posbench.leaderboard.descriptions import Description, described
+from posbench.showing.descriptions import Description, described
 
 BASES = (100, 1_000, 10_000, 100_000)
 

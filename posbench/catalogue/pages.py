@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from posbench.leaderboard import generated
+from posbench.showing import generated
 
 
 def command(

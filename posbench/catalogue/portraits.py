@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from posbench.leaderboard.figures import COLOURS, STYLE, svg_text
+from posbench.showing.figures import COLOURS, STYLE, svg_text
 
 
 @dataclass(frozen=True)

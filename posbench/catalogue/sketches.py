@@ -34,7 +34,7 @@ from posbench.catalogue.probe import (
     equal_tokens,
     measured,
 )
-from posbench.catalogue.subject import Subject
+from posbench.check.subject import Subject
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import composing

@@ -23,7 +23,7 @@ from posbench.boards.definition import Board
 from posbench.composing import folders
 from posbench.composing.answering import answered
 from posbench.errors import PosbenchError
-from posbench.leaderboard import findings, likelihoods, markdown
+from posbench.leaderboard import findings, markdown
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.excerpt import excerpts
 from posbench.leaderboard.page import document
@@ -35,10 +35,11 @@ from posbench.leaderboard.ranking import (
     standings_without_board,
 )
 from posbench.leaderboard.remarks import remarks
-from posbench.leaderboard.sections import Section, sections
+from posbench.leaderboard.sections import DETAILS, Section, sections
 from posbench.leaderboard.summaries import TaskBoard, boards, mean_of, per_run
 from posbench.records import files, tables
 from posbench.records.record import Audit, Record
+from posbench.statistics import likelihoods
 
 
 def _each(found: list[list[TaskBoard]]) -> Iterator[TaskBoard]:
@@ -103,7 +104,7 @@ def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) ->
     """Print the tables in the terminal, without the columns in `DETAILS`."""
     for section in shown:
         emit(f"{section.title}\n")
-        for line in section.table.aligned:
+        for line in section.table.aligned(without=DETAILS):
             emit(f"  {line}")
         emit("")
     for note in notes:

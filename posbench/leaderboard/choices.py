@@ -23,11 +23,11 @@ from omegaconf import OmegaConf
 
 from posbench.boards.definition import AS_TRAINED, Board, load
 from posbench.errors import PosbenchError
-from posbench.leaderboard import generated
-from posbench.leaderboard.measures import area
-from posbench.leaderboard.summaries import number
 from posbench.records import files
 from posbench.records.record import Record, Training
+from posbench.showing import generated
+from posbench.showing.numbers import number
+from posbench.statistics.measures import area
 
 STEPS = (1000, 2000, 4000)
 """The steps that a task may have; a training that never gets to its gate counts as the last."""

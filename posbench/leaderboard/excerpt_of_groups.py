@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard.ranking import Standing, span
-from posbench.leaderboard.summaries import number
+from posbench.showing.numbers import number
 
 
 @dataclass(frozen=True)

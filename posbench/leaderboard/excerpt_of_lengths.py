@@ -10,8 +10,9 @@ import pandas as pd
 
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
-from posbench.leaderboard.measures import corrected_lines
-from posbench.leaderboard.summaries import NOTHING, Estimate, without_repeats
+from posbench.leaderboard.summaries import without_repeats
+from posbench.showing.numbers import NOTHING, Estimate
+from posbench.statistics.measures import corrected_lines
 
 BANDS = 3
 """Curves with their intervals."""

@@ -25,13 +25,13 @@ import pandas as pd
 
 from posbench.boards.definition import AS_TRAINED, Board
 from posbench.errors import counted
-from posbench.leaderboard import statistics
-from posbench.leaderboard.comparisons import RankCorrelation
 from posbench.leaderboard.markdown import MADE
-from posbench.leaderboard.measures import corrected_lines
 from posbench.leaderboard.ranking import Measured, Standing, answer
-from posbench.leaderboard.statistics import Draws
-from posbench.leaderboard.summaries import number
+from posbench.showing.numbers import number
+from posbench.statistics import aggregates, bootstrap
+from posbench.statistics.bootstrap import Draws
+from posbench.statistics.correlation import RankCorrelation
+from posbench.statistics.measures import corrected_lines
 
 FILE = "findings.md"
 SURE = 0.95
@@ -54,7 +54,7 @@ class Leaders:
     def of(cls, runs: pd.DataFrame, board: Board) -> Leaders:
         """Of rows with an area on every task; PosbenchError if there is none."""
         judged = board.judged
-        draws = statistics.given_tasks(runs, judged.draws, judged.seed)
+        draws = bootstrap.given_tasks(runs, judged.draws, judged.seed)
         estimates = pd.Series(draws.estimates.mean(0), draws.rows).round(9)
         estimates = estimates.sort_values(ascending=False, kind="stable")
         best, margin = str(estimates.index[0]), judged.equivalent
@@ -63,7 +63,7 @@ class Leaders:
             for row in estimates.index
             if row == best or draws.order(best, str(row), margin).above < SURE
         ]
-        return cls(draws, estimates, peers, statistics.repeated(runs))
+        return cls(draws, estimates, peers, aggregates.repeated(runs))
 
     @property
     def first(self) -> str:
@@ -109,7 +109,7 @@ def markdown(board: Board, measured: Measured, found: Sequence[Standing]) -> str
         "# Findings",
         "",
         "Each sentence is a comparison on the tasks of this board, with its 95 % interval over "
-        f"seeds where there are {statistics.FEWEST} or more. Rows are told apart where the first "
+        f"seeds where there are {aggregates.FEWEST} or more. Rows are told apart where the first "
         f"is above the other by {number(board.judged.equivalent)} in at least {100 * SURE:.0f} % "
         "of the draws. The rules were written before the runs.",
     ]
@@ -131,7 +131,7 @@ def _encodings(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         asks, not_learned = board.groups[group].asks, _not_learned(runs, leaders.first, group)
         yield f"{group.capitalize()} ({asks}): {leaders}{not_learned}. {_link(first)}"
     overall = list(answer(board, first.part, first.complete))
-    if overall and statistics.repeated(runs):
+    if overall and aggregates.repeated(runs):
         yield f"{overall[-1]} {_link(first)}"
 
 
@@ -209,11 +209,11 @@ def _size(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         here = found[0].part.runs
         here = here[here["task"].isin(tasks)]
         rows = sorted(set(other["row"]) & set(_whole(here, tasks)["row"]))
-        if len(rows) < 3 or not statistics.repeated(other):
+        if len(rows) < 3 or not aggregates.repeated(other):
             continue
         sides = [runs[runs["row"].isin(rows)] for runs in (_whole(here, tasks), other)]
         judged = board.judged
-        one, two = (statistics.given_tasks(runs, judged.draws, judged.seed) for runs in sides)
+        one, two = (bootstrap.given_tasks(runs, judged.draws, judged.seed) for runs in sides)
         agreed = RankCorrelation.of(one, two)
         yield (
             f"Under protocol {protocol} the order of {len(rows)} rows on "
@@ -263,9 +263,9 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
                 "at the training length: what stands there is as much about learning as about "
                 "reach."
             )
-        if not statistics.repeated(runs):
+        if not aggregates.repeated(runs):
             yield (
-                f"Some rows of {_link(standing)} have fewer than {statistics.FEWEST} seeds, so "
+                f"Some rows of {_link(standing)} have fewer than {aggregates.FEWEST} seeds, so "
                 "that no interval says how far luck goes."
             )
     for standing in found:

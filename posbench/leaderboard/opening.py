@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from posbench.leaderboard.measures import corrected_lines
 from posbench.leaderboard.ranking import Measured, Standing
+from posbench.statistics.measures import corrected_lines
 
 WIDTH, HEIGHT = 580, 300
 LEFT, RIGHT, TOP, BOTTOM = 34, 192, 14, 34

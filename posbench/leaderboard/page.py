@@ -29,8 +29,8 @@ from posbench.leaderboard.ranking import (
     span,
 )
 from posbench.leaderboard.remarks import meaningless
-from posbench.leaderboard.summaries import NOTHING, Estimate, number
 from posbench.records.record import Record
+from posbench.showing.numbers import NOTHING, Estimate, number
 
 HERE = Path(__file__).parent
 FIRST, SHOWN = 3, 6

@@ -25,13 +25,13 @@ import pandas as pd
 
 from posbench.composing import families
 from posbench.errors import PosbenchError
-from posbench.leaderboard import rank_tests, statistics
-from posbench.leaderboard.descriptions import docstring, inline, paragraphs_of
 from posbench.leaderboard.explanations import explanation_path
 from posbench.leaderboard.ranking import Standing
 from posbench.provenance import targets
 from posbench.records.record import Record
 from posbench.records.tables import latest
+from posbench.showing.descriptions import docstring, inline, paragraphs_of
+from posbench.statistics import aggregates, rank_tests
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """Levels from 0 to 1."""
@@ -59,7 +59,7 @@ def content(
 
     Args:
         known: the long table, each run once, with names as they are shown
-        runs: one line a run, of the same; see `posbench.leaderboard.measures.of_runs`
+        runs: one line a run, of the same; see `posbench.statistics.measures.of_runs`
         standings: what is ranked, in the order in which it is shown
         found: the records
         groups: of tasks
@@ -332,7 +332,7 @@ def _section(standing: Standing, rows: dict[str, int]) -> Json:
             found["above"] = [
                 [round(100 * share) for share in above.loc[row, complete]] for row in complete
             ]
-        means = statistics.task_means(part.runs[part.runs["row"].isin(complete)])
+        means = aggregates.task_means(part.runs[part.runs["row"].isin(complete)])
         if means.shape[1] > 1:
             ranks = rank_tests.CriticalDifference.of(means)
             found["ranks"] = {

@@ -14,16 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from posbench.leaderboard import figures, rank_tests, statistics
-from posbench.leaderboard.comparison_figures import (
+from posbench.leaderboard.ranking import Measured, Standing, span
+from posbench.showing import figures
+from posbench.showing.comparison_figures import (
     critical_difference,
     performance_profiles,
     score_and_cost,
 )
-from posbench.leaderboard.figures import Curve, in_both
-from posbench.leaderboard.measures import corrected_lines
-from posbench.leaderboard.ranking import Measured, Standing, span
-from posbench.leaderboard.summaries import NOTHING, Estimate, number
+from posbench.showing.figures import Curve, in_both
+from posbench.showing.numbers import NOTHING, Estimate, number
+from posbench.statistics import aggregates, distributions, rank_tests
+from posbench.statistics.measures import corrected_lines
 
 LEADERS = 12
 """Curves of a picture: the first rows of the section."""
@@ -74,9 +75,9 @@ def _of(
     if not 1 < len(rows) <= DRAWN:
         return
     runs = standing.part.runs[standing.part.runs["row"].isin(rows)]
-    shares = statistics.profiles(runs, np.linspace(0, 1, 101))[rows]
+    shares = distributions.profiles(runs, np.linspace(0, 1, 101))[rows]
     yield "profiles", performance_profiles(shares, name, in_both)
-    means = statistics.task_means(runs)
+    means = aggregates.task_means(runs)
     if means.shape[1] > 1:
         ranks = rank_tests.CriticalDifference.of(means)
         yield "ranks", critical_difference(ranks, name, in_both)

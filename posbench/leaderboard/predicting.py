@@ -24,12 +24,14 @@ from pathlib import Path
 import pandas as pd
 
 from posbench.errors import PosbenchError
-from posbench.leaderboard import generated, statistics
-from posbench.leaderboard.comparisons import RankCorrelation
-from posbench.leaderboard.likelihoods import PRETRAINED, resampled
-from posbench.leaderboard.measures import corrected_lines
-from posbench.leaderboard.summaries import number, without_repeats
+from posbench.leaderboard.summaries import without_repeats
 from posbench.records import files, tables
+from posbench.showing import generated
+from posbench.showing.numbers import number
+from posbench.statistics import bootstrap
+from posbench.statistics.correlation import RankCorrelation
+from posbench.statistics.likelihoods import PRETRAINED, resampled
+from posbench.statistics.measures import corrected_lines
 
 HOST, PROTOCOL = "rope_short_base", "cpu"
 FILE = "predicting.md"
@@ -67,7 +69,7 @@ class Prediction:
             ),
             len(small),
             len(large),
-            RankCorrelation.of(statistics.given_tasks(runs), resampled(large)),
+            RankCorrelation.of(bootstrap.given_tasks(runs), resampled(large)),
         )
 
 

@@ -15,11 +15,13 @@ import pandas as pd
 from posbench.boards.definition import AS_TRAINED, Board, Rows
 from posbench.boards.naming import pairs
 from posbench.errors import counted
-from posbench.leaderboard import sensitivity, standings, statistics
-from posbench.leaderboard.measures import LONGEST, Reach, corrected_lines, median_reach, of_runs
-from posbench.leaderboard.sections import Detail, Row, Section, Table
-from posbench.leaderboard.statistics import Draws
-from posbench.leaderboard.summaries import NOTHING, named, number, without_repeats
+from posbench.leaderboard.sections import Detail, Section
+from posbench.leaderboard.summaries import named, without_repeats
+from posbench.showing.numbers import NOTHING, number
+from posbench.showing.table import Row, Table
+from posbench.statistics import aggregates, sensitivity, standings
+from posbench.statistics.bootstrap import Draws
+from posbench.statistics.measures import LONGEST, Reach, corrected_lines, median_reach, of_runs
 
 COLUMNS = (
     "Overall is the mean of the groups. *Over tasks* and *given these* are its 95 % intervals from "
@@ -46,7 +48,7 @@ class Part:
 
     title: str
     rows: Rows
-    runs: pd.DataFrame  # see `posbench.leaderboard.statistics`
+    runs: pd.DataFrame  # see `posbench.statistics.aggregates`
 
     def __len__(self) -> int:
         return int(self.runs["row"].nunique())
@@ -98,7 +100,7 @@ class Measured:
     """Every run once: what was measured at each length, and a line a run."""
 
     lengths: pd.DataFrame  # the long table, with names as they are shown
-    runs: pd.DataFrame  # see `posbench.leaderboard.measures.of_runs`; the same names
+    runs: pd.DataFrame  # see `posbench.statistics.measures.of_runs`; the same names
 
     @classmethod
     def of(cls, table: pd.DataFrame) -> Measured:
@@ -172,8 +174,8 @@ class Standing:
 
     part: Part  # its runs of this class
     kind: str
-    summary: pd.DataFrame  # by row, best first: see `posbench.leaderboard.standings.summarise`
-    draws: Draws | None  # over tasks, see `posbench.leaderboard.standings.standing`
+    summary: pd.DataFrame  # by row, best first: see `posbench.statistics.standings.summarise`
+    draws: Draws | None  # over tasks, see `posbench.statistics.standings.standing`
     longest: float = LONGEST  # where areas end
 
     @property
@@ -355,10 +357,10 @@ def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
     runs = runs[runs["row"].isin(complete)]
     if runs["group"].nunique() < (1 if lacking else 2):
         return
-    if not statistics.repeated(runs):
-        yield f"No winner is named: some rows have fewer than {statistics.FEWEST} seeds."
+    if not aggregates.repeated(runs):
+        yield f"No winner is named: some rows have fewer than {aggregates.FEWEST} seeds."
         return
-    means = statistics.group_means(runs)
+    means = aggregates.group_means(runs)
     groups = means.round(9)
     host = _as_trained(part)
     winners = ", ".join(f"{group}: {_first(groups[group], margin, host)}" for group in groups)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from posbench import provenance
-from posbench.leaderboard.statistics import FEWEST
 from posbench.leaderboard.summaries import BOARD, METHOD, RUN, TASK, named
 from posbench.records.record import MEANINGLESS, Audit, CarriedOver, Record
 from posbench.records.tables import latest
+from posbench.statistics.aggregates import FEWEST
 
 MANY = 12
 """Methods whose records are of earlier code: more of them are counted and not named."""

@@ -10,64 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posbench.leaderboard import likelihoods
 from posbench.leaderboard.comparisons import Agreement, Discrimination
-from posbench.leaderboard.summaries import (
-    NOTHING,
-    Length,
-    Overall,
-    Summary,
-    TaskBoard,
-    best_first,
-    mean_of,
-    number,
-)
+from posbench.leaderboard.summaries import Length, Overall, Summary, TaskBoard, best_first, mean_of
+from posbench.showing.numbers import NOTHING, number
+from posbench.showing.table import Row, Table
+from posbench.statistics import likelihoods
 from posbench.task import Task
-
-
-@dataclass(frozen=True)
-class Row:
-    name: str
-    cells: list[str]
-    mark: str = ""  # shown beside the name
-
-
-@dataclass(frozen=True)
-class Table:
-    headings: list[str]
-    rows: list[Row]
-
-    @property
-    def pipes(self) -> list[str]:
-        """Its lines in Markdown."""
-        rows = [
-            [f"{row.name} *({row.mark})*" if row.mark else row.name, *row.cells]
-            for row in self.rows
-        ]
-        lines = [
-            " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells)
-            for cells in [self.headings, *rows]
-        ]
-        lines.insert(1, " | ".join(["---"] + ["---:"] * (len(self.headings) - 1)))
-        return [f"| {line} |" for line in lines]
-
-    @property
-    def aligned(self) -> list[str]:
-        """Its lines for a terminal, without the columns of DETAILS."""
-        rows = [
-            [f"{row.name} ({row.mark})" if row.mark else row.name, *row.cells] for row in self.rows
-        ]
-        columns = [
-            each for each in zip(self.headings, *rows, strict=True) if each[0] not in DETAILS
-        ]
-        widths = [max(map(len, column)) for column in columns]
-        return [
-            "  ".join(
-                cell.rjust(width) if index else cell.ljust(width)
-                for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in zip(*columns, strict=True)
-        ]
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import special
 
-from posbench.leaderboard.measures import of_runs
-from posbench.leaderboard.statistics import CONFIDENCE, FEWEST
+from posbench.showing.numbers import NOTHING, Estimate
+from posbench.statistics.aggregates import Array
+from posbench.statistics.measures import of_runs
 
 THRESHOLD, HALF = 0.95, 0.5
 """The mean scores that a length needs to count towards the `effective` and the `half` length."""
-NOTHING = "\N{EN DASH}"
-Array = npt.NDArray[np.float64]
 
 BOARD = ["protocol", "protocol_hash"]
 TASK = ["task", "task_hash", "task_version"]
@@ -27,37 +25,6 @@ METHOD = ["method", "method_hash"]
 RUN = [*BOARD, *TASK, *METHOD, "seed"]
 LENGTH = ["test_length", "total_length", "multiple", "aggregated", "chance"]
 """Columns that keep apart what must not be mixed: hashes of contents, and the names people gave."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds and half the width of its interval, which is NaN for one seed or two."""
-
-    mean: float
-    half_width: float
-
-    @classmethod
-    def over(cls, seeds: Iterable[float]) -> Estimate:
-        [found] = cls.each(np.array(list(seeds), float)[None])
-        return found
-
-    @classmethod
-    def each(cls, values: Array) -> list[Estimate]:
-        """Those of several things that were measured on the same seeds, [thing, seed]."""
-        count = values.shape[1]
-        means = values.mean(1) if count else np.full(len(values), np.nan)
-        if count < FEWEST:
-            return [cls(mean, np.nan) for mean in means.tolist()]
-        quantile = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)  # Student's t
-        widths = quantile * values.std(1, ddof=1) / count**0.5
-        return list(map(cls, means.tolist(), widths.tolist()))
-
-    def __str__(self) -> str:
-        return (
-            number(self.mean)
-            if np.isnan(self.half_width)
-            else f"{number(self.mean)} ±{number(self.half_width)}"
-        )
 
 
 @dataclass(frozen=True)
@@ -245,7 +212,7 @@ class Summary:
     accuracy: Array  # [length, seed], in the order of the cells
     scores: Array  # by seed: the mean accuracy beyond the training length
     mean: Estimate  # of the scores
-    areas: Array  # by seed: see `posbench.leaderboard.measures.area`
+    areas: Array  # by seed: see `posbench.statistics.measures.area`
     effective_50: float  # see the function of that name
     solved: npt.NDArray[np.bool_]  # by seed
     trainings: list[str]  # by seed: the hash of all that the weights depend on
@@ -545,11 +512,3 @@ def best_first(rows: Iterable[Any]) -> list[Any]:
         )
 
     return sorted(rows, key=order)
-
-
-def number(value: float, decimals: int = 2) -> str:
-    """The text of a number without its leading zero, as accuracies are read: .93, 1.00, -.07."""
-    if np.isnan(value):
-        return NOTHING
-    text = f"{round(value, decimals) + 0.0:.{decimals}f}"  # + 0.0: no negative zero
-    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text

@@ -18,9 +18,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from posbench.composing.methods import AS_TRAINED
-from posbench.leaderboard.measures import area, reach
 from posbench.records.record import MethodName, Name, Record
 from posbench.records.row import Row, View
+from posbench.statistics.measures import area, reach
 
 TESTED = ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")
 """Columns of a row that are drawn against the test length."""

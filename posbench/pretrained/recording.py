@@ -23,7 +23,6 @@ import transformers
 from posbench import provenance
 from posbench.evaluation import DEPTH_EDGES, RELATIVE_EDGES, binned
 from posbench.extension import Extension
-from posbench.leaderboard.likelihoods import PRETRAINED
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Found, Measurement, target
 from posbench.pretrained.mounting import Mounted
@@ -32,6 +31,7 @@ from posbench.records import files
 from posbench.records.packing import refuse_another_schema
 from posbench.records.record import Curve, Evaluated, MethodName, Name, Record, Search, Training
 from posbench.records.row import Row, View
+from posbench.statistics.likelihoods import PRETRAINED
 
 SOURCES = {
     "training": "posbench.pretrained.text_tasks",

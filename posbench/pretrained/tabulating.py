@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from posbench.leaderboard.likelihoods import More, resampled
 from posbench.pretrained.measuring import Measurement
 from posbench.pretrained.recording import Candidate, Recorder
 from posbench.records.row import Row
+from posbench.statistics.likelihoods import More, resampled
 
 
 @dataclass(frozen=True)

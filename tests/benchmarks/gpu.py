@@ -33,8 +33,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from posbench.attention import attend, dense
-from posbench.catalogue.conformance import _moved
-from posbench.catalogue.subject import Subject, call
+from posbench.check.conformance import _moved
+from posbench.check.subject import Subject, call
 from posbench.composing.compose import composing
 from posbench.records import files
 from posbench.replicas import Replicas, Stacked

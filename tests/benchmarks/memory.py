@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 from conftest import names
 
-from posbench.catalogue.subject import Subject
+from posbench.check.subject import Subject
 from posbench.composing.compose import composing
 from posbench.encoding import Draw
 from posbench.errors import PosbenchError

@@ -1,0 +1,1 @@
+"""Whether encodings, extensions and tasks keep their promises."""

@@ -1,0 +1,5 @@
+import sys
+
+from posbench.check.command import main
+
+sys.exit(main())

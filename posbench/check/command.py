@@ -1,0 +1,210 @@
+"""`python -m posbench.check`: do your own encoding, extension or task keep their promises?
+
+    python -m posbench.check mine/encoding/decay.yaml
+    python -m posbench.check mine/extension/slower.yaml
+    python -m posbench.check --config-dir mine task=odd_ones
+    python -m posbench.check encoding=rope encoding.base=500
+
+The test suite runs the same checks on everything in posbench. An extension is tried on the
+encoding that is named beside it, or on the first that it can extend. Each failure is one sentence,
+said once, with the line that it comes from; the exit status is 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from posbench.composing import folders, mistakes
+from posbench.composing.answering import answered
+from posbench.composing.compose import composing
+from posbench.errors import ConfigError, PosbenchError
+
+KINDS = ("encoding", "extension", "task")
+"""The groups whose classes can be checked."""
+Check = Callable[[Any], None]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.check",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--config-dir",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="a folder like conf/ of your own",
+    )
+    parser.add_argument(
+        "words", nargs="+", help="a YAML file, or choices such as encoding=mine and encoding.base=5"
+    )
+    options = parser.parse_args(arguments)
+    out = Console(soft_wrap=True, highlight=False)
+    with ExitStack() as stack:
+
+        def asked() -> int:
+            words, own = _choices(options.words, options.config_dir, stack)
+
+            def checked() -> int:
+                mistakes.check(words, own)
+                with composing(*own):
+                    return _report(words, out)
+
+            return answered(checked, words, own)
+
+        return answered(asked)
+
+
+def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[str], list[Path]]:
+    """The overrides, and the folders to look in.
+
+    A YAML file that stands in a folder like conf/ brings that folder; of any other an encoding is
+    made, in a folder for it alone.
+    """
+    found = []
+    for word in words:
+        if not word.endswith((".yaml", ".yml")):
+            found.append(word)
+            continue
+        path = Path(word)
+        if not path.is_file():
+            raise ConfigError(
+                f"{word} is not a file: give the YAML of an encoding, extension or task, with its "
+                "_target_ and settings"
+            )
+        group = path.resolve().parent.name
+        found.append(f"{group if group in KINDS else 'encoding'}={path.stem}")
+        if folders.is_own(path, found[-1].partition("=")[0]):
+            continue
+        folder = folders.around(folders.around(path))
+        if group not in KINDS:
+            folders.check_file(path, "encoding")
+            mistakes.refuse_list(path)
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            (folder / "encoding").mkdir()
+            (folder / "encoding" / f"{path.stem}.yaml").write_bytes(path.read_bytes())
+        # The class may be in the folder of the YAML, or in the one above, beside encoding/.
+        near = [path.resolve().parent, path.resolve().parent.parent]
+        stack.callback(sys.path.__setitem__, slice(None), list(sys.path))
+        sys.path[:0] = [str(place) for place in near]
+        own = [*own, folder]
+    return found, own
+
+
+def _report(words: list[str], out: Console) -> int:
+    groups = {word.lstrip("+").partition("=")[0].partition("@")[0] for word in words}
+    if not groups & {*KINDS, "method"}:
+        raise ConfigError(
+            f"{' '.join(words)} names nothing to check: give a YAML file, or choose with "
+            "encoding=NAME, extension=NAME, task=NAME or method=NAME"
+        )
+    if "task" in groups and not groups & {"encoding", "extension", "method"}:
+        return _asked("task", words, out)
+    kinds = ["encoding"] if groups & {"encoding", "method"} else []
+    if "extension" in groups:
+        kinds.append("extension")
+    return max(_asked(kind, words, out) for kind in kinds)
+
+
+def _asked(kind: str, words: list[str], out: Console) -> int:
+    """Ask every check of a kind, and say what came of it; the exit status."""
+    subject, module = _subject(kind, words)
+    number, kept = len(module.CHECKS), 0
+    for check, failure in _answers(subject, module):
+        if failure is None:
+            kept += 1
+            out.print(f"  ok      {_title(check)}", markup=False)
+            continue
+        out.print(f"  FAILED  {_title(check)}: {failure}", markup=False)
+        if check in module.FIRST:
+            left = number - module.CHECKS.index(check) - 1
+            out.print(f"  Mend that first: the other {left} checks rest on it.", markup=False)
+    host = subject.host if kind == "extension" else ""
+    where = f" (on {host})" if host else ""
+    out.print(f"{kept} of {number} promises kept by {' '.join(words)}{where}.", markup=False)
+    return int(kept < number)
+
+
+def _subject(kind: str, words: list[str]) -> tuple[Any, Any]:
+    """What is asked, and the module with the checks of its kind."""
+    # This imports torch, which is not needed to report a mistake in the words.
+    from posbench.check import (
+        conformance,
+        conformance_of_extensions,
+        conformance_of_tasks,
+    )
+    from posbench.check.subject import Subject
+
+    makers: dict[str, tuple[Callable[..., Any], Any]] = {
+        "encoding": (Subject, conformance),
+        "extension": (conformance_of_extensions.Extended.of, conformance_of_extensions),
+        "task": (conformance_of_tasks.ChosenTask.of, conformance_of_tasks),
+    }
+    make, module = makers[kind]
+    asked = [word for word in words if kind != "encoding" or not _is_extension(word)]
+    return make(*asked), module
+
+
+def _answers(subject: Any, module: Any) -> Iterator[tuple[Check, str | None]]:
+    """Each check with what has failed, None where the promise is kept.
+
+    What fails for a reason that was said before refers to that. A check that rests on one that
+    failed is left out, for it would say the same again, and so are all after one of the first.
+    """
+    from posbench.check.blame import place
+
+    said: dict[str, str] = {}  # reasons, and the check that gave them first
+    lost: set[Check] = set()  # what failed, and what rests on that
+    for check in module.CHECKS:
+        if lost.intersection(module.RESTS_ON.get(check, ())):
+            lost.add(check)
+            continue
+        error = _raised(check, subject)
+        if error is None:
+            yield check, None
+            continue
+        lost.add(check)
+        where = place(error, subject.classes)
+        sentence = _sentence(error, where)
+        by_line = not isinstance(error, PosbenchError) or error.__cause__ is not None
+        reason = where if by_line and where else sentence
+        yield check, f"as in “{said[reason]}”" if reason in said else sentence
+        said.setdefault(reason, _title(check))
+        if check in module.FIRST:
+            return
+
+
+def _raised(check: Check, subject: Any) -> Exception | None:
+    try:
+        check(subject)
+    except Exception as error:  # what is examined may raise anything
+        return error
+    return None
+
+
+def _title(check: Check) -> str:
+    return check.__name__.replace("_", " ")
+
+
+def _is_extension(word: str) -> bool:
+    return word.startswith(("extension=", "extension.", "extension@"))
+
+
+def _sentence(error: Exception, where: str) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, PosbenchError):
+        return f"{text} ({where})" if where else text
+    if isinstance(error, RuntimeError) and "dtype" in text:
+        text += " (queries may be bfloat16 where parameters are float32: cast with .to(a.q.dtype))"
+    return f"{type(error).__name__} in {where or 'posbench'}: {text}"

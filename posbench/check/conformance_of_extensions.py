@@ -1,0 +1,322 @@
+"""Does an extension keep its promises? Each check takes an `Extended` and raises `Broken` with a
+sentence for the extension's author.
+
+It is tried on a host: the encoding that the command line names beside it, or the first that it does
+not refuse.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from posbench.check import conformance, contract
+from posbench.check.subject import (
+    CPU_HEAD,
+    EXACT,
+    HEADS,
+    Broken,
+    Outputs,
+    Subject,
+    difference,
+    outputs,
+    require,
+    setup,
+    with_setting,
+)
+from posbench.composing.folders import own_names
+from posbench.composing.legality import options
+from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.errors import ConfigError, IllegalExtension, closest
+from posbench.extension import Extension, ExtensionWrapper, FrequencyExtension
+from posbench.running.setup import Setup
+from posbench.transformer import Transformer
+
+HOSTS = ("rope", "learned", "alibi", "nope")
+"""They offer every handle of posbench; encodings of one's own, tried after them, may have more."""
+
+POLICIES = ("none", "fixed", "per test length")
+SIZES = ("protocol=cpu", f"model.head_width={CPU_HEAD}", f"model.num_heads={HEADS}")
+FURTHER = (2, 4)  # multiples of the training length, below the longest test
+
+
+class Extended(Subject):
+    """An extension on its host; the model of this subject is the extended one, at the longest
+    test.
+    """
+
+    def __init__(self, *words: str, host: str = "") -> None:
+        super().__init__(*words, *([f"encoding={host}"] if host else []))
+        self.host = host  # "" where the words name it
+        self.extension_of(self.base)  # refuses what cannot be extended
+
+    @classmethod
+    def of(cls, *words: str) -> Extended:
+        """The extension on the encoding that is named beside it, or on the first that it does not
+        refuse; Broken if it refuses all.
+        """
+        if any(word.startswith(("encoding=", "method=")) for word in words):
+            return cls(*words)
+        refused = ""
+        for host in [*HOSTS, *sorted({*options("encoding")} - {*own_names("encoding")})]:
+            try:
+                return cls(*words, host=host)
+            except IllegalExtension as error:
+                refused = refused or str(error)
+        near = closest(setup(*words).extension.needs, _handles())
+        meant = f": did you mean {near!r}?" if near else ""
+        raise Broken(f"no encoding can be extended: {refused}{meant}")
+
+    @property
+    def asked(self) -> Extension:
+        return self.made().extension
+
+    @property
+    def classes(self) -> list[type]:
+        inside = [self.asked]
+        while isinstance(inside[-1], ExtensionWrapper):
+            inside.append(inside[-1].extension)
+        return [type(each) for each in inside]
+
+    @functools.cached_property
+    def base(self) -> EncodingStack:
+        return super().model().encodings
+
+    @property
+    def trained(self) -> int:
+        return self.base.span(self.made().train_positions, training=True)
+
+    @property
+    def longest(self) -> int:
+        return self.base.span(self.made().test_positions)
+
+    def extension_of(
+        self, stack: EncodingStack, test_positions: int | None = None
+    ) -> EncodingStack:
+        """The extended encodings, for the longest test unless told otherwise."""
+        return self.asked.extend(stack, self.trained, test_positions or self.longest)
+
+    def measured(self, test_positions: int) -> list[Outputs]:
+        return [outputs(layer, self.pos) for layer in self.extension_of(self.base, test_positions)]
+
+    @property
+    def pos(self) -> Tensor:
+        """What training has seen, and no more."""
+        return torch.arange(min(64, self.trained, self.base.max_positions or 64))[None]
+
+    def model(self, *overrides: str) -> Transformer:
+        model = super().model(*overrides)
+        return model.with_encodings(self.extension_of(model.encodings))
+
+
+def _handles() -> set[str]:
+    return set().union(
+        *(layer.handles for name in HOSTS for layer in Subject(f"encoding={name}").layers())
+    )
+
+
+def _change(one: list[Outputs], other: list[Outputs]) -> float:
+    return max(difference(a, b) for a, b in zip(one, other, strict=True))
+
+
+def apply_returns_an_encoding(subject: Extended) -> None:
+    for layer in subject.extension_of(subject.base):
+        found = "None" if layer is None else type(layer).__name__
+        require(
+            isinstance(layer, PositionEncoding),
+            f"apply returns {found}: return an encoding, such as encoding.variant(...) or a "
+            "Wrapper around it",
+        )
+
+
+def declarations_are_known(subject: Extended) -> None:
+    policy = subject.asked.scale_policy
+    near = closest(policy, POLICIES)
+    require(
+        policy in POLICIES,
+        f"scale_policy is declared {policy!r}: {f'did you mean {near!r}? ' if near else ''}It is "
+        f"one of {', '.join(map(repr, POLICIES))}",
+    )
+
+
+def the_base_keeps_its_weights_and_its_outputs(subject: Extended) -> None:
+    """A test at one length may leave no trace in the test at the next."""
+    before = [outputs(layer, subject.pos) for layer in subject.base]
+    weights = {parameter.data_ptr() for parameter in subject.base.parameters()}
+    extended = subject.extension_of(subject.base)
+    own = {name for name, p in extended.named_parameters() if p.data_ptr() not in weights}
+    require(
+        not own,
+        f"the extended encoding has weights of its own ({', '.join(sorted(own))}): share those of "
+        "the trained one, as encoding.variant(...) does, or they are never trained",
+    )
+    change = _change([outputs(layer, subject.pos) for layer in subject.base], before)
+    require(
+        change == 0,
+        f"extending an encoding changes the encoding itself (by {change:.1e}): return "
+        "encoding.variant(...) instead of setting its attributes",
+    )
+
+
+def is_identity_is_measured(subject: Extended) -> None:
+    """Outputs at the training length against those of the base."""
+    if subject.asked.trains:
+        return  # its training changes something
+    base = [outputs(layer, subject.pos) for layer in subject.base]
+    change = _change(subject.measured(subject.trained), base)
+    declared = subject.asked.is_identity
+    require(
+        not declared or change <= EXACT,
+        f"`is_identity` is declared True, and outputs at the training length change by "
+        f"{change:.1e}: do nothing there, or declare it False",
+    )
+    require(
+        declared or change > EXACT,
+        "`is_identity` is declared False, and nothing changes at the training length: declare it "
+        "True",
+    )
+
+
+def something_changes_beyond_training(subject: Extended) -> None:
+    if subject.longest <= subject.trained:
+        return  # training draws positions from their whole range
+    pos = torch.arange(min(subject.longest, subject.base.max_positions or subject.longest))[None]
+    base = [outputs(layer, pos) for layer in subject.base]
+    extended = [outputs(layer, pos) for layer in subject.extension_of(subject.base)]
+    change = _change(extended, base)
+    if not subject.asked.changes:
+        require(
+            change <= EXACT,
+            f"`changes` is declared False, and outputs change by {change:.1e}: declare it True",
+        )
+        return
+    require(
+        change > EXACT or subject.asked.trains,
+        f"this extension changed nothing: for a test of {subject.longest} positions after training "
+        f"on {subject.trained}, outputs are those of the base; does `apply` use test_positions, "
+        "and return what it has changed?",
+    )
+
+
+def scale_follows_the_length_as_declared(subject: Extended) -> None:
+    """The factor never falls as tests grow, and outputs change with the length if it does."""
+    extension, multiples = _inside(subject.asked), (1, *FURTHER)
+    lengths = [multiple * subject.trained for multiple in multiples]
+    if hasattr(extension, "scale_at"):
+        scales = [extension.scale_at(subject.trained, length) for length in lengths]
+        said = ", ".join(f"{scale:.3g}" for scale in scales)
+        require(
+            scales == sorted(scales),
+            f"the scale falls as tests grow: {said} at {', '.join(map(str, multiples))} times the "
+            "training length; it is a factor of extension",
+        )
+        if isinstance(extension, FrequencyExtension):
+            _stretches_grow(subject, extension, scales)
+    if len({min(length, subject.longest) for length in lengths[1:]}) < 2:
+        return
+    change = _change(*(subject.measured(length) for length in lengths[1:]))
+    policy = extension.scale_policy
+    require(
+        policy != "fixed" or change <= EXACT,
+        f"`scale_policy` is declared 'fixed', and outputs differ between tests of {lengths[1]} and "
+        f"{lengths[2]} positions: declare 'per test length'",
+    )
+    require(
+        policy != "per test length" or change > EXACT,
+        f"`scale_policy` is declared 'per test length', and a test of {lengths[2]} positions gets "
+        f"what one of {lengths[1]} gets: declare 'fixed' or 'none'",
+    )
+
+
+def _stretches_grow(subject: Extended, extension: FrequencyExtension, scales: list[float]) -> None:
+    for layer in subject.base:
+        frequencies: Any = getattr(layer, "frequencies", None)
+        if frequencies is None:
+            continue
+        found = [extension.stretch(frequencies, subject.trained, scale) for scale in scales]
+        worst = min(
+            b - a
+            for one, other in itertools.pairwise(found)
+            for a, b in zip(one, other, strict=True)
+        )
+        require(
+            worst > -EXACT,
+            "a frequency is stretched less at a larger scale: `stretch` gives divisors of "
+            "frequencies (2 halves one), and not factors",
+        )
+
+
+def _inside(extension: Extension) -> Extension:
+    return _inside(extension.extension) if isinstance(extension, ExtensionWrapper) else extension
+
+
+def every_numeric_setting_changes_an_output(subject: Extended) -> None:
+    """At the lengths of the cpu protocol. A factor on all scores shows where some channels do not
+    turn, in a temperature on these.
+    """
+    if isinstance(subject.asked, ExtensionWrapper):
+        return  # its settings steer a training or a search
+    words = [word for word in subject.words if not word.startswith("encoding=partial_rope")]
+    runs = [setup(*words, *SIZES)]
+    if "frequencies" in subject.base.handles:
+        runs.append(setup(*words, "encoding=partial_rope", *SIZES))
+    node: Any = OmegaConf.to_container(runs[0].composed.extension, resolve=False)
+
+    def changed(runs: list[Setup]) -> list[Outputs]:
+        found = []
+        for run in runs:
+            stack, length = run.model().double().encodings, run.train_positions
+            extended = run.extension.extend(stack, length, 4 * length)
+            found += [outputs(layer, torch.arange(64)[None], CPU_HEAD) for layer in extended]
+        return found
+
+    before = changed(runs)
+    for key, value in node.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        key = f"extension.{key}"
+        try:
+            after = changed([with_setting(run, key, 2 * value or 1) for run in runs])
+        except ConfigError:
+            after = changed([with_setting(run, key, value / 2) for run in runs])
+        require(
+            _change(after, before) > EXACT,
+            f"{key}={value} can be doubled and no output changes at 4 times the training length of "
+            "the cpu protocol: use it in `apply`, or remove it",
+        )
+
+
+FIRST: tuple[Callable[[Any], None], ...] = (
+    apply_returns_an_encoding,
+    contract.calls_return_what_attention_takes,
+    contract.outputs_are_finite,
+    contract.two_calls_are_equal,
+)
+"""All others rest on these."""
+
+RESTS_ON: dict[Callable[[Any], None], tuple[Callable[[Any], None], ...]] = {
+    contract.a_prefix_gives_alone_what_it_gives_within_the_whole: (
+        conformance.no_output_depends_on_a_later_token,
+    ),
+}
+
+CHECKS: tuple[Callable[[Any], None], ...] = (
+    *FIRST,
+    declarations_are_known,
+    the_base_keeps_its_weights_and_its_outputs,
+    is_identity_is_measured,
+    something_changes_beyond_training,
+    scale_follows_the_length_as_declared,
+    every_numeric_setting_changes_an_output,
+    conformance.fused_path_equals_the_dense_reference,
+    conformance.any_block_size_gives_the_same,
+    conformance.no_output_depends_on_a_later_token,
+    contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
+    conformance.finite_under_decreasing_positions,
+)

@@ -1,0 +1,251 @@
+"""Does a task keep its promises? Each check takes a `Task` with its training lengths and raises
+`Broken` with a sentence for the task's author.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from omegaconf import OmegaConf
+
+from posbench.check.subject import composed, require
+from posbench.composing.building import build
+from posbench.config import checked
+from posbench.errors import ConfigError
+from posbench.task import BOS, EOS, MARK, NOISE, PAD, SEP, Batch, Task
+
+WORDS = {"BOS": BOS, "SEP": SEP, "EOS": EOS, "MARK": MARK, "NOISE": NOISE, "PAD": PAD, ".": NOISE}
+SAMPLES = 2_000
+
+
+@dataclass(frozen=True)
+class ChosenTask:
+    """A task as the command line chooses it, with its lengths n in training."""
+
+    task: Task
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, *words: str) -> ChosenTask:
+        cfg = composed(*words)
+        task: Task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
+        low, high = checked(cfg).training.lengths
+        return cls(task, max(low, 1), high)
+
+    @property
+    def classes(self) -> list[type]:
+        return [type(self.task)]
+
+    @functools.cached_property
+    def lengths(self) -> Sequence[int]:
+        """Shortest and longest in training, and beyond."""
+        return sorted({self.low, self.high, 2 * self.high})
+
+    @functools.cached_property
+    def batches(self) -> dict[int, Batch]:
+        return {n: self.task.batch(n, SAMPLES, 0, "check", n) for n in self.lengths}
+
+
+def sample_returns_a_batch(asked: ChosenTask) -> None:
+    for n, batch in asked.batches.items():
+        require(
+            isinstance(batch, Batch),
+            f"sample returns {type(batch).__name__}: return what posbench.task.assemble makes of "
+            "prompt and answer",
+        )
+        shape = (SAMPLES, asked.task.total_length(n))
+        for name, kind in (("tokens", "iu"), ("answer", "b"), ("source", "iu"), ("segments", "iu")):
+            array = getattr(batch, name)
+            require(
+                array.shape == shape and array.dtype.kind in kind,
+                f"{name} of n={n} is {array.dtype} {list(array.shape)}, expected "
+                f"{'booleans' if kind == 'b' else 'integers'} {list(shape)}: [batch, "
+                "total_length(n)], with BOS, SEP and EOS",
+            )
+
+
+def a_batch_is_a_function_of_its_stream(asked: ChosenTask) -> None:
+    n = asked.high
+    one, same = (asked.task.batch(n, 64, 1, "check").tokens for _ in range(2))
+    require(
+        bool((one == same).all()),
+        "two batches of one stream differ: draw from `rng` alone, and keep nothing between calls",
+    )
+    other = asked.task.batch(n, 64, 2, "check").tokens
+    require(
+        not bool((one == other).all()),
+        "batches of two seeds are equal: draw from `rng`, which differs between them",
+    )
+
+
+def tokens_are_in_the_vocabulary_and_in_order(asked: ChosenTask) -> None:
+    size = asked.task.vocab_size
+    for n, batch in asked.batches.items():
+        low, high = int(batch.tokens.min()), int(batch.tokens.max())
+        require(
+            low >= 0 and high < size,
+            f"tokens of n={n} run from {low} to {high}, and vocab_size is {size}: symbols begin at "
+            "FIRST_SYMBOL, so vocab_size is FIRST_SYMBOL + the number of symbols",
+        )
+        require(
+            bool((batch.tokens[:, 0] == BOS).all() and (batch.tokens[:, -1] == EOS).all())
+            and bool(((batch.tokens == SEP).sum(1) == 1).all()),
+            f"sequences of n={n} do not read BOS prompt SEP answer EOS: assemble(prompt, answer, "
+            "...) puts the three around what it is given, so leave them out of both",
+        )
+
+
+def lengths_are_as_declared(asked: ChosenTask) -> None:
+    ends = asked.batches[asked.high].answer[:, -1].all()
+    for n, batch in asked.batches.items():
+        found = batch.answer.sum(1) - int(ends)
+        declared = asked.task.answer_length(n)
+        require(
+            bool((found == declared).all()),
+            f"answer_length({n}) is {declared}, and {found.min()} to {found.max()} tokens are "
+            "asked for, EOS left out",
+        )
+
+
+def sources_hold_what_they_are_the_source_of(asked: ChosenTask) -> None:
+    """Where there is a source, it holds the answer, and the farthest is at `max_distance`."""
+    for n, batch in asked.batches.items():
+        rows, places = np.nonzero(batch.source >= 0)
+        if not len(rows):
+            continue
+        found, source = batch.tokens[rows, places], batch.source[rows, places]
+        require(
+            bool((source < places).all()),
+            f"a source of n={n} stands at or after the token that it is the source of",
+        )
+        require(
+            bool((batch.tokens[rows, source] == found).all()),
+            f"a source of n={n} holds another token than the answer repeats: `source` counts from "
+            "the first token of the prompt, and is -1 for what stands nowhere",
+        )
+        farthest = int((places - 1 - source).max())
+        declared = asked.task.max_distance(n)
+        require(
+            farthest <= declared,
+            f"max_distance({n}) is {declared}, and a source lies {farthest} tokens before its "
+            "query (BOS and SEP count, and the query is the token before the answer)",
+        )
+        require(
+            farthest >= 0.8 * declared - 1,
+            f"max_distance({n}) is {declared}, and in {SAMPLES:,} samples no source lies farther "
+            f"than {farthest} tokens before its query",
+        )
+
+
+def a_prompt_has_one_answer(asked: ChosenTask) -> None:
+    """Where one does not follow from the other, there is nothing to be learned."""
+    if _has_no_one_answer(asked.task):
+        return
+    batch = asked.batches[asked.low]
+    cut = int((batch.tokens[0] == SEP).argmax()) + 1
+    answers: dict[bytes, bytes] = {}
+    for row, wanted in zip(batch.tokens, batch.answer, strict=True):
+        seen = np.where(wanted, -1, row)
+        prompt, answer = (row[:cut].tobytes() + seen.tobytes()), row[wanted].tobytes()
+        first = answers.setdefault(prompt, answer)
+        require(
+            first == answer,
+            f"one prompt of n={asked.low} has two answers: the answer must follow from what the "
+            "model has seen",
+        )
+
+
+def chance_is_measured(asked: ChosenTask) -> None:
+    """Against answering with the answer of another sample, which knows the format and no more."""
+    if _has_no_one_answer(asked.task):
+        return
+    for n, batch in asked.batches.items():
+        chance = asked.task.chance(n)
+        require(0 <= chance <= 1, f"chance({n}) is {chance}: it is a probability")
+        comparable = (batch.answer[:-1] == batch.answer[1:]).all(1)
+        if comparable.sum() < SAMPLES / 2:
+            continue  # what is asked for stands elsewhere in each sample
+        right = ((batch.tokens[:-1] == batch.tokens[1:]) | ~batch.answer[1:]).all(1)[comparable]
+        found, error = right.mean(), 4 * np.sqrt(max(chance, 1 / SAMPLES) / len(right))
+        require(
+            found <= 2 * chance + error and found >= chance / 2 - error,
+            f"chance({n}) is {chance:.3g}, and the answer of another sample is right in "
+            f"{found:.3g} of the cases: declare what guessing gets right",
+        )
+
+
+def worked_examples_are_what_it_generates(asked: ChosenTask) -> None:
+    """The docstring shows two sequences, each with its n: of that length, and of a prompt with the
+    same pattern of symbols the same pattern of answers.
+    """
+    text = " ".join((type(asked.task).__doc__ or "").split())
+    shown = re.findall(r"BOS .*? ?EOS", text)
+    require(
+        len(shown) >= 2,
+        "the docstring of a task states its rule with two worked examples, as in `Examples, n = 2 "
+        "and n = 3:` and below `BOS c a SEP a c EOS`",
+    )
+    lengths = [int(n) for n in re.findall(r"\bn = (\d+)", text.partition("Example")[2])]
+    for n, example in zip(lengths, shown, strict=False):
+        words = example.split()
+        try:
+            batch = asked.task.batch(n, 4 * SAMPLES, 0, "examples", n)
+        except ConfigError:  # an example of other settings
+            continue
+        if batch.tokens.shape[1] != len(words):
+            require(
+                not re.search("Examples?,? n = ", text),  # else they say which settings they have
+                f"the worked example {example!r} has {len(words)} tokens, and n={n} makes "
+                f"{batch.tokens.shape[1]}",
+            )
+            continue
+        cut = words.index("SEP") + 1
+        alike = [
+            row for row in batch.tokens if _pattern(row[:cut].tolist()) == _pattern(words[:cut])
+        ]
+        require(
+            not alike
+            or _has_no_one_answer(asked.task)
+            or any(_pattern(row.tolist()) == _pattern(words) for row in alike),
+            f"the worked example {example!r} is not what is generated: a prompt of n={n} with this "
+            f"pattern is answered otherwise in {len(alike)} of {len(batch.tokens):,} samples",
+        )
+
+
+def _pattern(sequence: Sequence[str | int]) -> list[str | int]:
+    """Symbols by their order among those that occur, and special tokens by themselves."""
+    tokens = [WORDS.get(each, each) if isinstance(each, str) else each for each in sequence]
+    special = set(WORDS.values())
+    symbols = sorted(
+        {each for each in tokens if each not in special}, key=lambda each: (str(type(each)), each)
+    )
+    return [each if each in special else f"#{symbols.index(each)}" for each in tokens]
+
+
+def _has_no_one_answer(task: Task) -> bool:
+    """Whether it has a score of its own, as for a text, or for questions that count one by one."""
+    return type(task).score is not Task.score
+
+
+FIRST: tuple[Callable[[ChosenTask], None], ...] = (sample_returns_a_batch,)
+"""All others rest on these."""
+
+RESTS_ON: dict[Callable[[ChosenTask], None], tuple[Callable[[ChosenTask], None], ...]] = {
+    worked_examples_are_what_it_generates: (a_batch_is_a_function_of_its_stream,),
+}
+
+CHECKS: tuple[Callable[[ChosenTask], None], ...] = (
+    *FIRST,
+    a_batch_is_a_function_of_its_stream,
+    tokens_are_in_the_vocabulary_and_in_order,
+    lengths_are_as_declared,
+    sources_hold_what_they_are_the_source_of,
+    a_prompt_has_one_answer,
+    chance_is_measured,
+    worked_examples_are_what_it_generates,
+)

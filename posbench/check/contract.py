@@ -1,0 +1,316 @@
+"""What attention asks of every encoding, whatever it computes: shapes, equal calls, prefixes,
+positions as they come, mixed precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posbench.attention import Attention, attend, dense
+from posbench.check.subject import (
+    EXACT,
+    HEADS,
+    WIDTH,
+    Broken,
+    Outputs,
+    Subject,
+    call,
+    difference,
+    finite,
+    outputs,
+    random_tokens,
+    require,
+)
+from posbench.encoding import Draw, PositionEncoding
+
+ROWS, PLACES = 3, 9  # of a batch; unlike the number of heads, so that neither passes for the other
+UNUSUAL = 23  # tokens: of a number that no other check asks for
+
+
+def _leaves(plan: Any) -> Iterator[Attention]:
+    """The calls that a plan is made of."""
+    if isinstance(plan, Attention):
+        yield plan
+    else:
+        for part in plan.parts:
+            yield from _leaves(part)
+
+
+# -- what a call returns ---------------------------------------------------------------------------
+
+
+def calls_return_what_attention_takes(subject: Subject) -> None:
+    """`positions`, `embed` and `encode`, and the terms and masks in what `encode` returns."""
+    for encoding in subject.layers():
+        a = call(PLACES, batch=ROWS)
+        _drawn(encoding, a)
+        embedded = encoding.embed(a.x, a.q_pos)
+        require(
+            isinstance(embedded, Tensor) and embedded.shape == a.x.shape,
+            f"embed returns {_kind(embedded)}: return the embeddings with position in them, "
+            f"[batch, n, model width], here {list(a.x.shape)}",
+        )
+        plan = encoding.encode(a)
+        require(
+            hasattr(plan, "run") and hasattr(plan, "each"),
+            f"encode returns {_kind(plan)}: return an Attention, such as a.plus(bias) or "
+            "replace(a, q=q, k=k)",
+        )
+        for leaf in _leaves(plan):
+            for kind, terms in (("term", leaf.terms), ("mask", leaf.masks)):
+                for term in terms:
+                    _shaped(kind, term, leaf)
+        out, wanted = attend(plan), a.v.shape
+        require(
+            out.shape == wanted,
+            f"attention gives {list(out.shape)} for {list(wanted)} [batch, heads, n, head width]: "
+            "what `encode` sets has another number of heads or channels than the queries; take "
+            "it from a.num_heads",
+        )
+
+
+def _drawn(encoding: PositionEncoding, a: Attention) -> None:
+    for training in (True, False):
+        pos = encoding.positions(a.q_pos, Draw(ROWS, torch.Generator().manual_seed(0), training))
+        require(
+            isinstance(pos, Tensor)
+            and pos.ndim in (2, 3)
+            and pos.shape[0] in (1, ROWS)
+            and pos.shape[1] == PLACES,
+            f"positions returns {_kind(pos)}: return [batch|1, n], here [{ROWS}|1, {PLACES}]",
+        )
+
+
+def _shaped(kind: str, term: Any, leaf: Attention) -> None:
+    for rows in (slice(0, PLACES), slice(2, 5)):
+        found, count = term(rows), rows.stop - rows.start
+        fits = isinstance(found, Tensor) and found.ndim == 4
+        require(
+            fits
+            and found.shape[0] in (1, ROWS)
+            and found.shape[1] in (1, leaf.num_heads)
+            and found.shape[2] in (1, count)
+            and found.shape[3] in (1, PLACES),
+            f"a {kind} returns {_kind(found)} for {count} rows: return [batch|1, heads|1, rows, "
+            f"keys], here [{ROWS}|1, {leaf.num_heads}|1, {count}, {PLACES}]; with fewer "
+            "dimensions a batch is taken for heads",
+        )
+        if kind == "mask":
+            require(
+                found.dtype == torch.bool,
+                f"a mask returns {found.dtype}: return a boolean, True where a key is seen",
+            )
+
+
+def _kind(found: object) -> str:
+    return str(list(found.shape)) if isinstance(found, Tensor) else _named(found)
+
+
+def _named(found: object) -> str:
+    return "None" if found is None else f"an object of {type(found).__name__}"
+
+
+def outputs_are_finite(subject: Subject) -> None:
+    for encoding in subject.layers():
+        finite(outputs(encoding, torch.arange(12)[None]), "at the positions 0 to 11")
+
+
+def two_calls_are_equal(subject: Subject) -> None:
+    """In training and in tests, bit for bit; what is drawn comes from `draw.generator` alone."""
+    for encoding in subject.layers():
+        for training in (False, True):
+            encoding.train(training)
+            with torch.random.fork_rng(devices=[]):
+                one, other = (
+                    (*_positions(encoding, training), *outputs(encoding, torch.arange(12)[None]))
+                    for _ in range(2)
+                )
+            change = max(
+                difference((a, a), (b, b)) if a.shape == b.shape else torch.inf
+                for a, b in zip(one, other, strict=True)
+            )
+            require(
+                change == 0,
+                f"two equal calls give different results (by {change:.1e}): a call may neither "
+                "draw nor count by itself; override `positions`, which is called once for all "
+                "layers, and draw from draw.generator",
+            )
+        encoding.eval()
+
+
+def _positions(encoding: PositionEncoding, training: bool) -> tuple[Tensor]:
+    draw = Draw(ROWS, torch.Generator().manual_seed(0), training)
+    return (encoding.positions(torch.arange(12)[None], draw).double(),)
+
+
+# -- prefixes and positions ------------------------------------------------------------------------
+
+
+def a_prefix_gives_alone_what_it_gives_within_the_whole(subject: Subject) -> None:
+    """Otherwise decoding token by token gives other answers than one pass over the whole."""
+    model, pos, tokens = subject.model(), torch.arange(14)[None], random_tokens(14)
+    change = (model(tokens, pos)[:, :9] - model(tokens[:, :9], pos[:, :9])).abs().max().item()
+    require(
+        change < EXACT,
+        f"the first 9 tokens alone give other logits than within 14 (by {change:.1e}): something "
+        "depends on how many tokens there are, such as a.num_queries, a mean or a largest "
+        "position; take what a query can see, or a length from the settings",
+    )
+
+
+def positions_are_taken_as_they_come(subject: Subject) -> None:
+    """Positions are given, not counted: they may be stretched, shifted, in any order, and others in
+    each row of a batch.
+    """
+    for encoding in subject.layers():
+        _not_kept_from_an_earlier_call(encoding)
+        _of_its_own_row(encoding)
+        _not_rebuilt(encoding)
+
+
+def _not_kept_from_an_earlier_call(encoding: PositionEncoding) -> None:
+    """Other positions after as many; then with one token more, which a cache has not seen."""
+    a = call(UNUSUAL + 1)
+    whole = 2 * torch.arange(UNUSUAL + 1)[None] + 3
+    before = slice(0, UNUSUAL)
+    _outputs(encoding, _part(a, before).at(*2 * [torch.arange(UNUSUAL)[None]]))
+    again = _outputs(encoding, _part(a, before).at(*2 * [whole[:, before]]))
+    longer = _outputs(encoding, a.at(whole, whole))
+    change = max(
+        (one - other[..., before, :]).abs().max().item()
+        for one, other in zip(again, longer, strict=True)
+    )
+    require(
+        change < EXACT,
+        "positions count anew for every call, and here outputs are those of an earlier call with "
+        f"as many tokens (off by {change:.1e}): something that depends on positions is kept under "
+        "the number of tokens; compute it from a.q_pos and a.k_pos each time",
+    )
+
+
+def _of_its_own_row(encoding: PositionEncoding) -> None:
+    a, n = call(PLACES, batch=ROWS), PLACES
+    mixed = torch.tensor([4, 0, 7, 1, 8, 2, 6, 3, 5])
+    pos = torch.stack([torch.arange(n), 2 * torch.arange(n) + 3, mixed])
+    whole = _outputs(encoding, a.at(pos, pos))
+    for row in range(ROWS):
+        alone = _outputs(encoding, _part(a.at(pos, pos), batch=slice(row, row + 1)))
+        change = difference((whole[0][row : row + 1], whole[1][row : row + 1]), alone)
+        require(
+            change < EXACT,
+            f"with other positions in each row of a batch, row {row} gives another result than "
+            f"alone (by {change:.1e}): positions are [batch|1, n], so keep their first dimension",
+        )
+
+
+def _not_rebuilt(encoding: PositionEncoding) -> None:
+    """For tokens that are all alike, what varies from place to place must come from positions, or
+    from the content.
+    """
+    even, far = torch.arange(PLACES)[None], 2 * torch.arange(PLACES)[None] + 3
+    usual = _traces(encoding, _alike(even, 0, 0))
+    others = [
+        _traces(encoding, call)
+        for call in (_alike(far, 0, 0), _alike(even, 1, 0), _alike(even, 0, 1))
+    ]
+    for index, (kind, trace) in enumerate(usual):
+        if not _varies(trace, kind):
+            continue
+        # Queries and keys that are turned follow their own content, in the same way at each place.
+        asked = others if kind == "bias" else others[:2]
+        moved = any((other[index][1] - trace).abs().max() > EXACT for other in asked)
+        require(
+            moved,
+            f"for tokens that are all alike the {kind} differs from place to place, and stays as "
+            "it is when positions are stretched: it counts places by itself (arange(n), a.offset) "
+            "and ignores the positions given; use a.q_pos, a.k_pos and a.distance(rows)",
+        )
+
+
+def _alike(pos: Tensor, x_seed: int, qk_seed: int) -> Attention:
+    """A call whose tokens are all the same."""
+
+    def same(seed: int, *shape: int) -> Tensor:
+        drawn = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+        return drawn.double()[..., None, :].expand(*shape[:-1], PLACES, shape[-1])
+
+    q, k = (same(2 + 2 * qk_seed + index, 1, HEADS, WIDTH) for index in range(2))
+    x, v = same(10 + x_seed, 1, HEADS * WIDTH), same(20, 1, HEADS, WIDTH)
+    segments = torch.zeros(1, PLACES, dtype=torch.long)
+    return Attention(q, k, v, x, pos, pos, scale=WIDTH**-0.5, segments=segments)
+
+
+def _traces(encoding: PositionEncoding, a: Attention) -> list[tuple[str, Tensor]]:
+    """What an encoding adds to embeddings and scores, and the queries and keys that it makes."""
+    rows = slice(0, PLACES)
+    found = [("embedding", (encoding.embed(a.x, a.q_pos) - a.x).detach())]
+    for leaf in _leaves(encoding.encode(a)):
+        bias = leaf.bias(rows)
+        if bias is not None:
+            hidden = torch.ones(PLACES, PLACES, dtype=torch.bool).triu(1)
+            found.append(("bias", bias.detach().double().masked_fill(hidden, 0)))
+        found += [("query", leaf.q.detach()), ("key", leaf.k.detach())]
+    return found
+
+
+def _varies(trace: Tensor, kind: str) -> bool:
+    if kind != "bias":
+        return bool((trace - trace[..., :1, :]).abs().max() > EXACT)
+    seen = torch.ones(PLACES, PLACES, dtype=torch.bool).tril()
+    values = trace[..., seen] if trace.shape[-2:] == seen.shape else trace.flatten(-2)
+    values = values.nan_to_num(neginf=-1e9)
+    return bool((values - values[..., :1]).abs().max() > EXACT)
+
+
+def _part(a: Attention, places: slice = slice(None), batch: slice = slice(None)) -> Attention:
+    """Some of the tokens, or some rows of the batch."""
+    inputs = {name: getattr(a, name)[batch, :, places] for name in ("q", "k", "v")}
+    pos = {
+        name: getattr(a, name)[batch if len(getattr(a, name)) > 1 else slice(None), places]
+        for name in ("q_pos", "k_pos", "segments")
+    }
+    return replace(a, **inputs, **pos, x=a.x[batch, places])
+
+
+def _outputs(encoding: PositionEncoding, a: Attention) -> Outputs:
+    return encoding.embed(a.x, a.q_pos), dense(encoding.encode(a))
+
+
+# -- precision -------------------------------------------------------------------------------------
+
+
+def mixed_precision_runs(subject: Subject) -> None:
+    """Under autocast queries, keys and values are bfloat16, and the layer input and all parameters
+    float32.
+    """
+    for encoding in subject.layers():
+        encoding.float()
+        given = call(12, dtype=torch.float32)
+        halves = {name: getattr(given, name).bfloat16() for name in ("q", "k", "v")}
+        a = replace(given, **halves)
+        try:
+            with torch.autocast("cpu", torch.bfloat16):
+                embedded, out = encoding.embed(a.x, a.q_pos), attend(encoding.encode(a))
+                if embedded.requires_grad or out.requires_grad:
+                    (embedded.float().sum() + out.float().sum()).backward()
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise Broken(
+                f"in mixed precision it fails ({reason}): queries, keys and values are bfloat16 "
+                "there, a.x and the parameters float32; compute in float32 and cast what meets a "
+                "query with .to(a.q.dtype)"
+            ) from error
+        require(
+            out.dtype == torch.bfloat16 and embedded.dtype == torch.float32,
+            f"in mixed precision embeddings are {embedded.dtype} and outputs {out.dtype}: keep the "
+            "precision of x and of the values",
+        )
+        require(
+            bool(torch.isfinite(out).all()) and bool(torch.isfinite(embedded).all()),
+            "in mixed precision some outputs are infinite or not a number",
+        )

@@ -1,0 +1,1 @@
+"""What papers say, stated before the runs and held against records. No torch here."""

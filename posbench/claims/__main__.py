@@ -1,0 +1,5 @@
+import sys
+
+from posbench.claims.page import main
+
+sys.exit(main())

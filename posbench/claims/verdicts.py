@@ -1,0 +1,240 @@
+"""Whether records bear claims out: the rule, in its second version, of 2026-11-22.
+
+**A claim is one hypothesis** over the tables it names: each of its tasks with each of its
+encodings. Where it names no tasks, they are all tasks with their own settings; others are shown
+beside it and do not count. A *pair* is the two scores of one seed on one table, each the mean over
+the multiples claimed, corrected for chance: (score - chance) / (1 - chance). The difference is the
+mean over all pairs of the tables that count, whatever table they come from, and its 95 % interval
+is Student's t over these pairs.
+
+**Gates**, table by table, by the means over the seeds of its pairs, and before any difference is
+looked at:
+- not measured: fewer than two seeds have both sides, or one of them lacks 1x where it is asked for;
+- not testable: the claim is about reach (a multiple is beyond 1x, unless `about` says otherwise),
+  and a side is below .95 at 1x;
+- no room: the claim is about reach, compares two rows without a negative margin, and both are at
+  least .95 or both at most .05 at the multiples claimed.
+The first gate that applies is that of the table. If any table is not measured, so is the claim.
+Tables behind another gate are dropped; if none is left, the claim is *no room* if all have none,
+else *not testable*.
+
+**Too few seeds.** At least ten pairs have to be left, and at least 5 m / alpha ways of exchanging
+the sides, with alpha = .05 and m claims of the same paper, so that the smallest p attainable stays
+well below alpha when it is corrected. Both numbers are known before the runs, up to the gates.
+
+**p**, two-sided, against the hypothesis that the difference is the margin: by the signs of the
+pairs where both sides of every pair come from the same training, or the other side is a number;
+else by exchanging scores between the sides of each table. See `randomisation`.
+
+**Correction**: Holm, over all claims of the paper in the file; one without a p counts as 1. Claims
+written after their records were seen are corrected among themselves and counted apart.
+
+**Verdict**: holds if the corrected p is at most .05 and the difference above the margin,
+contradicted if it is below, else open. It speaks of these tables; it does not generalise to other
+tasks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import pandas as pd
+
+from posbench.claims.claim import Claim
+from posbench.showing.numbers import Estimate
+from posbench.statistics.measures import corrected_lines
+from posbench.statistics.randomisation import (
+    holm,
+    num_permutations,
+    num_sign_flips,
+    permutation,
+    sign_flip,
+)
+
+ALPHA = 0.05
+MIN_PAIRS, WAYS = 10, 5
+"""What a test needs: pairs, and ways of exchanging the sides, in units of claims / alpha."""
+MASTERED, FAILED = 0.95, 0.05
+"""Mean scores from which a side masters a length, and up to which it fails there."""
+ROUNDING = 1e-9
+"""What a mean of scores of .95 may differ from .95."""
+
+
+class Verdict(StrEnum):
+    """What records say of a claim."""
+
+    HOLDS = "holds"
+    CONTRADICTED = "contradicted"
+    OPEN = "open"
+    TOO_FEW = "open (too few seeds)"
+    NO_ROOM = "no room"
+    NOT_TESTABLE = "not testable"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A claim on one task with one encoding: both sides, by seed, over the seeds that have both."""
+
+    task: str
+    encoding: str
+    of: pd.Series  # chance-corrected, the mean over the multiples claimed
+    over: pd.Series
+    at_1x: tuple[float, ...]  # means of the sides that are rows, over the same seeds; may be NaN
+    shared: bool  # whether the two scores of every pair come from one training
+    counts: bool  # whether the claim is about this task
+    gate: Verdict | None  # why the table is left out
+
+    @property
+    def left(self) -> bool:
+        return self.counts and self.gate is None
+
+    @property
+    def differences(self) -> pd.Series:
+        return self.of - self.over
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What records say of one claim."""
+
+    claim: Claim
+    tables: list[Table]
+    num_pairs: int  # of the tables that are left
+    difference: Estimate  # over these pairs
+    p: float  # NaN if the claim was not tested
+    adjusted: float  # corrected within the paper
+    verdict: Verdict
+
+    @property
+    def left(self) -> list[Table]:
+        """The tables that the claim is judged on."""
+        return [table for table in self.tables if table.left]
+
+
+def findings(claims: Sequence[Claim], runs: pd.DataFrame) -> list[Finding]:
+    """What the runs of one protocol say of each claim; see the rule above.
+
+    `runs` has one row a run and multiple, with the columns task, task_changed, encoding, side (the
+    extension as its row is labelled), seed, multiple, score, chance and training_hash.
+    """
+    runs = runs.assign(corrected=corrected_lines(runs))
+    runs = runs.sort_values(["task", "encoding", "side", "seed"])
+    families = [(claim.family, claim.post_hoc) for claim in claims]
+    tested = [
+        _tested(claim, tables(claim, runs), families.count(family))
+        for claim, family in zip(claims, families, strict=True)
+    ]
+    adjusted = [math.nan] * len(claims)
+    for family in set(families):
+        members = [index for index, each in enumerate(families) if each == family]
+        corrected = holm([tested[index].p for index in members])
+        for index, p in zip(members, corrected, strict=True):
+            adjusted[index] = p
+    return [_corrected(*each) for each in zip(tested, adjusted, strict=True)]
+
+
+def tables(claim: Claim, runs: pd.DataFrame) -> list[Table]:
+    """The tables of a claim, and those of other tasks on which both sides were run.
+
+    Of experiments, the column `task` holds the names.
+    """
+    found = []
+    for task in sorted(claim.experiments or {*runs["task"], *(claim.tasks or [])}):
+        part = runs[runs["task"] == task]
+        counts = task in claim.places if claim.places else not part["task_changed"].any()
+        others = runs[runs["task"] == claim.place_of_over(task)] if counts else part
+        for encoding in claim.encodings:
+            table = _table(claim, part, others, str(task), encoding, counts)
+            if counts or len(table.of):
+                found.append(table)
+    return found
+
+
+def _table(
+    claim: Claim, runs: pd.DataFrame, others: pd.DataFrame, task: str, encoding: str, counts: bool
+) -> Table:
+    """One table of the claim, from the runs of one task, and those of the other side."""
+    left = _rows(runs, encoding, claim.of)
+    of, first = _mean(left, claim.at), _mean(left, [1])
+    if isinstance(claim.over, str):
+        right = _rows(others, encoding, claim.over)
+        over = _mean(right, claim.over_at or claim.at)
+        paired = of.index.intersection(over.index)
+        at_1x = tuple(
+            each.reindex(paired).mean(skipna=False) for each in (first, _mean(right, [1]))
+        )
+        one, other = (each.groupby("seed")["training_hash"].first() for each in (left, right))
+        shared = bool((one.loc[paired] == other.loc[paired]).all())
+    else:
+        over, paired, shared = pd.Series(claim.over, of.index, float), of.index, True
+        at_1x = (first.reindex(paired).mean(skipna=False),)
+    of, over = of.loc[paired], over.loc[paired]
+    gate = _gate(claim, of, over, at_1x)
+    return Table(task, encoding, of, over, at_1x, shared, counts, gate)
+
+
+def _rows(runs: pd.DataFrame, encoding: str, side: str) -> pd.DataFrame:
+    own, _, extension = side.rpartition("/")
+    return runs[(runs["encoding"] == (own or encoding)) & (runs["side"] == extension)]
+
+
+def _mean(rows: pd.DataFrame, multiples: list[float]) -> pd.Series:
+    """The mean over the multiples, by seed, of the seeds that have them all."""
+    by_seed = rows.pivot(index="seed", columns="multiple", values="corrected")
+    return by_seed.reindex(columns=multiples).mean(axis=1, skipna=False).dropna().sort_index()
+
+
+def _gate(claim: Claim, of: pd.Series, over: pd.Series, at_1x: tuple[float, ...]) -> Verdict | None:
+    if len(of) < 2:
+        return Verdict.NOT_MEASURED
+    if not claim.about_reach:
+        return None
+    if any(math.isnan(score) for score in at_1x):
+        return Verdict.NOT_MEASURED
+    if min(at_1x) < MASTERED - ROUNDING:
+        return Verdict.NOT_TESTABLE
+    low, high = sorted((of.mean(), over.mean()))
+    full = low >= MASTERED - ROUNDING or high <= FAILED + ROUNDING
+    return Verdict.NO_ROOM if full and isinstance(claim.over, str) and claim.by >= 0 else None
+
+
+def _tested(claim: Claim, found: list[Table], family_size: int) -> Finding:
+    """The finding before the correction: still open if there is a p."""
+    left = [table for table in found if table.left]
+    num_pairs = sum(len(table.of) for table in left)
+    pairs = [list(zip(table.of - claim.by, table.over, strict=True)) for table in left]
+    shared = all(table.shared for table in left)
+    ways = num_sign_flips(num_pairs) if shared else num_permutations(map(len, pairs))
+    untested = _untested([table.gate for table in found if table.counts])
+    if untested is None and (num_pairs < MIN_PAIRS or ways < WAYS * family_size / ALPHA):
+        untested = Verdict.TOO_FEW
+    p = math.nan
+    if untested is None and shared:
+        p = sign_flip([of - over for each in pairs for of, over in each])
+    elif untested is None:
+        p = permutation(pairs)
+    difference = Estimate.over(value for table in left for value in table.differences)
+    verdict = untested or Verdict.OPEN
+    return Finding(claim, found, num_pairs, difference, p, math.nan, verdict)
+
+
+def _untested(gates: list[Verdict | None]) -> Verdict | None:
+    """The verdict of a claim with these gates; None if a table is left to test it on."""
+    if not gates or Verdict.NOT_MEASURED in gates:
+        return Verdict.NOT_MEASURED
+    if None in gates:
+        return None
+    return Verdict.NO_ROOM if set(gates) == {Verdict.NO_ROOM} else Verdict.NOT_TESTABLE
+
+
+def _corrected(finding: Finding, adjusted: float) -> Finding:
+    """The finding with its corrected p, and with the verdict that follows from it."""
+    if not adjusted <= ALPHA:  # also if it is NaN
+        return replace(finding, adjusted=adjusted)
+    above = finding.difference.mean > finding.claim.by
+    verdict = Verdict.HOLDS if above else Verdict.CONTRADICTED
+    return replace(finding, adjusted=adjusted, verdict=verdict)

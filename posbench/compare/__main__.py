@@ -1,0 +1,5 @@
+import sys
+
+from posbench.compare.command import main
+
+sys.exit(main())

@@ -1,0 +1,200 @@
+"""`python -m posbench.compare mine/encoding/decay.yaml`: from a file to its place among all others.
+
+    python -m posbench.compare mine/encoding/decay.yaml --quick    two tasks, one seed: minutes
+    python -m posbench.compare mine/extension/squash.yaml          tasks of most rows, three seeds
+    python -m posbench.compare method=rope encoding.base=500 seed=10,11,12,13,14 task=copy,sort
+    python -m posbench.compare mine/task/every_other.yaml          which rows can do a task
+
+What is missing of its runs is made first, by a sweep that can be stopped and goes on when the
+command is given again. Every other row comes from published records, those of the main board unless
+--against names a folder, with the same seeds as far as they are published. Then the place, the tier
+and the nearest rows are said, and who stands aside for want of a task. FOLDER/compare/ holds them
+as ROW.md and .tex, and ROW.html is the page of a board with the row open among the others. Of a
+task, the rows that the board refers to are trained, or those of method=.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from posbench.boards import definition
+from posbench.boards.definition import Board
+from posbench.compare import of_task, report
+from posbench.compare.of_row import differences, standing, worth
+from posbench.compare.of_task import TaskSubject
+from posbench.compare.rivals import Kind, Rivals
+from posbench.compare.subject import USUAL_SEEDS, Subject, subject
+from posbench.composing import mistakes
+from posbench.composing.answering import answered
+from posbench.composing.compose import compose, composing
+from posbench.errors import PosbenchError, counted
+from posbench.records import files
+from posbench.records.record import Record
+from posbench.showing.numbers import number
+from posbench.sweeping.plan import Plan, plan, published, with_records
+from posbench.sweeping.requests import Request
+
+MAIN = "main"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.compare",
+        description="A method of your own, or a task, among the published ones.",
+    )
+    parser.add_argument(
+        "words",
+        nargs="+",
+        help="mine/encoding/decay.yaml, mine/extension/squash.yaml, mine/task/every_other.yaml, or "
+        "words as after python -m posbench; task= and seed= choose among the board's",
+    )
+    parser.add_argument("--quick", action="store_true", help="two tasks and one seed: minutes")
+    parser.add_argument("--board", default=MAIN, help="default: %(default)s")
+    parser.add_argument("--against", type=Path, help="a folder of records, for the published ones")
+    parser.add_argument("--config-dir", type=Path, metavar="FOLDER", help="with files of your own")
+    parser.add_argument(
+        "--no-training", action="store_true", help="compare what there is, and train nothing"
+    )
+    chosen = parser.parse_intermixed_args(arguments)
+    own = [chosen.config_dir] if chosen.config_dir else []
+
+    def compared() -> int:
+        board = definition.load(chosen.board, own)
+        if (task := TaskSubject.of(chosen.words, board, quick=chosen.quick)) is not None:
+            if chosen.config_dir and chosen.config_dir.resolve() != task.folder.resolve():
+                raise PosbenchError(
+                    f"task {task.task} is not in {chosen.config_dir}: what is compared stands in "
+                    "one folder"
+                )
+            with composing(task.folder):
+                return _compare_rows(task, board, chosen)
+        asked = subject(chosen.words, board, chosen.config_dir)
+        with composing(*asked.folders):
+            return _compare(asked, board, chosen)
+
+    return answered(compared, [word for word in chosen.words if "=" in word], own)
+
+
+def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
+    mistakes.check([*asked.row, *asked.settings], asked.folders)
+    if not board.all_tasks:
+        raise PosbenchError(
+            f"board {board.name} runs experiments, and a row is compared on tasks: choose a board "
+            "that has them, as --board main"
+        )
+    against = chosen.against or published()
+    found = files.records(against)
+    if not found:
+        raise PosbenchError(
+            f"{against} holds no records to compare with: name a folder of published ones with "
+            "--against"
+        )
+    seeds = asked.chosen_seeds(board, quick=chosen.quick)
+    kind = Kind.of_words(asked.runs(board, board.all_tasks[:1], seeds[:1]).runs[0])
+    rivals = Rivals.of(found, kind, board, seeds)
+    rivals.refuse_lack()
+    tasks = asked.chosen_tasks(rivals, quick=chosen.quick)
+    rivals.refuse_lack(tasks)
+    results_dir = Path(compose(*asked.settings).content["results_dir"])
+
+    command = [] if chosen.no_training else asked.command(board, tasks, seeds)
+    planned = _made(asked.runs(board, tasks, seeds), command, [results_dir, against])
+    own = _complete(planned)
+    there = standing(own, rivals)
+    notes = [
+        *rivals.remarks(tasks),
+        *_worth(worth(found, board, tasks, seeds, own[0].protocol.hash), tasks, seeds, board),
+        *_notes(planned, seeds),
+        *differences(own, rivals.records),
+    ]
+    print(report.text(there, board, notes))
+    paths = report.write(there, board, notes, own, results_dir / "compare")
+    print(f"Written: {', '.join(map(str, paths))}")
+    return 1 if planned.runs or planned.wrong else 0
+
+
+def _compare_rows(asked: TaskSubject, board: Board, chosen: argparse.Namespace) -> int:
+    """The rows of a board on a task of one's own."""
+    mistakes.check([f"task={asked.task}", *asked.settings], [asked.folder])
+    against = chosen.against or published()
+    results_dir = Path(compose(*asked.settings).content["results_dir"])
+    command = [] if chosen.no_training else asked.command
+    planned = _made(asked.runs, command, [results_dir, against])
+    own = _complete(planned)
+    found = of_task.TaskStanding.of(own, files.records(against), board)
+    notes = list(of_task.remarks(planned, asked.seeds))
+    print(of_task.text(found, board, notes))
+    print(f"Written: {of_task.write(found, board, notes, results_dir / 'compare')}")
+    return 1 if planned.runs or planned.wrong else 0
+
+
+def _made(request: Request, command: Sequence[str], known: Sequence[Path]) -> Plan:
+    """The plan of what is asked for, after the sweep of these words, if any, has made what was
+    missing. Records of known folders tell its cost.
+    """
+    there = _without_force(request)
+    planned = plan(request if command else there)
+    for said in _refused(planned):
+        print(said)
+    if not planned.runs or not command:
+        return planned
+    print(planned.cost([*known, *with_records(Path("results"))]), flush=True)
+    print(f"  python -m posbench {' '.join(command)}", flush=True)
+    ended = subprocess.run([sys.executable, "-m", "posbench", *command])
+    if ended.returncode < 0 or ended.returncode > 128:
+        raise KeyboardInterrupt  # the sweep was stopped, and has said so
+    return plan(there)
+
+
+def _without_force(request: Request) -> Request:
+    """The runs as they are looked at: force=true calls for making them, and never finds them."""
+    return Request(
+        [
+            tuple(word for word in words if word.lstrip("+").partition("=")[0] != "force")
+            for words in request.runs
+        ]
+    )
+
+
+def _complete(planned: Plan) -> list[Record]:
+    own = [record for run in planned.complete if (record := run.asked.record()) is not None]
+    if not own:
+        raise PosbenchError("none of its runs is complete, so there is nothing to compare")
+    return own
+
+
+def _refused(planned: Plan) -> Iterator[str]:
+    for words, said in planned.wrong.items():
+        raise PosbenchError(f"{' '.join(words)}: {said}")
+    for reason, rows in planned.refused.items():
+        for row, tasks in rows.items():
+            yield f"{row} is not tested on {', '.join(tasks)}: {reason}"
+
+
+def _worth(
+    known: tuple[float, int], tasks: Sequence[str], seeds: Sequence[int], board: Board
+) -> Iterator[str]:
+    """What a choice of tasks and seeds says of the whole board."""
+    correlation, rows = known
+    if len(tasks) == len(board.all_tasks) and len(seeds) >= USUAL_SEEDS:
+        return
+    of = f"{counted(len(tasks), 'task')} and {counted(len(seeds), 'seed')} of the board"
+    if math.isnan(correlation):
+        yield f"This is of {of}, and says little of the others."
+    else:
+        yield (
+            f"This is of {of}. Over the {rows} published rows, their order on it has a rank "
+            f"correlation of {number(correlation)} with that on the whole board."
+        )
+
+
+def _notes(planned: Plan, seeds: Sequence[int]) -> Iterator[str]:
+    if len(seeds) < USUAL_SEEDS:
+        yield "Intervals given these tasks need several seeds; three are the least."
+    if planned.runs:
+        yield f"{counted(len(planned.runs), 'run')} missing: the same command makes the rest."

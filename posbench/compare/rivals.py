@@ -1,0 +1,187 @@
+"""The published rows that a row is held against: which there are, and on what they can be."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import pandas as pd
+
+from posbench.boards.definition import AS_TRAINED, Board, Rows
+from posbench.boards.naming import pairs
+from posbench.composing.compose import compose
+from posbench.composing.identity import identify
+from posbench.composing.legality import built, method_class
+from posbench.errors import MANY, PosbenchError, counted
+from posbench.leaderboard.ranking import Part
+from posbench.records import tables
+from posbench.records.record import Name, Record
+from posbench.statistics.measures import of_runs
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a row is, as far as that decides which others it can be held against."""
+
+    label: str
+    protocol: Name
+    method_class: str
+    host: str | None  # of an extension; None for an encoding as it was trained
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """That of a run that is complete."""
+        name = record.method
+        host = None if record.plain else name.base
+        return cls(name.label, record.protocol, record.method_class, host)
+
+    @classmethod
+    def of_words(cls, words: Sequence[str]) -> Self:
+        """That of a run which nobody has made. It builds the encoding, so it imports torch."""
+        composed = compose(*words)
+        identity = identify(composed)
+        name = identity.method
+        host = None if name.extension == AS_TRAINED else name.base
+        return cls(name.label, identity.protocol, method_class(*built(composed.cfg())), host)
+
+    def has(self, record: Record) -> bool:
+        """Whether a run is of a row that ours can be held against: made under the same protocol, in
+        the same class, and as trained or on the same host, as ours is.
+        """
+        alike = record.plain if self.host is None else record.method.base == self.host
+        same = record.protocol.hash == self.protocol.hash
+        return alike and same and record.method_class == self.method_class
+
+    def __str__(self) -> str:
+        host = f" on {self.host}" if self.host else " as trained"
+        return f"{self.method_class}{host}, under protocol {self.protocol.label} as it is here"
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Runs of the rows that a board names, of one kind and with chosen seeds."""
+
+    board: Board
+    kind: Kind
+    seeds: tuple[int, ...]
+    offered: tuple[Record, ...]  # with any seed
+
+    @classmethod
+    def of(
+        cls, published: Sequence[Record], kind: Kind, board: Board, seeds: Sequence[int]
+    ) -> Self:
+        """Those among published runs; there may be none, see `refuse_lack`."""
+        listed = {
+            (*pair, seed)
+            for rows in board.parts.values()
+            for pair in pairs(rows)
+            for seed in rows.seeds
+        }
+        offered = [
+            record
+            for record in published
+            if kind.has(record)
+            and (*named(record), record.seed) in listed
+            and record.task.label in board.all_tasks
+        ]
+        return cls(board, kind, tuple(seeds), tuple(offered))
+
+    @property
+    def records(self) -> list[Record]:
+        """Those with the chosen seeds."""
+        return [record for record in self.offered if record.seed in self.seeds]
+
+    @functools.cached_property
+    def runs(self) -> pd.DataFrame:
+        """One line for each of these that has an area."""
+        return of_runs(tables.table(self.records)).dropna(subset="area")
+
+    @functools.cached_property
+    def tasks_of(self) -> dict[str, set[str]]:
+        """The tasks of each row that is published; none where it has none of the seeds."""
+        found: dict[str, set[str]] = {record.method.label: set() for record in self.offered}
+        for row, task in zip(self.runs["row"], self.runs["task"], strict=True):
+            found[row].add(task)
+        return found
+
+    @property
+    def tried(self) -> list[str]:
+        """The tasks that one of them has a run on."""
+        tasks = set().union(*self.tasks_of.values())
+        return [task for task in self.board.all_tasks if task in tasks]
+
+    @property
+    def common(self) -> list[str]:
+        """The tasks that most of them have a run on, as boards see it: half of them at least."""
+        lacking = self._part.lacking(self.board)
+        return [task for task in self.tried if task not in lacking]
+
+    @property
+    def _part(self) -> Part:
+        methods = tuple(sorted(self.tasks_of))
+        rows = Rows(methods=methods, seeds=self.seeds, tasks=self.board.all_tasks)
+        return Part("rivals", rows, self.runs)
+
+    def refuse_lack(self, tasks: Sequence[str] = ()) -> None:
+        """PosbenchError if nothing is there to be compared with, on these tasks or at all."""
+        against = f"there is no published row to hold {self.kind.label} against"
+        if not self.offered:
+            raise PosbenchError(
+                f"{against}: none of board {self.board.name} is {self.kind}; name a folder of such "
+                "records with --against"
+            )
+        if not self.tried:
+            seeds = sorted({record.seed for record in self.offered})
+            raise PosbenchError(
+                f"{against} with seed {_listed(self.seeds)}: choose among {_listed(seeds)} with "
+                "seed="
+            )
+        if tasks and not any(each.issuperset(tasks) for each in self.tasks_of.values()):
+            raise PosbenchError(
+                f"{against} on {_listed(tasks)}: no row has all of them; choose fewer with task="
+            )
+
+    def remarks(self, tasks: Sequence[str]) -> Iterator[str]:
+        """On what most of them have not been run, who stands aside for that, and who has fewer
+        seeds.
+        """
+        if left := [task for task in self.board.all_tasks if task not in {*tasks, *self.common}]:
+            few = [task for task in left if task in self.tried]
+            hint = f"; task={few[0]} compares with the few that have" if few else ""
+            yield (
+                f"Board {self.board.name} is under way: most of its rows have not been run on "
+                f"{_listed(left)}{hint}."
+            )
+        aside: dict[tuple[str, ...], list[str]] = {}
+        for row, there in sorted(self.tasks_of.items()):
+            if lacking := tuple(task for task in tasks if task not in there):
+                aside.setdefault(lacking, []).append(row)
+        for lacking, rows in aside.items():
+            on = "any of these tasks" if len(lacking) == len(tasks) else _listed(lacking)
+            stand, have = ("stands", "has") if len(rows) == 1 else ("stand", "have")
+            yield (
+                f"{counted(len(rows), 'row')} {stand} aside, which {have} no run on {on} with "
+                f"these seeds: {_listed(rows)}."
+            )
+        ours = self.runs[self.runs["task"].isin(tasks)].groupby("row").size()
+        kept = [row for row, there in self.tasks_of.items() if there.issuperset(tasks)]
+        fewer = sorted(row for row in kept if ours[row] < len(tasks) * len(self.seeds))
+        if fewer:
+            names = f": {_listed(fewer)}" if len(fewer) <= MANY else ""
+            lack, count = ("lacks", "counts") if len(fewer) == 1 else ("lack", "count")
+            yield (
+                f"{len(fewer)} of {counted(len(kept), 'published row')} {lack} some of the seeds "
+                f"{_listed(self.seeds)}, and {count} with the others{names}."
+            )
+
+
+def named(record: Record) -> tuple[str, str, str]:
+    """The row, as boards name it."""
+    name = record.method
+    return name.base, name.extension, ", ".join(name.changed)
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,229 @@
+"""What is compared: a row of words, and the runs that the board asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from posbench.boards.definition import AS_TRAINED, Board
+from posbench.compare.rivals import Rivals
+from posbench.composing.compose import compose
+from posbench.composing.folders import GROUPS, OF_A_ROW, is_of_row, names
+from posbench.composing.mistakes import HELP
+from posbench.errors import PosbenchError, closest, known_names
+from posbench.sweeping.requests import Request, Words
+
+OF_TESTS = ("task", "seed", "protocol")
+QUICK_TASKS = 2
+USUAL_SEEDS = 3
+"""How many of the board's seeds are taken, if the command line names none."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A row, chosen by words of the command line, and the folder of one's own that they are in.
+
+    `tests` holds what the words say of tasks, seeds and the protocol; `others` are for the runs:
+    where they keep their results, how they are launched.
+    """
+
+    row: Words
+    tests: dict[str, list[str]]
+    others: Words
+    folder: Path | None
+
+    @property
+    def folders(self) -> list[Path]:
+        return [self.folder] if self.folder else []
+
+    def command(self, board: Board, tasks: Sequence[str], seeds: Sequence[int]) -> list[str]:
+        """The words of the sweep that makes these runs: seeds outermost, as the board is run."""
+        protocol = self.tests.get("protocol", [board.protocol])[0]
+        return [
+            *(("--config-dir", str(self.folder)) if self.folder else ()),
+            "-m",
+            f"protocol={protocol}",
+            f"seed={','.join(map(str, seeds))}",
+            f"task={','.join(tasks)}",
+            *self.row,
+            *self.others,
+            f"definition={board.hash}",
+        ]
+
+    def runs(self, board: Board, tasks: Sequence[str], seeds: Iterable[int]) -> Request:
+        """The same runs, each with its words."""
+        protocol = self.tests.get("protocol", [board.protocol])[0]
+        return Request(
+            [
+                (
+                    *(f"protocol={protocol}", f"task={task}", *self.row, f"seed={seed}"),
+                    *self.settings,
+                    f"definition={board.hash}",
+                )
+                for seed in seeds
+                for task in tasks
+            ]
+        )
+
+    @property
+    def settings(self) -> Words:
+        """Those of `others` that a run is composed with: all but Hydra's own."""
+        return tuple(word for word in self.others if not word.startswith("hydra"))
+
+    def chosen_tasks(self, rivals: Rivals, *, quick: bool) -> list[str]:
+        """Those that the words name, or all that most rivals have been run on; if it must be quick,
+        the two of unlike groups that are trained for the fewest steps.
+
+        PosbenchError names a task on which there is nothing to compare with.
+        """
+        board = rivals.board
+        if "task" in self.tests:
+            named = some_of("task", self.tests["task"], board.all_tasks)
+            if lacking := [task for task in named if task not in rivals.tried]:
+                raise PosbenchError(
+                    f"task={','.join(lacking)}: there is no published run to compare with; choose "
+                    f"among {', '.join(rivals.tried)}, or name a folder of records with --against"
+                )
+            return named
+        known = rivals.common or rivals.tried
+        if not quick:
+            return known
+        protocol = self.tests.get("protocol", [board.protocol])[0]
+        by_steps = sorted(known, key=lambda task: _steps(protocol, task))
+        found: dict[str, str] = {}
+        for task in by_steps:
+            found.setdefault(board.group_of.get(task, task), task)
+        return list(found.values())[:QUICK_TASKS]
+
+    def chosen_seeds(self, board: Board, *, quick: bool) -> list[int]:
+        """Those that the words name, or the first three of the board's, or if quick the first."""
+        return list(offered_seeds(board, self.tests.get("seed"), 1 if quick else USUAL_SEEDS))
+
+
+def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> Subject:
+    """What the words of the command line choose; PosbenchError says what is wrong with them.
+
+    A word may be the path of a YAML file of one's own: its folder says what it is, and the folder
+    around that is what `--config-dir` would name.
+    """
+    chosen: dict[str, str] = {}
+    rest: list[str] = []
+    for word in words:
+        if is_file(word):
+            group, name, around = of_file(Path(word), OF_A_ROW)
+            if folder is not None and folder.resolve() != around.resolve():
+                raise PosbenchError(
+                    f"{word} is not in {folder}: what is compared stands in one folder"
+                )
+            chosen[group], folder = name, around
+            continue
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise PosbenchError(
+                f"{word} is neither a YAML file nor key=value: give the file of your encoding, as "
+                "mine/encoding/decay.yaml, or choose with encoding=, extension= or method=NAME"
+            )
+        if key in OF_A_ROW:
+            chosen[key] = value
+        else:
+            rest.append(word)
+    if not chosen:
+        raise PosbenchError(
+            "there is nothing to compare: give the file of your encoding or extension, as "
+            "mine/encoding/decay.yaml, or choose a method, as method=rope encoding.base=500"
+        )
+    given = [word for word in words if not is_file(word) and _split(word)[0] not in OF_TESTS]
+    refuse_several(given, "one row is compared at a time")
+    for group, name in chosen.items():
+        some_of(group, [name], names(group, [folder] if folder else []))
+    tests = {key: value.split(",") for key, _, value in map(_split, rest) if key in OF_TESTS}
+    one_protocol(tests, board)
+    others = [word for word in rest if _split(word)[0] not in OF_TESTS]
+    changes = tuple(word for word in others if is_of_row(word))
+    return Subject(
+        (*_row(chosen, board), *changes),
+        tests,
+        tuple(word for word in others if word not in changes),
+        folder,
+    )
+
+
+def host(board: Board) -> str:
+    """The encoding on which the board ranks extensions: that of its first part with several."""
+    for rows in board.parts.values():
+        if len(rows.extensions) > 1 and rows.encodings:
+            return rows.encodings[0]
+    raise PosbenchError(
+        f"board {board.name} ranks no extensions: choose its host with encoding=NAME"
+    )
+
+
+def _row(chosen: dict[str, str], board: Board) -> Words:
+    if "method" in chosen:
+        return tuple(f"{group}={name}" for group, name in chosen.items())
+    encoding = chosen.get("encoding") or host(board)
+    return (f"encoding={encoding}", f"extension={chosen.get('extension', AS_TRAINED)}")
+
+
+def offered_seeds(board: Board, asked: Sequence[str] | None, most: int) -> tuple[int, ...]:
+    """Those of the board's seeds that are asked for, or the first of them."""
+    offered = sorted({seed for rows in board.parts.values() for seed in rows.seeds})
+    if asked is None:
+        return tuple(offered[:most])
+    return tuple(int(seed) for seed in some_of("seed", asked, list(map(str, offered))))
+
+
+def one_protocol(asked: Mapping[str, list[str]], board: Board) -> str:
+    """The protocol that words name, or the board's."""
+    chosen = asked.get("protocol", [board.protocol])
+    if len(chosen) > 1:
+        raise PosbenchError(f"protocol={','.join(chosen)}: a board has one protocol")
+    return chosen[0]
+
+
+def refuse_several(words: Sequence[str], why: str) -> None:
+    """PosbenchError names a word that a sweep would take for several."""
+    parsed = OverridesParser.create().parse_overrides(list(words))
+    for word, override in zip(words, parsed, strict=True):
+        if override.is_sweep_override():
+            raise PosbenchError(f"{word} lists several values, and {why}: choose one of them")
+
+
+def is_file(word: str) -> bool:
+    """Whether a word is the path of a YAML file, which need not be there."""
+    return word.endswith((".yaml", ".yml")) and "=" not in word
+
+
+def of_file(path: Path, groups: Sequence[str]) -> tuple[str, str, Path]:
+    """The group and name that a file of one's own has by its place, and the folder around both."""
+    if not path.is_file():
+        raise PosbenchError(f"{path} is no file: give the path of a YAML file of yours")
+    group, folder = path.absolute().parent.name, path.absolute().parent.parent
+    if group not in groups:
+        kinds = ", ".join(f"{name}/ ({GROUPS[name]})" for name in (*sorted(OF_A_ROW), "task"))
+        raise PosbenchError(
+            f"{path} stands in a folder {group}/, so nobody knows what it is: put it into one of "
+            f"{kinds}"
+        )
+    return group, path.stem, folder
+
+
+def _split(word: str) -> tuple[str, str, str]:
+    return word.partition("=")
+
+
+def some_of(key: str, asked: Sequence[str], offered: Sequence[str]) -> list[str]:
+    """What is asked for, if it is offered; PosbenchError names what is not."""
+    for name in asked:
+        if name not in offered:
+            said = known_names(offered, HELP, closest(name, offered))
+            raise PosbenchError(f"{key}={name} is unknown: {said}")
+    return list(asked)
+
+
+def _steps(protocol: str, task: str) -> int:
+    steps: int = compose(f"protocol={protocol}", f"task={task}").content["training"]["steps"]
+    return steps

@@ -1,0 +1,5 @@
+import sys
+
+from posbench.explain.command import main
+
+sys.exit(main())

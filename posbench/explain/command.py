@@ -1,0 +1,119 @@
+"""`python -m posbench.explain method=rope task=passkey`: why a method stops, on one page.
+
+    python -m posbench.explain method=rope task=passkey
+    python -m posbench.explain method=rope,rope_yarn task=key_value_retrieval seed=1
+
+The words are those of `python -m posbench`; two methods stand side by side. A model that is not
+trained yet is trained first, and kept where runs keep theirs. What is found at 1x, 2x, 4x and 8x
+goes to RESULTS/explain/METHODS-TASK.html, and in sentences to the terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posbench.composing import mistakes
+from posbench.composing.answering import answered
+from posbench.composing.compose import compose, composing
+from posbench.composing.folders import is_of_row
+from posbench.errors import PosbenchError
+
+if TYPE_CHECKING:
+    from posbench.explain.page import Explained
+
+MULTIPLES = (1.0, 2.0, 4.0, 8.0)
+MOST = 2
+"""Methods that stand side by side."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.explain", description="Why a method stops."
+    )
+    parser.add_argument("words", nargs="+", help="as after python -m posbench, one or two methods")
+    parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
+    chosen = parser.parse_intermixed_args(arguments)
+
+    def explained() -> int:
+        asked = runs(chosen.words)
+        with composing(*chosen.config_dir):
+            for words in asked:
+                mistakes.check(words, chosen.config_dir)
+            return _explain(asked)
+
+    return answered(explained, chosen.words, chosen.config_dir)
+
+
+def runs(words: Sequence[str]) -> list[list[str]]:
+    """The words of each run: those that list two values are of two runs.
+
+    What makes a row may be listed, and nothing else: a page is of one task and one seed.
+    """
+    listed = {word: word.partition("=")[2].split(",") for word in words}
+    several = [word for word, values in listed.items() if len(values) > 1 and "[" not in word]
+    if tests := [word for word in several if not is_of_row(word)]:
+        raise PosbenchError(
+            f"{' '.join(tests)} asks for several pages: two methods stand side by side on one task "
+            "with one seed, so choose one and give the command once for each"
+        )
+    if len(several) > 1 or any(len(listed[word]) > MOST for word in several):
+        raise PosbenchError(
+            f"{' '.join(several)} asks for more than two runs: two stand side by side, as "
+            "method=rope,rope_yarn"
+        )
+    if not several:
+        return [list(words)]
+    (word,) = several
+    key = word.partition("=")[0]
+    return [
+        [f"{key}={value}" if each == word else each for each in words] for value in listed[word]
+    ]
+
+
+def _explain(asked: Sequence[Sequence[str]]) -> int:
+    from posbench.explain.page import html, text  # and with it torch
+
+    explained: list[Explained] = []
+    for words in asked:
+        made, folder = _explained(words)
+        explained.append(made)
+        print(text(made), end="\n\n", flush=True)
+    from posbench.disk import atomically, writing_to
+    from posbench.leaderboard.explanations import explanation_path
+
+    path = explanation_path(folder, [each.label for each in explained], made.task)
+    with writing_to(folder), atomically(path) as beside:
+        beside.write_text(html(explained), encoding="utf-8")
+    print(f"Written: {path}")
+    return 0
+
+
+def _explained(words: Sequence[str]) -> tuple[Explained, Path]:
+    """What is found of one run, and the folder of its results."""
+    from posbench.explain.measures import inside
+    from posbench.explain.page import Explained
+    from posbench.running.asked import Asked
+    from posbench.running.console import Console
+    from posbench.running.ready import Ready
+
+    asked = Asked.of(compose(*words))
+    ready = Ready.of(asked, Console())
+    setup = ready.setup
+    if setup.extension.retrained:
+        raise PosbenchError("a ceiling is another model at each length: explain the method itself")
+    prepared = ready.prepare(ready.train())
+    record = asked.record()
+    rows, views = (record.rows, record.views) if record is not None else prepared.evaluate()
+    made = Explained(
+        asked.identity.method.label,
+        asked.identity.task.label,
+        setup.task.measure,
+        asked.identity.command,
+        rows,
+        list(views),
+        inside(setup.evaluation, prepared.placed(), prepared.extension, MULTIPLES),
+    )
+    return made, asked.results_dir

@@ -1,1 +1,0 @@
-"""Results for others: a data set, a static site, W&B runs."""

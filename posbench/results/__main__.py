@@ -1,0 +1,5 @@
+import sys
+
+from posbench.results.command import main
+
+sys.exit(main())

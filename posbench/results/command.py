@@ -1,0 +1,265 @@
+"""`python -m posbench.results`: publish records, and verify that published ones can be made again.
+
+python -m posbench.results publish --to results/mine  your own records, packed, into a folder
+python -m posbench.results unpack results/main        published ones among your own: go on there
+python -m posbench.results verify results/main --sample 12
+python -m posbench.results bundle mine.tar.gz --config-dir mine    your own, and their code
+python -m posbench.results accept mine.tar.gz         look at a bundle that was sent to you
+python -m posbench.results columns                    what each column of `load` means
+python -m posbench.results upload results/main        past records to W&B, without a training
+python -m posbench.results export out --from results/main    a data set and a static site
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from posbench.composing.answering import answered
+from posbench.disk import writing_to
+from posbench.errors import PosbenchError
+from posbench.records import bundle, files, tables
+from posbench.records.files import LOCAL
+from posbench.results.publishing import matching, publish
+
+CONTRIBUTED = Path("results/contributed")
+"""Where records that others have sent go."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.results", description="Keep records, and check them."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    _add_publish(commands.add_parser("publish", help="pack records of your own into a folder"))
+    _add_unpack(commands.add_parser("unpack", help="copy published records to your own"))
+    _add_verify(commands.add_parser("verify", help="repeat some records and compare all they say"))
+    _add_bundle(commands.add_parser("bundle", help="one file of your records and their code"))
+    _add_accept(commands.add_parser("accept", help="check a bundle, and say what it would add"))
+    _add_upload(commands.add_parser("upload", help="send past records to W&B"))
+    _add_export(commands.add_parser("export", help="write a data set and a static site"))
+    columns = commands.add_parser("columns", help="say what the columns of the long table mean")
+    columns.set_defaults(carry_out=_show_columns)
+    chosen = parser.parse_args(arguments)
+
+    def carried_out() -> int:
+        status: int = chosen.carry_out(chosen)
+        return status
+
+    return answered(carried_out)
+
+
+def _show_columns(_: argparse.Namespace) -> int:
+    print("\n".join(_columns()))
+    return 0
+
+
+def _columns() -> list[str]:
+    """The documentation of the long table, a line a column; pandas would align to the right."""
+    said = tables.documentation()
+    lines = [tuple(said.columns), *said.itertuples(index=False, name=None)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def _add_publish(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_publish)
+    help = "default: %(default)s"
+    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
+    command.add_argument("--to", dest="target", type=Path, help="a folder; needed")
+    _add_patterns(command)
+
+
+def _add_patterns(command: argparse.ArgumentParser) -> None:
+    """What chooses among records, see `matching`."""
+    for name in ("protocol", "task", "method"):
+        command.add_argument(f"--{name}", default="*", help="name or pattern, default: %(default)s")
+
+
+def _publish(chosen: argparse.Namespace) -> int:
+    if chosen.target is None:
+        raise PosbenchError("--to is missing: name the folder to pack records into, --to FOLDER")
+    count = publish(chosen.source, chosen.target, chosen.protocol, chosen.task, chosen.method)
+    pattern = f"protocol {chosen.protocol}, task {chosen.task}, method {chosen.method}"
+    if not count:
+        raise PosbenchError(f"no record of {pattern} in {chosen.source}: run it first")
+    print(f"Copied {count} records ({pattern}) to {chosen.target}.")
+    print(f"Bring its board up to date: python -m posbench.leaderboard {chosen.target}")
+    return 0
+
+
+def _add_unpack(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_unpack)
+    command.add_argument("source", type=Path, help="a published folder, as results/main")
+    command.add_argument(
+        "--to", dest="target", type=Path, default=LOCAL, help="default: %(default)s"
+    )
+
+
+def _unpack(chosen: argparse.Namespace) -> int:
+    """A sweep that was published half way goes on from there: what is complete is not run again."""
+    held = files.read_folder(chosen.source).whole()
+    if not held.records:
+        raise PosbenchError(f"no records in {chosen.source}: name a published folder")
+    count = files.unpublish(held.records, held.audits, chosen.target)
+    of = len(held.records)
+    print(f"Copied {count} records to {chosen.target}, of {of}; the others were there.")
+    return 0
+
+
+def _add_bundle(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_bundle)
+    command.add_argument("target", type=Path, help="the file to write, as mine.tar.gz")
+    help = "default: %(default)s"
+    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
+    command.add_argument("--config-dir", type=Path, metavar="FOLDER", help="your own YAML and code")
+    _add_patterns(command)
+
+
+def _bundle(chosen: argparse.Namespace) -> int:
+    held = files.read_folder(chosen.source).whole()
+    found = matching(held.records, chosen.protocol, chosen.task, chosen.method)
+    if not found:
+        raise PosbenchError(f"no such record in {chosen.source}: run it first")
+    if chosen.config_dir and not chosen.config_dir.is_dir():
+        raise PosbenchError(f"{chosen.config_dir} is not a folder: give that of your own YAML")
+    made = bundle.write(found, held.audits, chosen.config_dir, chosen.target)
+    print(f"Written: {chosen.target}, {made['records']} records of {', '.join(made['methods'])}.")
+    print(f"Whoever has it looks at it with: python -m posbench.results accept {chosen.target}")
+    return 0
+
+
+def _add_accept(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_accept)
+    command.add_argument("bundle", type=Path)
+    help = "default: %(default)s"
+    command.add_argument("--to", dest="target", type=Path, default=CONTRIBUTED, help=help)
+    command.add_argument("--sample", type=int, default=3, help="how many to repeat, " + help)
+    command.add_argument("--seed", type=int, default=0, help="of the choice, " + help)
+    command.add_argument(
+        "--run-code", action="store_true", help="you have read the code in it, and will run it"
+    )
+    command.add_argument(
+        "--write", action="store_true", help="add the records, if all that was repeated is the same"
+    )
+
+
+def _accept(chosen: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory() as temporary:
+        found = bundle.unpack(chosen.bundle, Path(temporary))
+        for line in bundle.added(found.records, chosen.target):
+            print(line)
+        own = [found.own] if found.own else []
+        if found.code and not chosen.run_code:
+            raise PosbenchError(
+                f"{chosen.bundle} holds code of others, and nothing of it was run: read it "
+                f"(tar -xzOf {chosen.bundle} {' '.join(found.code)}), then add --run-code to "
+                "repeat records"
+            )
+        from posbench.running.verify import verify  # and with it torch
+
+        agreed = verify(found.published, chosen.sample, chosen.seed, own=own)
+        if agreed and chosen.write:
+            files.publish(found.records, found.audits, chosen.target)
+            print(f"Added to {chosen.target}: python -m posbench.leaderboard {chosen.target}")
+        elif agreed:
+            print(f"Nothing was written; --write adds them to {chosen.target}.")
+    return 0 if agreed else 1
+
+
+def _add_verify(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_verify)
+    command.add_argument("folder", type=Path, help="with published records")
+    command.add_argument(
+        "--sample", type=int, default=12, help="how many to repeat, default: %(default)s"
+    )
+    command.add_argument("--seed", type=int, default=0, help="of the choice, default: %(default)s")
+    command.add_argument(
+        "--restamp",
+        action="store_true",
+        help="carry records of earlier code over where the sample of their stratum agrees",
+    )
+    command.add_argument(
+        "--in", dest="scratch", type=Path, help="a folder to repeat them in, so that it can go on"
+    )
+    command.add_argument(
+        "--config-dir",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="your own YAML and code, if records need them",
+    )
+
+
+def _verify(chosen: argparse.Namespace) -> int:
+    from posbench.running.verify import verify  # and with it torch
+
+    agreed = verify(
+        chosen.folder,
+        chosen.sample,
+        chosen.seed,
+        restamp=chosen.restamp,
+        scratch=chosen.scratch,
+        own=chosen.config_dir,
+    )
+    return 0 if agreed else 1
+
+
+def _add_upload(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_upload)
+    help = "default: %(default)s"
+    command.add_argument(
+        "folder", type=Path, nargs="?", default=LOCAL, help="with records, " + help
+    )
+    command.add_argument("--project", default="posbench", help=help)
+    command.add_argument("--entity", help="user or team, default: your own")
+    command.add_argument("--online", action="store_true", help="send them now; needs a key")
+    command.add_argument(
+        "--in", dest="scratch", type=Path, help="where the runs are kept, default: FOLDER/uploads"
+    )
+    _add_patterns(command)
+
+
+def _upload(chosen: argparse.Namespace) -> int:
+    found = matching(files.records(chosen.folder), chosen.protocol, chosen.task, chosen.method)
+    if not found:
+        raise PosbenchError(f"no such record in {chosen.folder}: run it first")
+    from posbench.results.upload import upload  # and with it torch and wandb
+
+    scratch = chosen.scratch or chosen.folder / "uploads"
+    with writing_to(scratch):
+        done = upload(found, scratch, chosen.project, chosen.entity, chosen.online)
+    print(f"{done.now} of {len(found)} records became W&B runs; {done.before} were there already.")
+    if not chosen.online:
+        print(f"Send them with --online, or: wandb sync {scratch}/wandb/offline-run-*")
+    if done.failed:
+        raise PosbenchError(
+            f"{done.failed} of {len(found)} records did not reach W&B: run the same command again"
+        )
+    return 0
+
+
+def _add_export(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_export)
+    command.add_argument("target", type=Path, metavar="FOLDER", help="gets dataset/ and site/")
+    help = "default: %(default)s"
+    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
+
+
+def _export(chosen: argparse.Namespace) -> int:
+    from posbench.results import dataset, site
+
+    held = files.read_folder(chosen.source).whole()
+    if not held.records:
+        raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
+    with writing_to(chosen.target):
+        dataset.write(held.records, chosen.target / "dataset")
+        site.write(chosen.source, held.records, held.audits, chosen.target / "site")
+    print(f"Written: {chosen.target}/dataset, for a dataset hub, and {chosen.target}/site, for a")
+    print("static space or a repository's pages: push either as it is.")
+    return 0

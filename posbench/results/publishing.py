@@ -1,0 +1,30 @@
+"""Records of one's own among published ones."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from pathlib import Path
+
+from posbench.records import files
+from posbench.records.record import Record
+
+
+def publish(source: Path, target: Path, protocol: str, task: str, method: str) -> int:
+    """Put the matching records among the published ones; returns how many."""
+    held = files.read_folder(source).whole()
+    found = matching(held.records, protocol, task, method)
+    if found:
+        files.publish(found, held.audits, target)
+    return len(found)
+
+
+def matching(records: Iterable[Record], protocol: str, task: str, method: str) -> list[Record]:
+    """Those whose names, as they stand in the paths of records, match these patterns (`*`, `?`)."""
+    return [
+        record
+        for record in records
+        if fnmatch.fnmatchcase(record.protocol.slug, protocol)
+        and fnmatch.fnmatchcase(record.task.slug, task)
+        and fnmatch.fnmatchcase(record.method.slug, method)
+    ]

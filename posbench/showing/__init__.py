@@ -1,0 +1,1 @@
+"""What pages are made of: numbers, tables, figures, docstrings. No torch here."""

@@ -1,0 +1,124 @@
+"""The long table as a figure, for notebooks."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+from posbench.errors import PosbenchError, closest, known_names
+from posbench.records.row import Unit
+from posbench.records.tables import FIELDS
+from posbench.statistics.aggregates import FEWEST
+
+WIDTH, HEIGHT, ACROSS = 4.2, 3.2, 3
+SHARES = {name for name, field in FIELDS.items() if Unit("share") in field.metadata}
+"""Columns that are 1 at the most."""
+
+
+class Plot(Figure):
+    """A figure that a notebook shows as a picture, whatever its backend."""
+
+    def _repr_png_(self) -> bytes:
+        out = io.BytesIO()
+        self.savefig(out, format="png", dpi=110)
+        return out.getvalue()
+
+
+def plot(
+    table: pd.DataFrame,
+    methods: Sequence[str] | None = None,
+    tasks: Sequence[str] | None = None,
+    measure: str = "score",
+) -> Plot:
+    """Draw a measure against the test length, a panel a task, a line a method.
+
+    Lengths are multiples of the trained one, on a logarithmic axis, on which 1 is marked. A line
+    is the mean over seeds, at lengths that every seed has; the band is its 95 % interval (Student's
+    t), drawn where there are two seeds or more. Dashes show what guessing scores.
+
+    Args:
+        table: of `posbench.results.load`, or other rows with its columns `task`, `method`, `seed`,
+            `multiple`, `chance` and the measure; of one protocol, if it has that column
+        methods: which rows to draw, and in which order; all without it
+        tasks: the same for the panels
+        measure: a column with numbers
+
+    Returns:
+        The figure, for `display` or `savefig`. PosbenchError names a method, task or measure that
+        the table lacks, and protocols if there are several.
+    """
+    if measure not in table or not pd.api.types.is_numeric_dtype(table[measure]):
+        raise PosbenchError(f"measure={measure!r} is no column with numbers of this table")
+    if "protocol" in table and table["protocol"].nunique() > 1:
+        raise PosbenchError(
+            f"the table holds runs of several protocols ({', '.join(table['protocol'].unique())}), "
+            "which have no common mean: choose the rows of one"
+        )
+    methods, tasks = _chosen(table, "method", methods), _chosen(table, "task", tasks)
+    if not methods or not tasks:
+        raise PosbenchError("the table has no rows: load a folder with records")
+    across = min(len(tasks), ACROSS)
+    down = -(-len(tasks) // across)
+    figure = Plot(figsize=(WIDTH * across + 2, HEIGHT * down), layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
+    for axes, task in zip(panels, tasks, strict=False):
+        _panel(axes, table[table["task"] == task], methods, measure)
+        axes.set_title(task, parse_math=False)
+    for axes in panels[len(tasks) :]:
+        axes.set_axis_off()
+    lines = {line.get_label(): line for axes in panels for line in axes.get_lines()}
+    drawn = [name for name in methods if name in lines]
+    figure.legend([lines[name] for name in drawn], drawn, loc="outside right upper", frameon=False)
+    figure.supxlabel("test length / training length")
+    figure.supylabel(measure.replace("_", " "))
+    return figure
+
+
+def _chosen(table: pd.DataFrame, column: str, asked: Sequence[str] | None) -> list[str]:
+    known = sorted(table[column].unique())
+    for name in asked or ():
+        if name not in known:
+            raise PosbenchError(
+                f"{column} {name!r} is not in the table: "
+                + known_names(known, f"table[{column!r}].unique()", closest(name, known))
+            )
+    return list(asked) if asked is not None else known
+
+
+def _panel(axes: Axes, table: pd.DataFrame, methods: Sequence[str], measure: str) -> None:
+    axes.axvline(1, color="0.6", linewidth=1, linestyle=":")
+    if measure == "score":
+        chance = table.groupby("multiple")["chance"].mean()
+        axes.plot(chance.index, chance, color="0.6", linewidth=1, linestyle="--")
+    for look, name in enumerate(methods):
+        _line(axes, table[table["method"] == name], name, look, measure)
+    ticks = sorted({each for each in table["multiple"] if float(np.log2(each)).is_integer()})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
+    axes.minorticks_off()
+    axes.grid(alpha=0.25)
+
+
+def _line(axes: Axes, runs: pd.DataFrame, name: str, look: int, measure: str) -> None:
+    seeds = runs["seed"].nunique()
+    at = runs.groupby("multiple")[measure].agg(["mean", "std", "count"])
+    at = at[at["count"] == seeds]
+    if at.empty:
+        return
+    marker: Any = "osD^vPX"[look % 7]
+    (line,) = axes.plot(
+        at.index, at["mean"], label=name, color=f"C{look % 10}", marker=marker, markersize=4
+    )
+    if seeds >= FEWEST:
+        half = stats.t.ppf(0.975, seeds - 1) * at["std"] / np.sqrt(seeds)
+        low, high = at["mean"] - half, at["mean"] + half
+        if measure in SHARES:  # a symmetric interval may end where no score can be
+            low, high = low.clip(lower=min(0.0, at["mean"].min())), high.clip(upper=1.0)
+        axes.fill_between(at.index, low, high, color=line.get_color(), alpha=0.12)

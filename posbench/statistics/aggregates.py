@@ -1,0 +1,110 @@
+"""The numbers of a board, from one line a training.
+
+    task = mean over seeds,  group = mean of its tasks,  overall = mean of the groups
+
+Every function takes a table of runs: one line a training and what was measured on it, with columns
+
+    row       label of the method
+    task      name of the task
+    group     name of the capability that the task stands for
+    seed      of the training
+    area      share of 1, see `posbench.statistics.measures.area`
+    training  (may be left out) hash of all that the weights depend on: runs that share it share
+              weights, and so the luck of a seed
+    host      (may be left out; used if there is no `training`) name of what was trained
+
+A row without an area for some task has no overall number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from posbench.errors import PosbenchError
+
+CONFIDENCE = 0.95
+FEWEST = 3
+"""Seeds that an interval needs: two that agree by luck would give none, and Student's t of two is
+wider than the scale.
+"""
+COLUMNS = ("row", "task", "group", "seed", "area")
+
+Array = npt.NDArray[np.float64]
+
+
+def checked(runs: pd.DataFrame) -> pd.DataFrame:
+    """The table in a fixed order, once it is known to be one of runs.
+
+    Sums in another order would differ in their last bits. Raises `PosbenchError` if a column is
+    missing, if there is no run or one is there twice, or if a task is in several groups.
+    """
+    if missing := [name for name in COLUMNS if name not in runs]:
+        raise PosbenchError(f"a table of runs needs columns {', '.join(missing)}")
+    if runs.empty:
+        raise PosbenchError("there is no run in the table: run something first")
+    several = runs.groupby("task")["group"].nunique(dropna=False)
+    if (several != 1).any():
+        raise PosbenchError(f"task {several.idxmax()!r} must be in one group, of one name")
+    twice = runs.duplicated(["row", "task", "seed"])
+    if twice.any():
+        row, task, seed = runs.loc[twice, ["row", "task", "seed"]].iloc[0]
+        raise PosbenchError(f"{row} has seed {seed} of {task} twice: keep one of the two runs")
+    return runs.sort_values(["row", "task", "seed"], kind="stable")
+
+
+def groups_of(runs: pd.DataFrame) -> dict[str, list[str]]:
+    """Group -> its tasks, both in the order of their names."""
+    return means_and_groups(runs)[1]
+
+
+def repeated(runs: pd.DataFrame) -> bool:
+    """Whether each row has enough seeds of each task for an interval."""
+    return bool(runs.groupby(["row", "task"]).size().min() >= FEWEST)
+
+
+def has_tasks_to_draw(runs: pd.DataFrame) -> bool:
+    """Whether each group has several tasks; a single one is in every draw."""
+    return bool(runs.groupby("group")["task"].nunique().min() > 1)
+
+
+def task_means(runs: pd.DataFrame) -> pd.DataFrame:
+    """Mean area over seeds, [row, task]; NaN without a run, or if one of the runs has no area."""
+    return means_and_groups(runs)[0]
+
+
+def means_and_groups(runs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """`task_means` and `groups_of` of a table that is checked once."""
+    runs = checked(runs)
+    pairs = runs[["group", "task"]].drop_duplicates().sort_values(["group", "task"])
+    groups: dict[str, list[str]] = {}
+    for group, task in pairs.itertuples(index=False):
+        groups.setdefault(str(group), []).append(task)
+    places = pd.MultiIndex.from_frame(runs[["row", "task"]])
+    # Cut at the ends of cells, and averaged together where they have as many seeds.
+    starts = np.flatnonzero(~places.duplicated())
+    counts, areas = np.diff(starts, append=len(runs)), runs["area"].to_numpy(float)
+    means = np.empty(len(starts))
+    for count in np.unique(counts):
+        same = counts == count
+        means[same] = areas[starts[same][:, None] + np.arange(count)].mean(1)
+    return pd.Series(means, places[starts]).unstack("task"), groups
+
+
+def group_means(runs: pd.DataFrame) -> pd.DataFrame:
+    """Mean over the tasks of each group, [row, group]; NaN if the row lacks one of them."""
+    return means_of_groups(*means_and_groups(runs))
+
+
+def means_of_groups(means: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """`group_means` of the means of tasks, [row, task]."""
+    each = {group: means[list(tasks)].to_numpy().mean(1) for group, tasks in groups.items()}
+    return pd.DataFrame(each, index=means.index)
+
+
+def overall(runs: pd.DataFrame) -> pd.Series:
+    """Mean over groups, by row; NaN if the row lacks a task."""
+    return group_means(runs).mean(axis=1, skipna=False)

@@ -1,0 +1,234 @@
+"""A table of runs, summarised as a board and compared row against row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posbench.errors import PosbenchError
+from posbench.statistics import (
+    aggregates,
+    bootstrap,
+    distributions,
+    measures,
+    randomisation,
+)
+from posbench.statistics.bootstrap import DRAWS, EQUIVALENT, Draws
+
+OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "training"}
+"""What some columns of runs are called in the long table."""
+DRAWN = ["rank", "p_best"] + [
+    f"{over}_{what}"
+    for over in ("seeds", "tasks")
+    for what in ("low", "high", "rank_low", "rank_high", "tier")
+]
+"""The columns of a summary that draws give."""
+
+
+def summarise(
+    frame: pd.DataFrame,
+    board: Mapping[str, str] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Rank the rows of a table of runs within their classes, with intervals of all numbers.
+
+    A task is the mean over seeds, a group the mean of its tasks, overall the mean of the groups.
+    All numbers are areas, as shares of 1: see `posbench.statistics.measures.area`.
+
+    Args:
+        frame: the long table of `posbench.results.load`, or one line a run with columns `row`
+            (or `method`), `task`, `seed`, `area`, and, where they are known, `group`, `class`,
+            `training` (hash: runs that share it share weights), `in_distribution` and `learned`
+        board: task -> group; tasks that it lacks are left out. Without it and without a column
+            `group`, each task is a group of its own.
+        draws: of the bootstrap
+        seed: of the bootstrap; the same seed gives the same numbers
+
+    Returns:
+        One line a row, best first within its class, with the index (class, row) and columns
+        `overall`; `seeds_low`, `seeds_high` (95 % given these tasks); `tasks_low`, `tasks_high`
+        (95 % over tasks); `seeds_rank_low` ... `seeds_tier` and `tasks_rank_low` ...
+        `tasks_tier`, from the same two; `rank` (1 + the rows above by .02 at least); `p_best`
+        (over tasks); `num_seeds` (the fewest of a task); `num_tasks`; where known,
+        `in_distribution` (mean corrected score at 1x), `learned` (share of runs) and
+        `overall_learned` (runs that learned alone; NaN if a task has none); and, for each group,
+        `GROUP`, `GROUP_low`, `GROUP_high` (given these tasks). A row that lacks a task has NaN
+        and stands last. Intervals given these tasks are NaN where a task has fewer than three
+        seeds, those over tasks where some group has a single task as well.
+
+    Raises:
+        PosbenchError: if a column is missing, a run is there twice, or protocols are mixed
+    """
+    runs = of_board(frame, board)
+    classes = runs["class"] if "class" in runs else pd.Series("all", runs.index)
+    tables = {
+        name: standing(part, draws, seed)[0] for name, part in runs.groupby(classes, sort=True)
+    }
+    # Zero-shot rows come first, as on every board.
+    order = sorted(tables, key=lambda name: (name != "zero-shot", name))
+    return pd.concat({name: tables[name] for name in order}, names=["class", "row"])
+
+
+def compare(
+    frame: pd.DataFrame,
+    a: str,
+    b: str,
+    board: Mapping[str, str] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Compare row `a` with row `b` on every task and overall. All numbers are areas or shares.
+
+    Args:
+        frame: see `summarise`
+        a: label of a row
+        b: label of another
+        board: see `summarise`
+        draws: of the bootstrap
+        seed: of the bootstrap
+
+    Returns:
+        One line a task that both have, and last "overall", "over tasks" if both have all tasks:
+        columns `a`, `b`, `difference` (a - b); `low`, `high` (95 %, other seeds; in the line
+        "over tasks" other tasks as well); `p_above`, `p_equivalent`, `p_below`: shares of draws
+        in which a is above b by .02 at least, within .02 of it, and below; `p_improvement`, the
+        chance that a run of a is above one of b; and `p_value`, two-sided, of the `test`: "sign
+        flip" where all runs of both share their weights, seed by seed, "permutation" elsewhere.
+        `p_holm` is adjusted over the tasks. Runs without an area are dropped. Bounds and shares
+        of draws are NaN where there are fewer than three seeds, too few to draw from.
+
+    Raises:
+        PosbenchError: if a row is unknown, or the two have no task in common
+    """
+    runs = of_board(frame, board).dropna(subset="area")
+    for row in (a, b):
+        if row not in set(runs["row"]):
+            raise PosbenchError(f"there is no row {row!r} in the table")
+
+    pair = runs[runs["row"].isin([a, b])]
+    tasks = [task for task, part in pair.groupby("task") if part["row"].nunique() == 2]
+    if not tasks or a == b:
+        raise PosbenchError(f"{a!r} and {b!r} have no task in common that they differ on")
+    lines: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        part = pair[pair["task"] == task]
+        drawn = bootstrap.given_tasks(part, draws, seed)
+        lines[task] = _compared(part, drawn, a, b, aggregates.repeated(part)) | _tested(part, a, b)
+    adjusted = randomisation.holm([lines[task]["p_value"] for task in tasks])
+    for task, p in zip(tasks, adjusted, strict=True):
+        lines[task]["p_holm"] = p
+    if set(tasks) == set(runs["task"]):
+        given, over = (
+            resample(pair, draws, seed)
+            for resample in (bootstrap.given_tasks, bootstrap.over_tasks)
+        )
+        known = aggregates.repeated(pair)
+        lines["overall"] = _compared(pair, given, a, b, known) | _tested(pair, a, b)
+        several = known or aggregates.has_tasks_to_draw(pair)
+        lines["over tasks"] = _compared(pair, over, a, b, several)
+    return pd.DataFrame.from_dict(lines, orient="index").rename_axis(index="task")
+
+
+def of_board(frame: pd.DataFrame, board: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """The table of runs of `frame`, with the tasks and groups of a board; see `summarise`."""
+    per_length = "score" in frame and "area" not in frame
+    runs = measures.of_runs(frame) if per_length else frame.copy()
+    lacking = {old: new for old, new in OTHER_NAMES.items() if old in runs and new not in runs}
+    runs = runs.rename(columns=lacking)
+    if "protocol" in runs and runs["protocol"].nunique() > 1:
+        found = sorted(runs["protocol"].unique())
+        raise PosbenchError(
+            f"runs of protocols {', '.join(found)} have no mean in common: keep those of one, such "
+            f"as table[table['protocol'] == '{found[0]}']"
+        )
+    if board is not None and "task" in runs:
+        runs = runs.assign(group=runs["task"].map(dict(board))).dropna(subset="group")
+    elif "group" not in runs and "task" in runs:
+        runs = runs.assign(group=runs["task"])
+    return aggregates.checked(runs)
+
+
+def standing(
+    runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0
+) -> tuple[pd.DataFrame, Draws | None]:
+    """The part of `summarise` that stands within a class, and the draws over tasks behind it.
+
+    There are no draws where no row has all tasks, or none has three seeds and some group one task.
+    """
+    over = None
+    by_row, by_task = runs.groupby("row", sort=True), runs.groupby(["row", "task"], sort=True)
+    groups = aggregates.group_means(runs)
+    table = pd.DataFrame({"overall": groups.mean(axis=1, skipna=False)})
+    table["num_seeds"] = by_task.size().groupby("row").min()
+    table["num_tasks"] = by_row["task"].nunique()
+    shown = [name for name in ("in_distribution", "learned") if name in runs]
+    for name in shown:
+        table[name] = by_task[name].mean().groupby("row").mean()
+    if "learned" in runs:
+        learned = runs[runs["learned"].astype(bool)]
+        whole = not learned.empty and set(learned["task"]) == set(runs["task"])
+        table["overall_learned"] = aggregates.overall(learned) if whole else np.nan
+    if table["overall"].notna().any():
+        sample = bootstrap.Sample.of(runs, draws, seed)
+        given, over = sample.given_tasks(), sample.over_tasks()
+        table["rank"] = given.ranks()
+        repeated = table["num_seeds"] >= aggregates.FEWEST
+        drawn = repeated | aggregates.has_tasks_to_draw(runs)
+        table["p_best"] = over.p_best().where(drawn)
+        _add(table, given, "seeds", repeated)
+        _add(table, over, "tasks", drawn)
+        over = over if drawn.any() else None
+        bounds = given.intervals()
+        for group in groups:
+            table[group] = groups[group]
+            for side in ("low", "high"):
+                table[f"{group}_{side}"] = bounds[(group, side)].where(repeated)
+    else:
+        sides = [f"{group}_{side}" for group in groups for side in ("low", "high")]
+        table = table.join(groups).assign(**dict.fromkeys([*DRAWN, *sides], np.nan))
+    ordered = table.sort_values("overall", ascending=False, kind="stable", na_position="last")
+    return ordered, over
+
+
+def _add(table: pd.DataFrame, drawn: Draws, name: str, known: pd.Series) -> None:
+    bounds, ranks = drawn.intervals(groups=())["overall"], drawn.rank_intervals()
+    for side in ("low", "high"):
+        table[f"{name}_{side}"] = bounds[side].where(known)
+        table[f"{name}_rank_{side}"] = ranks[side].where(known)
+    table[f"{name}_tier"] = bootstrap.tiers(table["overall"], ranks).where(known)
+
+
+def _compared(runs: pd.DataFrame, drawn: Draws, a: str, b: str, known: bool) -> dict[str, Any]:
+    means = aggregates.overall(runs)
+    (low, high), order = drawn.difference(a, b), drawn.order(a, b, EQUIVALENT)
+    of_draws = {
+        "low": low,
+        "high": high,
+        "p_above": order.above,
+        "p_equivalent": order.equivalent,
+        "p_below": order.below,
+    }
+    return {
+        "a": means[a],
+        "b": means[b],
+        "difference": means[a] - means[b],
+        **(of_draws if known else dict.fromkeys(of_draws, np.nan)),
+        "p_improvement": distributions.p_improvement(runs, a, b),
+    }
+
+
+def _tested(runs: pd.DataFrame, a: str, b: str) -> dict[str, Any]:
+    """The test that fits how the two rows were trained."""
+    one, other = (
+        runs[runs["row"] == row].set_index(["task", "seed"]).sort_index() for row in (a, b)
+    )
+    if "training" in runs and one["training"].equals(other["training"]):
+        differences = one["area"] - other["area"]
+        return {"p_value": randomisation.sign_flip(list(differences)), "test": "sign flip"}
+    tasks = sorted(runs["task"].unique())
+    strata = [[part["area"].loc[task].tolist() for part in (one, other)] for task in tasks]
+    return {"p_value": randomisation.exchange(strata), "test": "permutation"}
