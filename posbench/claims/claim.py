@@ -6,23 +6,23 @@ does. Nothing here imports torch.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import yaml  # type: ignore[import-untyped]
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from posbench.errors import PosbenchError
 
-REACH, TRAINING_LENGTH = "reach", "training length"
-ABOUT = (REACH, TRAINING_LENGTH)
+Text = Annotated[str, Field(pattern=r"\S")]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Multiple = Annotated[Number, Field(gt=0)]
+Names = Annotated[list[Text], Field(min_length=1)]
+Multiples = Annotated[list[Multiple], Field(min_length=1)]
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(BaseModel):
     """`of` scores higher than `over`, by more than `by`, in the mean over the multiples `at`.
 
     A side is an extension with settings as its row is labelled, "pi" or "pi (extension.scale=2)",
@@ -30,24 +30,48 @@ class Claim:
     be a number. Scores and `by` are shares, corrected for chance.
 
     A claim about the settings of a paper names `experiments` in place of tasks; those of the other
-    side, where they differ, are `over_experiments`, in the same order.
+    side, where they differ, are `over_experiments`, in the same order. Descriptions of the fields
+    say what must stand there.
     """
 
-    claim: str
-    source: str
-    of: str
-    over: str | float
-    at: list[float]
-    by: float = 0.0
-    over_at: list[float] | None = None  # the same multiples if left out
-    encodings: list[str] = field(default_factory=lambda: ["rope"])
-    tasks: list[str] | None = None  # if left out, every task with its own settings
-    experiments: list[str] | None = None  # of conf/experiment, in place of tasks
-    over_experiments: list[str] | None = None  # the same experiments if left out
-    paper: str | None = None  # whose claims are corrected together; if left out, see `family`
-    about: str | None = None  # if left out, reach where a multiple is beyond 1x
-    post_hoc: bool = False  # written after its records were seen
-    remark: str = ""  # written after the runs: what explains the verdict
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    claim: Text = Field(description="a sentence")
+    source: Text = Field(description="where it is published")
+    of: Text = Field(description="an extension with settings")
+    over: Text | Number = Field(description="an extension with settings, or a number")
+    at: Multiples = Field(description="a list of multiples above 0")
+    by: Number = Field(0.0, description="a number")
+    # The same multiples if left out:
+    over_at: Multiples | None = Field(None, description="a list of multiples above 0")
+    encodings: Names = Field(["rope"], description="a list of names of encodings")
+    # If left out, every task with its own settings:
+    tasks: Names | None = Field(None, description="a list of tasks")
+    # Names in conf/experiment, in place of tasks:
+    experiments: Names | None = Field(None, description="a list of experiments")
+    # The same experiments if left out:
+    over_experiments: Names | None = Field(None, description="a list of experiments")
+    # The paper whose claims are corrected together; if left out, see `family`:
+    paper: Text | None = Field(None, description="the name of a paper")
+    # If left out, reach where a multiple is beyond 1x:
+    about: Literal["reach", "training length"] | None = Field(
+        None, description="reach or training length"
+    )
+    # Whether it was written after its records were seen:
+    post_hoc: bool = Field(False, description="true or false")
+    # Written after the runs: what explains the verdict.
+    remark: str = Field("", description="a text")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Claim:
+        if self.experiments and self.tasks:
+            raise ValueError("experiments have tasks of their own: leave out tasks")
+        own, over = self.experiments or [], self.over_experiments or []
+        if over and len(over) != len(own):
+            raise ValueError(
+                f"over_experiments must be as many as experiments, {len(own)}, got {len(over)}"
+            )
+        return self
 
     @property
     def family(self) -> str:
@@ -73,42 +97,8 @@ class Claim:
     def about_reach(self) -> bool:
         """Whether it speaks of lengths beyond training, so that its sides have to master 1x."""
         if self.about:
-            return self.about == REACH
+            return self.about == "reach"
         return max([*self.at, *(self.over_at or [])]) > 1
-
-
-def _text(value: object) -> bool:
-    return isinstance(value, str) and value.strip() != ""
-
-
-def _number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-
-
-def _list_of(fits: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, list) and value != [] and all(map(fits, value))
-
-
-_multiples = _list_of(lambda value: _number(value) and value > 0)  # type: ignore[operator]
-
-EXPECTED: dict[str, tuple[str, Callable[[object], bool]]] = {
-    "claim": ("a sentence", _text),
-    "source": ("where it is published", _text),
-    "of": ("an extension with settings", _text),
-    "over": ("an extension with settings, or a number", lambda v: _text(v) or _number(v)),
-    "at": ("a list of multiples above 0", _multiples),
-    "by": ("a number", _number),
-    "over_at": ("a list of multiples above 0", _multiples),
-    "encodings": ("a list of names of encodings", _list_of(_text)),
-    "tasks": ("a list of tasks", _list_of(_text)),
-    "experiments": ("a list of experiments", _list_of(_text)),
-    "over_experiments": ("a list of experiments", _list_of(_text)),
-    "paper": ("the name of a paper", _text),
-    "about": (" or ".join(ABOUT), lambda value: value in ABOUT),
-    "post_hoc": ("true or false", lambda value: isinstance(value, bool)),
-    "remark": ("a text", lambda value: isinstance(value, str)),
-}
-"""What each field of an entry must be, in words and as a test."""
 
 
 def read_claims(path: Path) -> list[Claim]:
@@ -134,22 +124,16 @@ def read_claims(path: Path) -> list[Claim]:
 def _claim(entry: Any, where: str) -> Claim:
     if not isinstance(entry, dict):
         raise PosbenchError(f"{where} must be a claim with its fields, got {entry!r}")
-    for name, value in entry.items():
-        if name not in EXPECTED:
-            known = ", ".join(EXPECTED)
-            raise PosbenchError(f"{where}: {name} must be one of {known}, got {name}: {value!r}")
-        expected, fits = EXPECTED[name]
-        if not fits(value):
-            raise PosbenchError(f"{where}: {name} must be {expected}, got {value!r}")
-    for each in fields(Claim):
-        needed = each.default is MISSING and each.default_factory is MISSING
-        if needed and each.name not in entry:
-            raise PosbenchError(f"{where}: {each.name} must be {EXPECTED[each.name][0]}, got none")
-    if "experiments" in entry and "tasks" in entry:
-        raise PosbenchError(f"{where}: experiments have tasks of their own: leave out tasks")
-    own, over = entry.get("experiments", []), entry.get("over_experiments", [])
-    if over and len(over) != len(own):
-        raise PosbenchError(
-            f"{where}: over_experiments must be as many as experiments, {len(own)}, got {len(over)}"
-        )
-    return Claim(**entry)
+    try:
+        return Claim.model_validate(entry)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+    if not wrong["loc"]:  # no field is wrong by itself
+        raise PosbenchError(f"{where}: {wrong['msg'].removeprefix('Value error, ')}")
+    name = str(wrong["loc"][0])
+    if name not in Claim.model_fields:
+        known = ", ".join(Claim.model_fields)
+        raise PosbenchError(f"{where}: {name} must be one of {known}, got {name}: {entry[name]!r}")
+    expected = Claim.model_fields[name].description
+    got = repr(entry[name]) if name in entry else "none"
+    raise PosbenchError(f"{where}: {name} must be {expected}, got {got}")
