@@ -340,7 +340,7 @@ def _sentence(error: OmegaConfBaseException, cfg: DictConfig) -> str:
 
 
 def _annotation(key: str) -> Any:
-    """That of a setting, by its path: "seed" or "training.steps"."""
+    """The type of a setting, by its path: "seed" or "training.steps"."""
     kind: Any = Config
     for part in key.split("."):
         kind = typing.get_type_hints(kind).get(part) if is_dataclass(kind) else None

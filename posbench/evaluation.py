@@ -53,7 +53,7 @@ class Lengths:
 
     @classmethod
     def of(cls, task: Task, settings: EvaluationConfig, trained: int) -> Lengths:
-        """Those of the settings; ConfigError if the task has no sequences of such a length."""
+        """The lengths that the settings ask for; ConfigError if the task has none so long."""
         wanted = {multiple: nearest(task, trained, multiple) for multiple in settings.multiples}
         # Short trainings give two multiples one length; keep the one that names the length best.
         there = sorted(set(wanted.values()))

@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _results_dir(planned: Plan) -> Path:
-    """That of the runs, which have one; of a sweep of which none can be run, the usual one."""
+    """The folder that all runs share; the usual one for a sweep of which none can be run."""
     for run in (*planned.complete, *planned.runs):
         return run.asked.results_dir
     return Path(compose().content["results_dir"])

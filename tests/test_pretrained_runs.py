@@ -17,7 +17,8 @@ from small_models import characters, gpt_neox, llama
 from posbench import results
 from posbench.leaderboard.board import generate
 from posbench.pretrained import recording
-from posbench.pretrained.command import CommandLine, main
+from posbench.pretrained.asked import Asked
+from posbench.pretrained.command import main
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Answering
 from posbench.pretrained.tabulating import Score, over
@@ -288,11 +289,11 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
         ("task=perplexity", "needs text=FILE"),
         ("length=[1]", "did you mean lengths"),
         ("tokens=[300]", "give one of the two"),
-        ("texts=0", "must be above 0"),
-        ("seed=-1", "seed=-1 and train_positions=0 must not be below 0"),
-        ("train_positions=-5", "must not be below 0"),
-        ("lengths=[1,nan]", "lengths=[1,nan] must be numbers"),
-        ("lengths=[inf]", "must be numbers"),
+        ("texts=0", "texts=0 must be at least 1"),
+        ("seed=-1", "seed=-1 must be at least 0"),
+        ("train_positions=-5", "train_positions=-5 must be at least 0"),
+        ("lengths=[1,nan]", "lengths=[1,nan] must be finite and above 0"),
+        ("lengths=[inf]", "lengths=[inf] must be finite and above 0"),
         ("lengths=[]", "lengths=[] names nothing: give at least one"),
         ("task=,", "task=, names nothing: give at least one"),
         ("questions=30", "there are 20 people"),
@@ -318,20 +319,20 @@ def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -
     recipe = tmp_path / "small.yaml"
     recipe.write_text("extension: [direct, pi]\ntask: passkey\nlengths: [1, 1.5]\nchat: true\n")
     words = [f"model={folder}", f"recipe={recipe}"]
-    asked = CommandLine.of(words)
+    asked = Asked.of(words)
     assert (asked.extensions, asked.lengths, asked.chat) == (["direct", "pi"], [1.0, 1.5], True)
     assert asked.protocol.slug == "small"
-    more = CommandLine.of([*words, "texts=3", "seed=1", "extension=yarn"])
+    more = Asked.of([*words, "texts=3", "seed=1", "extension=yarn"])
     assert more.protocol == asked.protocol and more.texts == [1, 2, 3]
-    changed = CommandLine.of([*words, "questions=3"])
+    changed = Asked.of([*words, "questions=3"])
     assert changed.protocol.changed == ("questions=3",)
     assert changed.protocol.hash != asked.protocol.hash
     tokens = tmp_path / "tokens.yaml"
     tokens.write_text("tokens: [256, 512]\n")
-    counted = CommandLine.of([words[0], f"recipe={tokens}"])
+    counted = Asked.of([words[0], f"recipe={tokens}"])
     assert (counted.tokens, counted.lengths) == ([256, 512], [])
     typed = ["extension=direct,pi", "task=passkey", "lengths=[1,1.5]", "chat=true"]
-    assert CommandLine.of([words[0], *typed]).protocol.hash == asked.protocol.hash
+    assert Asked.of([words[0], *typed]).protocol.hash == asked.protocol.hash
 
 
 def test_a_model_is_named_by_its_files(folder: Path, tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ class Board(Written):
 
     @property
     def hashes(self) -> set[str]:
-        """Those of records that may stand on the board: it as it is, and as it was before."""
+        """Definitions whose records may stand on the board: today's, and those before a change."""
         return {self.hash, *(change.of for change in self.changes)}
 
 

@@ -52,7 +52,7 @@ class Default:
         return calculated(self.keeps, value=value, L=positions)
 
     def published_meanings(self) -> tuple[float, ...]:
-        """Of every published value; none where nothing is published, or at no known length."""
+        """The meanings of all published values; none without a published value and its length."""
         if self.keeps is None or not self.at:
             return ()
         return tuple(map(self.meaning, self.published, self.at))
@@ -158,7 +158,7 @@ def _is_number(value: Any) -> bool:
 
 
 def settings(file: str, positions: int) -> dict[str, Any]:
-    """The same as `written_settings`, for a training of so many positions."""
+    """`written_settings` for a training of so many positions."""
     return resolved(written_settings(file), positions)
 
 

@@ -50,7 +50,7 @@ class RowStanding:
 
     @property
     def kind(self) -> str:
-        """Of method: zero-shot, tuned ..."""
+        """The class of the method: zero-shot, tuned ..."""
         return self.ranked.kind
 
     @property
@@ -60,7 +60,7 @@ class RowStanding:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Those of its tasks, in the order of the board."""
+        """The groups of its tasks, in the order of the board."""
         return tuple(self.ranked.groups)
 
     @property

@@ -97,7 +97,7 @@ class TaskSubject:
 
     @property
     def runs(self) -> Request:
-        """The same runs, each with its words."""
+        """The runs of all rows and seeds, each with its words."""
         return Request(
             [
                 (

@@ -32,14 +32,14 @@ class Kind:
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """That of a run that is complete."""
+        """The kind of a run that is complete."""
         name = record.method
         host = None if record.plain else name.base
         return cls(name.label, record.protocol, record.method_class, host)
 
     @classmethod
     def of_words(cls, words: Sequence[str]) -> Self:
-        """That of a run which nobody has made. It builds the encoding, so it imports torch."""
+        """The kind of a run that nobody has made. It builds the encoding, so it imports torch."""
         composed = compose(*words)
         identity = identify(composed)
         name = identity.method
@@ -72,7 +72,7 @@ class Rivals:
     def of(
         cls, published: Sequence[Record], kind: Kind, board: Board, seeds: Sequence[int]
     ) -> Self:
-        """Those among published runs; there may be none, see `refuse_lack`."""
+        """The rivals among published runs; there may be none, see `refuse_lack`."""
         listed = {
             (*pair, seed)
             for rows in board.parts.values()
@@ -90,7 +90,7 @@ class Rivals:
 
     @property
     def records(self) -> list[Record]:
-        """Those with the chosen seeds."""
+        """The offered records that have the chosen seeds."""
         return [record for record in self.offered if record.seed in self.seeds]
 
     @functools.cached_property

@@ -54,7 +54,7 @@ class Subject:
         ]
 
     def runs(self, board: Board, tasks: Sequence[str], seeds: Iterable[int]) -> Request:
-        """The same runs, each with its words."""
+        """The runs on these tasks with these seeds, each with its words."""
         protocol = self.tests.get("protocol", [board.protocol])[0]
         return Request(
             [
@@ -70,11 +70,11 @@ class Subject:
 
     @property
     def settings(self) -> Words:
-        """Those of `others` that a run is composed with: all but Hydra's own."""
+        """The words of `others` that a run is composed with: all but Hydra's own."""
         return tuple(word for word in self.others if not word.startswith("hydra"))
 
     def chosen_tasks(self, rivals: Rivals, *, quick: bool) -> list[str]:
-        """Those that the words name, or all that most rivals have been run on; if it must be quick,
+        """The tasks that the words name, or all that most rivals have been run on; to be quick,
         the two of unlike groups that are trained for the fewest steps.
 
         PosbenchError names a task on which there is nothing to compare with.
@@ -99,7 +99,7 @@ class Subject:
         return list(found.values())[:QUICK_TASKS]
 
     def chosen_seeds(self, board: Board, *, quick: bool) -> list[int]:
-        """Those that the words name, or the first three of the board's, or if quick the first."""
+        """The seeds that the words name, or the first three of the board, or if quick the first."""
         return list(offered_seeds(board, self.tests.get("seed"), 1 if quick else USUAL_SEEDS))
 
 
@@ -169,7 +169,7 @@ def _row(chosen: dict[str, str], board: Board) -> Words:
 
 
 def offered_seeds(board: Board, asked: Sequence[str] | None, most: int) -> tuple[int, ...]:
-    """Those of the board's seeds that are asked for, or the first of them."""
+    """The seeds of the board that are asked for, or the first of them."""
     offered = sorted({seed for rows in board.parts.values() for seed in rows.seeds})
     if asked is None:
         return tuple(offered[:most])

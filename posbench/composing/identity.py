@@ -160,7 +160,7 @@ def _method_of(chosen: Mapping[str, str], model: Mapping[str, Any]) -> str | Non
 
 
 def _own_methods() -> list[str]:
-    """Those of folders given with --config-dir."""
+    """Names of methods in folders given with --config-dir."""
     searched = GlobalHydra.instance().config_loader().get_search_path().get_path()
     own = [each.path for each in searched if each.provider == "command-line" and each.path]
     folders = [Path(path.removeprefix("file://")) for path in own]

@@ -30,13 +30,13 @@ class Method(NamedTuple):
 
 
 def chosen_of_model(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the settings of a model those that methods choose, where they are not off."""
+    """The settings of a model that methods choose, where they are not off."""
     off = ModelConfig()
     return {name: model[name] for name in OF_METHODS if model.get(name, 0) != getattr(off, name)}
 
 
 def turned_on(model: Mapping[str, Any]) -> list[str]:
-    """The same as parts of a name, with the value where it says more than that it is on."""
+    """These settings as parts of a name, with the value where it says more than that it is on."""
     return [
         name if value is True else f"{name}_{value}"
         for name, value in chosen_of_model(model).items()

@@ -10,7 +10,7 @@ from posbench.encoding import Wrapper
 from posbench.encodings.sink import normalised
 
 STEPS = 12
-"""Of Newton's method: rows of 1 to 16,384 scores, of seven shapes and sizes, needed at most 9."""
+"""Steps of Newton's method: rows of 1 to 16,384 scores in seven shapes needed at most 9."""
 
 
 class Entmax(Wrapper):

@@ -68,7 +68,7 @@ class HyperbolicHoPE(PositionEncoding):
         return replace(a, content=content)
 
     def rates(self, device: torch.device) -> Tensor:
-        """Of the sums of all pairs, then of the differences, [2 count]."""
+        """The rates of the sums of all pairs, then of the differences, [2 count]."""
         slowed = self.frequencies.theta(device)
         plain = replace(self.frequencies, stretch=None).theta(device)
         whole = self.decay * slowed / plain  # divided by what divides theta

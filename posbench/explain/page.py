@@ -105,7 +105,7 @@ def html(explained: Sequence[Explained]) -> str:
 
 
 def text(explained: Explained) -> str:
-    """The same for a terminal: the sentences, and the numbers of each head at 1x and where it
+    """The page for a terminal: the sentences, and the numbers of each head at 1x and where it
     stops.
     """
     lines = [explained.label, *(f"  {sentence}" for sentence in explained.sentences)]

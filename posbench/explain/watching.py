@@ -68,6 +68,6 @@ def farthest(plan: Plan, rows: slice) -> float:
 
 
 def _largest(distance: Tensor, seen: Tensor) -> float:
-    """Of [batch|1, rows, keys] where [batch|1, heads|1, rows, keys] is true."""
+    """The largest of [batch|1, rows, keys] where [batch|1, heads|1, rows, keys] is true."""
     spread = distance[:, None].expand(torch.broadcast_shapes(distance[:, None].shape, seen.shape))
     return float(spread.masked_fill(~seen.expand(spread.shape), 0).max())

@@ -52,7 +52,7 @@ class Leaders:
 
     @classmethod
     def of(cls, runs: pd.DataFrame, board: Board) -> Leaders:
-        """Of rows with an area on every task; PosbenchError if there is none."""
+        """The leaders among rows with an area on every task; PosbenchError if there is none."""
         judged = board.judged
         draws = bootstrap.given_tasks(runs, judged.draws, judged.seed)
         estimates = pd.Series(draws.estimates.mean(0), draws.rows).round(9)

@@ -88,7 +88,7 @@ def pages(
 
 
 def _file(task: str) -> str:
-    """Of the page of a task; its label may end with a version or a hash."""
+    """The file name of a task's page; the label may end with a version or a hash."""
     return f"{TASKS}/{re.sub(r'[^a-z0-9_]+', '-', task.lower()).strip('-')}.md"
 
 

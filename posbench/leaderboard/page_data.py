@@ -37,7 +37,7 @@ LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """Levels from 0 to 1."""
 NO_TOKENS = "-"
 PARAGRAPHS = 2
-"""Of a docstring: the formula stands in the first of them, what is special in the second."""
+"""Paragraphs kept of a docstring: the first has the formula, the second what is special."""
 TASK = ["protocol_name", "task_name"]
 Json = dict[str, Any]
 
@@ -216,7 +216,9 @@ def _runs(
     tasks: dict[tuple[str, str], Json],
     rows: dict[str, int],
 ) -> list[Json]:
-    """Of several tables that have a run the last counts: areas may end where its section ends."""
+    """Runs by task and row. If several tables have a run the last one counts, because areas may end
+    where its section ends.
+    """
     numbers = {key: number for number, key in enumerate(tasks)}
     measured = {
         tuple(key): (area, learned, training)

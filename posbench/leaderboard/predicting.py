@@ -74,7 +74,8 @@ class Prediction:
 
 
 def predictions(large: pd.DataFrame, small: pd.DataFrame) -> list[Prediction]:
-    """Of the long tables of a pretrained model and of a board; rows without settings of their own.
+    """Predictions from the long tables of a pretrained model and of a board, for rows with
+    default settings.
 
     Lengths and tasks with fewer than three extensions in common are left out. Raises
     `PosbenchError` if `large` holds several models or protocols, which cannot be compared.

@@ -58,12 +58,12 @@ class Part:
         return self.rows.tasks or board.all_tasks
 
     def lacking(self, board: Board) -> list[str]:
-        """Those of them that less than half of its rows have a run on."""
+        """The tasks asked for that less than half of its rows have a run on."""
         rows = self.runs.groupby("task")["row"].nunique()
         return [task for task in self.asked(board) if 2 * rows.get(task, 0) < max(len(self), 1)]
 
     def lacks(self, board: Board) -> str:
-        """The same in a sentence; "" if there are none."""
+        """The lacking tasks in a sentence; "" if there are none."""
         if not (lacking := self.lacking(board)):
             return ""
         return f"{self.how_far(board)}: most rows have not been run on {', '.join(lacking)}."
@@ -151,7 +151,7 @@ def _under(known: pd.DataFrame, protocol: str, usual: str) -> str:
 
 
 def _of_one_kind(table: pd.DataFrame, label: str, columns: list[str]) -> pd.DataFrame:
-    """Of runs with one label and unlike contents, those with the content that most of them have.
+    """Keep, of runs with one label and unlike contents, those with the most frequent content.
 
     The remarks above the board say that there are several.
     """
@@ -215,7 +215,7 @@ def standings_of(board: Board, measured: Measured) -> list[Standing]:
 
 
 def standings_without_board(measured: Measured) -> list[Standing]:
-    """The same of runs that no board has asked for: by protocol and class, a task a group.
+    """Standings of runs that no board has asked for: by protocol and class, a task a group.
 
     Where areas to 8x cannot be had, they end at the longest length that all tasks have.
     """

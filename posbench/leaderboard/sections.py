@@ -126,7 +126,7 @@ def task_section(
 
 
 def _likelihoods(board: TaskBoard, table: pd.DataFrame | None) -> Iterator[Detail]:
-    """Of pretrained models: how likely answers are, beside the model without extension."""
+    """How likely answers of pretrained models are, beside the model without extension."""
     if table is None:
         return
     found = likelihoods.of_board(table, [board.hashes[name] for name in likelihoods.BOARD])

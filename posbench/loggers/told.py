@@ -150,7 +150,7 @@ def cells(record: Record) -> tuple[list[str], list[list[Any]]]:
 
 
 def markdown(record: Record) -> str:
-    """The same as a table in Markdown, for libraries without tables."""
+    """The lengths and scores as a table in Markdown, for libraries without tables."""
     columns, found = cells(record)
     lines = [columns, ["---"] * len(columns), *found]
     return "\n".join(f"| {' | '.join(map(_shown, line))} |" for line in lines)

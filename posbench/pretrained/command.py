@@ -32,15 +32,12 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import math
-import shlex
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml  # type: ignore[import-untyped]
 from omegaconf import OmegaConf
 
 from posbench.composing import mistakes
@@ -50,181 +47,14 @@ from posbench.composing.compose import compose, composing
 from posbench.disk import writing_to
 from posbench.errors import ConfigError, IllegalExtension, closest, known_names
 from posbench.extension import Extension, Searched
-from posbench.pretrained.loading import Files
+from posbench.pretrained.asked import HELP, Asked
 from posbench.pretrained.refusal import need_transformers
 from posbench.provenance import content_hash
-from posbench.records.record import Name, as_file_name
 
 if TYPE_CHECKING:
     from posbench.pretrained.measuring import Found, Measurement
     from posbench.pretrained.mounting import Mounted
     from posbench.pretrained.recording import Candidate, Recorder
-
-SETTINGS: dict[str, Any] = {
-    "model": None,
-    "extension": "direct,pi,ntk,yarn",
-    "task": "passkey,key_value_retrieval",
-    "text": "",
-    "lengths": "[1,1.5,2]",
-    "tokens": "",
-    "texts": "1",
-    "questions": "10",
-    "seed": "0",
-    "chat": "false",
-    "train_positions": "0",
-    "dtype": "auto",
-    "device": "cpu",
-    "recipe": "",
-    "results_dir": "results/local/pretrained",
-}
-HELP = "python -m posbench.pretrained --help"
-OF_PROTOCOL = ("lengths", "tokens", "questions", "chat", "train_positions", "dtype")
-"""What decides whether two runs may share a table; more texts are more samples of the same."""
-DEVICES = ("cpu", "cuda", "mps")
-DTYPES = ("auto", "float64", "float32", "bfloat16", "float16")
-CHOICES = {"dtype": DTYPES, "device": DEVICES, "chat": ("true", "false")}
-NAME = "pretrained"
-"""Of the protocol, where there is no recipe."""
-
-
-@dataclass(frozen=True)
-class CommandLine:
-    """The command line."""
-
-    files: Files
-    extensions: list[str]
-    tasks: list[str]
-    text: str
-    lengths: list[float]
-    tokens: list[int]
-    texts: list[int]
-    questions: int
-    chat: bool
-    train_positions: int
-    dtype: str
-    device: str
-    settings: list[str]  # extension.NAME=VALUE
-    results_dir: Path
-    protocol: Name
-    command: str
-
-    @classmethod
-    def of(cls, words: Sequence[str]) -> CommandLine:
-        said, settings = {}, []
-        for word in words:
-            name, _, value = word.partition("=")
-            if name.startswith("extension."):
-                settings.append(word)
-            elif not value or name not in SETTINGS:
-                meant = closest(name, SETTINGS)
-                raise ConfigError(f"{word}: {known_names(SETTINGS, HELP, meant)}, as NAME=VALUE")
-            else:
-                said[name] = value
-        recipe = _recipe(Path(said["recipe"])) if "recipe" in said else {}
-        base = SETTINGS | recipe
-        given = base | said
-        # The one that is said replaces the other, on the command line and in a recipe.
-        for words_of in (recipe, said):
-            if words_of.get("tokens") and "lengths" not in words_of:
-                given["lengths"] = ""
-        if given["model"] is None:
-            raise ConfigError(
-                "model= is missing: give the folder of a model of transformers, or a .gguf file"
-            )
-        for name, known in CHOICES.items():
-            if given[name] not in known:
-                raise ConfigError(f"{name}={given[name]}: choose one of {', '.join(known)}")
-        if bool(given["tokens"]) == bool(given["lengths"]):
-            raise ConfigError(
-                f"lengths={given['lengths']} tokens={given['tokens']}: give one of the two"
-            )
-        lengths = [_number("lengths", each, float) for each in _several(given["lengths"])]
-        if not all(map(math.isfinite, lengths)):
-            raise ConfigError(f"lengths={given['lengths']} must be numbers: give multiples as 1.5")
-        tokens = [_number("tokens", each, int) for each in _several(given["tokens"])]
-        for name in ("extension", "task", "tokens" if given["tokens"] else "lengths"):
-            if not _several(given[name]):
-                raise ConfigError(f"{name}={given[name]} names nothing: give at least one")
-        texts, questions = (_number(name, given[name], int) for name in ("texts", "questions"))
-        if min([*lengths, *tokens, texts, questions]) <= 0:
-            raise ConfigError(
-                f"lengths, tokens, texts={texts} and questions={questions} must be above 0: raise "
-                "them"
-            )
-        first = _number("seed", given["seed"], int)
-        positions = _number("train_positions", given["train_positions"], int)
-        if min(first, positions) < 0:
-            raise ConfigError(
-                f"seed={first} and train_positions={positions} must not be below 0: raise them"
-            )
-        return cls(
-            Files(Path(given["model"])),
-            _several(given["extension"]),
-            _several(given["task"]),
-            given["text"],
-            lengths,
-            tokens,
-            [first + each for each in range(texts)],
-            questions,
-            given["chat"] == "true",
-            positions,
-            given["dtype"],
-            given["device"],
-            settings,
-            Path(given["results_dir"]),
-            _protocol(said, base, given),
-            " ".join(["python -m posbench.pretrained", *_repeatable(words)]),
-        )
-
-
-def _recipe(path: Path) -> dict[str, str]:
-    """The settings in a file, as the words of a command line."""
-    try:
-        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(
-            f"recipe={path} cannot be read ({' '.join(str(error).split())}): name a YAML file"
-        ) from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"recipe={path} is no mapping of settings: write NAME: VALUE")
-    for name in found:
-        if name not in SETTINGS or name == "recipe":
-            meant = closest(str(name), SETTINGS)
-            raise ConfigError(f"recipe={path}: {name}: {known_names(SETTINGS, HELP, meant)}")
-    return {name: _word(value) for name, value in found.items()}
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{','.join(map(str, value))}]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _protocol(said: dict[str, str], base: dict[str, Any], given: dict[str, Any]) -> Name:
-    changed = [name for name in OF_PROTOCOL if name in said and said[name] != base[name]]
-    name = Path(said["recipe"]).stem if "recipe" in said else NAME
-    content = {each: given[each] for each in OF_PROTOCOL}
-    return Name(
-        name=as_file_name(name),
-        changed=tuple(f"{each}={said[each]}" for each in changed),
-        hash=content_hash(content),
-    )
-
-
-def _repeatable(words: Sequence[str]) -> list[str]:
-    """The words for a shell, but for where records go."""
-    return [shlex.quote(word) for word in words if not word.startswith("results_dir=")]
-
-
-def _several(value: str) -> list[str]:
-    return [each.strip() for each in value.strip("[]").split(",") if each.strip()]
-
-
-def _number(name: str, value: str, kind: Any) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        raise ConfigError(f"{name}={value}: give a number") from None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -234,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
     def measured() -> int:
-        asked = CommandLine.of(words)
+        asked = Asked.of(words)
         with writing_to(asked.results_dir):
             for line in run(asked):
                 print(line, flush=True)
@@ -243,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     return answered(measured, words)
 
 
-def run(asked: CommandLine) -> Iterator[str]:
+def run(asked: Asked) -> Iterator[str]:
     """Measure what is not known yet, and say what is found as it comes."""
     need_transformers()
     from posbench.pretrained.proof import mounted_and_proved
@@ -269,7 +99,7 @@ def run(asked: CommandLine) -> Iterator[str]:
         yield f"Records: {asked.results_dir}; python -m posbench.leaderboard makes a page of them."
 
 
-def _recorder(asked: CommandLine, mounted: Mounted) -> Recorder:
+def _recorder(asked: Asked, mounted: Mounted) -> Recorder:
     from posbench.pretrained.recording import Recorder
 
     trained = mounted.train_positions
@@ -283,7 +113,7 @@ def _recorder(asked: CommandLine, mounted: Mounted) -> Recorder:
 
 
 def _candidates(
-    asked: CommandLine, tasks: Sequence[Measurement], recorder: Recorder
+    asked: Asked, tasks: Sequence[Measurement], recorder: Recorder
 ) -> Generator[str, None, dict[str, list[Candidate]]]:
     """By task, the extensions that the model can have and that change something beyond L, with the
     settings that were searched for; says which are left out.
@@ -346,7 +176,7 @@ class Unit:
 
     @functools.cached_property
     def as_it_is(self) -> list[Found]:
-        """Of the model without extension, for all that change nothing at trained lengths."""
+        """What the model finds without extension, and with any that changes nothing so far."""
         from posbench.extensions.direct import Direct
 
         return self.found(Direct())
@@ -356,7 +186,7 @@ class Unit:
 
 
 def searched(
-    row: Candidate, task: Measurement, recorder: Recorder, lengths: list[int], asked: CommandLine
+    row: Candidate, task: Measurement, recorder: Recorder, lengths: list[int], asked: Asked
 ) -> Candidate:
     """With the settings chosen for this task, if the extension asks for a search."""
     from posbench.pretrained.searching import choose
@@ -381,7 +211,7 @@ def prove_beyond(mounted: Mounted, extension: Extension, lengths: list[int]) -> 
         prove_effect(mounted, extension, beyond)
 
 
-def measurements(asked: CommandLine, tokenizer: Any) -> list[Measurement]:
+def measurements(asked: Asked, tokenizer: Any) -> list[Measurement]:
     from posbench.pretrained.measuring import Answering, Perplexity
     from posbench.pretrained.text_tasks import SETS, TASKS, Pieces
 
@@ -404,7 +234,7 @@ def measurements(asked: CommandLine, tokenizer: Any) -> list[Measurement]:
 PERPLEXITY = "perplexity"
 
 
-def extensions(asked: CommandLine, train_positions: int, test_positions: int) -> list[Candidate]:
+def extensions(asked: Asked, train_positions: int, test_positions: int) -> list[Candidate]:
     """The suite's extensions with its settings, scaled to the positions of the model."""
     from posbench.pretrained.recording import Candidate
 

@@ -31,7 +31,8 @@ from posbench.pretrained.refusal import CannotMount
 
 NAME = "posbench-probe"
 POSITIONS = (0, 1, 2, 5, 11, 23, 47, 95)
-"""Those below L are asked for: far enough for every form to differ from every other."""
+"""Positions at which forms are compared, as far as they are below L: far enough apart for every
+form to differ from every other."""
 
 
 @dataclass(frozen=True)

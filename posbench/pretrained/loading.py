@@ -34,7 +34,7 @@ class Files:
 
     @functools.cached_property
     def hash(self) -> str:
-        """Of the content of all that counts; a GGUF file may have any name."""
+        """A hash of the content of all that counts; a GGUF file may have any name."""
         if self.path.suffix == GGUF:
             return content_hash(_digest(self.path))
         counted = (each for each in self.path.iterdir() if each.suffix in COUNTED)

@@ -38,7 +38,7 @@ class Found:
 
     @property
     def log_likelihood(self) -> float:
-        """Of a token, the mean, in nats."""
+        """The mean over tokens, in nats."""
         return math.fsum(self.answer.log_likelihood) / len(self.answer.log_likelihood)
 
 
@@ -54,7 +54,7 @@ class Measurement(ABC):
 
     @abstractmethod
     def numbers(self, text: int) -> list[int]:
-        """Of the samples that a text gives."""
+        """The numbers of the samples that a text gives."""
 
     @abstractmethod
     def found(

@@ -99,7 +99,7 @@ def _read(mounted: Mounted, shared: Sequence[int]) -> DynamicCache:
 
 
 def _logits(mounted: Mounted, tokens: Sequence[int]) -> Iterator[tuple[slice, Tensor]]:
-    """Those of all tokens, by chunks: of a long text they would not fit into memory."""
+    """The logits of all tokens, chunk by chunk: those of a long text would not fit into memory."""
     cache = DynamicCache()
     for part in _parts(len(tokens), CHUNK):
         out = mounted.model(

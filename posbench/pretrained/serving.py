@@ -53,7 +53,7 @@ def _scaled(mounted: Mounted, kind: str, factor: float) -> dict[str, Any]:
 
 
 def _frequencies(mounted: Mounted) -> Frequencies:
-    """Those that the extension changes."""
+    """The frequencies that the extension changes."""
     encodings = (layer.form.encoding for layer in mounted.layers)
     first: Any = next(each for each in encodings if "frequencies" in each.handles)
     return first.frequencies

@@ -27,7 +27,7 @@ class Score:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of 95 percent for the share over samples: Wilson's where each is right or wrong."""
+        """The 95 percent interval of the share over samples; Wilson's if each is right or wrong."""
         scores = [row.score for row in self.rows]
         if set(scores) <= {0.0, 1.0}:
             found = binomtest(round(sum(scores)), len(scores)).proportion_ci(method="wilson")
@@ -37,7 +37,7 @@ class Score:
 
     @property
     def log_likelihood(self) -> float:
-        """Of an answer's token, in nats."""
+        """The mean over tokens of answers, in nats."""
         return -float(np.mean(self.losses))
 
     @property

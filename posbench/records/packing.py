@@ -52,7 +52,7 @@ DESIGN = (
 )
 """Columns of a row that say what was asked, the same for all methods."""
 ASKED = ("test_length", "by", "above", "up_to", "num_tokens")
-"""The same of a view."""
+"""Columns of a view that say what was asked."""
 ORIGIN = ("source_hash", "device", "commit", "versions")
 """Where the weights of a training, or the numbers of a test, come from."""
 REPEATED = (
@@ -67,9 +67,9 @@ REPEATED = (
 )
 """What two trainings by one command have in common, whatever code and machine they were made on."""
 REFINED = ("steps", "lengths", "curve")
-"""The same of the training that went on with an extension."""
+"""What is shared of a training that went on with an extension."""
 RETRAINED = ("test_length", "learning_rate", "steps")
-"""The same of the trainings of a ceiling."""
+"""What is shared of the trainings of a ceiling."""
 OF_ONE_RUN = ("carried_over", "definition", "evaluated")
 """What two runs by one command may differ in: the code and the machine of the test, and for which
 board it was made.

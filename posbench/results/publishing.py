@@ -20,7 +20,7 @@ def publish(source: Path, target: Path, protocol: str, task: str, method: str) -
 
 
 def matching(records: Iterable[Record], protocol: str, task: str, method: str) -> list[Record]:
-    """Those whose names, as they stand in the paths of records, match these patterns (`*`, `?`)."""
+    """The records whose names, as their paths have them, match these patterns (`*`, `?`)."""
     return [
         record
         for record in records

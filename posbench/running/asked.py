@@ -37,7 +37,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """That of a record."""
+        """What was asked for when a record was made."""
         return cls(
             record.protocol.hash,
             record.task.hash,
@@ -66,7 +66,7 @@ class Asked:
 
     @classmethod
     def named(cls, composed: Composition, identity: Identity) -> Self:
-        """The same where its name is known."""
+        """What a composed run asks for, where its names are known."""
         content = composed.content
         names = (identity.protocol.slug, identity.task.slug, identity.method.slug)
         computing = _computing(_versions())

@@ -206,9 +206,7 @@ class Checkpoints:
         return log
 
     def keep_diverged(self, folder: Path, sentence: str, cpu_seconds: float) -> None:
-        """The same again would diverge again: another method that shares this training is told at
-        once.
-        """
+        """Keep that a training diverged: another method that shares it is told at once."""
         made = {"versions": provenance.versions(), "device": device_name(self.trainer.accelerator)}
         content = {"sentence": sentence, "cpu_seconds": cpu_seconds} | made
         write_json(content, folder / "diverged.json")

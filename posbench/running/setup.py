@@ -55,7 +55,7 @@ class Setup:
 
     @classmethod
     def of(cls, cfg: DictConfig) -> Setup:
-        """That of a composed configuration, whose task is built as well."""
+        """Set up a composed configuration, and build its task."""
         node: Any = OmegaConf.to_container(cfg.task, resolve=True)
         return cls(cfg, build(node, "task"))
 

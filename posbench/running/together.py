@@ -33,7 +33,7 @@ class Share:
 
     @classmethod
     def of(cls, asked: Asked) -> Iterator[Share]:
-        """Those of a run, one for each learning rate."""
+        """The shares of a run, one for each learning rate."""
         setup = Setup.of(asked.composed.cfg())
         torch.set_num_threads(setup.config.trainer.threads)
         for settings in setup.config.training.candidates:
@@ -51,7 +51,7 @@ class Share:
 
     @property
     def family(self) -> str:
-        """The same for trainings that differ in their seed alone."""
+        """A hash that trainings have in common which differ in their seed alone."""
         content = self.content
         return content_hash({name: content[name] for name in content.keys() - {"seed"}})
 

@@ -187,7 +187,7 @@ def _repeat(record: Record, scratch: Path, console: Console) -> str:
 
 
 def _accelerator(record: Record) -> str:
-    """That of the trainer that made the record."""
+    """The accelerator of the trainer that made the record."""
     return "cpu" if record.training.device == "cpu" else "auto"
 
 

@@ -11,7 +11,7 @@ from posbench.errors import PosbenchError
 
 
 def parser(command: str, says: str) -> argparse.ArgumentParser:
-    """Of a command whose page can be checked."""
+    """A parser for a command whose page can be checked."""
     found = argparse.ArgumentParser(prog=command, description=says)
     found.add_argument(
         "--check", action="store_true", help="write nothing; fail if regenerating changes the page"

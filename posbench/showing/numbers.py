@@ -27,7 +27,7 @@ class Estimate:
 
     @classmethod
     def each(cls, values: Array) -> list[Estimate]:
-        """Those of several things that were measured on the same seeds, [thing, seed]."""
+        """One estimate for each thing, all measured on the same seeds, [thing, seed]."""
         count = values.shape[1]
         means = values.mean(1) if count else np.full(len(values), np.nan)
         if count < FEWEST:

@@ -43,7 +43,7 @@ class More:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """That of one row at one length, and by how much it exceeds its host, which itself cannot."""
+    """The likelihood of one row at one length, and by how much it exceeds its host."""
 
     log_likelihood: float
     more: More | None = None
@@ -87,7 +87,7 @@ def of_board(table: pd.DataFrame, hashes: Sequence[object]) -> dict[tuple[str, f
 
 
 def sentences(table: pd.DataFrame) -> Iterator[str]:
-    """Of each pretrained model, task and longest test: all extensions, the likeliest answers first.
+    """One sentence for each pretrained model and task: extensions at the longest test, best first.
 
     The model without extension must be there to be compared with.
     """

@@ -71,7 +71,7 @@ def share_of_choices(means: pd.DataFrame, size: int) -> pd.Series:
 def share_of_balanced_choices(
     means: pd.DataFrame, groups: Mapping[str, Sequence[str]], size: int
 ) -> pd.Series:
-    """The same over all choices of `size` tasks from each group.
+    """In what share of all choices of `size` tasks from each group each row has the highest mean.
 
     Groups weigh the same, for each has as many tasks. With groups of n_g tasks there are
     prod C(n_g, size) choices.

@@ -98,7 +98,7 @@ class Costs:
         )
 
     def of_runs(self, runs: Sequence[tuple[Asked, str]], made: Iterable[str] = ()) -> Cost:
-        """That of runs, each with a name for its training; those in `made` are there already.
+        """The cost of runs, each with a name for its training; those in `made` are there already.
 
         Where an encoding has no record on a task, its usual ratio to the mean of a task stands in,
         and where it has none at all, the mean of the task. Where a protocol has no record, those of

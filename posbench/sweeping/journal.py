@@ -51,7 +51,7 @@ class Writer:
     @classmethod
     @functools.cache
     def of(cls, results_dir: Path) -> Self:
-        """That of this process and a results folder."""
+        """The journal that this process keeps in a results folder."""
         return cls(results_dir)
 
     def write(self, event: Event) -> None:

@@ -34,13 +34,13 @@ class PlannedRun:
 
     @property
     def training(self) -> str:
-        """The same for runs that share trained weights."""
+        """A hash that runs have in common which share trained weights."""
         content = self.asked.composed.content
         return content_hash([self.family, content["seed"]])
 
     @property
     def family(self) -> str:
-        """The same for runs whose trainings differ in their seed alone."""
+        """A hash that runs have in common whose trainings differ in their seed alone."""
         content = self.asked.composed.content
         return content_hash([content[name] for name in ("task", "encoding", "model", "training")])
 
@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def runs(self) -> list[PlannedRun]:
-        """Those that are to be made."""
+        """The runs that are to be made."""
         return [run for job in self.jobs for run in job.runs]
 
     @property

@@ -44,7 +44,7 @@ class PosbenchSweeper(Sweeper):
 
 
 def register_launchers() -> None:
-    """Those of posbench, as far as what they build on is installed."""
+    """Register the launchers of posbench for which what they build on is installed."""
     with suppress(ImportError):
         from hydra_plugins.posbench_sweeper._slurm import Patient
 
