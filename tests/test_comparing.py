@@ -269,6 +269,16 @@ def test_a_file_is_a_row_by_its_folder(mine: Path) -> None:
     assert found.row == ("encoding=rope_short_base", "extension=decay")
 
 
+def test_a_file_may_be_named_from_beside_its_folder(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(mine / "extension")
+    found = subject(["../encoding/decay.yaml"], definition.load("main"))
+    assert found.row[0] == "encoding=decay" and found.folder == mine
+    monkeypatch.chdir(mine / "encoding")
+    assert subject(["decay.yaml"], definition.load("main")).folder == mine
+
+
 def test_settings_belong_to_the_row_and_launchers_to_the_sweep() -> None:
     main = definition.load("main")
     found = subject(["method=rope", "encoding.base=500", "hydra/launcher=cores"], main)

@@ -11,6 +11,7 @@ import pandas as pd
 from posbench.boards.definition import Board
 from posbench.compare.subject import (
     USUAL_SEEDS,
+    folder_of,
     is_file,
     of_file,
     offered_seeds,
@@ -54,7 +55,7 @@ class TaskSubject:
         with the other words.
         """
         paths = [word for word in words if is_file(word)]
-        tasks = [word for word in paths if Path(word).absolute().parent.name == "task"]
+        tasks = [word for word in paths if folder_of(word).name == "task"]
         if not tasks:
             return None
         if len(paths) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,11 +198,16 @@ def is_file(word: str) -> bool:
     return word.endswith((".yaml", ".yml")) and "=" not in word
 
 
+def folder_of(path: str | Path) -> Path:
+    """The folder of a file as its path has it: ".." is followed, and links are kept."""
+    return Path(os.path.abspath(path)).parent  # noqa: PTH100
+
+
 def of_file(path: Path, groups: Sequence[str]) -> tuple[str, str, Path]:
     """The group and name that a file of one's own has by its place, and the folder around both."""
     if not path.is_file():
         raise PosbenchError(f"{path} is no file: give the path of a YAML file of yours")
-    group, folder = path.absolute().parent.name, path.absolute().parent.parent
+    group, folder = folder_of(path).name, folder_of(path).parent
     if group not in groups:
         kinds = ", ".join(f"{name}/ ({GROUPS[name]})" for name in (*sorted(OF_A_ROW), "task"))
         raise PosbenchError(
