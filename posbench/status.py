@@ -31,7 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m posbench.status", description="How far a sweep is."
     )
     parser.add_argument("words", nargs="*", help="as after python -m posbench -m")
-    parser.add_argument("-m", "--multirun", action="store_true", help="may stand, as in a sweep")
+    parser.add_argument(
+        "-m", "--multirun", action="store_true", help="allowed, and changes nothing"
+    )
     parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
     chosen = parser.parse_intermixed_args(arguments)
 

@@ -141,7 +141,7 @@ def test_one_seed_decides_nothing_and_what_was_not_run_is_said() -> None:
     assert "`nope` (.92) and `alibi` (.91) are highest so far; too few seeds to tell" in text
     assert "have been run on passkey, induction." in text
     assert (
-        "have fewer than 3 seeds, so that no interval" in text
+        "have fewer than 3 seeds, so no interval" in text
         and "told apart from" not in text.split("## Which")[1]
     )
 
@@ -173,8 +173,9 @@ def test_what_the_host_of_extensions_has_not_learned_is_named(everything: list[R
 
     found = [changed(each, LOST) if half(each) else each for each in everything]
     assert (
-        "- Not every training of `rope` has learned its task: copy (2 of 4). There all of "
-        "[Extensions](leaderboard.md#extensions) stand on what did not learn." in said(found)
+        "- Not every training of `rope` has learned its task: copy (2 of 4). There, every row "
+        "of [Extensions](leaderboard.md#extensions) includes trainings that did not learn."
+        in said(found)
     )
     assert "Not every training" not in said(everything)
 

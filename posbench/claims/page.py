@@ -38,9 +38,9 @@ MEANINGS = {
     Verdict.CONTRADICTED: f"the corrected p is at most {LEVEL}, and the difference is below the "
     "margin.",
     Verdict.OPEN: "the corrected p is larger.",
-    Verdict.TOO_FEW: f"fewer than {MIN_PAIRS} pairs are left, or fewer than {WAYS} m / {LEVEL} "
-    "ways of exchanging the two sides, for m claims of the paper: hardly a p could have been small "
-    "enough, which was known before the runs.",
+    Verdict.TOO_FEW: f"fewer than {MIN_PAIRS} pairs are left, or the two sides can be exchanged in "
+    f"fewer than {WAYS} m / {LEVEL} ways, where the paper has m claims: hardly any p could have "
+    "been small enough, which was known before the runs.",
     Verdict.NO_ROOM: f"on every table both rows are at least {TOP}, or both at most {BOTTOM}, so "
     "that nothing could tell them apart.",
     Verdict.NOT_TESTABLE: f"on some table a side is below {TOP} at 1x, and no other table is left; "
@@ -57,17 +57,17 @@ claim that was written after its records were seen is marked *post hoc* and coun
 itself). A claim is one hypothesis over all the tables it names, a table being one task with one
 encoding. Each seed with both sides gives a pair of scores a table; scores are corrected for chance,
 (score - chance) / (1 - chance). The difference is the mean over all pairs, with its 95 % interval
-(Student's t over the pairs, not corrected for the number of claims). p is two-sided: where both
-sides come from the same training, or one is a number, by flipping the signs of pairs, else by
-exchanging scores between the two sides of each table. It is corrected after Holm over all claims of
-the same paper. A verdict speaks of these tables and not of other tasks.
+(Student's t over the pairs, not corrected for the number of claims). p is two-sided. If both
+sides come from the same training, or one is a number, it is computed by flipping the signs of
+pairs, and otherwise by exchanging scores between the two sides of each table. It is corrected after
+Holm over all claims of the same paper. A verdict speaks of these tables and not of other tasks.
 
 A claim about reach, which is one that names a length beyond 1x, drops every table on which a side
 is below {TOP} at 1x (*not testable*), and every table on which two rows are both at least
-{TOP} or both at most {BOTTOM} (*no room*). If none is left, that is the verdict; *not testable* if
-the tables differ. A claim about 1x itself has no such gate, and one against a number or with a
-negative margin needs no room. Tasks whose settings were changed are shown and do not count unless
-the claim names them.
+{TOP} or both at most {BOTTOM} (*no room*). If none is left, the verdict is their common reason, or
+*not testable* if the reasons differ. A claim about 1x itself has no such gate, and one against a
+number or with a negative margin needs no room. Tasks whose settings were changed are shown and do
+not count unless the claim names them.
 
 In the tables, two numbers are those of the two sides in the order of the claim; "as claimed" counts
 tables by their means, and seeds. A difference of a hundredth may hold and still not matter.

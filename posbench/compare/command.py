@@ -188,8 +188,8 @@ def _worth(
         yield f"This is of {of}, and says little of the others."
     else:
         yield (
-            f"This is of {of}. Over the {rows} published rows, their order on it has a rank "
-            f"correlation of {number(correlation)} with that on the whole board."
+            f"This covers {of}. On this part, the order of the {rows} published rows has a rank "
+            f"correlation of {number(correlation)} with their order on the whole board."
         )
 
 

@@ -266,7 +266,7 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         if not aggregates.repeated(runs):
             yield (
                 f"Some rows of {_link(standing)} have fewer than {aggregates.FEWEST} seeds, so "
-                "that no interval says how far luck goes."
+                "no interval says how much of their scores is luck."
             )
     for standing in found:
         yield from _hosts_that_did_not_learn(standing)
@@ -283,8 +283,8 @@ def _hosts_that_did_not_learn(standing: Standing) -> Iterator[str]:
     few = [f"{task} ({each.sum()} of {len(each)})" for task, each in learned if not each.all()]
     if few:
         yield (
-            f"Not every training of `{host}` has learned its task: {', '.join(few)}. There all "
-            f"of {_link(standing)} stand on what did not learn."
+            f"Not every training of `{host}` has learned its task: {', '.join(few)}. There, "
+            f"every row of {_link(standing)} includes trainings that did not learn."
         )
 
 

@@ -63,9 +63,9 @@ GUIDE = {
     "scale: as long as the extension keeps its factor. No: keys change as tokens follow. No keys: "
     "scores are not products with keys. Measured on an untrained layer.",
     "Classes": "What a row was given; classes never share a table. Zero-shot rows saw training "
-    "lengths alone. Tuned: settings chosen on a length beyond training. Fine-tuned: trained on for "
-    "a little. Trained beyond: positions beyond the training length were seen. Task-supplied ids: "
-    "the task says where things are. A ceiling is no method: a model trained at each length.",
+    "lengths alone. Tuned: settings chosen on a length beyond training. Fine-tuned: trained a "
+    "little longer. Trained beyond: positions beyond the training length were seen. Task-supplied "
+    "ids: the task says where things are. A ceiling is no method: a model trained at each length.",
 }
 """Terms of the page, in the order in which a reader meets them."""
 
