@@ -9,6 +9,7 @@ import fcntl
 import io
 import itertools
 import json
+import math
 import os
 import re
 import signal
@@ -34,8 +35,9 @@ from posbench.records import files
 from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.run import Run, make
+from posbench.running.setup import Setup
 from posbench.sweeping import journal
-from posbench.sweeping.cost import Costs
+from posbench.sweeping.cost import Costs, multiplications
 from posbench.sweeping.journal import Event, Writer
 from posbench.sweeping.plan import plan
 from posbench.sweeping.requests import Request, request
@@ -288,21 +290,47 @@ def test_runs_that_cannot_be_composed_do_not_hide_the_others(mine: Path) -> None
     ]
 
 
+SMALL = {
+    "model": {"width": 4, "num_layers": 1, "num_heads": 2, "head_width": 2, "mlp_ratio": 2},
+    "training": {"batch_size": 2, "packing": 0, "min_length": 1, "max_length": 4},
+}
+
+
+def test_the_work_of_a_step_is_that_of_its_matrices() -> None:
+    # Projections 4 x 4 x 4, MLP 2 x 2 x 4 x 4, scores 2 T x 4; for 2 T tokens.
+    assert multiplications(SMALL, 16) == 2 * 10 * (64 + 64 + 2 * 10 * 4)
+    packed = SMALL | {"training": SMALL["training"] | {"packing": 16}}
+    assert multiplications(packed, 16) == 2 * 16 * (64 + 64 + 2 * 16 * 4)
+    wide = SMALL | {"model": SMALL["model"] | {"width": 8, "num_layers": 3}}
+    assert multiplications(wide, 16) == 3 * 2 * 10 * (4 * 8 * 4 + 2 * 2 * 64 + 2 * 10 * 4)
+    assert math.isnan(multiplications({"model": {}}, 16))
+
+
 def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     known = [
-        changed(record("rope", {1: 1.0, 2: 0.5}, seed, task=task), {})
+        changed(
+            record("rope", {1: 1.0, 2: 0.5}, seed, task=task),
+            {f"config.{part}": settings for part, settings in SMALL.items()},
+        )
         for task in ("copy", "passkey")
         for seed in (0, 1)
     ]  # 60 s for 100 steps, and 1 s of tests
     words = ("method=rope,nope,rope_pi", "task=copy,passkey", "training.steps=1000")
     runs = [(run.asked, run.training) for run in plan(asked(*words)).runs]
+    # No record is of this protocol: a step costs as much more as there is more work in it.
+    unit = 0.6 / multiplications(SMALL, 22)
+    steps = {}
+    for run, _ in runs:
+        setup = Setup.of(run.composed.cfg())
+        steps[run.identity.task.name] = unit * multiplications(setup.nodes, setup.train_positions)
+    both = sum(1000 * seconds for seconds in steps.values())
     found = Costs.by(known).of_runs(runs)
     # Two encodings (of nope nothing is known: the mean of the task) on two tasks.
-    assert found.training == pytest.approx(2 * 2 * 600)
-    assert found.total == pytest.approx(2 * 2 * 600 + 6 * 1) and found.unknown == 0
-    assert "40 min of training" in str(found)
+    assert found.training == pytest.approx(2 * both)
+    assert found.total == pytest.approx(2 * both + 6 * 1) and found.unknown == 0
+    assert f"{duration(2 * both)} of training" in str(found)
     complete = {name for asked, name in runs if "rope" in asked.key}
-    assert Costs.by(known).of_runs(runs, complete).training == pytest.approx(2 * 600)
+    assert Costs.by(known).of_runs(runs, complete).training == pytest.approx(both)
     # Of this protocol, once there is a record of it, and of no other.
     mine_alone = [
         changed(each, {"protocol.hash": plan(asked(*words)).runs[0].asked.identity.protocol.hash})
@@ -316,11 +344,11 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     both = Costs.by([*known, *mine_alone, dear])
     found = both.of_runs([run for run in runs if "passkey" in run[0].key])
     assert found.training == pytest.approx(2 * 600 * 0.9 / 0.75)
-    steps = ("method=rope", "task=copy", "training.steps=${training.warmup_steps}")
-    (run,) = plan(asked(*steps)).runs
+    warming = ("method=rope", "task=copy", "training.steps=${training.warmup_steps}")
+    (run,) = plan(asked(*warming)).runs
     warm_up = run.asked.composed.cfg().training.warmup_steps
     assert Costs.by(known).of_runs([(run.asked, run.training)]).training == pytest.approx(
-        0.6 * warm_up
+        steps["copy"] * warm_up
     )
     nothing = Costs.by([]).of_runs(runs)
     assert nothing.unknown == 6 and str(nothing) == "No record tells what this costs."

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,9 +14,10 @@ import pandas as pd
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.running.asked import Asked
+from posbench.running.setup import Setup
 from posbench.sweeping.watching import duration
 
-COLUMNS = ("protocol", "task", "encoding", "step", "test")
+COLUMNS = ("protocol", "task", "encoding", "step", "work", "test")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Costs:
     """CPU seconds of a training step and of a test, by what records tell."""
 
     steps: pd.Series  # of a step, by protocol, task and encoding
+    rates: pd.Series  # of a unit of work, by task and encoding; see `multiplications`
     tests: pd.Series  # of a run's tests, by task
 
     @classmethod
@@ -71,6 +73,7 @@ class Costs:
                     record.task.name,
                     record.method.base,
                     record.training.cpu_seconds / record.training.steps,
+                    multiplications(record.config, record.training.train_positions),
                     record.evaluated.evaluation_cpu_seconds,
                 )
                 for record in records
@@ -80,6 +83,7 @@ class Costs:
         )
         return cls(
             told.groupby(["protocol", "task", "encoding"])["step"].median(),
+            (told["step"] / told["work"]).groupby([told["task"], told["encoding"]]).median(),
             told.groupby("task")["test"].median(),
         )
 
@@ -94,6 +98,7 @@ class Costs:
         ratio = _ratio(self.steps, others.steps)
         return type(self)(
             self.steps.combine_first(ratio * others.steps),
+            self.rates.combine_first(ratio * others.rates),
             self.tests.combine_first(ratio * others.tests),
         )
 
@@ -101,38 +106,71 @@ class Costs:
         """The cost of runs, each with a name for its training; those in `made` are there already.
 
         Where an encoding has no record on a task, its usual ratio to the mean of a task stands in,
-        and where it has none at all, the mean of the task. Where a protocol has no record, those of
-        all others stand in, at the ratio of what both have.
+        and where it has none at all, the mean of the task. Where a protocol lacks a task, records
+        of all others stand in, at the ratio of what both have. Where it has no record at all, a
+        multiplication costs what it does under the others.
         """
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
         found: list[float] = []
         training = 0.0
         seen = set(made)
         for asked, name in runs:
-            identity, task = asked.identity, asked.identity.task.name
-            step = self._steps(identity.protocol.hash).of(task, identity.method.base)
+            step = self._step(asked)
             trained = 0.0 if name in seen else step * _steps(asked)
             seen.add(name)
             training += 0.0 if np.isnan(trained) else trained
-            found.append(trained + float(self.tests.get(task, any_test)))
+            found.append(trained + float(self.tests.get(asked.identity.task.name, any_test)))
         return Cost(tuple(found), training)
+
+    def _step(self, asked: Asked) -> float:
+        protocol, task = asked.identity.protocol.hash, asked.identity.task
+        base = asked.identity.method.base
+        if protocol in self.steps.index.get_level_values("protocol"):
+            return self._under(protocol).of(task.name, base)
+        key = protocol, task.hash
+        if key not in self._works:
+            setup = Setup.of(asked.composed.cfg())
+            self._works[key] = multiplications(setup.nodes, setup.train_positions)
+        return self._works[key] * _Steps(self.rates).of(task.name, base)
+
+    @functools.cached_property
+    def _works(self) -> dict[tuple[str, str], float]:
+        return {}
 
     @functools.cached_property
     def _known(self) -> dict[str, _Steps]:
         return {}
 
-    def _steps(self, protocol: str) -> _Steps:
+    def _under(self, protocol: str) -> _Steps:
         if protocol not in self._known:
             usual = self.steps.groupby(["task", "encoding"]).median()
-            there = protocol in self.steps.index.get_level_values("protocol")
-            own = self.steps.loc[protocol] if there else usual
+            own = self.steps.loc[protocol]
             self._known[protocol] = _Steps(own.combine_first(_ratio(own, usual) * usual))
         return self._known[protocol]
 
 
+def multiplications(config: Mapping[str, Any], positions: int) -> float:
+    """Multiplications of a training step, up to a factor that is the same for all of them.
+
+        batch * T * layers * (4 D W + 2 r D^2 + 2 T W)
+
+    T tokens of a sequence on average, width D, W = heads times their width, r the MLP's ratio:
+    projections, MLP, scores. Sequences that are not packed are drawn between two lengths, so they
+    have less than `positions`, the tokens of the longest. NaN where the settings are not known.
+    """
+    if not {"model", "training"} <= config.keys():
+        return np.nan
+    model, training = config["model"], config["training"]
+    shortest = 1.0 if training["packing"] else training["min_length"] / training["max_length"]
+    tokens = positions * (1 + shortest) / 2
+    width, heads = model["width"], model["num_heads"] * model["head_width"]
+    token = 4 * width * heads + 2 * model["mlp_ratio"] * width**2 + 2 * tokens * heads
+    return float(training["batch_size"] * tokens * model["num_layers"] * token)
+
+
 @dataclass(frozen=True)
 class _Steps:
-    """CPU seconds of a step under one protocol."""
+    """CPU seconds of a step under one protocol, or of a unit of work."""
 
     known: pd.Series  # by task and encoding
 
