@@ -62,7 +62,9 @@ def test_the_rows_are_all_that_can_be_chosen() -> None:
 
 
 def test_two_rows_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "methods.yaml").write_text("rope_nope: [direct]\nrope: [direct, nope]\n")
+    (tmp_path / "methods.yaml").write_text(
+        "layers: {rope_nope: [direct]}\nrotary: {rope: {all: [direct, nope]}}\n"
+    )
     monkeypatch.setattr(table, "files", lambda package: tmp_path)
     with pytest.raises(ValueError, match=r"two methods rope_nope: .* `rope: \[NAME: nope\]`"):
         methods.__wrapped__()

@@ -4,7 +4,7 @@
     python -m posbench.catalogue.names --check    writes nothing; fails if the page is an older one
 
 What a name stands for is read off its YAML and the docstring of its class, and where it belongs off
-the comments of conf/methods.yaml and of conf/task. Nothing here imports a method.
+conf/methods.yaml and the comments of conf/task. Nothing here imports a method.
 """
 
 from __future__ import annotations

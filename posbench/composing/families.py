@@ -1,16 +1,15 @@
-"""Families: what conf/ lists an encoding, an extension or a task under, by its own comments."""
+"""Families: what conf/ lists an encoding, an extension or a task under."""
 
 from __future__ import annotations
 
 import functools
-import re
 from importlib.resources import files
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
 from posbench.composing.folders import own_names
-from posbench.composing.methods import methods
+from posbench.composing.methods import cells, methods
 from posbench.provenance import targets
 
 ELSEWHERE = "of other encodings than RoPE, by the handle they need"
@@ -42,7 +41,7 @@ def heading(group: str, name: str) -> str:
 
 
 def listed(group: str) -> dict[str, str]:
-    """What conf/methods.yaml lists under comments: families of encodings, kinds of extensions."""
+    """What conf/methods.yaml lists them under: families of encodings, kinds of extensions."""
     if group in ("encoding", "method"):
         return _rows()
     return _of_rope() if group == "extension" else {}
@@ -50,36 +49,24 @@ def listed(group: str) -> dict[str, str]:
 
 @functools.cache
 def family(encoding: str) -> str:
-    """What an encoding is counted among, by the comments of conf/methods.yaml."""
+    """What an encoding is counted among, by conf/methods.yaml."""
     return heading("encoding", encoding) if encoding in own_names("encoding") else "others"
 
 
 @functools.cache
 def _rows() -> dict[str, str]:
-    """The encodings of conf/methods.yaml, each with the comment above its family."""
-    return {key.value: _comment(key, "") for key, _ in _table().value}
+    """The encodings of conf/methods.yaml, each with its family."""
+    return {cell.encoding: cell.family for cell in cells()}
 
 
 @functools.cache
 def _of_rope() -> dict[str, str]:
-    """The extensions of RoPE there, each with the comment that it stands under."""
-    (row,) = [row for key, row in _table().value if key.value == "rope"]
-    cells = [cell.value[0][1] if isinstance(cell, yaml.MappingNode) else cell for cell in row.value]
-    # A row that is a mapping turns on settings of the model: its extension has a place of its own.
-    named = [cell for cell in cells if isinstance(cell, yaml.ScalarNode)]
-    return {cell.value: _comment(cell, r"\s+") for cell in named}
+    """The extensions of RoPE there, each with its kind.
 
-
-@functools.cache
-def _table() -> yaml.MappingNode:
-    return yaml.compose(text("methods.yaml"))
-
-
-def _comment(node: yaml.Node, indent: str) -> str:
-    """The last comment above a line of conf/methods.yaml, of those indented so."""
-    above = text("methods.yaml").splitlines()[: node.start_mark.line]
-    found = [match[1] for line in above if (match := re.fullmatch(rf"{indent}# (.+)", line))]
-    return found[-1] if found else ""
+    A row that turns on settings of the model is left out: its extension has a place of its own.
+    """
+    of_rope = (cell for cell in cells() if cell.kind and "model" not in cell.chosen)
+    return {cell.extension: cell.kind for cell in of_rope}
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -43,29 +43,48 @@ def turned_on(model: Mapping[str, Any]) -> list[str]:
     ]
 
 
+class Cell(NamedTuple):
+    """A row of the leaderboard as conf/methods.yaml writes it."""
+
+    family: str  # what its encoding stands under
+    encoding: str
+    kind: str  # what its extension stands under; "" but for those of rope
+    suffix: str  # of its name
+    chosen: dict[str, Any]  # an extension, settings of the model
+
+    @property
+    def extension(self) -> str:
+        extension: str = self.chosen.get("extension", AS_TRAINED)
+        return extension
+
+
+def cells() -> Iterator[Cell]:
+    """What conf/methods.yaml says, row by row."""
+    with files("posbench.conf").joinpath("methods.yaml").open(encoding="utf-8") as file:
+        table: Any = OmegaConf.to_container(OmegaConf.load(file))
+    for family, encodings in table.items():
+        for encoding, row in encodings.items():
+            for kind, written in row.items() if isinstance(row, dict) else [("", row)]:
+                for cell in written:
+                    ((suffix, content),) = cell.items() if isinstance(cell, dict) else [(cell,) * 2]
+                    chosen = content if isinstance(content, dict) else {"extension": content}
+                    yield Cell(family, encoding, kind, suffix, chosen)
+
+
 @functools.cache
 def methods() -> dict[str, Method]:
     """The rows of the table by their names."""
-    with files("posbench.conf").joinpath("methods.yaml").open(encoding="utf-8") as file:
-        table: Any = OmegaConf.to_container(OmegaConf.load(file))
     found: dict[str, Method] = {}
-    for encoding, row in table.items():
-        for cell in row:
-            ((suffix, content),) = cell.items() if isinstance(cell, dict) else [(cell, cell)]
-            chosen = content if isinstance(content, dict) else {"extension": content}
-            name = encoding if suffix == AS_TRAINED else f"{encoding}_{suffix}"
-            if (
-                name in found
-            ):  # as would be the extension nope of rope beside the encoding rope_nope
-                raise ValueError(
-                    f"conf/methods.yaml has two methods {name}: name one of them otherwise, "
-                    f"`{encoding}: [NAME: {chosen.get('extension', AS_TRAINED)}]`"
-                )
-            found[name] = Method(
-                encoding,
-                chosen.get("extension", AS_TRAINED),
-                tuple(chosen.get("model", {}).items()),
+    for cell in cells():
+        name = cell.encoding
+        name += f"_{cell.suffix}" * (cell.suffix != AS_TRAINED)
+        if name in found:  # as would be the extension nope of rope beside the encoding rope_nope
+            raise ValueError(
+                f"conf/methods.yaml has two methods {name}: name one of them otherwise, "
+                f"`{cell.encoding}: [NAME: {cell.extension}]`"
             )
+        model = tuple(cell.chosen.get("model", {}).items())
+        found[name] = Method(cell.encoding, cell.extension, model)
     return found
 
 
