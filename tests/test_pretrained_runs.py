@@ -28,6 +28,7 @@ from posbench.records.record import Record
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 POSITIONS = 300
+PRETRAINED = Path(__file__).parent.parent / "results" / "pretrained"
 Said = Callable[..., tuple[int, str, str]]
 
 
@@ -333,6 +334,61 @@ def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -
     assert (counted.tokens, counted.lengths) == ([256, 512], [])
     typed = ["extension=direct,pi", "task=passkey", "lengths=[1,1.5]", "chat=true"]
     assert Asked.of([words[0], *typed]).protocol.hash == asked.protocol.hash
+
+
+@pytest.mark.parametrize(
+    ("usual", "other"),
+    [
+        ("lengths=[1,1.5,2]", "lengths=1,1.5,2"),
+        ("lengths=[1,1.5,2]", "lengths=[1, 1.50, 2.0]"),
+        ("lengths=[1,1.5,2]", "lengths=[2,1,1.5,1]"),
+        ("lengths=[1,3]", "lengths=1, 3.0"),
+        ("lengths=[0.5]", "lengths=.5"),
+        ("tokens=[256,512]", "tokens=512, 256"),
+        ("questions=3", "questions=03"),
+        ("train_positions=64", "train_positions=+64"),
+    ],
+)
+def test_one_protocol_has_one_name_however_it_is_written(
+    folder: Path, usual: str, other: str
+) -> None:
+    asked = Asked.of([f"model={folder}", usual])
+    assert Asked.of([f"model={folder}", other]).protocol == asked.protocol
+    default = Asked.of([f"model={folder}"]).protocol
+    assert asked.protocol.changed == ((usual,) if usual != "lengths=[1,1.5,2]" else ())
+    assert (asked.protocol.hash == default.hash) == (not asked.protocol.changed)
+
+
+def test_lengths_that_differ_by_little_are_of_two_protocols(folder: Path) -> None:
+    for one, other in (
+        ("lengths=1.333333", "lengths=1.3333333"),
+        ("tokens=1048576", "tokens=1048577"),
+    ):
+        first, second = (Asked.of([f"model={folder}", word]).protocol for word in (one, other))
+        assert first.hash != second.hash and first.changed != second.changed
+
+
+def test_a_protocol_is_the_one_that_published_records_have(folder: Path) -> None:
+    recipe = PRETRAINED / "smollm2-135m.yaml"
+    published = {each.protocol.hash for each in files.records(PRETRAINED)}
+    for word in ("texts=3", "lengths=1.0, 1.50"):
+        asked = Asked.of([f"model={folder}", f"recipe={recipe}", word])
+        assert {asked.protocol.hash} == published and not asked.protocol.changed
+
+
+def test_lengths_and_tokens_take_the_place_of_those_in_a_recipe(
+    folder: Path, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "it.yaml"
+    words = [f"model={folder}", f"recipe={recipe}"]
+    recipe.write_text("tokens: [256, 512]\n")
+    asked = Asked.of([*words, "lengths=[1,2]"])
+    assert (asked.tokens, asked.lengths) == ([], [1.0, 2.0])
+    assert asked.protocol.changed == ("lengths=[1,2]",)
+    recipe.write_text("lengths: [1, 2]\n")
+    asked = Asked.of([*words, "tokens=256"])
+    assert (asked.tokens, asked.lengths) == ([256], [])
+    assert asked.protocol.changed == ("tokens=[256]",)
 
 
 def test_a_model_is_named_by_its_files(folder: Path, tmp_path: Path) -> None:

@@ -34,8 +34,6 @@ SETTINGS: dict[str, Any] = {
     "results_dir": "results/local/pretrained",
 }
 HELP = "python -m posbench.pretrained --help"
-OF_PROTOCOL = ("lengths", "tokens", "questions", "chat", "train_positions", "dtype")
-"""What decides whether two runs may share a table; more texts are more samples of the same."""
 DEVICES = ("cpu", "cuda", "mps")
 DTYPES = ("auto", "float64", "float32", "bfloat16", "float16")
 CHOICES = {"dtype": DTYPES, "device": DEVICES, "chat": ("true", "false")}
@@ -69,12 +67,8 @@ class Asked:
         """Read the words; ConfigError names the first one that cannot be."""
         said, settings = _told_apart(words)
         recipe = _recipe(Path(said["recipe"])) if "recipe" in said else {}
-        base = SETTINGS | recipe
-        given = base | said
-        # The one that is said replaces the other, on the command line and in a recipe.
-        for words_of in (recipe, said):
-            if words_of.get("tokens") and "lengths" not in words_of:
-                given["lengths"] = ""
+        base = _over(SETTINGS, recipe)
+        given = _over(base, said)
         _check(given)
         first, texts = (_whole(given, name, low) for name, low in (("seed", 0), ("texts", 1)))
         return cls(
@@ -82,8 +76,8 @@ class Asked:
             extensions=_several(given, "extension"),
             tasks=_several(given, "task"),
             text=given["text"],
-            lengths=_multiples(given) if given["lengths"] else [],
-            tokens=_counts(given) if given["tokens"] else [],
+            lengths=_multiples(given),
+            tokens=_counts(given),
             texts=[first + each for each in range(texts)],
             questions=_whole(given, "questions", 1),
             chat=given["chat"] == "true",
@@ -112,6 +106,15 @@ def _told_apart(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return said, settings
 
 
+def _over(base: dict[str, Any], said: dict[str, str]) -> dict[str, Any]:
+    """The settings with what is said in the place of theirs: of lengths and tokens, one is said."""
+    given = base | said
+    for name, other in (("lengths", "tokens"), ("tokens", "lengths")):
+        if said.get(name) and other not in said:
+            given[other] = ""
+    return given
+
+
 def _check(given: dict[str, Any]) -> None:
     """ConfigError for a setting that is missing, or none of those there are."""
     if given["model"] is None:
@@ -135,6 +138,8 @@ def _several(given: dict[str, Any], name: str) -> list[str]:
 
 
 def _multiples(given: dict[str, Any]) -> list[float]:
+    if not given["lengths"]:
+        return []
     found = [_number("lengths", each, float) for each in _several(given, "lengths")]
     if not all(0 < each < math.inf for each in found):
         raise ConfigError(
@@ -144,6 +149,8 @@ def _multiples(given: dict[str, Any]) -> list[float]:
 
 
 def _counts(given: dict[str, Any]) -> list[int]:
+    if not given["tokens"]:
+        return []
     found = [_number("tokens", each, int) for each in _several(given, "tokens")]
     if min(found) <= 0:
         raise ConfigError(f"tokens={given['tokens']} must be above 0: raise them")
@@ -188,14 +195,38 @@ def _word(value: Any) -> str:
 
 
 def _protocol(said: dict[str, str], base: dict[str, Any], given: dict[str, Any]) -> Name:
-    changed = [name for name in OF_PROTOCOL if name in said and said[name] != base[name]]
+    usual, content = _canonical(base), _canonical(given)
+    changed = [name for name in content if name in said and content[name] != usual[name]]
     name = Path(said["recipe"]).stem if "recipe" in said else NAME
-    content = {each: given[each] for each in OF_PROTOCOL}
     return Name(
         name=as_file_name(name),
-        changed=tuple(f"{each}={said[each]}" for each in changed),
+        changed=tuple(f"{each}={content[each]}" for each in changed),
         hash=content_hash(content),
     )
+
+
+def _canonical(given: dict[str, Any]) -> dict[str, str]:
+    """What decides whether two runs may share a table, each in one way of writing.
+
+    More texts are more samples of the same.
+    """
+    return {
+        "lengths": _listed(_multiples(given)),
+        "tokens": _listed(_counts(given)),
+        "questions": str(_whole(given, "questions", 1)),
+        "chat": given["chat"],
+        "train_positions": str(_whole(given, "train_positions", 0)),
+        "dtype": given["dtype"],
+    }
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    """Numbers as runs measure them, in order and each once, [1,1.5]; "" for none.
+
+    They keep all their digits: of a multiple, the last may decide about a token.
+    """
+    shown = (str(each).removesuffix(".0") for each in sorted(set(numbers)))
+    return f"[{','.join(shown)}]" if numbers else ""
 
 
 def _repeatable(words: Sequence[str]) -> list[str]:
