@@ -310,6 +310,20 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
         assert status == 1 and reason in error, (wrong, error)
 
 
+@pytest.mark.parametrize(("lengths", "count"), [("[0.001]", 0), ("[1,0.003]", 1)])
+def test_perplexity_needs_a_token_to_predict(
+    said: Said, tmp_path: Path, lengths: str, count: int
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the quick brown fox " * 100)
+    status, out, error = said("task=perplexity", f"text={text}", f"lengths={lengths}")
+    assert status == 1 and error.splitlines()[-1] == (
+        "posbench: task=perplexity predicts a token from those before it and needs lengths of at "
+        f"least 2 tokens, got {count}: choose longer lengths"
+    )
+    assert "log-likelihood" not in out and not (tmp_path / "mine").exists()
+
+
 def test_a_device_that_is_not_there_is_said(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     status, _, error = said("device=cuda")

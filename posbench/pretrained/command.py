@@ -56,6 +56,10 @@ if TYPE_CHECKING:
     from posbench.pretrained.mounting import Mounted
     from posbench.pretrained.recording import Candidate, Recorder
 
+PERPLEXITY = "perplexity"
+SHORTEST = 2
+"""Tokens of a text of which one is predicted."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
@@ -86,6 +90,7 @@ def run(asked: Asked) -> Iterator[str]:
         yield f"{asked.files.path}, trained for {trained} positions, equals itself when mounted."
         recorder = _recorder(asked, mounted)
         lengths = sorted(recorder.multiples)
+        refuse_short(tasks, lengths[0])
         candidates = yield from _candidates(asked, tasks, recorder)
         for text, length, task in itertools.product(asked.texts, lengths, tasks):
             unit = Unit(recorder, task, length, text)
@@ -97,6 +102,15 @@ def run(asked: Asked) -> Iterator[str]:
         yield ""
         yield from _to_serve(mounted, candidates[tasks[0].name], lengths[-1])
         yield f"Records: {asked.results_dir}; python -m posbench.leaderboard makes a page of them."
+
+
+def refuse_short(tasks: Sequence[Measurement], shortest: int) -> None:
+    """ConfigError where a text would have no token to predict; other tasks say what they need."""
+    if shortest < SHORTEST and any(task.name == PERPLEXITY for task in tasks):
+        raise ConfigError(
+            f"task={PERPLEXITY} predicts a token from those before it and needs lengths of at "
+            f"least {SHORTEST} tokens, got {shortest}: choose longer lengths"
+        )
 
 
 def _recorder(asked: Asked, mounted: Mounted) -> Recorder:
@@ -229,9 +243,6 @@ def measurements(asked: Asked, tokenizer: Any) -> list[Measurement]:
             pieces = Pieces(tokenizer, asked.chat)
             found.append(Answering(name, TASKS[name], pieces, asked.questions, asked.chat))
     return found
-
-
-PERPLEXITY = "perplexity"
 
 
 def extensions(asked: Asked, train_positions: int, test_positions: int) -> list[Candidate]:
