@@ -9,7 +9,6 @@ against the records and the journal of the results folder. Nothing is run and no
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from hydra.core.global_hydra import GlobalHydra
 
+from posbench import commands
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
@@ -27,14 +27,11 @@ from posbench.sweeping.watching import duration
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.status", description="How far a sweep is."
-    )
+    parser = commands.parser("python -m posbench.status", "How far a sweep is.", config_dir=True)
     parser.add_argument("words", nargs="*", help="as after python -m posbench -m")
     parser.add_argument(
         "-m", "--multirun", action="store_true", help="allowed, and changes nothing"
     )
-    parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
     chosen = parser.parse_intermixed_args(arguments)
 
     def told() -> int:

@@ -34,7 +34,7 @@ FLOORS = [
     # a model, trained and tested
     {"transformer", "scoring", "coverage", "training", "replicas", "evaluation"},
     # from a command line to names and objects
-    {"composing", "boards"},
+    {"composing", "boards", "commands"},
     # one run, what is told of it, and the board of all runs
     {"running", "loggers", "showing", "leaderboard", "claims"},
     # many runs, a row among others, encodings looked at without a run or in other models, results

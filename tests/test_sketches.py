@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,3 +68,29 @@ def test_a_map_shows_where_attention_goes() -> None:
     last = dict(zip(places, letters, strict=True))
     assert last[sketches.CELLS - 1, sketches.CELLS - 1] == sketches.LEVELS[-1]
     assert {letter for (query, key), letter in last.items() if key < query} == {"0"}
+
+
+def test_check_notices_rows_that_are_drawn_otherwise_and_rows_that_are_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn = {"rope": "0", "alibi": "1"}
+    monkeypatch.setattr(sketches, "files", lambda package: tmp_path)
+    monkeypatch.setattr(sketches, "rows", lambda: dict.fromkeys(drawn, ()))
+    monkeypatch.setattr(sketches, "sketch", lambda name, _: {"method": name, "map": drawn[name]})
+    path = tmp_path / sketches.FILE
+    assert sketches.main([]) == 0
+    whole = path.read_text()
+    assert [json.loads(line)["method"] for line in whole.splitlines()] == ["alibi", "rope"]
+    assert sketches.main(["--check"]) == 0
+    capsys.readouterr()
+    drawn["rope"] = "2"
+    assert sketches.main(["--check", "alibi"]) == 0
+    assert sketches.main(["--check"]) == 1
+    again = "run `python -m posbench.catalogue.sketches rope`"
+    assert capsys.readouterr().err == f"posbench: regenerating changes {sketches.FILE}: {again}\n"
+    assert path.read_text() == whole, "--check wrote something"
+    assert sketches.main(["rope"]) == 0 == sketches.main(["--check"])
+    del drawn["alibi"]
+    assert sketches.main(["--check"]) == 1
+    assert sketches.main([]) == 0 == sketches.main(["--check"])
+    assert "alibi" not in path.read_text()

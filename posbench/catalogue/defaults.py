@@ -21,7 +21,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 from omegaconf import OmegaConf
 
-from posbench.catalogue.pages import command
+from posbench import commands
 from posbench.composing.resolvers import register
 
 BOARD_POSITIONS = 40
@@ -248,9 +248,12 @@ def _shown(number: float) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    command = "python -m posbench.catalogue.defaults"
+    chosen = commands.parser(
+        command, "What is made of published settings, on a page.", check=True
+    ).parse_args(arguments)
     path = Path(str(files("posbench.conf"))) / "DEFAULTS.md"
-    says = "What is made of published settings, on a page."
-    return command(path, page, "posbench.catalogue.defaults", says, arguments)
+    return commands.written(path, page, command, chosen.check, shown="conf/DEFAULTS.md")
 
 
 if __name__ == "__main__":

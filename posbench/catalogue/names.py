@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]
 
-from posbench.catalogue.pages import command
+from posbench import commands
 from posbench.composing import families
 from posbench.composing.folders import GROUPS, own_names
 from posbench.composing.methods import AS_TRAINED, methods
@@ -273,9 +273,12 @@ def _rows_of(options: list[Option], heading: str) -> Iterator[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    command = "python -m posbench.catalogue.names"
+    chosen = commands.parser(command, "All that can be chosen, on a page.", check=True).parse_args(
+        arguments
+    )
     path = Path(str(files("posbench.conf"))) / "README.md"
-    says = "All that can be chosen, on a page."
-    return command(path, page, "posbench.catalogue.names", says, arguments)
+    return commands.written(path, page, command, chosen.check, shown="conf/README.md")
 
 
 if __name__ == "__main__":

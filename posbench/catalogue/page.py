@@ -11,7 +11,6 @@ hand.
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import time
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 
+from posbench import commands
 from posbench.catalogue import portraits
 from posbench.catalogue.portraits import Portrait
 from posbench.catalogue.probe import MAP, SIZES, STRETCH, by_distance, equal_tokens, measured
@@ -224,21 +224,13 @@ def page(entries: list[Entry]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.catalogue", description=__doc__.split("\n\n")[0]
-    )
+    says = __doc__.split("\n\n")[0]
+    parser = commands.parser("python -m posbench.catalogue", says, config_dir=True)
     parser.add_argument(
         "methods",
         nargs="*",
         metavar="METHOD",
         help="or encoding=NAME, extension=NAME; default: all methods, and all of --config-dir",
-    )
-    parser.add_argument(
-        "--config-dir",
-        type=Path,
-        action="append",
-        default=[],
-        help="a folder like conf/ of your own",
     )
     parser.add_argument(
         "--output", type=Path, default=Path("results/catalogue"), help="default: %(default)s"

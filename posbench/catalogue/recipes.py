@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from posbench.catalogue.pages import command
+from posbench import commands
 from posbench.composing.methods import Method, methods
 from posbench.errors import ConfigError, closest
 
@@ -96,9 +96,12 @@ def _link(source: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    command = "python -m posbench.catalogue.recipes"
+    chosen = commands.parser(
+        command, "The rows that stand for model families, on a page.", check=True
+    ).parse_args(arguments)
     path = Path(str(files("posbench.conf"))) / "RECIPES.md"
-    says = "The rows that stand for model families, on a page."
-    return command(path, page, "posbench.catalogue.recipes", says, arguments)
+    return commands.written(path, page, command, chosen.check, shown="conf/RECIPES.md")
 
 
 if __name__ == "__main__":

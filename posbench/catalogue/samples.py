@@ -11,14 +11,13 @@ place), `segments` what is prompt (0) and answer (1), and `ids` are further posi
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from posbench import commands
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.building import build
@@ -30,11 +29,7 @@ WORDS = {PAD: "PAD", BOS: "BOS", SEP: "SEP", EOS: "EOS", MARK: "MARK", NOISE: ".
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.tasks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = commands.parser("python -m posbench.tasks", __doc__, config_dir=True)
     parser.add_argument("task", help="its name; python -m posbench --help lists all of them")
     parser.add_argument("settings", nargs="*", help="of the task, such as task.num_symbols=8")
     parser.add_argument("--n", type=int, required=True, help="the length")
@@ -42,7 +37,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stream", default="test", help="train, validation or test, or any word")
     parser.add_argument("--json", action="store_true", help="one object a line")
-    parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
     chosen = parser.parse_intermixed_args(arguments)
     words = [f"task={chosen.task}", *chosen.settings]
 

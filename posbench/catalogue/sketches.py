@@ -16,11 +16,13 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from posbench import commands
 from posbench.attention import Attention, Heads
 from posbench.boards import definition
 from posbench.boards.naming import recorded
@@ -42,6 +44,7 @@ from posbench.composing.legality import options
 from posbench.composing.methods import AS_TRAINED, methods
 from posbench.encoding import EncodingStack, PositionEncoding
 
+COMMAND = "python -m posbench.catalogue.sketches"
 FILE = "sketches.jsonl"
 POINTS = 40
 """Distances in a curve."""
@@ -173,20 +176,15 @@ def text(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.catalogue.sketches", description=__doc__.split("\n\n")[0]
-    )
+    parser = commands.parser(COMMAND, __doc__.split("\n\n")[0], check=True)
     parser.add_argument("rows", nargs="*", help="default: all")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if regenerating changes a line"
-    )
     chosen = parser.parse_args(arguments)
     return answered(lambda: _written(chosen))
 
 
 def _written(chosen: argparse.Namespace) -> int:
     torch.set_num_threads(1)
-    path = files("posbench.catalogue") / FILE
+    path = Path(str(files("posbench.catalogue"))) / FILE
     known = {}
     if path.is_file():
         written = map(json.loads, path.read_text(encoding="utf-8").splitlines())
@@ -196,19 +194,12 @@ def _written(chosen: argparse.Namespace) -> int:
         for name in chosen.rows:
             mistakes.check_choice("row", name, list(every))
         made = {name: sketch(name, every[name]) for name in chosen.rows or every}
-    if chosen.check:
-        stale = [name for name, line in made.items() if known.get(name) != line]
-        if stale:
-            command = f"python -m posbench.catalogue.sketches {' '.join(stale)}"
-            print(f"posbench: regenerating changes {FILE}: run `{command}`", file=sys.stderr)
-        else:
-            print(f"{FILE}: up to date.")
-        return 1 if stale else 0
     merged = {name: line for name, line in (known | made).items() if name in every}
     content = text([merged[name] for name in sorted(merged)])
-    with open(str(path), "w", encoding="utf-8") as file:
-        file.write(content)
-    print(f"Written: {len(made)} rows in {FILE}")
+    stale = [name for name, line in made.items() if known.get(name) != line]
+    again = f"run `{' '.join([COMMAND, *stale])}`"
+    commands.write_or_check({path: content.encode()}, chosen.check, again, shown=lambda _: FILE)
+    print(f"{FILE}: up to date." if chosen.check else f"Written: {len(made)} rows in {FILE}")
     return 0
 
 

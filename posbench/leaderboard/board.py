@@ -12,12 +12,13 @@ import argparse
 import io
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
+from posbench import commands
 from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.composing import folders
@@ -40,6 +41,8 @@ from posbench.leaderboard.summaries import TaskBoard, boards, mean_of, per_run
 from posbench.records import files, tables
 from posbench.records.record import Audit, Record
 from posbench.statistics import likelihoods
+
+COMMAND = "python -m posbench.leaderboard"
 
 
 def _each(found: list[list[TaskBoard]]) -> Iterator[TaskBoard]:
@@ -195,24 +198,10 @@ def _made_before(folder: Path) -> list[Path]:
     ]
 
 
-def changed(contents: Mapping[Path, bytes]) -> list[str]:
-    """The files that do not hold this content."""
-    return [
-        str(path)
-        for path, content in contents.items()
-        if not path.exists() or path.read_bytes() != content
-    ]
-
-
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.leaderboard", description="Records in, leaderboard out."
-    )
+    parser = commands.parser(COMMAND, "Records in, leaderboard out.", check=True)
     parser.add_argument(
         "folder", nargs="?", type=Path, default=files.LOCAL, help="default: %(default)s"
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if regenerating changes a file"
     )
     parser.add_argument(
         "--excerpt",
@@ -229,13 +218,8 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
     parser.add_argument(
         "--board", help="default: the board that the folder is called after, or main"
     )
-    parser.add_argument(
-        "--config-dir",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="a folder like conf/ of your own: its boards, and the classes of its methods",
+    commands.add_config_dir(
+        parser, "a folder like conf/ of your own: its boards, and the classes of its methods"
     )
     chosen = parser.parse_args(arguments)
 
@@ -262,16 +246,16 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
         texts = excerpts(chosen.excerpt, chosen.folder, tables.table(found), board, made.ranked)
         written |= {path: text.encode() for path, text in texts.items()}
     written |= _for_papers(chosen, made)
-    stale = [path for path in _made_before(chosen.folder) if path not in written]
+    # Nothing is left that these could say.
+    left_over = [path for path in _made_before(chosen.folder) if path not in written]
+    again = (
+        f"run `{COMMAND} {chosen.folder}` with the versions of constraints.txt, and commit the "
+        "result"
+    )
+    commands.write_or_check(written, chosen.check, again, left_over)
     if chosen.check:
-        _check(chosen.folder, written, stale)
         emit(f"{chosen.folder}: up to date{' with the others' if unreadable else ''}.")
         return 1 if unreadable else 0
-    for path, content in written.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    for path in stale:  # nothing is left that it could say
-        path.unlink()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its tables
     show(made.sections, made.notes, emit)
@@ -304,13 +288,4 @@ def _of_definition(folder: Path, board: Board, found: Sequence[Record]) -> None:
             f"{len(others)} of {len(found)} records in {folder} were made for another definition "
             f"({of}, not {board.hash[:8]}): board {board.name} takes no runs that it did not ask "
             "for; repeat them, or keep them in another folder"
-        )
-
-
-def _check(folder: Path, contents: dict[Path, bytes], stale: Sequence[Path]) -> None:
-    if names := [*changed(contents), *map(str, stale)]:
-        raise PosbenchError(
-            f"regenerating changes {', '.join(names)}: "
-            f"run `python -m posbench.leaderboard {folder}` with the versions of constraints.txt, "
-            "and commit the result"
         )

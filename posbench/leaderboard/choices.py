@@ -21,11 +21,11 @@ import numpy as np
 import pandas as pd
 from omegaconf import OmegaConf
 
+from posbench import commands
 from posbench.boards.definition import AS_TRAINED, Board, load
 from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.records.record import Record, Training
-from posbench.showing import generated
 from posbench.showing.numbers import number
 from posbench.statistics.measures import area
 
@@ -322,7 +322,7 @@ def markdown(found: Sequence[Record]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     command = "python -m posbench.leaderboard.choices"
-    parser = generated.parser(command, "Panels in, decisions out.")
+    parser = commands.parser(command, "Panels in, decisions out.", check=True)
     parser.add_argument("folder", type=Path, help="with the records of the panels")
     chosen = parser.parse_args(arguments)
 
@@ -330,7 +330,7 @@ def main(arguments: list[str] | None = None) -> int:
         return markdown(files.records(chosen.folder))
 
     path = chosen.folder / "choices.md"
-    return generated.written(path, page, f"{command} {chosen.folder}", chosen.check)
+    return commands.written(path, page, f"{command} {chosen.folder}", chosen.check)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from posbench import commands
 from posbench.errors import PosbenchError
 from posbench.leaderboard.summaries import without_repeats
 from posbench.records import files, tables
-from posbench.showing import generated
 from posbench.showing.numbers import number
 from posbench.statistics import bootstrap
 from posbench.statistics.correlation import RankCorrelation
@@ -145,7 +145,9 @@ def _section(found: Prediction) -> Iterator[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     command = "python -m posbench.leaderboard.predicting"
-    parser = generated.parser(command, "Two boards in, how far one predicts the other out.")
+    parser = commands.parser(
+        command, "Two boards in, how far one predicts the other out.", check=True
+    )
     parser.add_argument("large", type=Path, help="with the records of a pretrained model")
     parser.add_argument("small", type=Path, help="with the records of a board")
     chosen = parser.parse_args(arguments)
@@ -157,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
         return markdown(predictions(large, small))
 
     command = f"{command} {chosen.large} {chosen.small}"
-    return generated.written(chosen.large / FILE, page, command, chosen.check)
+    return commands.written(chosen.large / FILE, page, command, chosen.check)
 
 
 if __name__ == "__main__":

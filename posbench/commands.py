@@ -1,0 +1,98 @@
+"""What command lines have in common: options that mean the same, and pages that can be checked."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from posbench.composing.answering import answered
+from posbench.errors import PosbenchError
+
+
+def parser(
+    command: str, says: str, *, check: bool = False, config_dir: bool = False
+) -> argparse.ArgumentParser:
+    """A parser for `python -m ...`, with --check and --config-dir where they are wanted."""
+    found = argparse.ArgumentParser(
+        prog=command, description=says, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if check:
+        found.add_argument(
+            "--check", action="store_true", help="write nothing; fail if it would change a file"
+        )
+    if config_dir:
+        add_config_dir(found)
+    return found
+
+
+def add_config_dir(
+    parser: argparse.ArgumentParser, help: str = "a folder like conf/ of your own"
+) -> None:
+    """Add --config-dir, which may be given several times."""
+    parser.add_argument(
+        "--config-dir", type=Path, action="append", default=[], metavar="FOLDER", help=help
+    )
+
+
+def write_or_check(
+    contents: Mapping[Path, bytes],
+    check: bool,
+    again: str,
+    left_over: Sequence[Path] = (),
+    shown: Callable[[Path], str] = str,
+) -> None:
+    """Write files, or raise `PosbenchError` for those that this would change.
+
+    Args:
+        contents: of the files
+        check: write nothing
+        again: says in the sentence of the error how the files are written again
+        left_over: files of an earlier call, which go
+        shown: how a path is called
+    """
+    if not check:
+        for path, content in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        for path in left_over:
+            path.unlink()
+        return
+    changed = [
+        path
+        for path, content in contents.items()
+        if not path.exists() or path.read_bytes() != content
+    ]
+    if names := ", ".join(map(shown, [*changed, *left_over])):
+        raise PosbenchError(f"regenerating changes {names}: {again}")
+
+
+def written(
+    path: Path,
+    page: Callable[[], str],
+    command: str,
+    check: bool,
+    emit: Callable[[str], None] = print,
+    shown: str = "",
+) -> int:
+    """The status of a command that writes one page, or only looks whether it is as it should be.
+
+    Args:
+        path: of the page
+        page: makes its text; `PosbenchError` says what is wrong
+        command: writes the page again
+        check: write nothing
+        emit: takes what there is to say
+        shown: the path as it is called, if not by itself
+    """
+    shown = shown or str(path)
+
+    def made() -> int:
+        content = page().encode()
+        if not path.parent.is_dir():
+            raise PosbenchError(f"{path.parent} is not a folder: name one that is there")
+        write_or_check({path: content}, check, f"run `{command}`", shown=lambda _: shown)
+        emit(f"{shown}: up to date." if check else f"Written: {shown}")
+        return 0
+
+    return answered(made)

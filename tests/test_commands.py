@@ -1,0 +1,64 @@
+"""What command lines have in common: their options, and files that are written or checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from posbench import commands
+from posbench.errors import PosbenchError
+
+
+def test_a_folder_of_ones_own_may_be_given_several_times() -> None:
+    parser = commands.parser("python -m it", "It says.", check=True, config_dir=True)
+    words = ["--config-dir", "one", "--check", "--config-dir", "two"]
+    chosen = parser.parse_args(words)
+    assert chosen.config_dir == [Path("one"), Path("two")] and chosen.check
+    assert parser.parse_args([]).config_dir == [], "a default is no list that others add to"
+
+
+@pytest.mark.parametrize("option", ["--check", "--config-dir=mine"])
+def test_an_option_that_a_command_has_not_is_refused(option: str) -> None:
+    with pytest.raises(SystemExit):
+        commands.parser("python -m it", "It says.").parse_args([option])
+
+
+def test_files_are_written_or_compared(tmp_path: Path) -> None:
+    right, wrong, new = tmp_path / "right", tmp_path / "wrong", tmp_path / "deep" / "new"
+    old = tmp_path / "old"
+    contents = dict.fromkeys((right, wrong, new), b"it\n")
+    right.write_bytes(b"it\n")
+    wrong.write_bytes(b"it\r\n")
+    old.write_bytes(b"no more")
+    with pytest.raises(PosbenchError) as refused:
+        commands.write_or_check(contents, True, "run `it`", [old])
+    assert str(refused.value) == f"regenerating changes {wrong}, {new}, {old}: run `it`"
+    assert wrong.read_bytes() == b"it\r\n" and old.exists() and not new.parent.exists()
+    commands.write_or_check(contents, False, "run `it`", [old])
+    assert {path.read_bytes() for path in contents} == {b"it\n"} and not old.exists()
+    commands.write_or_check(contents, True, "run `it`")
+
+
+def test_a_page_is_called_as_it_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "README.md"
+    said: list[str] = []
+
+    def status(check: bool) -> int:
+        return commands.written(path, lambda: "é\n", "it", check, said.append, "conf/README.md")
+
+    assert status(check=True) == 1
+    assert capsys.readouterr().err == "posbench: regenerating changes conf/README.md: run `it`\n"
+    assert status(check=False) == 0 == status(check=True)
+    assert said == ["Written: conf/README.md", "conf/README.md: up to date."]
+    assert path.read_bytes() == "é\n".encode()
+
+
+def test_a_page_makes_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "misspelt"
+    assert commands.written(folder / "it.md", lambda: "nothing\n", "it", check=False) == 1
+    said = capsys.readouterr().err
+    assert said == f"posbench: {folder} is not a folder: name one that is there\n"
+    assert not folder.exists()
