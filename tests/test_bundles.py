@@ -129,6 +129,19 @@ def test_code_of_others_is_not_run_before_it_was_read(
     assert not (tmp_path / "published").exists()
 
 
+def test_a_bundle_drops_no_folder_of_ones_own(
+    source: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, other = tmp_path / "mine.tar.gz", tmp_path / "other"
+    words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
+    assert results_command([*words, "--config-dir", str(other)]) == 1
+    assert capsys.readouterr().err == (
+        "posbench: --config-dir is given 2 times, and a bundle holds one folder: put what is in "
+        f"{mine} and {other} into one\n"
+    )
+    assert not path.exists()
+
+
 def test_code_that_is_not_utf_8_is_named_and_nothing_is_written(
     source: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from posbench.commands import add_config_dir
 from posbench.composing.answering import answered
 from posbench.disk import writing_to
 from posbench.errors import PosbenchError
@@ -116,7 +118,7 @@ def _add_bundle(command: argparse.ArgumentParser) -> None:
     command.add_argument("target", type=Path, help="the file to write, as mine.tar.gz")
     help = "default: %(default)s"
     command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
-    command.add_argument("--config-dir", type=Path, metavar="FOLDER", help="your own YAML and code")
+    add_config_dir(command, "your own YAML and code")
     _add_patterns(command)
 
 
@@ -125,12 +127,23 @@ def _bundle(chosen: argparse.Namespace) -> int:
     found = matching(held.records, chosen.protocol, chosen.task, chosen.method)
     if not found:
         raise PosbenchError(f"no such record in {chosen.source}: run it first")
-    if chosen.config_dir and not chosen.config_dir.is_dir():
-        raise PosbenchError(f"{chosen.config_dir} is not a folder: give that of your own YAML")
-    made = bundle.write(found, held.audits, chosen.config_dir, chosen.target)
+    made = bundle.write(found, held.audits, _own_folder(chosen.config_dir), chosen.target)
     print(f"Written: {chosen.target}, {made['records']} records of {', '.join(made['methods'])}.")
     print(f"Whoever has it looks at it with: python -m posbench.results accept {chosen.target}")
     return 0
+
+
+def _own_folder(given: Sequence[Path]) -> Path | None:
+    """The one folder that a bundle can hold, if there is one; PosbenchError for more."""
+    if len(given) > 1:
+        raise PosbenchError(
+            f"--config-dir is given {len(given)} times, and a bundle holds one folder: put what is "
+            f"in {' and '.join(map(str, given))} into one"
+        )
+    for folder in given:
+        if not folder.is_dir():
+            raise PosbenchError(f"{folder} is not a folder: give that of your own YAML")
+    return next(iter(given), None)
 
 
 def _add_accept(command: argparse.ArgumentParser) -> None:
@@ -186,14 +199,7 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--in", dest="scratch", type=Path, help="a folder to repeat them in, so that it can go on"
     )
-    command.add_argument(
-        "--config-dir",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="your own YAML and code, if records need them",
-    )
+    add_config_dir(command, "your own YAML and code, if records need them")
 
 
 def _verify(chosen: argparse.Namespace) -> int:
