@@ -26,6 +26,23 @@ def parser(
     return found
 
 
+def parser_of_words(command: str, text: str) -> argparse.ArgumentParser:
+    """A parser of words as NAME=VALUE, among which --help, wherever it stands, shows this text.
+
+    They are parsed with `parse_intermixed_args`.
+    """
+    found = argparse.ArgumentParser(
+        prog=command,
+        usage=argparse.SUPPRESS,
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+    )
+    found.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+    found.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    return found
+
+
 def add_config_dir(
     parser: argparse.ArgumentParser, help: str = "a folder like conf/ of your own"
 ) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posbench import commands
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
@@ -37,10 +38,8 @@ USAGE = "python -m posbench.export method=rope task=passkey seed=0 to=FOLDER"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else arguments
-    if words and words[-1] in ("-h", "--help"):
-        print(f"{USAGE}\n\n{__doc__}")
-        return 0
+    parser = commands.parser_of_words("python -m posbench.export", f"{USAGE}\n\n{__doc__}")
+    words = parser.parse_intermixed_args(arguments).words
     settings = [word for word in words if not word.startswith("to=")]
     folders = [Path(word.removeprefix("to=")) for word in words if word.startswith("to=")]
     return answered(lambda: _exported(settings, folders), settings)

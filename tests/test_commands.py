@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from posbench import commands
+from posbench import commands, export
 from posbench.errors import PosbenchError
+from posbench.pretrained import command as pretrained
 
 
 def test_a_folder_of_ones_own_may_be_given_several_times() -> None:
@@ -62,3 +64,32 @@ def test_a_page_makes_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().err
     assert said == f"posbench: {folder} is not a folder: name one that is there\n"
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "begins"),
+    [(pretrained, "`python -m posbench.pretrained`: "), (export, f"{export.USAGE}\n\n`python -m")],
+)
+@pytest.mark.parametrize("words", [["--help"], ["-h", "seed=0"], ["seed=0", "--help", "to=x"]])
+def test_help_is_asked_for_wherever_it_stands(
+    command: ModuleType, begins: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(words)
+    out, error = capsys.readouterr()
+    assert not ended.value.code and not error
+    assert out.startswith(begins) and out.strip().endswith(str(command.__doc__).strip())
+
+
+def test_without_words_the_help_of_pretrained_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrained.main([]) == 0
+    assert capsys.readouterr().out == pretrained.__doc__
+
+
+def test_an_option_that_takes_words_alone_is_refused_by_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        export.main(["method=rope", "--too=x"])
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and "unrecognized arguments: --too=x" in error

@@ -32,7 +32,6 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import sys
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
+from posbench import commands
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.building import build
@@ -62,9 +62,10 @@ SHORTEST = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else arguments
-    if not words or words[0] in ("-h", "--help"):
-        print(__doc__)
+    parser = commands.parser_of_words("python -m posbench.pretrained", __doc__)
+    words = parser.parse_intermixed_args(arguments).words
+    if not words:
+        parser.print_help()
         return 0
 
     def measured() -> int:
