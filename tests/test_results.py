@@ -201,6 +201,75 @@ def test_published_records_are_unpacked_beside_ones_own_and_published_again_as_t
     assert results_command(["unpack", str(tmp_path / "nothing")]) == 1
 
 
+def of_version(version: int) -> Record:
+    return changed(record(), {"task_version": version, "training.source_hash": f"{version:016}"})
+
+
+def unpacked(source: Path, target: Path) -> None:
+    assert results_command(["unpack", str(source), "--to", str(target)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("own", "published", "in_place"), [(1, 2, 2), (2, 1, 2)], ids=["the later", "the earlier"]
+)
+def test_another_run_of_the_same_name_is_unpacked_beside_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], own: int, published: int, in_place: int
+) -> None:
+    mine, theirs = of_version(own), of_version(published)
+    assert files.path_of(mine, tmp_path) == files.path_of(theirs, tmp_path)
+    [path] = save(tmp_path / "mine", mine)
+    audits = [audit_of(path), audit_of(*save(tmp_path / "theirs", theirs))]
+    for count in (1, 0):
+        unpacked(tmp_path / "theirs", tmp_path / "mine")
+        assert f"Copied {count} records to" in capsys.readouterr().out
+        held = files.read_folder(tmp_path / "mine").whole()
+        assert sorted(each.task_version for each in held.records) == [1, 2]
+        assert files.read(path).task_version == in_place
+        key = {audit.key for audit in held.audits}
+        assert key == {audit.key for audit in audits} and len(held.audits) == 2
+
+
+def test_an_audit_that_cannot_be_read_is_not_lost_where_another_is_unpacked(tmp_path: Path) -> None:
+    [path] = save(tmp_path / "mine", of_version(1))
+    audit = audit_of(*save(tmp_path / "theirs", of_version(2)))
+    there = files.audit_path(path)
+    there.parent.mkdir(parents=True)
+    there.write_bytes(b"\xff{")
+    unpacked(tmp_path / "theirs", tmp_path / "mine")
+    held = files.read_folder(tmp_path / "mine")
+    assert held.audits == [audit] and len(held.unreadable) == 1
+    assert b"\xff{" in [each.read_bytes() for each in there.parent.iterdir()]
+
+
+@pytest.mark.parametrize("kept", ["beside", "packed"])
+def test_a_run_that_is_there_under_another_name_is_not_unpacked_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: str
+) -> None:
+    save(tmp_path / "theirs", record())
+    files.publish([record()], [], tmp_path / "mine")
+    if kept == "beside":
+        [path] = save(tmp_path / "mine", record())
+        files.kept_beside(path)
+        (tmp_path / "mine/records/copy.jsonl").unlink()
+    unpacked(tmp_path / "theirs", tmp_path / "mine")
+    assert "Copied 0 records to" in capsys.readouterr().out
+    assert len(files.records(tmp_path / "mine")) == 1
+
+
+def test_nothing_is_unpacked_where_the_file_of_a_name_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path / "theirs", record("alibi"), record("rope"))
+    [path] = save(tmp_path / "mine", record("rope"))
+    for text in ("{", '{"schema_version": 99}', "[]"):
+        path.write_text(text)
+        words = ["unpack", str(tmp_path / "theirs"), "--to", str(tmp_path / "mine")]
+        assert results_command(words) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("posbench: ") and error.count("\n") == 1 and str(path) in error
+        assert files.loose(tmp_path / "mine") == [path] and path.read_text() == text
+
+
 def test_an_audit_counts_for_the_record_alone_that_it_was_made_of(tmp_path: Path) -> None:
     [path] = save(tmp_path, record())
     audit = audit_of(path)

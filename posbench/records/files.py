@@ -55,11 +55,15 @@ def audit_path(record: Path) -> Path:
 
 
 def kept_beside(path: Path) -> Path:
-    """Where a record that another takes the place of goes: seed=0.1a2b3c4d.json."""
-    digest = content_hash(path.read_text(encoding="utf-8"))
-    kept = path.with_suffix(f".{digest[:8]}.json")
+    """Move a record that another takes the place of, and say where it goes."""
+    kept = place_beside(path, path.read_text(encoding="utf-8", errors="surrogateescape"))
     os.replace(path, kept)
     return kept
+
+
+def place_beside(path: Path, content: Any) -> Path:
+    """Where a record is kept whose place another has: seed=0.1a2b3c4d.json."""
+    return path.with_suffix(f".{content_hash(content)[:8]}.json")
 
 
 def write(record: Record, path: Path) -> None:
@@ -236,19 +240,46 @@ def publish(records: list[Record], audits: list[Audit], folder: Path) -> None:
 def unpublish(records: list[Record], audits: list[Audit], folder: Path) -> int:
     """Put published records, a file each, where a folder has none of the same run; how many.
 
-    Of two runs of one name the later takes the place, and the other stays beside it.
+    Of two runs of one name that of the later version of its task takes the place, or else the one
+    that comes later, and the other stays beside it. PosbenchError, before anything is written, if
+    a file that may be the same run cannot be read.
     """
-    new = [record for record in records if not path_of(record, folder).exists()]
+    packed = {record.run for record in read_published(folder).whole().records}
+    new = [
+        record
+        for record in records
+        if record.run not in packed and record.run not in _runs_of_name(path_of(record, folder))
+    ]
     with writing_to(folder):
         for audit in made_of(new, audits):
-            where = record_path(folder, audit.protocol, audit.task, audit.method, audit.seed)
-            write_json(audit.model_dump(mode="json"), audit_path(where))
+            _add_audit(audit, folder)
         for record in new:
-            path = path_of(record, folder)
-            if path.exists():
-                kept_beside(path)
-            write(record, path)
+            _add(record, path_of(record, folder))
     return len(new)
+
+
+def _runs_of_name(path: Path) -> set[tuple[str | int, ...]]:
+    """The runs whose records are at a path, or were kept beside it."""
+    there = [path] if path.exists() else []
+    return {read(each).run for each in (*there, *path.parent.glob(f"{path.stem}.*.json"))}
+
+
+def _add(record: Record, path: Path) -> None:
+    """Write a record where none of the same run is."""
+    if path.exists() and read(path).task_version > record.task_version:
+        path = place_beside(path, record.as_json())
+    elif path.exists():
+        kept_beside(path)
+    write(record, path)
+
+
+def _add_audit(audit: Audit, folder: Path) -> None:
+    """Write an audit; another of its name, or what cannot be read, stays beside it."""
+    record = record_path(folder, audit.protocol, audit.task, audit.method, audit.seed)
+    path = audit_path(record)
+    if path.exists() and _each(read_audit, [path], []) != [audit]:
+        kept_beside(path)
+    write_json(audit.model_dump(mode="json"), path)
 
 
 def write_packed(records: list[Record], audits: Sequence[Audit], folder: Path) -> None:
