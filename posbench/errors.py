@@ -1,7 +1,13 @@
 """Errors a user can cause. Each carries one sentence: the value, what was expected, what to do."""
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 MANY = 15
 """More names than this are not listed in a sentence."""
@@ -33,6 +39,16 @@ class Unwritable(PosbenchError):
 
 class Terminated(BaseException):
     """SIGTERM or Ctrl-C arrived. Not an `Exception`, so that a sweep stops instead of going on."""
+
+
+def place_and_reason(error: ValidationError) -> tuple[str, str]:
+    """Where the first mistake stands that pydantic has found, as "rows.0.score", and what it is.
+
+    The place is "" where no field is wrong by itself.
+    """
+    first = error.errors(include_url=False)[0]
+    reason = first["msg"].removeprefix("Value error, ")
+    return ".".join(map(str, first["loc"])), reason[:1].lower() + reason[1:]
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

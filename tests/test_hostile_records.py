@@ -40,6 +40,14 @@ def binned() -> str:
 BROKEN: dict[str, tuple[Callable[[], str], str]] = {
     "truncated": (lambda: json.dumps(GOOD)[:400], "not a readable record"),
     "empty": (lambda: "", "not a readable record"),
+    "a part missing": (
+        lambda: json.dumps(GOOD | {"config": {**GOOD["config"], "evaluation": None}}),
+        "is no valid record (config: lacks evaluation): ",
+    ),
+    "a name that leads elsewhere": (
+        lambda: with_values(task__name="../copy"),
+        "is no valid record (task.name: '../copy' cannot be the name of a file",
+    ),
     "a list": (lambda: "[1, 2]", "record schema None"),
     "not a number": (lambda: with_values(rows__0__score=float("nan")), "NaN is no number of JSON"),
     "infinite": (

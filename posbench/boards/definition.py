@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from posbench.composing.methods import AS_TRAINED
-from posbench.errors import PosbenchError, closest
+from posbench.errors import PosbenchError, closest, place_and_reason
 from posbench.provenance import content_hash
 
 
@@ -198,11 +198,7 @@ def read(text: str, name: str) -> Board:
             raise PosbenchError(f"board {name} is not a mapping: see conf/board/main.yaml")
         return Board.model_validate({"name": name} | content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        said = first["msg"].removeprefix("Value error, ")
-        raise PosbenchError(
-            f"board {name}: {f'{where}: ' if where else ''}{said[0].lower()}{said[1:]}"
-        ) from None
+        place, reason = place_and_reason(error)
+        raise PosbenchError(f"board {name}: {f'{place}: ' if place else ''}{reason}") from None
     except yaml.YAMLError as error:
         raise PosbenchError(f"board {name} is not YAML: {' '.join(str(error).split())}") from None

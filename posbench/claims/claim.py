@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from posbench.errors import PosbenchError
+from posbench.errors import PosbenchError, place_and_reason
 
 Text = Annotated[str, Field(pattern=r"\S")]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -124,16 +124,17 @@ def read_claims(path: Path) -> list[Claim]:
 def _claim(entry: Any, where: str) -> Claim:
     if not isinstance(entry, dict):
         raise PosbenchError(f"{where} must be a claim with its fields, got {entry!r}")
+    for name, value in entry.items():
+        if name not in Claim.model_fields:
+            known = ", ".join(Claim.model_fields)
+            raise PosbenchError(f"{where}: {name} must be one of {known}, got {name}: {value!r}")
     try:
         return Claim.model_validate(entry)
     except ValidationError as error:
-        wrong = error.errors()[0]
-    if not wrong["loc"]:  # no field is wrong by itself
-        raise PosbenchError(f"{where}: {wrong['msg'].removeprefix('Value error, ')}")
-    name = str(wrong["loc"][0])
-    if name not in Claim.model_fields:
-        known = ", ".join(Claim.model_fields)
-        raise PosbenchError(f"{where}: {name} must be one of {known}, got {name}: {entry[name]!r}")
+        place, reason = place_and_reason(error)
+    if not place:
+        raise PosbenchError(f"{where}: {reason}")
+    name = place.partition(".")[0]
     expected = Claim.model_fields[name].description
     got = repr(entry[name]) if name in entry else "none"
     raise PosbenchError(f"{where}: {name} must be {expected}, got {got}")

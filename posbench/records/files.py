@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from pydantic import ValidationError
 
 from posbench.disk import atomically, make_writable, write_json, writing_to
-from posbench.errors import PosbenchError
+from posbench.errors import PosbenchError, place_and_reason
 from posbench.provenance import content_hash
 from posbench.records.packing import (
     AUDITS,
@@ -101,10 +101,8 @@ def validated(kind: type[Kept], content: Any, where: str) -> Kept:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        reason = first["msg"][:1].lower() + first["msg"][1:]
-        named = f"{field}: {reason}" if field else reason
+        place, reason = place_and_reason(error)
+        named = f"{place}: {reason}" if place else reason
         raise PosbenchError(
             f"{where} is no valid {kind.__name__.lower()} ({named}): delete it and repeat the run"
         ) from None
