@@ -61,6 +61,15 @@ def test_rungs_beyond_8_change_no_area() -> None:
         assert not np.isnan(base)
 
 
+def test_an_area_may_end_elsewhere() -> None:
+    """Of what was measured beyond there nothing counts, and the rules of 8x hold."""
+    assert area([1, 2, 4, 8], [1, 0.5, 0, 0], longest=4) == pytest.approx((0.75 + 0.25) / 2)
+    assert area([1, 1.5], [1.0, 0.5], longest=1.5) == pytest.approx(0.75)
+    held = (0.75 * np.log(3.9) + 0.5 * np.log(4 / 3.9)) / np.log(4)
+    assert area([1, 3.9], [1.0, 0.5], longest=4) == pytest.approx(held)
+    assert np.isnan(area([1, 2, 8], [1.0, 1.0, 1.0], longest=4))
+
+
 @pytest.mark.parametrize(
     ("multiples", "scores"),
     [
@@ -189,6 +198,15 @@ def test_rungs_that_others_climbed_are_not_missed_by_an_area() -> None:
     table = measures.of_runs(tables.table([climbed, record("rope", FULL)])).set_index("row")
     assert table["area"].notna().all()
     assert table.loc["nope", "reach"].value == pytest.approx(8 * 2**0.8, rel=GUESSED)
+
+
+def test_areas_of_runs_may_end_elsewhere() -> None:
+    """A run that lacks a length up to there has none; lengths beyond are not missed."""
+    short, part = record("rope", {1: 1.0, 2: 1.0, 4: 0.5}), record("alibi", {1: 1.0, 4: 0.5})
+    found = tables.table([record("nope", FULL), short, part])
+    areas = measures.of_runs(found, longest=4).set_index("row")["area"]
+    assert areas["nope"] == areas["rope"] == pytest.approx((1 + 0.75) / 2, rel=GUESSED)
+    assert np.isnan(areas["alibi"])
 
 
 def test_the_true_multiple_is_the_axis_where_a_table_has_it() -> None:

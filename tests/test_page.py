@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,6 +165,18 @@ def test_a_folder_without_a_score_at_8x_is_ranked_to_its_longest_length(tmp_path
     assert standing.summary.loc["rope", "overall"] == pytest.approx(0.75, abs=1e-3)
     assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
     assert "Areas end at 2x." in (tmp_path / "leaderboard.html").read_text(encoding="utf-8")
+
+
+def test_areas_to_a_common_length_are_over_true_multiples() -> None:
+    """What the protocol calls 2x and 4x may be others of the positions."""
+    true = {"rows.1.true_multiple": 1.5, "rows.2.true_multiple": 3.9}
+    made = [changed(each, true) for each in seeds("rope", [{1: 1.0, 2: 1.0, 4: 0.0}] * 2)]
+    [standing] = standings_without_board(Measured.of(tables.table(made)))
+    whole, half = math.log(1.5), math.log(3.9 / 1.5) / 2
+    assert standing.longest == 4.0
+    assert standing.summary.loc["rope", "overall"] == pytest.approx(
+        (whole + half) / math.log(3.9), abs=1e-3
+    )
 
 
 def a_records() -> list[Record]:

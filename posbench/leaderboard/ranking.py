@@ -21,7 +21,7 @@ from posbench.showing.numbers import NOTHING, number
 from posbench.showing.table import Row, Table
 from posbench.statistics import aggregates, sensitivity, standings
 from posbench.statistics.bootstrap import Draws
-from posbench.statistics.measures import LONGEST, Reach, corrected_lines, median_reach, of_runs
+from posbench.statistics.measures import LONGEST, Reach, median_reach, of_runs
 
 COLUMNS = (
     "Overall is the mean of the groups. *Over tasks* and *given these* are its 95 % intervals from "
@@ -105,8 +105,12 @@ class Measured:
     @classmethod
     def of(cls, table: pd.DataFrame) -> Measured:
         known = named(without_repeats(table))
-        shown = {name: known[f"{name}_name"] for name in ("protocol", "task", "method")}
-        return cls(known, of_runs(known.assign(**shown)))
+        return cls(known, of_runs(_as_shown(known)))
+
+
+def _as_shown(known: pd.DataFrame) -> pd.DataFrame:
+    """The long table with the names that are shown in place of the labels."""
+    return known.assign(**{name: known[f"{name}_name"] for name in ("protocol", "task", "method")})
 
 
 def parts(board: Board, measured: Measured) -> list[Part]:
@@ -241,21 +245,24 @@ def standings_without_board(measured: Measured) -> list[Standing]:
 
 
 def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataFrame, float]:
-    """Runs with areas to the longest multiple that all tasks have, and that multiple."""
+    """Runs with areas to the longest multiple that all tasks have, and that multiple.
+
+    Each area ends at the length of its task that stands for the multiple. That may be far from it:
+    protocols of early records asked for multiples of n, and not of positions.
+    """
     known = known[known["aggregated"] & (known["multiple"] >= 1)]
     each = [set(part) for _, part in known.groupby("task_name")["multiple"]]
     common = sorted(set.intersection(*each)) if each else []
     if len(common) < 2:
         return runs, common[0] if common else 1.0
-    axis = np.log2(common)
-    wide = known.assign(corrected=corrected_lines(known).clip(min=0.0)).pivot_table(
-        index=["task_name", "method_name", "seed"], columns="multiple", values="corrected"
-    )[common]
-    areas = pd.Series(
-        np.trapezoid(wide.to_numpy(), axis, axis=1) / (axis[-1] - axis[0]), index=wide.index
+    longest = float(common[-1])
+    last = known[known["multiple"] == longest].groupby("task_name")["true_multiple"].max()
+    measured = pd.concat(
+        of_runs(_as_shown(part), last[task]) for task, part in known.groupby("task_name")
     )
-    keys = pd.MultiIndex.from_frame(runs[["task", "row", "seed"]])
-    return runs.assign(area=areas.reindex(keys).to_numpy()), float(common[-1])
+    keys = ["task", "row", "seed"]
+    areas = measured.set_index(keys)["area"].reindex(pd.MultiIndex.from_frame(runs[keys]))
+    return runs.assign(area=areas.to_numpy()), longest
 
 
 def board_sections(board: Board, found: Sequence[Standing]) -> list[Section]:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 LONGEST = 8.0
-"""The multiple that areas end at; what is measured beyond it counts for the reach alone."""
+"""The multiple that areas end at, where no other is given; what is measured beyond it counts for
+the reach alone."""
 HALF = 0.5
 """The corrected score that a run must hold to reach a length."""
 NEAR = 0.05
@@ -43,7 +44,12 @@ def corrected_lines(table: pd.DataFrame) -> npt.NDArray[np.float64]:
     return corrected(table["score"].to_numpy(float), table["chance"].to_numpy(float))
 
 
-def area(multiples: Numbers, scores: Numbers, chances: Numbers | float = 0.0) -> float:
+def area(
+    multiples: Numbers,
+    scores: Numbers,
+    chances: Numbers | float = 0.0,
+    longest: float = LONGEST,
+) -> float:
     """Average the corrected score over the logarithm of the length, from 1x to 8x.
 
         area = (1 / ln 8) * integral from 0 to ln 8 of max(0, corrected score) d ln m
@@ -58,16 +64,17 @@ def area(multiples: Numbers, scores: Numbers, chances: Numbers | float = 0.0) ->
         multiples: true multiples of the positions of training, in any order, [length]
         scores: between 0 and 1, [length]
         chances: the scores of guessing, [length] or one number
+        longest: the multiple at which the area ends in place of 8, larger than 1
     """
     multiple, score = _measured(multiples, scores, chances)
     if not _from_training(multiple):
         return np.nan
-    misses = np.abs(np.log(multiple / LONGEST))
+    misses = np.abs(np.log(multiple / longest))
     last = int(np.argmin(misses))
     if misses[last] > np.log1p(NEAR):
         return np.nan
     axis, height = np.log(multiple[: last + 1]), np.maximum(score[: last + 1], 0.0)  # keeps NaN
-    end = np.log(LONGEST)
+    end = np.log(longest)
     held = np.interp(end, axis, height)  # beyond its last point, `interp` holds the value
     inside = axis < end
     return float(np.trapezoid(np.append(height[inside], held), np.append(axis[inside], end)) / end)
@@ -166,12 +173,12 @@ def median_reach(reaches: Sequence[Reach]) -> tuple[Reach, float]:
     return Reach(_log_median(low), _log_median(high)), share
 
 
-def of_runs(table: pd.DataFrame) -> pd.DataFrame:
+def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
     """Reduce the long table of `posbench.results.load` to one line a run, with its measures.
 
-    The lengths are `true_multiple` if the table has it, and the nominal `multiple` otherwise. A
-    run that lacks one of the lengths up to 8x that others of its task have gets no area, for an
-    area over other lengths would not be comparable.
+    The lengths are `true_multiple` if the table has it, and the nominal `multiple` otherwise.
+    Areas end at `longest`. A run that lacks one of the lengths up to there that others of its task
+    have gets no area, for an area over other lengths would not be comparable.
 
     Returns columns `protocol`, `task`, `row` (label of the method), `class`, `seed`, `training`
     (hash: runs that share it share weights), `cpu_seconds` of training (NaN if the table lacks
@@ -192,9 +199,8 @@ def of_runs(table: pd.DataFrame) -> pd.DataFrame:
     known = once[[lengths, "score", "chance"]].to_numpy(float).T
     nominal, tested = once["multiple"].to_numpy(float), once["test_length"].to_numpy()
     of_task = once.groupby(task, sort=True).ngroup().to_numpy()
-    usual = once.loc[once["multiple"] <= LONGEST, "test_length"].groupby(
-        of_task[nominal <= LONGEST]
-    )
+    inside = known[0] <= longest * (1 + NEAR)
+    usual = once.loc[inside, "test_length"].groupby(of_task[inside])
     expected = {number: set(found) for number, found in usual}
     firsts = once.iloc[starts] if len(once) else once
     rows = {
@@ -214,7 +220,7 @@ def of_runs(table: pd.DataFrame) -> pd.DataFrame:
         base = np.flatnonzero(nominal[start:end] == 1)
         whole = expected.get(of_task[start], set()) <= set(tested[start:end])
         bases.append(float(corrected(scores[base[0]], chances[base[0]])) if len(base) else np.nan)
-        areas.append(area(multiples, scores, chances) if whole else np.nan)
+        areas.append(area(multiples, scores, chances, longest) if whole else np.nan)
         reaches.append(reach(multiples, scores, chances))
     found = rows | {"in_distribution": bases, "area": areas, "reach": reaches}
     columns = ["protocol", "task", "row", "class", "seed", "training", "cpu_seconds"]
