@@ -9,15 +9,16 @@ from boards import boards, seeds
 from making import changed, plain, record
 from scipy import stats
 
-from posbench.leaderboard import comparisons, summaries
+from posbench.leaderboard import comparisons
 from posbench.leaderboard import sections as sectioning
+from posbench.leaderboard.summaries import Measured
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.statistics import correlation
 
 
 def discriminated(*found: Record) -> comparisons.Discrimination | None:
-    [tasks] = comparisons.discriminations(tables.table(found))
+    [tasks] = comparisons.discriminations(Measured.of(tables.table(found)))
     return tasks[0] if tasks else None
 
 
@@ -53,8 +54,8 @@ def test_tasks_are_compared_where_there_are_several_and_methods_to_tell_apart() 
         for method in ("rope", "nope")
         for task in ("copy", "passkey")
     ]
-    table = tables.table(found)
-    shown = sectioning.sections(summaries.boards(table), None, comparisons.discriminations(table))
+    measured = Measured.of(tables.table(found))
+    shown = sectioning.sections(measured.boards, None, comparisons.discriminations(measured))
     [compared] = [
         section for section in shown if section.title == "What tasks tell apart, protocol cpu"
     ]

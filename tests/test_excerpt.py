@@ -55,7 +55,8 @@ def asked(folder: Path, known: pd.DataFrame, text: str = README) -> tuple[str, s
     readme = folder / "README.md"
     readme.write_text(text.replace("FOLDER", str(folder)))
     board = definition.load("main")
-    made = excerpts(readme, folder, known, board, standings_without_board(Measured.of(known)))
+    measured = Measured.of(known)
+    made = excerpts(readme, folder, measured, board, standings_without_board(measured))
     return made[readme], made.get(folder / "excerpt.svg", "")
 
 

@@ -23,6 +23,7 @@ from posbench.leaderboard.page_data import LETTERS, as_script
 from posbench.leaderboard.ranking import Measured, standings_without_board
 from posbench.records import tables
 from posbench.records.record import CeilingTraining, Record
+from posbench.statistics import measures
 from posbench.statistics.standings import compare
 
 NAMES = ("rope", "alibi", "t5", "nope")
@@ -107,6 +108,21 @@ def test_the_data_are_the_scores_and_areas_of_all_runs(data: dict[str, Any], fol
     measured = Measured.of(tables.table(some_records())).runs
     mine = measured[(measured["row"] == "rope") & (measured["task"] == "copy")].set_index("seed")
     assert area == round(1000 * mine.loc[1, "area"])
+
+
+def test_the_area_of_a_run_is_worked_out_once_for_all_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def counted(*given: Any) -> float:
+        asked.append(given)
+        return area(*given)
+
+    area = measures.area
+    monkeypatch.setattr(measures, "area", counted)
+    leaderboard.generate(tmp_path, some_records())
+    assert len(asked) == len(some_records())
 
 
 def test_a_row_says_how_it_is_explained_and_where_it_was(tmp_path: Path) -> None:

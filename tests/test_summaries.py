@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from boards import boards, overall, remarks, seeds, summarised
 from making import changed, record
@@ -14,7 +15,9 @@ from scipy import stats
 from posbench.leaderboard import board as leaderboard
 from posbench.leaderboard import sections as sectioning
 from posbench.leaderboard import summaries
+from posbench.leaderboard.summaries import Measured
 from posbench.records import tables
+from posbench.records.record import Record
 from posbench.showing import numbers
 from posbench.showing.numbers import Estimate
 from posbench.statistics import measures
@@ -186,6 +189,10 @@ def test_one_task_needs_no_table_over_all_of_them() -> None:
 # -- measures of a run -----------------------------------------------------------------------------
 
 
+def per_run(*found: Record) -> pd.DataFrame:
+    return summaries.per_run(Measured.of(tables.table(found)))
+
+
 @pytest.mark.parametrize(("threshold", "found"), [(0.95, 1.5), (0.5, 2.0), (1.0, np.nan)])
 def test_how_far_a_run_reaches_is_asked_of_two_thresholds(threshold: float, found: float) -> None:
     scores = {1: 0.99, 1.5: 0.96, 2: 0.6, 4: 0.3, 8: 0.9}
@@ -211,7 +218,7 @@ def test_the_board_shows_area_and_both_effective_lengths_and_gpu_seconds_where_t
 def test_the_table_of_runs_has_one_row_a_run_with_its_measures(tmp_path: Path) -> None:
     falling = {1: 1.0, 2: 0.6, 4: 0.4, 8: 0.2}
     one, other = seeds("rope", [falling, {1: 0.9, 2: 0.96, 4: 0.0, 8: 0.0}])
-    table = summaries.per_run(tables.table([one, other])).set_index("seed")
+    table = per_run(one, other).set_index("seed")
     assert table.index.tolist() == [0, 1]
     first = table.loc[
         0, ["in_distribution", "learned", "solved", "mean", "area", "effective_95", "effective_50"]
@@ -249,7 +256,7 @@ def test_a_measure_of_its_own_is_named_and_is_what_is_averaged() -> None:
 
 def test_a_run_that_lacks_a_length_has_no_mean_anywhere() -> None:
     whole, part = record("rope", {1: 1.0, 2: 0.5, 4: 0.1}), record("rope", {1: 1.0, 4: 0.3}, seed=1)
-    table = summaries.per_run(tables.table([whole, part])).set_index("seed")
+    table = per_run(whole, part).set_index("seed")
     assert (
         table.loc[0, "mean"] == pytest.approx(0.3) and table.loc[1, ["mean", "area"]].isna().all()
     )
@@ -261,4 +268,4 @@ def test_effective_50_is_not_said_where_guessing_comes_as_far() -> None:
     guessed = {f"rows.{index}.chance": 0.5 for index in range(2)}
     found = changed(record("rope", {1: 0.6, 2: 0.5}), guessed)
     assert np.isnan(boards(found)[0][0].summaries[0].effective_50)
-    assert summaries.per_run(tables.table([found]))["effective_50"].isna().all()
+    assert per_run(found)["effective_50"].isna().all()

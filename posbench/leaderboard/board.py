@@ -29,7 +29,6 @@ from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.excerpt import excerpts
 from posbench.leaderboard.page import document
 from posbench.leaderboard.ranking import (
-    Measured,
     Standing,
     board_sections,
     standings_of,
@@ -37,7 +36,7 @@ from posbench.leaderboard.ranking import (
 )
 from posbench.leaderboard.remarks import remarks
 from posbench.leaderboard.sections import DETAILS, Section, sections
-from posbench.leaderboard.summaries import TaskBoard, boards, mean_of, per_run
+from posbench.leaderboard.summaries import Measured, TaskBoard, mean_of, per_run
 from posbench.records import files, tables
 from posbench.records.record import Audit, Record
 from posbench.statistics import likelihoods
@@ -98,9 +97,9 @@ def csv(found: list[list[TaskBoard]]) -> str:
     return pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
-def runs_csv(table: pd.DataFrame) -> str:
+def runs_csv(measured: Measured) -> str:
     """The CSV text with one row per run."""
-    return per_run(table).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    return per_run(measured).to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) -> None:
@@ -145,9 +144,9 @@ def generate(
     said = [*about(folder), *likelihoods.sentences(table)]
     warned = remarks(found, table, audits)
     notes = [*said, *warned]
-    summaries = boards(table)
     board = board or board_of(folder, None)
     measured = Measured.of(table)
+    summaries = measured.boards
     asked = standings_of(board, measured)
     ranked = asked or standings_without_board(measured)
     of_board, others = (
@@ -155,7 +154,7 @@ def generate(
         sections(
             summaries,
             tables.views(found, longest=True),
-            discriminations(table),
+            discriminations(measured),
             agreements(summaries),
             tables.choices(found),
             table,
@@ -173,7 +172,7 @@ def generate(
             explained={path.name for path in folder.glob("explain/*.html")},
         ),
         "leaderboard.csv": csv(summaries),
-        "runs.csv": runs_csv(table),
+        "runs.csv": runs_csv(measured),
     }
     if sentences := findings.markdown(board, measured, asked):
         pages[findings.FILE] = sentences
@@ -243,7 +242,7 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     made = generate(chosen.folder, found, audits, board)
     written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
     if chosen.excerpt is not None:
-        texts = excerpts(chosen.excerpt, chosen.folder, tables.table(found), board, made.ranked)
+        texts = excerpts(chosen.excerpt, chosen.folder, made.measured, board, made.ranked)
         written |= {path: text.encode() for path, text in texts.items()}
     written |= _for_papers(chosen, made)
     # Nothing is left that these could say.

@@ -16,10 +16,9 @@ from posbench.leaderboard.summaries import (
     BOARD,
     METHOD,
     TASK,
+    Measured,
     Summary,
     TaskBoard,
-    named,
-    without_repeats,
 )
 from posbench.statistics.correlation import rank_correlation
 
@@ -67,14 +66,13 @@ class Discrimination:
         )
 
 
-def discriminations(table: pd.DataFrame) -> list[list[Discrimination]]:
-    """One list per protocol, in the order of `boards`.
+def discriminations(measured: Measured) -> list[list[Discrimination]]:
+    """One list per protocol, in the order of `Measured.boards`.
 
     Tasks whose settings were changed are left out.
     """
-    ordered = named(without_repeats(table))
     found = []
-    for _, protocol in ordered.groupby(BOARD):
+    for _, protocol in measured.lengths.groupby(BOARD):
         each = [
             Discrimination.of(runs)
             for _, runs in protocol.groupby(TASK)

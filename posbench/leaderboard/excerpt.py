@@ -21,13 +21,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard.excerpt_of_groups import ExcerptOfGroups
 from posbench.leaderboard.excerpt_of_lengths import ExcerptOfLengths
 from posbench.leaderboard.ranking import Standing
+from posbench.leaderboard.summaries import Measured
 
 MARKED = re.compile(
     r"(<!-- board (?P<folder>\S+): (?P<words>[^>\n]+?) -->\n).*?(<!-- end of board -->)", re.DOTALL
@@ -36,7 +35,7 @@ PICTURE = "excerpt.svg"
 
 
 def excerpts(
-    readme: Path, folder: Path, table: pd.DataFrame, board: Board, ranked: Sequence[Standing]
+    readme: Path, folder: Path, measured: Measured, board: Board, ranked: Sequence[Standing]
 ) -> dict[Path, str]:
     """The README with its rows, and the picture if there is one, by their paths.
 
@@ -57,7 +56,7 @@ def excerpts(
         if Path(found["folder"]).resolve() != folder.resolve():
             return found[0]
         if lengths := ExcerptOfLengths.of(found["words"]):
-            scores = lengths.scores(table, board.protocol)
+            scores = lengths.scores(measured.lengths, board.protocol)
             rows = lengths.markdown(scores)
             made[folder / PICTURE] = lengths.picture(scores)
         elif groups := ExcerptOfGroups.of(found["words"]):

@@ -10,7 +10,6 @@ import pandas as pd
 
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
-from posbench.leaderboard.summaries import without_repeats
 from posbench.showing.numbers import NOTHING, Estimate
 from posbench.statistics.measures import corrected_lines
 
@@ -51,8 +50,7 @@ class ExcerptOfLengths:
             PosbenchError: if one has no run on a task that another has, or no seed has all tasks
                 at a multiple
         """
-        runs = without_repeats(table)
-        runs = runs[runs["protocol"] == protocol]
+        runs = table[table["protocol"] == protocol]
         ours = runs[(runs["encoding"] == self.encoding) & (runs["changed"] == "")]
         ours = ours[~ours["task_changed"]]
         ours = ours.assign(score=corrected_lines(ours).clip(min=0.0))

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from posbench.leaderboard.ranking import Measured, Standing
+from posbench.leaderboard.ranking import Standing
+from posbench.leaderboard.summaries import Measured
 from posbench.statistics.measures import corrected_lines
 
 WIDTH, HEIGHT = 580, 300

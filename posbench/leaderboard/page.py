@@ -21,7 +21,6 @@ from posbench.boards.definition import Board
 from posbench.errors import counted
 from posbench.leaderboard import opening, page_data
 from posbench.leaderboard.ranking import (
-    Measured,
     Standing,
     answer,
     changes_of,
@@ -29,6 +28,7 @@ from posbench.leaderboard.ranking import (
     span,
 )
 from posbench.leaderboard.remarks import meaningless
+from posbench.leaderboard.summaries import Measured
 from posbench.records.record import Record
 from posbench.showing.numbers import NOTHING, Estimate, number
 

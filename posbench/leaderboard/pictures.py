@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from posbench.leaderboard.ranking import Measured, Standing, span
+from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.summaries import Measured
 from posbench.showing import figures
 from posbench.showing.comparison_figures import (
     critical_difference,

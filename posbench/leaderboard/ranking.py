@@ -16,7 +16,7 @@ from posbench.boards.definition import AS_TRAINED, Board, Rows
 from posbench.boards.naming import pairs
 from posbench.errors import counted
 from posbench.leaderboard.sections import Detail, Section
-from posbench.leaderboard.summaries import named, without_repeats
+from posbench.leaderboard.summaries import Measured, as_shown
 from posbench.showing.numbers import NOTHING, number
 from posbench.showing.table import Row, Table
 from posbench.statistics import aggregates, sensitivity, standings
@@ -93,24 +93,6 @@ class Part:
         """CPU seconds of training, by row: the mean over its tasks, each the mean of its seeds."""
         of_tasks = self.runs.groupby(["row", "task"])["cpu_seconds"].mean()
         return of_tasks.groupby("row").mean()
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Every run once: what was measured at each length, and a line a run."""
-
-    lengths: pd.DataFrame  # the long table, with names as they are shown
-    runs: pd.DataFrame  # see `posbench.statistics.measures.of_runs`; the same names
-
-    @classmethod
-    def of(cls, table: pd.DataFrame) -> Measured:
-        known = named(without_repeats(table))
-        return cls(known, of_runs(_as_shown(known)))
-
-
-def _as_shown(known: pd.DataFrame) -> pd.DataFrame:
-    """The long table with the names that are shown in place of the labels."""
-    return known.assign(**{name: known[f"{name}_name"] for name in ("protocol", "task", "method")})
 
 
 def parts(board: Board, measured: Measured) -> list[Part]:
@@ -258,7 +240,7 @@ def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataF
     longest = float(common[-1])
     last = known[known["multiple"] == longest].groupby("task_name")["true_multiple"].max()
     measured = pd.concat(
-        of_runs(_as_shown(part), last[task]) for task, part in known.groupby("task_name")
+        of_runs(as_shown(part), last[task]) for task, part in known.groupby("task_name")
     )
     keys = ["task", "row", "seed"]
     areas = measured.set_index(keys)["area"].reindex(pd.MultiIndex.from_frame(runs[keys]))

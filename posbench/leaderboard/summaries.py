@@ -127,22 +127,14 @@ def lengths_of(runs: pd.DataFrame) -> list[Length]:
     return [Length(*row) for row in different[LENGTH].itertuples(index=False, name=None)]
 
 
-def with_areas(known: pd.DataFrame) -> pd.DataFrame:
-    """The table, named as it is shown, with the area of its run in each line: see `of_runs`."""
-    shown = {name: known[f"{name}_name"] for name in ("protocol", "task", "method")}
-    runs = of_runs(known.assign(**shown)).set_index(["protocol", "task", "row", "seed"])
-    lines = pd.MultiIndex.from_frame(pd.DataFrame(shown).assign(seed=known["seed"]))
-    return known.assign(area=runs["area"].reindex(lines).to_numpy())
-
-
 def mean_of(values: Sequence[float] | Array) -> float:
     return float(np.mean(values)) if len(values) else np.nan
 
 
-def per_run(table: pd.DataFrame) -> pd.DataFrame:
+def per_run(measured: Measured) -> pd.DataFrame:
     """One row per run: what it was, how far it got, what it cost."""
     rows = []
-    ordered = with_areas(named(without_repeats(table)))
+    ordered = measured.with_areas
     tested = {task: lengths_of(part) for task, part in ordered.groupby([*BOARD, *TASK])}
     # Plain arrays, cut at the ends of runs: a data frame for each of 10,000 runs takes too long.
     kinds = ordered.groupby(RUN, sort=True).ngroup().to_numpy()
@@ -448,25 +440,47 @@ def _by_method(runs: pd.DataFrame) -> Iterator[dict[str, npt.NDArray[Any]]]:
         yield {name: column[start:end] for name, column in columns.items()}
 
 
-def boards(table: pd.DataFrame) -> list[list[TaskBoard]]:
-    """One list per protocol, with one board per task.
+@dataclass(frozen=True)
+class Measured:
+    """Every run once: what was measured at each length, and a line a run."""
 
-    Runs that differ in label, hash or version are never averaged.
-    """
-    ordered = without_repeats(table).sort_values(["seed", "test_length"], kind="stable")
-    found = []
-    for _, protocol in with_areas(named(ordered)).groupby(BOARD):
-        found.append([TaskBoard.of(runs) for _, runs in protocol.groupby(TASK)])
-    return found
+    lengths: pd.DataFrame  # the long table, with names as they are shown
+    runs: pd.DataFrame  # see `posbench.statistics.measures.of_runs`; the same names
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> Measured:
+        known = named(table)
+        return cls(known, of_runs(as_shown(known)))
+
+    @functools.cached_property
+    def with_areas(self) -> pd.DataFrame:
+        """The long table with the area of its run in each line."""
+        areas = self.runs.set_index(["protocol", "task", "row", "seed"])["area"]
+        lines = self.lengths[["protocol_name", "task_name", "method_name", "seed"]]
+        found = areas.reindex(pd.MultiIndex.from_frame(lines))
+        return self.lengths.assign(area=found.to_numpy())
+
+    @functools.cached_property
+    def boards(self) -> list[list[TaskBoard]]:
+        """One list per protocol, with one board per task.
+
+        Runs that differ in label, hash or version are never averaged.
+        """
+        ordered = self.with_areas.sort_values(["seed", "test_length"], kind="stable")
+        return [
+            [TaskBoard.of(runs) for _, runs in protocol.groupby(TASK)]
+            for _, protocol in ordered.groupby(BOARD)
+        ]
 
 
 def without_repeats(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with each run once.
+    """The table as it is, for `posbench.records.tables.table` has each run once."""
+    return table
 
-    If settings were changed and changed back, a run has two records: `seed=0.<hash>.json` and the
-    newer `seed=0.json`. The newer comes later in the order of paths, and is kept.
-    """
-    return table.drop_duplicates([*RUN, "test_length"], keep="last")
+
+def as_shown(known: pd.DataFrame) -> pd.DataFrame:
+    """The table with the names that are shown in place of the labels."""
+    return known.assign(**{name: known[f"{name}_name"] for name in ("protocol", "task", "method")})
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:

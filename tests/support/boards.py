@@ -9,8 +9,7 @@ from making import record, save
 
 from posbench.leaderboard import remarks as remarking
 from posbench.leaderboard import sections as sectioning
-from posbench.leaderboard import summaries
-from posbench.leaderboard.summaries import Summary, TaskBoard
+from posbench.leaderboard.summaries import Measured, Summary, TaskBoard
 from posbench.records import tables
 from posbench.records.record import Record
 
@@ -18,7 +17,7 @@ FILES = ("leaderboard.md", "leaderboard.html", "leaderboard.csv", "runs.csv")
 
 
 def boards(*found: Record) -> list[list[TaskBoard]]:
-    return summaries.boards(tables.table(found))
+    return Measured.of(tables.table(found)).boards
 
 
 def summarised(*found: Record) -> dict[str, Summary]:
