@@ -91,8 +91,17 @@ def test_runs_of_other_protocols_and_seeds_without_all_tasks_do_not_count(tmp_pa
 def test_a_length_that_a_task_lacks_is_named(tmp_path: Path) -> None:
     known = table("direct", "pi")
     lacking = known[~((known["task"] == "copy") & (known["multiple"] == 2))]
-    with pytest.raises(PosbenchError, match="no seed of rope with direct was tested at 2x on all"):
+    with pytest.raises(
+        PosbenchError, match="not every seed of rope with direct was tested at 2x on all"
+    ):
         asked(tmp_path, lacking)
+
+
+def test_two_versions_of_a_task_have_no_mean_in_common(tmp_path: Path) -> None:
+    known = table("direct", "pi")
+    newer = known[known["task"] == "copy"].assign(task_version=2, score=0.0)
+    with pytest.raises(PosbenchError, match="rope with direct are of several versions or settings"):
+        asked(tmp_path, pd.concat([known, newer]))
 
 
 def test_a_readme_without_a_comment_is_told_what_to_write(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from making import changed, plain, record, save, view
 
 from posbench.catalogue.sketches import LEVELS
 from posbench.leaderboard import board as leaderboard
-from posbench.leaderboard import pictures
+from posbench.leaderboard import opening, pictures
 from posbench.leaderboard.page_data import LETTERS, as_script
 from posbench.leaderboard.ranking import Measured, standings_without_board
 from posbench.records import tables
@@ -210,6 +210,30 @@ def test_the_whole_main_board_fits_into_one_page(tmp_path: Path) -> None:
 # -- pictures and LaTeX ----------------------------------------------------------------------------
 
 
+def uneven_records() -> list[Record]:
+    """Two tasks with two seeds, of which copy falls below chance; and a third seed of copy."""
+    made = []
+    for task, seeds_of_task in (("copy", 3), ("passkey", 2)):
+        for seed in range(seeds_of_task):
+            low = {"copy": 0.1, "passkey": 0.8}[task] + 0.02 * seed
+            each = record("rope", {1: 1.0, 2: 0.9, 4: low, 8: low}, seed, task=task)
+            made.append(plain(changed(each, {f"rows.{k}.chance": 0.5 for k in (2, 3)})))
+    return made
+
+
+def test_every_picture_has_the_mean_over_tasks_of_the_same_seeds_and_none_below_chance() -> None:
+    """At 8x copy counts 0 on both seeds, and passkey .6 and .64."""
+    kept = [each for each in uneven_records() if each.seed < 2]
+    measured, whole = (Measured.of(tables.table(each)) for each in (uneven_records(), kept))
+    [standing] = standings_without_board(whole)
+    [drawn] = pictures._curves(measured, standing, ["rope"])
+    assert drawn.multiples == [1, 2, 4, 8]
+    assert drawn.means[-1] == pytest.approx((0.3 + 0.32) / 2)
+    assert opening.picture(measured, [standing]) == opening.picture(whole, [standing])
+    [same] = pictures._curves(whole, standing, ["rope"])
+    assert drawn.means == same.means
+
+
 @pytest.mark.slow
 def test_pictures_are_files_of_both_kinds_and_the_same_twice(tmp_path: Path) -> None:
     save(tmp_path, *some_records())
@@ -310,6 +334,20 @@ def test_a_task_and_a_length_give_a_column_of_their_own(page: Page) -> None:
     assert page.run("all('.ranked thead th')[1].textContent") == "copy at 4x"
     page.run("reset()")
     assert page.run("all('.ranked thead th')[1].hidden") is True
+
+
+@pytest.mark.slow
+def test_the_curves_of_the_script_are_those_of_the_pictures(browser: Page, tmp_path: Path) -> None:
+    save(tmp_path, *uneven_records())
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
+    browser.open(tmp_path / "leaderboard.html")
+    found = browser.run("meanCurve(0, [0, 1]).map(point => [point.x, point.y])")
+    measured = Measured.of(tables.table(uneven_records()))
+    [standing] = standings_without_board(measured)
+    means = standing.curve("rope", measured).mean()
+    assert dict(found) == pytest.approx(means.to_dict(), abs=1e-3)
+    browser.run("controls.length.value = 8; filter()")
+    assert browser.run("one('.ranked tbody td').textContent") == ".31"
 
 
 @pytest.mark.slow

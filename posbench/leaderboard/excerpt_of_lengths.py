@@ -11,7 +11,7 @@ import pandas as pd
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
 from posbench.showing.numbers import NOTHING, Estimate
-from posbench.statistics.measures import corrected_lines
+from posbench.statistics.curves import mean_curve
 
 BANDS = 3
 """Curves with their intervals."""
@@ -37,23 +37,19 @@ class ExcerptOfLengths:
         return cls(tuple(found[1].split()), found[2], multiples)
 
     def scores(self, table: pd.DataFrame, protocol: str) -> dict[str, pd.DataFrame]:
-        """The score of each extension, [seed, multiple]: the mean over tasks of (s - c)/(1 - c).
-
-        c is what guessing gets right; a task counts with 0 where s is below it. Seeds that lack a
-        task do not count.
+        """The mean over tasks of each extension, [seed, multiple]: see `mean_curve`.
 
         Args:
             table: all runs
             protocol: of those that are shown
 
         Raises:
-            PosbenchError: if one has no run on a task that another has, or no seed has all tasks
-                at a multiple
+            PosbenchError: if one has no run on a task that another has, has runs of unlike
+                settings, or lacks a multiple on a task
         """
         runs = table[table["protocol"] == protocol]
         ours = runs[(runs["encoding"] == self.encoding) & (runs["changed"] == "")]
         ours = ours[~ours["task_changed"]]
-        ours = ours.assign(score=corrected_lines(ours).clip(min=0.0))
         tasks = set(ours["task"])
         found = {}
         for extension in self.extensions:
@@ -64,14 +60,17 @@ class ExcerptOfLengths:
                     f"{', '.join(sorted(tasks - set(mine['task']))) or 'any task'}: run them, or "
                     "leave the extension out"
                 )
-            means = mine.groupby(["seed", "multiple"])["score"].agg(["mean", "count"])
-            complete = means[means["count"] == len(tasks)]["mean"]
-            found[extension] = complete.unstack("multiple")
+            if mine.duplicated(["task", "seed", "multiple"]).any():
+                raise PosbenchError(
+                    f"the runs of {self.encoding} with {extension} are of several versions or "
+                    "settings, which have no mean in common: keep those of one"
+                )
+            found[extension] = mean_curve(mine, tasks)
             if lacking := [each for each in self.multiples if each not in found[extension]]:
                 raise PosbenchError(
-                    f"no seed of {self.encoding} with {extension} was tested at {lacking[0]:g}x on "
-                    f"all of {', '.join(sorted(tasks))}: run what is missing, or leave the length "
-                    "out"
+                    f"not every seed of {self.encoding} with {extension} was tested at "
+                    f"{lacking[0]:g}x on all of {', '.join(sorted(tasks))}: run what is missing, "
+                    "or leave the length out"
                 )
         return found
 

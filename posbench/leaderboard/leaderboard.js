@@ -60,18 +60,24 @@ function curveOf(task, row) {
     return [{ x, y, half, further: further[place] }];
   });
 }
-// The mean over tasks of the corrected score, by nominal multiple; only seeds and lengths that all tasks have.
-function meanCurve(row, tasks) {
+// The mean over tasks of the corrected score, by seed, at a nominal multiple: the rule of posbench/statistics/curves.py.
+// A score below chance counts as 0, and only seeds that all tasks have count; [] where one of these lacks the length on a task.
+function meansAt(row, tasks, multiple) {
   const each = tasks.map(task => new Map(runsOf(task, row).map(run => [run.seed, run])));
-  if (!each.length || each.some(runs => !runs.size)) return [];
+  const places = tasks.map(task => D.tasks[task].multiples.indexOf(multiple));
+  if (!each.length || places.includes(-1)) return [];
   const seeds = [...each[0].keys()].filter(seed => each.every(runs => runs.has(seed)));
-  const multiples = D.tasks[tasks[0]].multiples.filter((_, place) => !D.tasks[tasks[0]].further[place]);
+  const bySeed = seeds.map(seed => mean(tasks.map((task, k) =>
+    Math.max(0, correctedAt(task, places[k], each[k].get(seed).scores[places[k]] ?? NaN)))));
+  return bySeed.some(Number.isNaN) ? [] : bySeed;
+}
+// The points of that mean, at the lengths that count on all tasks.
+function meanCurve(row, tasks) {
+  const counts = (task, x) => D.tasks[task].further[D.tasks[task].multiples.indexOf(x)] === 0;
+  const multiples = tasks.length ? D.tasks[tasks[0]].multiples.filter(x => tasks.every(task => counts(task, x))) : [];
   return multiples.flatMap(x => {
-    const places = tasks.map(task => D.tasks[task].multiples.indexOf(x));
-    if (places.includes(-1) || !seeds.length) return [];
-    const bySeed = seeds.map(seed => mean(tasks.map((task, k) =>
-      correctedAt(task, places[k], each[k].get(seed).scores[places[k]] ?? NaN))));
-    if (bySeed.some(Number.isNaN)) return [];
+    const bySeed = meansAt(row, tasks, x);
+    if (!bySeed.length) return [];
     const [y, half] = interval(bySeed);
     return [{ x, y, half, further: 0 }];
   });
@@ -301,11 +307,15 @@ function reset() {
 function scoreOf(row, section) {
   const task = controls.task.value, length = controls.length.value;
   const tasks = task === "" ? tasksOfSection(section) : [+task];
+  if (task === "" && length !== "") {
+    const bySeed = meansAt(row, tasks, +length);
+    return bySeed.length ? mean(bySeed) : null;
+  }
   const each = tasks.map(number_ => {
     if (length === "") return areaOf(number_, row);
     const place = D.tasks[number_].multiples.indexOf(+length), scores = runsOf(number_, row).map(run => run.scores[place]);
     if (place < 0 || !scores.length || scores.some(score => score === null || score === undefined)) return null;
-    return mean(scores.map(score => task === "" ? correctedAt(number_, place, score) : score / 1000));
+    return mean(scores) / 1000;
   });
   return each.length && !each.includes(null) ? mean(each) : null;
 }

@@ -16,7 +16,6 @@ import pandas as pd
 
 from posbench.leaderboard.ranking import Standing
 from posbench.leaderboard.summaries import Measured
-from posbench.statistics.measures import corrected_lines
 
 WIDTH, HEIGHT = 580, 300
 LEFT, RIGHT, TOP, BOTTOM = 34, 192, 14, 34
@@ -37,15 +36,12 @@ def picture(measured: Measured, standings: Sequence[Standing], own: str = "") ->
     same = alike(standings)
     if not same:
         return ""
-    first = same[0]
-    protocol = str(first.part.runs["protocol"].iloc[0])
     ranked = [
         row for place in range(LEADERS) for each in same for row in each.complete[place : place + 1]
     ]
     rows = list(dict.fromkeys([own, *ranked] if own else ranked))[:LEADERS]
-    curves = {
-        row: curve for row in rows if len(curve := _curve(measured, first, protocol, row)) > 1
-    }
+    means = {row: same[0].curve(row, measured).mean() for row in rows}  # their tasks are the same
+    curves = {row: curve for row, curve in means.items() if len(curve) > 1}
     return drawn(curves, "Mean score of the leaders against test length") if curves else ""
 
 
@@ -69,26 +65,6 @@ def alike(standings: Sequence[Standing]) -> list[Standing]:
         return []
     most = (protocol, max(of_protocol, key=len))
     return [each for each in standings if on(each) == most]
-
-
-def _curve(measured: Measured, standing: Standing, protocol: str, row: str) -> pd.Series:
-    """Mean corrected score over the tasks of the section, by multiple; only where all have it."""
-    known = measured.lengths
-    tasks = set(standing.part.runs["shown"])
-    mine = known[
-        (known["method_name"] == row)
-        & (known["protocol_name"] == protocol)
-        & known["task_name"].isin(tasks)
-        & known["aggregated"]
-        & (known["multiple"] >= 1)
-    ]
-    means = (
-        mine.assign(corrected=corrected_lines(mine))
-        .groupby(["multiple", "task_name"])["corrected"]
-        .mean()
-        .unstack()
-    )
-    return means.dropna().mean(axis=1) if means.shape[1] == len(tasks) else pd.Series(dtype=float)
 
 
 def drawn(

@@ -25,7 +25,6 @@ from posbench.showing.comparison_figures import (
 from posbench.showing.figures import Curve, in_both
 from posbench.showing.numbers import NOTHING, Estimate, number
 from posbench.statistics import aggregates, distributions, rank_tests
-from posbench.statistics.measures import corrected_lines
 
 LEADERS = 12
 """Curves of a picture: the first rows of the section."""
@@ -85,30 +84,16 @@ def _of(
 
 
 def _curves(measured: Measured, standing: Standing, rows: Sequence[str]) -> Iterator[Curve]:
-    """The mean over tasks of the corrected score; the interval is over the seeds that all have."""
-    runs, known = standing.part.runs, measured.lengths
-    tasks = set(runs["shown"])
-    counted = known["aggregated"] & (known["multiple"] >= 1)
-    of_section = known[
-        counted
-        & (known["protocol_name"] == runs["protocol"].iloc[0])
-        & known["task_name"].isin(tasks)
-    ]
-    of_section = of_section.assign(corrected=corrected_lines(of_section))
+    """The mean over tasks of the corrected score; the interval is over seeds."""
     for look, row in enumerate(rows):
-        mine = of_section[of_section["method_name"] == row]
-        each = mine.pivot(index=["seed", "multiple"], columns="task_name", values="corrected")
-        by_seed = (
-            each.dropna().mean(axis=1) if each.shape[1] == len(tasks) else pd.Series(dtype=float)
-        )
+        by_seed = standing.curve(row, measured)
         if by_seed.empty:
             continue
-        wide = by_seed.unstack("multiple").dropna(axis=1)
-        estimates = [Estimate.over(wide[multiple]) for multiple in wide]
+        estimates = [Estimate.over(by_seed[multiple]) for multiple in by_seed]
         yield Curve(
             row,
             look,
-            [float(multiple) for multiple in wide],
+            [float(multiple) for multiple in by_seed],
             [each.mean for each in estimates],
             [each.half_width for each in estimates],
         )

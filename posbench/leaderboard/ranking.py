@@ -21,6 +21,7 @@ from posbench.showing.numbers import NOTHING, number
 from posbench.showing.table import Row, Table
 from posbench.statistics import aggregates, sensitivity, standings
 from posbench.statistics.bootstrap import Draws
+from posbench.statistics.curves import mean_curve
 from posbench.statistics.measures import LONGEST, Reach, median_reach, of_runs
 
 COLUMNS = (
@@ -177,6 +178,19 @@ class Standing:
     def reach(self, row: str) -> tuple[Reach, float]:
         """The median over tasks and seeds, and the share that is censored."""
         return self._reaches[row]
+
+    def curve(self, row: str, measured: Measured) -> pd.DataFrame:
+        """The mean over its tasks that a row has at the lengths that count, [seed, multiple]; empty
+        where no seed has all tasks. See `posbench.statistics.curves`.
+        """
+        runs, known = self.part.runs, measured.lengths
+        mine = known[
+            (known["method_name"] == row)
+            & (known["protocol_name"] == runs["protocol"].iloc[0])
+            & known["aggregated"]
+            & (known["multiple"] >= 1)
+        ]
+        return mean_curve(as_shown(mine), set(runs["shown"]))
 
     @functools.cached_property
     def _reaches(self) -> dict[str, tuple[Reach, float]]:
