@@ -110,6 +110,14 @@ def test_the_data_are_the_scores_and_areas_of_all_runs(data: dict[str, Any], fol
     assert area == round(1000 * mine.loc[1, "area"])
 
 
+def test_a_score_is_rounded_once(tmp_path: Path) -> None:
+    """By way of thousandths .3746 would be .38."""
+    pages = leaderboard.generate(tmp_path, [record("rope", {1: 1.0, 2: 0.3746})]).pages
+    assert "| .37 |" in pages["leaderboard.md"]
+    [row] = re.findall(r"<tr><th>rope<td>.*", pages["leaderboard.html"])
+    assert row.endswith("<td>1.00<td>.37<td>1")
+
+
 def test_the_area_of_a_run_is_worked_out_once_for_all_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

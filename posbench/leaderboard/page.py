@@ -8,7 +8,8 @@ is folded away. A browser without JavaScript shows the tables as they stand here
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterator, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from posbench.leaderboard.ranking import (
     span,
 )
 from posbench.leaderboard.remarks import meaningless
-from posbench.leaderboard.summaries import Measured
+from posbench.leaderboard.summaries import Measured, Summary, TaskBoard
 from posbench.records.record import Record
 from posbench.showing.numbers import NOTHING, Estimate, number
 
@@ -169,7 +170,7 @@ def document(
             _shown(each, board, data, numbers, own, FIRST if place < SHOWN else 1)
             for place, each in enumerate(standings)
         ],
-        tasks=[_task(place, data, own) for place in range(len(data["tasks"]))],
+        tasks=list(_tasks(measured, standings, data, own)),
         opening=opening.picture(measured, standings, own),
         pictured=_pictured(standings, own),
         notes=notes,
@@ -345,51 +346,52 @@ class Task:
     grid: Grid
 
 
-def _task(place: int, data: dict[str, Any], own: str) -> Task:
-    task, runs, rows = data["tasks"][place], data["runs"][place], data["rows"]
-    averaged = [k for k, further in enumerate(task["further"]) if not further]
+def _tasks(
+    measured: Measured, standings: Sequence[Standing], data: dict[str, Any], own: str
+) -> Iterator[Task]:
+    """A table a task, in the order of the data."""
+    boards = {(each.protocol, each.task): each for tasks in measured.boards for each in tasks}
+    ranked = page_data.as_ranked(measured.runs, standings)
+    areas = {
+        key: Estimate.over(of_row)
+        for key, of_row in ranked.groupby(["protocol", "shown", "row"])["area"]
+    }
+    usual = (data["sections"] or data["tasks"])[0]["protocol"]
+    for task in data["tasks"]:
+        board = boards[task["protocol"], task["name"]]
+        of_board = {
+            row.method: areas[board.protocol, board.task, row.method] for row in board.summaries
+        }
+        name = board.task if board.protocol == usual else f"{board.task}, protocol {board.protocol}"
+        yield _task(name, board, of_board, own)
+
+
+def _task(name: str, board: TaskBoard, areas: Mapping[str, Estimate], own: str) -> Task:
+    """The scores of every row at each length from that of training on, class by class."""
+    lengths = [length for length in board.lengths if length.multiple >= 1]
     columns = [
         Column("method"),
         Column("area"),
-        *(
-            Column(f"{multiple:g}x" if k in averaged else f"({multiple:g}x)", heat=True)
-            for k, multiple in enumerate(task["multiples"])
-        ),
+        *(Column(length.heading, heat=True) for length in lengths),
         Column("seeds"),
     ]
-    lines = []
-    for row, of_row in runs.items():
-        area = Estimate.over(_number(each[3]) for each in of_row)
-        scores = [
-            np.mean([_number(each[4 + k]) if 4 + k < len(each) else np.nan for each in of_row])
-            for k in range(len(task["multiples"]))
-        ]
-        kind = rows[int(row)]["class"]
-        key = (kind != "zero-shot", kind, -np.nan_to_num(area.mean), rows[int(row)]["name"])
-        lines.append((key, row, kind, area, scores, len(of_row)))
-    body, before = [], None
-    for _, row, kind, area, scores, seeds in sorted(lines):
-        if kind != before:
-            body.append(
-                f'<tbody><tr class="class"><th colspan="{len(columns)}">{html.escape(kind)}'
-            )
-            before = kind
-        cells = "".join(f"<td>{number(float(score))}" for score in scores)
-        name = html.escape(rows[int(row)]["name"])
-        if rows[int(row)]["name"] == own:
-            name += ' <span class="mark">yours</span>'
-        body.append(f"<tr><th>{name}<td>{area}{cells}<td>{seeds}")
-    trained = task["trained"]
-    tested = ", ".join(map(str, task["n"]))
-    note = f"{task['measure']}; trained on {trained} positions, tested at n = {tested}"
-    first = (data["sections"] or data["tasks"])[0]["protocol"]
-    same = task["protocol"] == first
-    name = task["name"] if same else f"{task['name']}, protocol {task['protocol']}"
-    return Task(name, note, Grid(columns, "\n".join(body)))
 
+    def order(row: Summary) -> tuple[bool, str, float, str]:
+        area = float(np.nan_to_num(areas[row.method].mean))
+        return row.method_class != "zero-shot", row.method_class, -area, row.method
 
-def _number(value: int | None) -> float:
-    return np.nan if value is None else value / 1000
+    body = []
+    ordered = sorted(board.summaries, key=order)
+    for kind, rows in itertools.groupby(ordered, key=lambda row: row.method_class):
+        body.append(f'<tbody><tr class="class"><th colspan="{len(columns)}">{html.escape(kind)}')
+        for row in rows:
+            mark = ' <span class="mark">yours</span>' if row.method == own else ""
+            scores = (number(row.cells[length.multiple].accuracy.mean) for length in lengths)
+            cells = "".join(f"<td>{score}" for score in [areas[row.method], *scores])
+            body.append(f"<tr><th>{html.escape(row.method)}{mark}{cells}<td>{len(row.seeds)}")
+    tested = ", ".join(str(length.test_length) for length in lengths)
+    trained = f"trained on {board.train_positions} positions, tested at n = {tested}"
+    return Task(name, f"{board.measure}; {trained}", Grid(columns, "\n".join(body)))
 
 
 def _anchor(title: str) -> str:

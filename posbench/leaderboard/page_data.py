@@ -81,12 +81,7 @@ def content(
             for task in tasks.values()
         ],
         "rows": described,
-        "runs": _runs(
-            known,
-            [runs.assign(shown=runs["task"]), *(each.part.runs for each in standings)],
-            tasks,
-            rows,
-        ),
+        "runs": _runs(known, as_ranked(runs, standings), tasks, rows),
         "depths": _depths(found, tasks, rows, known),
         "sections": [_section(each, rows) for each in standings],
         "texts": texts,
@@ -210,24 +205,32 @@ def _text(target: str) -> str:
 # -- numbers ---------------------------------------------------------------------------------------
 
 
+RUN = ["protocol", "shown", "row", "seed"]
+"""What tells runs apart by the names that are shown."""
+
+
+def as_ranked(runs: pd.DataFrame, standings: Sequence[Standing]) -> pd.DataFrame:
+    """A line a run; the area of a run that a section ranks ends where that section's areas end."""
+    ranked = [each.part.runs for each in standings]
+    found = pd.concat([runs.assign(shown=runs["task"]), *ranked], ignore_index=True)
+    return found.drop_duplicates(RUN, keep="last")
+
+
 def _runs(
     known: pd.DataFrame,
-    runs: Sequence[pd.DataFrame],
+    runs: pd.DataFrame,
     tasks: dict[tuple[str, str], Json],
     rows: dict[str, int],
 ) -> list[Json]:
-    """Runs by task and row. If several tables have a run the last one counts, because areas may end
-    where its section ends.
-    """
+    """Runs by task and row."""
     numbers = {key: number for number, key in enumerate(tasks)}
     measured = {
         tuple(key): (area, learned, training)
-        for table in runs
         for *key, area, learned, training in zip(
-            *(table[name].tolist() for name in ("protocol", "shown", "row", "seed")),
-            thousandths(table["area"].tolist()),
-            table["learned"].tolist(),
-            table["training"].tolist(),
+            *(runs[name].tolist() for name in RUN),
+            thousandths(runs["area"].tolist()),
+            runs["learned"].tolist(),
+            runs["training"].tolist(),
             strict=True,
         )
     }
