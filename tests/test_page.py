@@ -27,6 +27,8 @@ from posbench.statistics import measures
 from posbench.statistics.standings import compare
 
 NAMES = ("rope", "alibi", "t5", "nope")
+ROPE = {"_target_": "posbench.encodings.rope.RoPE"}
+"""What the configuration of every run says of its encoding, so that a row has a text."""
 
 
 def some_records() -> list[Record]:
@@ -38,6 +40,7 @@ def some_records() -> list[Record]:
                 low = 0.2 + 0.2 * place + 0.04 * seed + (0.1 if task == "copy" else 0.0)
                 scores = {1: 1.0, 2: 0.9, 4: low, 8: low / 2}
                 each = plain(record(name, scores, seed, task=task))
+                each = changed(each, {"config.encoding": ROPE})
                 bins = [(k / 4, (k + 1) / 4, 5, k / 4, 0.1) for k in range(4)]
                 values: dict[str, Any] = {"views": [view("depth", 20, *bins)]}
                 if name == "t5":
@@ -148,6 +151,33 @@ def test_a_row_says_how_it_is_explained_and_where_it_was(tmp_path: Path) -> None
     assert rows["nope"]["explained"] == []
     path = "explain/rope%20%28encoding.base%3D5%29-copy.html"
     assert rows["rope (encoding.base=5)"]["explained"] == [["copy", path]]
+
+
+def test_each_class_has_its_own_text(tmp_path: Path) -> None:
+    """Of two that are called alike, and of one's own that is called like one of posbench."""
+    window = "sliding_window.SlidingWindow"
+    of_encoding, of_extension = f"posbench.encodings.{window}", f"posbench.extensions.{window}"
+    rope = "posbench.encodings.rope.RoPE"
+    targets = {"rope": (rope, of_extension), "both": (of_encoding, of_extension)}
+    made = [
+        changed(
+            record(name),
+            {"config.encoding": {"_target_": one}, "config.extension": {"_target_": other}},
+        )
+        for name, (one, other) in (targets | {"mine": ("mine.rope.RoPE", of_extension)}).items()
+    ]
+    save(tmp_path, *made)
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
+    data = held_by(tmp_path / "leaderboard.html")
+    classes = {row["name"]: row["classes"] for row in data["rows"]}
+    window = "SlidingWindow"
+    assert classes == {
+        "rope": [[rope, "RoPE"], [of_extension, window]],
+        "both": [[of_encoding, window], [of_extension, window]],
+        "mine": [[of_extension, window]],
+    }
+    assert data["texts"].keys() == {rope, of_encoding, of_extension}
+    assert data["texts"][of_encoding] != data["texts"][of_extension]
 
 
 def test_depths_are_summed_over_seeds(data: dict[str, Any]) -> None:
@@ -364,6 +394,7 @@ def test_a_row_opens_with_the_keyboard_and_closes(page: Page) -> None:
     page.press("Enter")
     assert page.run("one('.ranked tbody tr button').getAttribute('aria-expanded')") == "true"
     said = page.run("one('tr.detail').textContent")
+    assert page.run("all('tr.detail .formula h3').map(each => each.textContent)") == ["RoPE"]
     assert "python -m posbench protocol=cpu" in said and "seeds 0, 1" in said
     assert "python -m posbench.explain protocol=cpu" in said
     assert page.run("all('circle', one('tr.detail .small-multiples')).length") == 6

@@ -208,7 +208,7 @@ function detail(number_, section) {
   const trainings = new Set(tasks.flatMap(task => runsOf(task, number_).map(run => run.training)));
   const records = tasks.reduce((sum, task) => sum + runsOf(task, number_).length, 0);
   const prose = el("div", { class: "formula" });
-  for (const name of row.classes) prose.append(el("h3", {}, name), html(D.texts[name]));
+  for (const [target, name] of row.classes) prose.append(el("h3", {}, name), html(D.texts[target]));
   const depths = tasks.map(task => depthMap(task, number_)).filter(map => map && map.querySelectorAll("tr:first-child td").length > 2);
   return el("div", { class: "inside" },
     el("div", { class: "cards" }, prose, el("div", {}, D.sketches[row.name] ? sketch(row.name) : null,

@@ -5,7 +5,7 @@
     runs       by task and row: seed, training, learned, area, then the score at each length
     depths     by task and row: accuracy by length and depth of the source, a letter a cell
     sections   what is ranked together: rows, chances to be above each other, average ranks
-    texts      descriptions of classes, HTML
+    texts      descriptions of classes by their full names, HTML
     sketches   pictures of methods
 
 Scores, areas and chances are whole numbers of thousandths; null where there is none.
@@ -156,7 +156,9 @@ def _row(line: Json, records: dict[str, Record], texts: dict[str, str]) -> Json:
         "parameters": line["parameters"],
         "path": sketch.get("path", ""),
         "keys": sketch.get("keys", ""),
-        "classes": [name for target in used if (name := _described(target, texts))],
+        "classes": [
+            [target, target.rpartition(".")[2]] for target in used if _described(target, texts)
+        ],
     }
 
 
@@ -185,15 +187,14 @@ def _settings(node: Any, prefix: str = "") -> list[str]:
     return found
 
 
-def _described(target: str, texts: dict[str, str]) -> str:
-    """The class's name, once its text is among the others; "" where posbench has no such class."""
-    name = target.rpartition(".")[2]
-    if name not in texts:
+def _described(target: str, texts: dict[str, str]) -> bool:
+    """Whether a class has a text, which is then among the others."""
+    if target not in texts:
         try:
-            texts[name] = _text(target)
+            texts[target] = _text(target)
         except PosbenchError:  # a class of one's own, whose file is elsewhere
-            return ""
-    return name
+            return False
+    return True
 
 
 @functools.cache
