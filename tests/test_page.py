@@ -180,6 +180,22 @@ def test_each_class_has_its_own_text(tmp_path: Path) -> None:
     assert data["texts"][of_encoding] != data["texts"][of_extension]
 
 
+def test_settings_of_layers_in_turn_are_shown_one_by_one(tmp_path: Path) -> None:
+    host = {"_target_": "posbench.encodings.rope.RoPE", "base": 10000}
+    window = {"_target_": "posbench.encodings.sliding_window.SlidingWindow", "window": 5}
+    layers = [window | {"host": host}, {"_target_": "posbench.encodings.nope.NoPE"}]
+    encoding = {"layers": layers, "factors": [1.0, 2.0], "map": "x" * 60}
+    save(tmp_path, plain(changed(record("rope_window_nope"), {"config.encoding": encoding})))
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
+    [row] = held_by(tmp_path / "leaderboard.html")["rows"]
+    assert row["settings"] == [
+        "layers.0.window=5",
+        "layers.0.host.base=10000",
+        "factors=[1.0, 2.0]",
+        f"map={'x' * 56} ...",
+    ]
+
+
 def test_depths_are_summed_over_seeds(data: dict[str, Any]) -> None:
     letters = {each["20"] for task in data["depths"] for each in task.values()}
     assert letters == {"".join(LETTERS[round(k / 4 * 61)] for k in range(4))}

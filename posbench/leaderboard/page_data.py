@@ -23,7 +23,7 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from posbench.composing import families
+from posbench.composing import families, flat
 from posbench.errors import PosbenchError
 from posbench.leaderboard.explanations import explanation_path
 from posbench.leaderboard.ranking import Standing
@@ -175,16 +175,10 @@ def _explained(method: str, tasks: Sequence[str], names: Collection[str]) -> lis
     return [[task, quote(path.as_posix())] for task, path in paths.items() if path.name in names]
 
 
-def _settings(node: Any, prefix: str = "") -> list[str]:
-    """The settings of a class, and of those inside it, as they stand on a command line."""
-    found: list[str] = []
-    for key, value in node.items():
-        if isinstance(value, dict):
-            found += _settings(value, f"{prefix}{key}.")
-        elif key not in ("_target_", "_partial_"):
-            text = str(value)
-            found.append(f"{prefix}{key}={text if len(text) < 60 else text[:56] + ' ...'}")
-    return found
+def _settings(node: Json) -> list[str]:
+    """The settings of a class and of those inside it, "host.base=10000"; a long value is cut."""
+    texts = ((place, str(value)) for place, value in flat.settings(node))
+    return [f"{place}={text if len(text) < 60 else text[:56] + ' ...'}" for place, text in texts]
 
 
 def _described(target: str, texts: dict[str, str]) -> bool:
