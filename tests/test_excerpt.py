@@ -115,6 +115,22 @@ def test_a_comment_in_other_words_is_told_which_there_are(tmp_path: Path) -> Non
         asked(tmp_path, table("direct", "pi"), other)
 
 
+def test_names_may_have_hyphens(tmp_path: Path) -> None:
+    """An encoding with what it turns on in the model, and an extension with the one inside it."""
+    names = {"direct": "yarn_tuned-by_parts", "pi": "yarn+sliding_window"}
+    known = table("direct", "pi").assign(encoding="rope-qk_norm")
+    known = known.assign(extension=known["extension"].map(names))
+    words = f"{' '.join(names.values())} of rope-qk_norm at 1 2"
+    readme, _ = asked(tmp_path, known, README.replace("direct pi of rope at 1 2", words))
+    assert re.findall(r"^\| `(\S+)` \|", readme, re.M) == list(names.values())[::-1]
+
+
+def test_a_second_picture_of_a_folder_is_refused(tmp_path: Path) -> None:
+    twice = README + README.replace("direct pi of", "direct of")
+    with pytest.raises(PosbenchError, match=r"asks twice for .* has one excerpt.svg: keep one of"):
+        asked(tmp_path, table("direct", "pi"), twice)
+
+
 GROUPS = """
 <!-- board FOLDER: rope_direct rope_pi by group -->
 <!-- end of board -->

@@ -40,7 +40,8 @@ def excerpts(
     """The README with its rows, and the picture if there is one, by their paths.
 
     Raises:
-        PosbenchError: if the README asks for nothing of this folder, or for what it lacks
+        PosbenchError: if the README asks for nothing of this folder, for what it lacks, or for
+            two pictures
     """
     text = readme.read_text(encoding="utf-8")
     folders = {Path(found["folder"]).resolve() for found in MARKED.finditer(text)}
@@ -56,6 +57,11 @@ def excerpts(
         if Path(found["folder"]).resolve() != folder.resolve():
             return found[0]
         if lengths := ExcerptOfLengths.of(found["words"]):
+            if folder / PICTURE in made:
+                raise PosbenchError(
+                    f"{readme} asks twice for {ExcerptOfLengths.WORDS} of {folder}, which has one "
+                    f"{PICTURE}: keep one of the comments"
+                )
             scores = lengths.scores(measured.lengths, board.protocol)
             rows = lengths.markdown(scores)
             made[folder / PICTURE] = lengths.picture(scores)

@@ -30,7 +30,8 @@ class ExcerptOfLengths:
     @classmethod
     def of(cls, words: str) -> ExcerptOfLengths | None:
         """What a comment asks for with these words; None if that is something else."""
-        found = re.fullmatch(r"([\w+ ]+) of (\w+) at (\d+(?:\.\d+)?(?: \d+(?:\.\d+)?)*)", words)
+        multiple = r"\d+(?:\.\d+)?"
+        found = re.fullmatch(rf"([\w+\- ]+) of ([\w\-]+) at ({multiple}(?: {multiple})*)", words)
         if found is None:
             return None
         multiples = tuple(float(multiple) for multiple in found[3].split())
