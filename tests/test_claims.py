@@ -24,6 +24,7 @@ from posbench.claims.claim import Claim, read_claims
 from posbench.claims.verdicts import Finding, Table, Verdict, findings, tables
 from posbench.errors import PosbenchError
 from posbench.records.record import Record
+from posbench.records.tables import table as long_table
 from posbench.statistics import randomisation
 
 STUDENT = {3: 4.30265273, 10: 2.262157163}
@@ -629,13 +630,31 @@ def test_a_table_names_its_encoding_where_the_sides_do_not(tmp_path: Path) -> No
     assert "| NoPE \\| RoPE | contradicted |" in text
 
 
-def test_a_row_with_two_settings_under_one_name_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "claims.yaml").write_text(STATED)
-    for path in save(tmp_path, *seeds("ntk", TEN)):
-        path.rename(path.with_suffix(".1a2b3c4d.json"))
-    save(tmp_path, *seeds("ntk", below(0.2), method_hash="another"))
-    with pytest.raises(PosbenchError, match="two settings under one name"):
-        page.table(tmp_path)
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"version": 2}, "task_version 1 and 2"),
+        ({"task_hash": "another"}, r"task_hash \w+ and another"),
+        ({"protocol_hash": "another"}, r"protocol_hash \w+ and another"),
+        ({"method_hash": "another"}, r"method_hash \w+ and another"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+@pytest.mark.parametrize("seed", [0, 10])
+def test_a_row_with_two_contents_under_one_name_is_refused(
+    tmp_path: Path, other: dict[str, Any], said: str, seed: int
+) -> None:
+    """Also where no seed has both: half of a mean would be of something else."""
+    new = result("ntk", {1: 1.0, 2: 0.4}, seed, **other)
+    called = "task=copy, encoding=rope, side=ntk has runs of "
+    with pytest.raises(PosbenchError, match=called + said):
+        findings([claim()], corrected(named(*seeds("ntk", TEN), new)))
+    text = page.markdown([claim(of="pi", over="direct")], named(*seeds("ntk", TEN), new))
+    assert "### Not measured" in text, "rows that no claim names are passed over"
+
+
+def named(*records: Record) -> pd.DataFrame:
+    return long_table(records).assign(side=lambda frame: frame["extension"])
 
 
 def test_the_same_records_give_the_same_bytes_and_check_notices_others(

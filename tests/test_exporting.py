@@ -17,6 +17,7 @@ from posbench.loggers.preview import KINDS, preview
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.results.command import main as results_command
+from posbench.showing.numbers import Estimate
 
 DATA = Path(__file__).parent / "data" / "dashboard"
 NOTEBOOK = Path(__file__).parent.parent / "results" / "explore.ipynb"
@@ -221,6 +222,29 @@ def test_a_figure_of_several_protocols_is_refused() -> None:
     mixed = tables.table([making.record(), making.record(protocol="gpu")])
     with pytest.raises(PosbenchError, match="several protocols"):
         results.plot(mixed)
+
+
+def test_a_figure_of_several_versions_is_refused() -> None:
+    mixed = tables.table([making.record(), making.record(version=2), making.record("alibi")])
+    said = "task=copy, method=rope has runs of task_version 1 and 2, which have no common mean"
+    with pytest.raises(PosbenchError, match=said):
+        results.plot(mixed)
+    assert results.plot(mixed, methods=["alibi"]).axes, "what is not drawn may be mixed"
+    plain = mixed[["task", "method", "seed", "multiple", "chance", "score"]]
+    with pytest.raises(PosbenchError, match="method=rope is there twice with seed 0 at 1x"):
+        results.plot(plain)
+
+
+def test_a_band_is_the_interval_of_three_seeds_or_more() -> None:
+    runs = [making.record("rope", {1: 1.0, 2: 0.4 + seed / 10}, seed) for seed in range(4)]
+    (axes,) = results.plot(tables.table(runs)).axes
+    (band,) = axes.collections
+    heights = [y for x, y in band.get_paths()[0].vertices if x == 2]
+    found = Estimate.over([0.4, 0.5, 0.6, 0.7])
+    assert max(heights) == pytest.approx(found.mean + found.half_width)
+    assert min(heights) == pytest.approx(found.mean - found.half_width)
+    (axes,) = results.plot(tables.table(runs[:2])).axes
+    assert not axes.collections
 
 
 @pytest.mark.slow

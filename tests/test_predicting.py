@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ SMALL = {"direct": 0.1, "pi": 0.5, "yarn": 0.8, "dca": 0.7}
 LARGE = {"direct": 4.0, "pi": 3.0, "yarn": 1.5, "dca": 1.0}  # losses
 
 
-def small(scores: Mapping[str, float] = SMALL, task: str = "passkey", **more: str) -> list[Record]:
+def small(scores: Mapping[str, float] = SMALL, task: str = "passkey", **more: Any) -> list[Record]:
     """Two seeds of each extension of the host."""
     found = []
     for extension, score in scores.items():
@@ -87,6 +88,15 @@ def test_only_what_both_have_counts() -> None:
     assert not predictions(tables.table(large()), tables.table(small(few)))
     with pytest.raises(PosbenchError, match="records of big, huge: give those of one encoding"):
         predictions(tables.table([*large(), *large(model="huge")]), tables.table(small()))
+
+
+def test_several_versions_of_a_run_are_not_averaged() -> None:
+    for again in (small({"yarn": 0.1}, version=2), small({"yarn": 0.1}, protocol_hash="another")):
+        with pytest.raises(PosbenchError, match="task=passkey, extension=yarn has runs of "):
+            predictions(tables.table(large()), tables.table([*small(), *again]))
+    repeated = [changed(each, {"task_version": 2}) for each in large()[:1]]
+    with pytest.raises(PosbenchError, match="extension=direct has runs of task_version 1 and 2"):
+        predictions(tables.table([*large(), *repeated]), tables.table(small()))
 
 
 def test_the_page_is_written_and_checked(

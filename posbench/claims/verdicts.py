@@ -44,6 +44,7 @@ from enum import StrEnum
 import pandas as pd
 
 from posbench.claims.claim import Claim
+from posbench.records.tables import refuse_mixed
 from posbench.showing.numbers import Estimate
 from posbench.statistics.measures import corrected_lines
 from posbench.statistics.randomisation import (
@@ -119,7 +120,9 @@ def findings(claims: Sequence[Claim], runs: pd.DataFrame) -> list[Finding]:
     """What the runs of one protocol say of each claim; see the rule above.
 
     `runs` has one row a run and multiple, with the columns task, task_changed, encoding, side (the
-    extension as its row is labelled), seed, multiple, score, chance and training_hash.
+    extension as its row is labelled), seed, multiple, score, chance and training_hash. Raises
+    `PosbenchError` if a side of a claim has runs of several versions, or of several settings under
+    one name: see `posbench.records.tables.refuse_mixed`.
     """
     runs = runs.assign(corrected=corrected_lines(runs))
     runs = runs.sort_values(["task", "encoding", "side", "seed"])
@@ -178,8 +181,11 @@ def _table(
 
 
 def _rows(runs: pd.DataFrame, encoding: str, side: str) -> pd.DataFrame:
+    """The runs of a side; PosbenchError if they are of several contents under one name."""
     own, _, extension = side.rpartition("/")
-    return runs[(runs["encoding"] == (own or encoding)) & (runs["side"] == extension)]
+    rows = runs[(runs["encoding"] == (own or encoding)) & (runs["side"] == extension)]
+    refuse_mixed(rows, ["task", "encoding", "side"])
+    return rows
 
 
 def _mean(rows: pd.DataFrame, multiples: list[float]) -> pd.Series:

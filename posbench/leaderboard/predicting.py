@@ -78,7 +78,8 @@ def predictions(large: pd.DataFrame, small: pd.DataFrame) -> list[Prediction]:
     default settings.
 
     Lengths and tasks with fewer than three extensions in common are left out. Raises
-    `PosbenchError` if `large` holds several models or protocols, which cannot be compared.
+    `PosbenchError` if `large` holds several models or protocols, or either side several versions
+    of one run, which cannot be compared.
     """
     usual = without_repeats(large)
     usual = usual[(usual["method_class"] == PRETRAINED) & (usual["changed"] == "")]
@@ -90,6 +91,8 @@ def predictions(large: pd.DataFrame, small: pd.DataFrame) -> list[Prediction]:
     hosted = hosted[hosted["protocol"] == PROTOCOL]
     hosted = hosted[(hosted["encoding"] == HOST) & (hosted["changed"] == "")]
     hosted = hosted[(hosted["method_class"] == "zero-shot") & ~hosted["task_changed"]]
+    for side in (usual, hosted):
+        tables.refuse_mixed(side, ["task", "extension"])
     hosted = hosted.assign(value=corrected_lines(hosted))
     usual = usual.assign(value=-usual["loss"])
     found = []

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic.fields import FieldInfo
 
+from posbench.errors import PosbenchError
 from posbench.records.record import Record
 from posbench.records.row import Part, Row, Unit
 
@@ -167,6 +168,39 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
     columns = {name: _column(name, runs).take(places) for name in RunColumns.model_fields}
     columns |= {name: _column(name, rows) for name in Row.model_fields}
     return pd.DataFrame(columns, columns=list(COLUMNS))
+
+
+def refuse_mixed(table: pd.DataFrame, names: Sequence[str]) -> None:
+    """PosbenchError if runs that go by the same names are not of one content, as after a change of
+    a default or of a task: their scores have no common mean. It says which column tells them apart.
+
+    Args:
+        table: the long table, or other rows with the names, `seed` and `multiple`
+        names: columns that choose what a mean is taken over
+    """
+    contents = [column for column in RUN if column in table and column != "seed"]
+    kinds = table[[*names, *contents]].drop_duplicates()
+    several = kinds[kinds.duplicated([*names], keep=False)]
+    if len(several):
+        mine = several[(several[[*names]] == several[[*names]].iloc[0]).all(axis=1)]
+        column = next(column for column in contents if mine[column].nunique() > 1)
+        values = " and ".join(map(str, mine[column].unique()))
+        raise PosbenchError(
+            f"{_called(mine, names)} has runs of {column} {values}, which have no common mean: "
+            "keep those of one"
+        )
+    again = table[table.duplicated([*names, "seed", "multiple"])]
+    if len(again):
+        first = again.iloc[0]
+        raise PosbenchError(
+            f"{_called(again, names)} is there twice with seed {first['seed']} at "
+            f"{first['multiple']:g}x: keep one of the two"
+        )
+
+
+def _called(table: pd.DataFrame, names: Sequence[str]) -> str:
+    """What the first row goes by, as in "task=copy, method=rope"."""
+    return ", ".join(f"{name}={table[name].iloc[0]}" for name in names)
 
 
 def _column(name: str, parts: Sequence[dict[str, Any]]) -> Any:

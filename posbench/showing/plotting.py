@@ -14,7 +14,7 @@ from scipy import stats
 
 from posbench.errors import PosbenchError, closest, known_names
 from posbench.records.row import Unit
-from posbench.records.tables import FIELDS
+from posbench.records.tables import FIELDS, refuse_mixed
 from posbench.statistics.aggregates import FEWEST
 
 WIDTH, HEIGHT, ACROSS = 4.2, 3.2, 3
@@ -52,7 +52,8 @@ def plot(
 
     Returns:
         The figure, for `display` or `savefig`. PosbenchError names a method, task or measure that
-        the table lacks, and protocols if there are several.
+        the table lacks, protocols if there are several, and a row that mixes runs of several
+        versions.
     """
     if measure not in table or not pd.api.types.is_numeric_dtype(table[measure]):
         raise PosbenchError(f"measure={measure!r} is no column with numbers of this table")
@@ -64,6 +65,8 @@ def plot(
     methods, tasks = _chosen(table, "method", methods), _chosen(table, "task", tasks)
     if not methods or not tasks:
         raise PosbenchError("the table has no rows: load a folder with records")
+    drawn = table["method"].isin(methods) & table["task"].isin(tasks)
+    refuse_mixed(table[drawn], ["task", "method"])
     across = min(len(tasks), ACROSS)
     down = -(-len(tasks) // across)
     figure = Plot(figsize=(WIDTH * across + 2, HEIGHT * down), layout="constrained")
@@ -74,8 +77,8 @@ def plot(
     for axes in panels[len(tasks) :]:
         axes.set_axis_off()
     lines = {line.get_label(): line for axes in panels for line in axes.get_lines()}
-    drawn = [name for name in methods if name in lines]
-    figure.legend([lines[name] for name in drawn], drawn, loc="outside right upper", frameon=False)
+    named = [name for name in methods if name in lines]
+    figure.legend([lines[name] for name in named], named, loc="outside right upper", frameon=False)
     figure.supxlabel("test length / training length")
     figure.supylabel(measure.replace("_", " "))
     return figure
