@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
 from posbench.errors import PosbenchError, closest, known_names
 from posbench.records.row import Unit
 from posbench.records.tables import FIELDS, refuse_mixed
+from posbench.showing.numbers import Estimate
 from posbench.statistics.aggregates import FEWEST
 
 WIDTH, HEIGHT, ACROSS = 4.2, 3.2, 3
@@ -41,7 +41,7 @@ def plot(
 
     Lengths are multiples of the trained one, on a logarithmic axis, on which 1 is marked. A line
     is the mean over seeds, at lengths that every seed has; the band is its 95 % interval (Student's
-    t), drawn where there are two seeds or more. Dashes show what guessing scores.
+    t), drawn where there are three seeds or more. Dashes show what guessing scores.
 
     Args:
         table: of `posbench.results.load`, or other rows with its columns `task`, `method`, `seed`,
@@ -110,18 +110,19 @@ def _panel(axes: Axes, table: pd.DataFrame, methods: Sequence[str], measure: str
 
 
 def _line(axes: Axes, runs: pd.DataFrame, name: str, look: int, measure: str) -> None:
-    seeds = runs["seed"].nunique()
-    at = runs.groupby("multiple")[measure].agg(["mean", "std", "count"])
-    at = at[at["count"] == seeds]
+    # The lengths that every seed has.
+    at = runs.pivot(index="multiple", columns="seed", values=measure).dropna()
     if at.empty:
         return
+    found = Estimate.each(at.to_numpy(float))
+    mean = np.array([estimate.mean for estimate in found])
     marker: Any = "osD^vPX"[look % 7]
     (line,) = axes.plot(
-        at.index, at["mean"], label=name, color=f"C{look % 10}", marker=marker, markersize=4
+        at.index, mean, label=name, color=f"C{look % 10}", marker=marker, markersize=4
     )
-    if seeds >= FEWEST:
-        half = stats.t.ppf(0.975, seeds - 1) * at["std"] / np.sqrt(seeds)
-        low, high = at["mean"] - half, at["mean"] + half
+    if at.shape[1] >= FEWEST:
+        half = np.array([estimate.half_width for estimate in found])
+        low, high = mean - half, mean + half
         if measure in SHARES:  # a symmetric interval may end where no score can be
-            low, high = low.clip(lower=min(0.0, at["mean"].min())), high.clip(upper=1.0)
+            low, high = low.clip(min(0.0, mean.min())), high.clip(max=1.0)
         axes.fill_between(at.index, low, high, color=line.get_color(), alpha=0.12)
