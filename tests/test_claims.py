@@ -642,7 +642,7 @@ def test_a_table_names_its_encoding_where_the_sides_do_not(tmp_path: Path) -> No
 )
 @pytest.mark.parametrize("seed", [0, 10])
 def test_a_row_with_two_contents_under_one_name_is_refused(
-    tmp_path: Path, other: dict[str, Any], said: str, seed: int
+    other: dict[str, Any], said: str, seed: int
 ) -> None:
     """Also where no seed has both: half of a mean would be of something else."""
     new = result("ntk", {1: 1.0, 2: 0.4}, seed, **other)

@@ -17,6 +17,7 @@ from posbench.provenance import content_hash
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.statistics import aggregates, standings
+from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.measures import Reach, of_runs
 
 NEAREST = 2
@@ -99,10 +100,9 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
             f"the runs of {row} on {', '.join(tasks)} have not the lengths of the published ones, "
             "which areas are made of: evaluate it at those of the board"
         )
-    groups = {task: board.group_of.get(task, task) for task in tasks}
-    places = {group: place for place, group in enumerate(dict.fromkeys(groups.values()))}
-    runs = runs.assign(group=runs["task"].map(groups), shown=runs["task"])
-    runs = runs.sort_values("group", key=lambda names: names.map(places), kind="stable")
+    runs = _grouped(runs, board).assign(shown=runs["task"])
+    # The board names its tasks group by group, and the groups are shown in this order.
+    runs = runs.sort_values("task", key=lambda names: names.map(tasks.index), kind="stable")
     references = set(board.references)
     if not first.plain:
         references = {
@@ -128,6 +128,11 @@ def _marked(record: Record) -> Record:
     name = record.method
     own = {"name": f"{name.label} (yours)", "changed": (), "hash": content_hash([name.hash])}
     return record.model_copy(update={"method": name.model_copy(update=own)})
+
+
+def _grouped(runs: pd.DataFrame, board: Board) -> pd.DataFrame:
+    """The runs with the group of each; a board without groups has one a task."""
+    return runs.assign(group=runs["task"].map(lambda task: board.group_of.get(task, task)))
 
 
 def _part(runs: pd.DataFrame, kind: str) -> ranking.Part:
@@ -177,8 +182,7 @@ def worth(
         if record.plain and named(record) in rows and record.protocol.hash == protocol
     ]
     runs = of_runs(tables.table(known)).dropna(subset="area")
-    runs = runs[runs["task"].isin(board.all_tasks)]
-    runs["group"] = runs["task"].map(lambda task: board.group_of.get(task, task))
+    runs = _grouped(runs[runs["task"].isin(board.all_tasks)], board)
     part = runs[runs["task"].isin(tasks) & runs["seed"].isin(seeds)]
     if runs["task"].nunique() < len(board.all_tasks) or part["task"].nunique() < len(tasks):
         return float("nan"), 0
@@ -186,7 +190,7 @@ def worth(
     both = both.dropna()
     if len(both) < 3:
         return float("nan"), len(both)
-    return float(both["all"].corr(both["part"], method="spearman")), len(both)
+    return rank_correlation(both["all"], both["part"]), len(both)
 
 
 def differences(own: Sequence[Record], published: Sequence[Record]) -> list[str]:

@@ -22,11 +22,13 @@ from posbench.compare.subject import (
 from posbench.composing.folders import names
 from posbench.disk import atomically, writing_to
 from posbench.errors import PosbenchError, counted
+from posbench.leaderboard.ranking import span
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing.numbers import number
 from posbench.showing.table import Row, Table
 from posbench.statistics import aggregates, standings
+from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.measures import of_runs
 from posbench.sweeping.plan import Plan
 from posbench.sweeping.requests import Request, Words
@@ -136,12 +138,13 @@ class TaskStanding:
         summary, _ = standings.standing(runs, judged.draws, judged.seed)
         known = _published(published, board, own[0].protocol.hash)
         known = known.reindex(summary.index).dropna()
+        agreed = {name: rank_correlation(known[name], summary["overall"]) for name in known}
         return cls(
             task,
             summary,
             runs.groupby("row")["in_distribution"].mean(),
             known,
-            known.corrwith(summary["overall"], method="spearman").dropna(),
+            pd.Series(agreed, dtype=float).dropna(),
         )
 
 
@@ -192,13 +195,10 @@ def sentences(found: TaskStanding, board: Board) -> Iterator[str]:
 def table(found: TaskStanding) -> Table:
     rows = []
     for row, line in found.summary.iterrows():
-        interval = "\N{EN DASH}"
-        if not pd.isna(line["seeds_low"]):
-            interval = f"{number(line['seeds_low'])} to {number(line['seeds_high'])}"
         overall = found.known["overall"].get(row, float("nan"))
         cells = [
             number(line["overall"]),
-            interval,
+            span(found.summary, str(row), "seeds"),
             number(found.base[row]),
             f"{100 * line['learned']:.0f} %",
             number(overall),

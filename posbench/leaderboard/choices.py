@@ -27,6 +27,7 @@ from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.records.record import Record, Training
 from posbench.showing.numbers import number
+from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.measures import area
 
 STEPS = (1000, 2000, 4000)
@@ -176,7 +177,7 @@ def rates(records: Iterable[Record], panel: Board) -> Choice:
     best = frame.loc[frame.groupby(["encoding", "task"])["loss"].idxmin()]
     usual = frame[frame["rate"] == USUAL].groupby("encoding")["area"].mean()
     at_best = best.groupby("encoding")["area"].mean()
-    correlation = float(usual.corr(at_best, method="spearman"))
+    correlation = rank_correlation(usual, at_best)
     table = best.pivot(index="encoding", columns="task", values="rate").map("{:g}".format)
     table[f"area at {USUAL:g}"] = usual.round(3)
     table["area at those"] = at_best.round(3)
@@ -215,7 +216,7 @@ def until_solved(records: Iterable[Record], panel: Board) -> Choice:
         ],
         axis=1,
     )
-    correlation = float(areas.iloc[:, 0].corr(areas.iloc[:, 1], method="spearman"))
+    correlation = rank_correlation(areas.iloc[:, 0], areas.iloc[:, 1])
     return Choice(
         "Equal steps or equal proficiency: areas, means over the tasks",
         table.reset_index(),
