@@ -532,6 +532,11 @@ def test_what_is_missing_is_made(
         (["method=alibi", "extension=log_n"], "none of board main is zero-shot on alibi"),
         (["method=rope", "seed=14"], "with seed 14: choose among 10, 11, 12 with seed="),
         (["method=rope", "task=sort"], "task=sort: there is no published run to compare with"),
+        (
+            ["method=rope", "task=copy", "task.num_symbols=8"],
+            "with task.num_symbols=8 copy is another",
+        ),
+        (["method=rope", "training.steps=500"], "copy is another task than that of board main"),
         (["method=rope", "--board", "replications"], "board replications runs experiments"),
     ],
 )

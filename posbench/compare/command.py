@@ -100,6 +100,7 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     rivals.refuse_lack()
     tasks = asked.chosen_tasks(rivals, quick=chosen.quick)
     rivals.refuse_lack(tasks)
+    asked.refuse_other_tasks(board, tasks)
     results_dir = Path(compose(*asked.settings).content["results_dir"])
 
     command = [] if chosen.no_training else asked.command(board, tasks, seeds)

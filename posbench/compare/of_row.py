@@ -85,7 +85,7 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
     Rivals that lack a task of ours stand aside. PosbenchError if nothing is left to compare with.
     """
     first, board, others = own[0], rivals.board, rivals.records
-    tasks = tuple(task for task in board.all_tasks if any(each.task.name == task for each in own))
+    tasks = tuple(task for task in board.all_tasks if any(each.task.label == task for each in own))
     rivals.refuse_lack(tasks)
     taken = first.method.label in rivals.tasks_of
     mine = [_marked(record) for record in own] if taken else own

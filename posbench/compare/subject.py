@@ -13,6 +13,7 @@ from posbench.boards.definition import AS_TRAINED, Board
 from posbench.compare.rivals import Rivals
 from posbench.composing.compose import compose
 from posbench.composing.folders import GROUPS, OF_A_ROW, is_of_row, names
+from posbench.composing.identity import identify
 from posbench.composing.mistakes import HELP
 from posbench.errors import PosbenchError, closest, known_names
 from posbench.sweeping.requests import Request, Words
@@ -98,6 +99,18 @@ class Subject:
         for task in by_steps:
             found.setdefault(board.group_of.get(task, task), task)
         return list(found.values())[:QUICK_TASKS]
+
+    def refuse_other_tasks(self, board: Board, tasks: Sequence[str]) -> None:
+        """PosbenchError if the settings make another task of one of these: none of its runs could
+        be held against those of the board.
+        """
+        for words in self.runs(board, tasks, [0]).runs:
+            named = identify(compose(*words)).task
+            if named.changed:
+                raise PosbenchError(
+                    f"with {', '.join(named.changed)} {named.name} is another task than that of "
+                    f"board {board.name}: leave that out"
+                )
 
     def chosen_seeds(self, board: Board, *, quick: bool) -> list[int]:
         """The seeds that the words name, or the first three of the board, or if quick the first."""
