@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import CONF, names, setup
+from hydra.core.global_hydra import GlobalHydra
 from making import changed, record, save
 
 from posbench.boards import definition, naming
@@ -124,6 +125,35 @@ def test_an_extension_is_asked_for_as_its_record_names_it(extension: str) -> Non
     found = identify(compose("protocol=smoke", *words)).method
     rows = Rows(encodings=("rope_short_base",), extensions=(extension,), seeds=(0,))
     assert naming.pairs(rows) == [(found.base, found.extension, "")]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "settings"),
+    [
+        ("rope", ("encoding.base=1e3",)),
+        ("rope", ("encoding.base=10000",)),  # its own
+        ("rope", ("model.qk_norm=true", "encoding.base=500")),
+        ("ssmax", ("encoding@encoding.host=alibi",)),
+        ("rope", ("extension=yarn", "extension.scale=4.0")),
+    ],
+)
+def test_a_row_with_settings_is_asked_for_as_its_record_names_it(
+    encoding: str, settings: tuple[str, ...]
+) -> None:
+    found = identify(compose("protocol=smoke", f"encoding={encoding}", *settings)).method
+    named = (found.base, found.extension, ", ".join(found.changed))
+    rows = Rows(encodings=(encoding,), settings=settings, seeds=(0,))
+    assert naming.pairs(rows) == [named]
+    GlobalHydra.instance().clear()  # as where no run is composed, but a board is shown
+    assert naming.pairs(rows) == [named]
+    assert not GlobalHydra.instance().is_initialized()
+
+
+def test_settings_that_make_no_row_and_rows_of_ones_own_are_kept_as_they_are_written() -> None:
+    rows = Rows(encodings=("rope",), settings=("model.num_heads=2",), seeds=(0,))
+    assert naming.pairs(rows) == [("rope", "direct", "model.num_heads=2")]
+    rows = Rows(encodings=("nowhere",), settings=("encoding.base=5",), seeds=(0,))
+    assert naming.pairs(rows) == [("nowhere", "direct", "encoding.base=5")]
 
 
 @pytest.mark.slow

@@ -4,22 +4,59 @@ from __future__ import annotations
 
 import functools
 import itertools
+from contextlib import suppress
 from importlib.resources import files
 
 import yaml  # type: ignore[import-untyped]
+from hydra.core.global_hydra import GlobalHydra
 
 from posbench.boards.definition import Rows
+from posbench.composing.compose import compose, composing
+from posbench.composing.folders import is_of_row
+from posbench.composing.identity import identify
+from posbench.composing.legality import BROKEN
 from posbench.composing.methods import AS_TRAINED, Method, methods
 
+Pair = tuple[str, str, str]
+"""The encoding, the extension and the changed settings of a row, as records name them."""
 
-def pairs(rows: Rows) -> list[tuple[str, str, str]]:
-    """The encoding, the extension and the changed settings of each row, as records name them."""
+
+def pairs(rows: Rows) -> list[Pair]:
+    """How records name each row.
+
+    Where settings make rows, what names records is asked, which takes a tenth of a second a row:
+    they may be those of the method already, or be part of its name, and a value is not always
+    written as it is read. Rows of a folder of one's own, which may not be at hand, and settings
+    that make no row are kept as they are written.
+    """
+    if any(map(is_of_row, rows.settings)):
+        with suppress(*BROKEN):
+            return _identified(rows)
     table = methods()
     named = [table.get(name, Method(name, AS_TRAINED)) for name in rows.methods]
     chosen = [(method.base, method.extension) for method in named]
     chosen += list(itertools.product(rows.encodings, rows.extensions))
     settings = ", ".join(sorted(rows.settings))
     return [(encoding, recorded(extension), settings) for encoding, extension in chosen]
+
+
+def _identified(rows: Rows) -> list[Pair]:
+    if GlobalHydra.instance().is_initialized():  # with its folders
+        return [_named(words) for words in rows.words]
+    return _identified_alone(rows)
+
+
+@functools.cache
+def _identified_alone(rows: Rows) -> list[Pair]:
+    with composing():
+        return [_named(words) for words in rows.words]
+
+
+def _named(words: tuple[str, ...]) -> Pair:
+    """How the records of a row are named; what its words say of other things comes last."""
+    method = identify(compose(*filter(is_of_row, words))).method
+    others = itertools.filterfalse(is_of_row, words)
+    return method.base, method.extension, ", ".join([*method.changed, *others])
 
 
 @functools.cache
