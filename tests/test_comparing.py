@@ -289,6 +289,16 @@ def test_settings_belong_to_the_row_and_launchers_to_the_sweep() -> None:
     assert first[0][-1] == f"definition={main.hash}"
 
 
+def test_tests_are_listed_as_a_sweep_lists_them() -> None:
+    main = definition.load("main")
+    found = subject(["method=rope", "seed=range(10,13)", "task=choice(copy,sort)"], main)
+    assert found.tests == {"seed": ["10", "11", "12"], "task": ["copy", "sort"]}
+    assert found.chosen_seeds(main, quick=True) == [10, 11, 12]
+    again = subject(["+method=rope", "++seed=10", "+encoding.base=500"], main)
+    assert again.tests == {"seed": ["10"]}
+    assert again.row == ("+method=rope", "+encoding.base=500"), "for Hydra to refuse"
+
+
 def test_quick_are_two_tasks_of_unlike_groups_with_the_fewest_steps_and_one_seed() -> None:
     main = definition.load("main")
     found = subject(["method=rope"], main)
@@ -386,6 +396,9 @@ def test_a_file_in_a_folder_that_says_nothing_is_refused(mine: Path) -> None:
     (mine / "decay.yaml").write_text("_target_: decay.Decay\n")
     with pytest.raises(PosbenchError, match="put it into one of encoding/"):
         subject([str(mine / "decay.yaml")], definition.load("main"))
+    (mine / "encoding/de,cay.yaml").write_text("_target_: decay.Decay\n")
+    with pytest.raises(PosbenchError, match="cannot be chosen, because encoding=de,cay is not"):
+        subject([str(mine / "encoding/de,cay.yaml")], definition.load("main"))
     found = subject([str(mine / "encoding/decay.yaml")], definition.load("main"))
     with pytest.raises(PosbenchError, match="task=nothing is unknown"):
         chosen(found, task="nothing")

@@ -248,7 +248,24 @@ def test_more_than_two_runs_are_refused() -> None:
     ]
 
 
-@pytest.mark.parametrize("word", ["task=copy,sort", "seed=0,1", "model.width=32,64"])
+@pytest.mark.parametrize(
+    ("word", "methods"),
+    [
+        ("method=choice(rope,rope_yarn)", ["rope", "rope_yarn"]),
+        ("method=glob(rope_yarn_t*,exclude=*tuned)", ["rope_yarn_turns"]),
+        ("method=glob(zz*)", ["glob(zz*)"]),  # refused later, by its name
+    ],
+)
+def test_methods_are_listed_as_a_sweep_lists_them(word: str, methods: list[str]) -> None:
+    found = command.runs([word, "task=copy", "evaluation.multiples=[1,2]"])
+    assert found == [
+        [f"method={method}", "task=copy", "evaluation.multiples=[1,2]"] for method in methods
+    ]
+
+
+@pytest.mark.parametrize(
+    "word", ["task=copy,sort", "seed=0,1", "seed=range(2)", "model.width=32,64"]
+)
 def test_two_tests_are_two_pages(word: str) -> None:
     """One page would be titled, and its file named, as if it were of one method twice."""
     with pytest.raises(PosbenchError, match=f"{re.escape(word)} asks for several pages"):

@@ -12,10 +12,10 @@ from hydra.core.global_hydra import GlobalHydra
 
 from posbench.boards.definition import Rows
 from posbench.composing.compose import compose, composing
-from posbench.composing.folders import is_of_row
 from posbench.composing.identity import identify
 from posbench.composing.legality import BROKEN
 from posbench.composing.methods import AS_TRAINED, Method, methods
+from posbench.composing.words import Word
 
 Pair = tuple[str, str, str]
 """The encoding, the extension and the changed settings of a row, as records name them."""
@@ -29,7 +29,7 @@ def pairs(rows: Rows) -> list[Pair]:
     written as it is read. Rows of a folder of one's own, which may not be at hand, and settings
     that make no row are kept as they are written.
     """
-    if any(map(is_of_row, rows.settings)):
+    if any(Word.of(setting).makes_row for setting in rows.settings):
         with suppress(*BROKEN):
             return _identified(rows)
     table = methods()
@@ -54,8 +54,8 @@ def _identified_alone(rows: Rows) -> list[Pair]:
 
 def _named(words: tuple[str, ...]) -> Pair:
     """How the records of a row are named; what its words say of other things comes last."""
-    method = identify(compose(*filter(is_of_row, words))).method
-    others = itertools.filterfalse(is_of_row, words)
+    method = identify(compose(*(word for word in words if Word.of(word).makes_row))).method
+    others = [word for word in words if not Word.of(word).makes_row]
     return method.base, method.extension, ", ".join([*method.changed, *others])
 
 

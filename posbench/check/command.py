@@ -25,6 +25,7 @@ from rich.console import Console
 from posbench.composing import folders, mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import composing
+from posbench.composing.words import Word
 from posbench.errors import ConfigError, PosbenchError
 
 KINDS = ("encoding", "extension", "task")
@@ -103,7 +104,7 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
 
 
 def _report(words: list[str], out: Console) -> int:
-    groups = {word.lstrip("+").partition("=")[0].partition("@")[0] for word in words}
+    groups = {Word.of(word).group for word in words}
     if not groups & {*KINDS, "method"}:
         raise ConfigError(
             f"{' '.join(words)} names nothing to check: give a YAML file, or choose with "
@@ -152,7 +153,7 @@ def _subject(kind: str, words: list[str]) -> tuple[Any, Any]:
         "task": (conformance_of_tasks.ChosenTask.of, conformance_of_tasks),
     }
     make, module = makers[kind]
-    asked = [word for word in words if kind != "encoding" or not _is_extension(word)]
+    asked = [word for word in words if kind != "encoding" or Word.of(word).section != "extension"]
     return make(*asked), module
 
 
@@ -195,10 +196,6 @@ def _raised(check: Check, subject: Any) -> Exception | None:
 
 def _title(check: Check) -> str:
     return check.__name__.replace("_", " ")
-
-
-def _is_extension(word: str) -> bool:
-    return word.startswith(("extension=", "extension.", "extension@"))
 
 
 def _sentence(error: Exception, where: str) -> str:

@@ -32,6 +32,7 @@ from posbench.compare.subject import USUAL_SEEDS, Subject, subject
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
+from posbench.composing.words import Word
 from posbench.errors import PosbenchError, counted
 from posbench.records import files
 from posbench.records.record import Record
@@ -155,10 +156,7 @@ def _made(request: Request, command: Sequence[str], known: Sequence[Path]) -> Pl
 def _without_force(request: Request) -> Request:
     """The runs as they are looked at: force=true calls for making them, and never finds them."""
     return Request(
-        [
-            tuple(word for word in words if word.lstrip("+").partition("=")[0] != "force")
-            for words in request.runs
-        ]
+        [tuple(word for word in words if Word.of(word).key != "force") for words in request.runs]
     )
 
 

@@ -20,6 +20,7 @@ from posbench.compare.subject import (
     some_of,
 )
 from posbench.composing.folders import names
+from posbench.composing.words import Word
 from posbench.disk import atomically, writing_to
 from posbench.errors import PosbenchError, counted
 from posbench.leaderboard.ranking import span
@@ -33,6 +34,8 @@ from posbench.statistics.measures import of_runs
 from posbench.sweeping.plan import Plan
 from posbench.sweeping.requests import Request, Words
 
+LISTED = ("method", "seed", "protocol")
+"""What words may list several values of."""
 FEW = 3
 """A rank correlation of fewer rows says nothing."""
 
@@ -66,14 +69,9 @@ class TaskSubject:
                 f"{', '.join(board.references)} with method=NAME,NAME"
             )
         _, task, folder = of_file(Path(tasks[0]), ("task",))
-        asked: dict[str, list[str]] = {}
-        rest: list[str] = []
-        for word in words:
-            key, _, value = word.partition("=")
-            if key in ("method", "seed", "protocol"):
-                asked[key] = value.split(",")
-            elif word not in paths:
-                rest.append(word)
+        others = [Word.of(word) for word in words if word not in paths]
+        asked = {word.key: word.values([folder]) for word in others if word.key in LISTED}
+        rest = [word for word in others if word.key not in LISTED]
         refuse_several(rest, "all rows have the same settings")
         return cls(
             task,
@@ -82,8 +80,8 @@ class TaskSubject:
             ),
             offered_seeds(board, asked.get("seed"), 1 if quick else USUAL_SEEDS),
             one_protocol(asked, board),
-            tuple(word for word in rest if not word.startswith("hydra")),
-            tuple(word for word in rest if word.startswith("hydra")),
+            tuple(word.text for word in rest if not word.key.startswith("hydra")),
+            tuple(word.text for word in rest if word.key.startswith("hydra")),
             folder,
         )
 

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-
 from posbench.boards.definition import AS_TRAINED, Board
 from posbench.compare.rivals import Rivals
 from posbench.composing.compose import compose
-from posbench.composing.folders import GROUPS, OF_A_ROW, is_of_row, names
+from posbench.composing.folders import GROUPS, OF_A_ROW, check_file, names
 from posbench.composing.identity import identify
 from posbench.composing.mistakes import HELP
+from posbench.composing.words import Word
 from posbench.errors import PosbenchError, closest, known_names
 from posbench.sweeping.requests import Request, Words
 
@@ -73,7 +72,7 @@ class Subject:
     @property
     def settings(self) -> Words:
         """The words of `others` that a run is composed with: all but Hydra's own."""
-        return tuple(word for word in self.others if not word.startswith("hydra"))
+        return tuple(word for word in self.others if not Word.of(word).key.startswith("hydra"))
 
     def chosen_tasks(self, rivals: Rivals, *, quick: bool) -> list[str]:
         """The tasks that the words name, or all that most rivals have been run on; to be quick,
@@ -123,25 +122,23 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
     A word may be the path of a YAML file of one's own: its folder says what it is, and the folder
     around that is what `--config-dir` would name.
     """
-    chosen: dict[str, str] = {}
-    rest: list[str] = []
-    for word in words:
-        if is_file(word):
-            group, name, around = of_file(Path(word), OF_A_ROW)
+    chosen: dict[str, Word] = {}
+    rest: list[Word] = []
+    for text in words:
+        if is_file(text):
+            group, name, around = of_file(Path(text), OF_A_ROW)
             if folder is not None and folder.resolve() != around.resolve():
                 raise PosbenchError(
-                    f"{word} is not in {folder}: what is compared stands in one folder"
+                    f"{text} is not in {folder}: what is compared stands in one folder"
                 )
-            chosen[group], folder = name, around
-            continue
-        key, equals, value = word.partition("=")
-        if not equals:
+            chosen[group], folder = Word.of(f"{group}={name}"), around
+        elif "=" not in text:
             raise PosbenchError(
-                f"{word} is neither a YAML file nor key=value: give the file of your encoding, as "
+                f"{text} is neither a YAML file nor key=value: give the file of your encoding, as "
                 "mine/encoding/decay.yaml, or choose with encoding=, extension= or method=NAME"
             )
-        if key in OF_A_ROW:
-            chosen[key] = value
+        elif (word := Word.of(text)).key in OF_A_ROW:
+            chosen[word.key] = word
         else:
             rest.append(word)
     if not chosen:
@@ -149,18 +146,17 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
             "there is nothing to compare: give the file of your encoding or extension, as "
             "mine/encoding/decay.yaml, or choose a method, as method=rope encoding.base=500"
         )
-    given = [word for word in words if not is_file(word) and _split(word)[0] not in OF_TESTS]
-    refuse_several(given, "one row is compared at a time")
-    for group, name in chosen.items():
-        some_of(group, [name], names(group, [folder] if folder else []))
-    tests = {key: value.split(",") for key, _, value in map(_split, rest) if key in OF_TESTS}
+    others = [word for word in rest if word.key not in OF_TESTS]
+    refuse_several([*chosen.values(), *others], "one row is compared at a time")
+    own = [folder] if folder else []
+    for group, word in chosen.items():
+        some_of(group, word.values(), names(group, own))
+    tests = {word.key: word.values(own) for word in rest if word.key in OF_TESTS}
     one_protocol(tests, board)
-    others = [word for word in rest if _split(word)[0] not in OF_TESTS]
-    changes = tuple(word for word in others if is_of_row(word))
     return Subject(
-        (*_row(chosen, board), *changes),
+        (*_row(chosen, board), *(word.text for word in others if word.makes_row)),
         tests,
-        tuple(word for word in others if word not in changes),
+        tuple(word.text for word in others if not word.makes_row),
         folder,
     )
 
@@ -175,11 +171,12 @@ def host(board: Board) -> str:
     )
 
 
-def _row(chosen: dict[str, str], board: Board) -> Words:
+def _row(chosen: Mapping[str, Word], board: Board) -> Words:
+    words = {group: word.text for group, word in chosen.items()}
     if "method" in chosen:
-        return tuple(f"{group}={name}" for group, name in chosen.items())
-    encoding = chosen.get("encoding") or host(board)
-    return (f"encoding={encoding}", f"extension={chosen.get('extension', AS_TRAINED)}")
+        return tuple(words.values())
+    encoding = words.get("encoding") or f"encoding={host(board)}"
+    return (encoding, words.get("extension", f"extension={AS_TRAINED}"))
 
 
 def offered_seeds(board: Board, asked: Sequence[str] | None, most: int) -> tuple[int, ...]:
@@ -198,12 +195,11 @@ def one_protocol(asked: Mapping[str, list[str]], board: Board) -> str:
     return chosen[0]
 
 
-def refuse_several(words: Sequence[str], why: str) -> None:
+def refuse_several(words: Sequence[Word], why: str) -> None:
     """PosbenchError names a word that a sweep would take for several."""
-    parsed = OverridesParser.create().parse_overrides(list(words))
-    for word, override in zip(words, parsed, strict=True):
-        if override.is_sweep_override():
-            raise PosbenchError(f"{word} lists several values, and {why}: choose one of them")
+    for word in words:
+        if word.several:
+            raise PosbenchError(f"{word.text} lists several values, and {why}: choose one of them")
 
 
 def is_file(word: str) -> bool:
@@ -227,11 +223,8 @@ def of_file(path: Path, groups: Sequence[str]) -> tuple[str, str, Path]:
             f"{path} stands in a folder {group}/, so nobody knows what it is: put it into one of "
             f"{kinds}"
         )
+    check_file(path, group)
     return group, path.stem, folder
-
-
-def _split(word: str) -> tuple[str, str, str]:
-    return word.partition("=")
 
 
 def some_of(key: str, asked: Sequence[str], offered: Sequence[str]) -> list[str]:

@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posbench.composing import folders, methods, resolvers
 from posbench.composing.folders import OF_A_ROW
+from posbench.composing.words import Word
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -121,7 +122,7 @@ def compose(*words: str) -> Composition:
 
 
 def _of_parts(words: list[str]) -> Composition:
-    if any(word.partition("=")[0] == "experiment" for word in words):  # it may choose the method
+    if any(Word.of(word).key == "experiment" for word in words):  # it may choose the method
         return _whole(tuple(words))
     of_method = tuple(word for word in words if _is_of_method(word))
     others = tuple(word for word in words if not _is_of_method(word))
@@ -148,8 +149,8 @@ def _of_parts(words: list[str]) -> Composition:
 
 def _say(words: tuple[str, ...], section: str) -> bool:
     """Whether one of the words may set something in a section."""
-    keys = (word.lstrip("+~").partition("=")[0].replace("@", ".").split(".")[0] for word in words)
-    return any(key == section or (key in OF_A_ROW and section in OF_A_ROW) for key in keys)
+    said = {Word.of(word).section for word in words}
+    return section in said or (section in OF_A_ROW and bool(said.intersection(OF_A_ROW)))
 
 
 def _method(words: tuple[str, ...]) -> Composition:
@@ -183,8 +184,7 @@ def _alone(group: str, option: str) -> dict[str, Any] | None:
 
 
 def _is_of_method(word: str) -> bool:
-    key = word.lstrip("+~").partition("=")[0]
-    return key.replace("@", ".").partition(".")[0] in OF_A_ROW
+    return Word.of(word).section in OF_A_ROW
 
 
 def _whole(words: tuple[str, ...]) -> Composition:

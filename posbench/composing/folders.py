@@ -12,7 +12,6 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from posbench.composing.methods import methods
-from posbench.config import OF_METHODS
 from posbench.errors import ConfigError
 
 GROUPS = {
@@ -29,12 +28,6 @@ OF_A_ROW = ("method", "encoding", "extension")
 """Groups whose choices, and the settings below them, make a row; all others make its test."""
 
 WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "nan", "inf")
-
-
-def is_of_row(word: str) -> bool:
-    """Whether a word of the command line chooses a row or sets something of it, not of its test."""
-    head, _, setting = word.lstrip("+~").partition("=")[0].replace("@", ".").partition(".")
-    return head in OF_A_ROW or (head == "model" and setting in OF_METHODS)
 
 
 def check(folder: Path) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override
+from hydra.core.override_parser.types import Glob
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from yaml import MarkedYAMLError  # type: ignore[import-untyped]
@@ -20,6 +19,7 @@ from yaml import MarkedYAMLError  # type: ignore[import-untyped]
 from posbench.composing import folders
 from posbench.composing.compose import composing
 from posbench.composing.legality import BROKEN
+from posbench.composing.words import Word
 from posbench.config import SETTINGS, no_setting
 from posbench.errors import ConfigError, PosbenchError, closest, known_names
 
@@ -42,7 +42,8 @@ EXTRAS = {
 
 def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
     """Refuse choices that Hydra takes for something else, or answers without naming them."""
-    for word, override in zip(words, _parsed(words), strict=True):
+    for word in words:
+        override = Word.of(word).override
         group = override.key_or_group
         if not group:
             raise ConfigError(f"{word} has no key: write key=value")
@@ -65,7 +66,7 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
             if not value.filter(known):
                 raise ConfigError(f"{word} matches no {group}: `{HELP}` lists all of them")
         elif isinstance(value, list):
-            swept = f"-m {word.partition('=')[0]}={','.join(map(str, value))}"
+            swept = f"-m {override.get_key_element()}={','.join(map(str, value))}"
             raise ConfigError(
                 f"{word} is a list, and a run has one {group}: {swept} runs one after the other"
             )
@@ -90,10 +91,6 @@ def check_choice(group: str, option: str, known: Sequence[str]) -> None:
     """Refuse a name that is none of the options of a group."""
     if option not in known:
         raise ConfigError(_unknown(f"{group}={option}", option, known))
-
-
-def _parsed(words: Sequence[str]) -> list[Override]:
-    return OverridesParser.create().parse_overrides(list(words))
 
 
 def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path] = ()) -> str:
@@ -147,7 +144,7 @@ def _no_setting(
     key: str, root: DictConfig | None, words: Sequence[str], own: Sequence[Path]
 ) -> str:
     """About a key that is none: the setting that was meant, and those of its section."""
-    sound = [word for word in words if word.lstrip("+~").partition("=")[0] != key]
+    sound = [word for word in map(Word.of, words) if word.key != key]
     composed, choices = _chosen(sound, own)
     if "@" in key:  # a choice inside another
         inside = [choice for choice in choices if "@" in choice]
@@ -188,19 +185,15 @@ def _meant(key: str, root: DictConfig) -> str | None:
     return f"{near}.{last}" if last else near
 
 
-def _chosen(words: Sequence[str], own: Sequence[Path]) -> tuple[DictConfig, Mapping[str, Any]]:
+def _chosen(words: Sequence[Word], own: Sequence[Path]) -> tuple[DictConfig, Mapping[str, Any]]:
     """The configuration that the choices among the words compose without any setting, and all
     choices in it; none where a sweep makes them differ from run to run.
     """
-    choices = [
-        (word, override)
-        for word, override in zip(words, _parsed(words), strict=True)
-        if override.key_or_group in folders.GROUPS
-    ]
-    swept = any(override.is_sweep_override() for _, override in choices)
+    choices = [word for word in words if word.group in folders.GROUPS]
+    swept = any(word.several for word in choices)
     with composing(*own):
         try:
-            cfg = hydra.compose("config", [] if swept else [word for word, _ in choices], True)
+            cfg = hydra.compose("config", [] if swept else [word.text for word in choices], True)
         except HydraException:  # the choices are what is wrong
             cfg = hydra.compose("config", [], True)
     return cfg, {} if swept else cfg.hydra.runtime.choices

@@ -11,6 +11,7 @@ goes to RESULTS/explain/METHODS-TASK.html, and in sentences to the terminal.
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
-from posbench.composing.folders import is_of_row
+from posbench.composing.words import Word
 from posbench.errors import PosbenchError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_intermixed_args(arguments)
 
     def explained() -> int:
-        asked = runs(chosen.words)
+        asked = runs(chosen.words, chosen.config_dir)
         with composing(*chosen.config_dir):
             for words in asked:
                 mistakes.check(words, chosen.config_dir)
@@ -47,30 +48,26 @@ def main(arguments: list[str] | None = None) -> int:
     return answered(explained, chosen.words, chosen.config_dir)
 
 
-def runs(words: Sequence[str]) -> list[list[str]]:
+def runs(words: Sequence[str], own: Sequence[Path] = ()) -> list[list[str]]:
     """The words of each run: those that list two values are of two runs.
 
     What makes a row may be listed, and nothing else: a page is of one task and one seed.
     """
-    listed = {word: word.partition("=")[2].split(",") for word in words}
-    several = [word for word, values in listed.items() if len(values) > 1 and "[" not in word]
-    if tests := [word for word in several if not is_of_row(word)]:
+    read = [Word.of(word) for word in words]
+    several = [word for word in read if word.several]
+    if tests := [word.text for word in several if not word.makes_row]:
         raise PosbenchError(
             f"{' '.join(tests)} asks for several pages: two methods stand side by side on one task "
             "with one seed, so choose one and give the command once for each"
         )
-    if len(several) > 1 or any(len(listed[word]) > MOST for word in several):
+    if len(several) > 1 or any(len(word.values(own)) > MOST for word in several):
+        asked = " ".join(word.text for word in several)
         raise PosbenchError(
-            f"{' '.join(several)} asks for more than two runs: two stand side by side, as "
-            "method=rope,rope_yarn"
+            f"{asked} asks for more than two runs: two stand side by side, as method=rope,rope_yarn"
         )
-    if not several:
-        return [list(words)]
-    (word,) = several
-    key = word.partition("=")[0]
-    return [
-        [f"{key}={value}" if each == word else each for each in words] for value in listed[word]
-    ]
+    # A pattern that matches nothing is kept, and refused with all else that may be wrong.
+    each = [word.each(own) or [word.text] for word in read]
+    return [list(run) for run in itertools.product(*each)]
 
 
 def _explain(asked: Sequence[Sequence[str]]) -> int:
