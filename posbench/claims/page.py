@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from posbench import commands
 from posbench.boards.definition import AS_TRAINED
 from posbench.claims.claim import Claim, read_claims
 from posbench.claims.verdicts import (
@@ -29,7 +30,6 @@ from posbench.composing.compose import compose, composing
 from posbench.composing.identity import identify
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
-from posbench.showing import generated
 from posbench.showing.numbers import NOTHING, Estimate, number
 
 LEVEL, TOP, BOTTOM = number(ALPHA), number(MASTERED), number(FAILED)
@@ -270,7 +270,7 @@ def table(folder: Path) -> pd.DataFrame:
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
     command = "python -m posbench.claims"
-    parser = generated.parser(command, "What papers say, against records.")
+    parser = commands.parser(command, "What papers say, against records.", check=True)
     parser.add_argument("folder", type=Path, help="with claims.yaml and records")
     chosen = parser.parse_args(arguments)
 
@@ -278,4 +278,4 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         return markdown(read_claims(chosen.folder / "claims.yaml"), table(chosen.folder))
 
     path = chosen.folder / "claims.md"
-    return generated.written(path, page, f"{command} {chosen.folder}", chosen.check, emit)
+    return commands.written(path, page, f"{command} {chosen.folder}", chosen.check, emit)
