@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import numpy as np
@@ -29,7 +28,7 @@ from posbench.catalogue.portraits import Portrait
 from posbench.catalogue.probe import MAP, SIZES, STRETCH, by_distance, equal_tokens, measured
 from posbench.check.conformance import extensions
 from posbench.check.subject import Subject, composed, with_setting
-from posbench.composing import mistakes
+from posbench.composing import flat, mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import composing
 from posbench.composing.folders import OF_A_ROW
@@ -122,18 +121,12 @@ def _settings(word: str) -> str:
     plain = [
         OmegaConf.to_container(cfg[group], resolve=False) for group in ("encoding", "extension")
     ]
-    return ", ".join(word for node in plain for word in _flat(node) if "=${model." not in word)
-
-
-def _flat(node: Any, prefix: str = "") -> Iterator[str]:
-    items = enumerate(node) if isinstance(node, list) else node.items()
-    for key, value in items:
-        if isinstance(value, dict) or (
-            isinstance(value, list) and any(isinstance(each, dict) for each in value)
-        ):
-            yield from _flat(value, f"{prefix}{key}.")
-        elif key not in ("_target_", "_partial_"):
-            yield f"{prefix}{key}={value}"
+    return ", ".join(
+        f"{place}={value}"
+        for node in plain
+        for place, value in flat.settings(node)
+        if "${model." not in str(value)
+    )
 
 
 def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> dict[str, str]:

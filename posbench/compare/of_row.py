@@ -12,7 +12,7 @@ from posbench.boards.naming import pairs
 from posbench.compare.rivals import Rivals, named
 from posbench.errors import PosbenchError
 from posbench.leaderboard import ranking
-from posbench.leaderboard.ranking import Measured
+from posbench.leaderboard.summaries import Measured
 from posbench.provenance import content_hash
 from posbench.records import tables
 from posbench.records.record import Record

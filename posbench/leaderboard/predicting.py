@@ -25,7 +25,6 @@ import pandas as pd
 
 from posbench import commands
 from posbench.errors import PosbenchError
-from posbench.leaderboard.summaries import without_repeats
 from posbench.records import files, tables
 from posbench.showing.numbers import number
 from posbench.statistics import bootstrap
@@ -81,14 +80,12 @@ def predictions(large: pd.DataFrame, small: pd.DataFrame) -> list[Prediction]:
     `PosbenchError` if `large` holds several models or protocols, or either side several versions
     of one run, which cannot be compared.
     """
-    usual = without_repeats(large)
-    usual = usual[(usual["method_class"] == PRETRAINED) & (usual["changed"] == "")]
+    usual = large[(large["method_class"] == PRETRAINED) & (large["changed"] == "")]
     for column in ("encoding", "protocol"):
         if usual[column].nunique() > 1:
             names = ", ".join(sorted(usual[column].unique()))
             raise PosbenchError(f"there are records of {names}: give those of one {column}")
-    hosted = without_repeats(small)
-    hosted = hosted[hosted["protocol"] == PROTOCOL]
+    hosted = small[small["protocol"] == PROTOCOL]
     hosted = hosted[(hosted["encoding"] == HOST) & (hosted["changed"] == "")]
     hosted = hosted[(hosted["method_class"] == "zero-shot") & ~hosted["task_changed"]]
     for side in (usual, hosted):

@@ -473,11 +473,6 @@ class Measured:
         ]
 
 
-def without_repeats(table: pd.DataFrame) -> pd.DataFrame:
-    """The table as it is, for `posbench.records.tables.table` has each run once."""
-    return table
-
-
 def as_shown(known: pd.DataFrame) -> pd.DataFrame:
     """The table with the names that are shown in place of the labels."""
     return known.assign(**{name: known[f"{name}_name"] for name in ("protocol", "task", "method")})
