@@ -284,11 +284,9 @@ def test_every_check_but_one_is_shown_something_broken() -> None:
 
 def test_the_command_checks_a_yaml_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([str(folder / "encoding" / "fine.yaml")]) == 0
-    out = capsys.readouterr().out
-    assert out.count("  ok  ") == len(conformance.CHECKS)
-    assert out.endswith(
-        f"{len(conformance.CHECKS)} of {len(conformance.CHECKS)} promises kept by encoding=fine.\n"
-    )
+    out, number = capsys.readouterr().out, len(conformance.CHECKS)
+    assert out.count("  ok  ") == number
+    assert out.endswith(f"{number} of {number} promises kept by encoding=fine.\n")
 
 
 @pytest.mark.parametrize("word", ["fine.yaml", "./fine.yaml", "../encoding/fine.yaml"])
@@ -320,6 +318,8 @@ def test_the_command_explains_what_is_broken(
     ("words", "sentence"),
     [
         (["nothing.yaml"], "nothing.yaml is not a file"),
+        (["mine/encoding/nothing.yml"], "mine/encoding/nothing.yml is not found, because Hydra"),
+        (["encoding=rope", "a.file=b.yaml"], "a.file is not a setting"),
         (["encoding=nothing"], "encoding=nothing is unknown: `python -m posbench --help`"),
         (["--config-dir", "nowhere", "method=rope"], "nowhere is not a folder"),
         (["encoding=ropee"], "encoding=ropee is unknown: did you mean rope?"),

@@ -381,6 +381,7 @@ def test_tasks_that_no_row_has_together_are_refused() -> None:
     [
         (["decay"], "decay is neither a YAML file nor key=value"),
         (["nowhere/encoding/decay.yaml"], "nowhere/encoding/decay.yaml is no file"),
+        (["nowhere/encoding/decay.yml"], "reads *.yaml alone: rename it to decay.yaml"),
         (["task=copy"], "there is nothing to compare"),
         (["method=ropee"], "method=ropee is unknown: did you mean rope?"),
         (["method=rope", "protocol=cpu,gpu"], "protocol=cpu,gpu: a board has one protocol"),

@@ -13,7 +13,6 @@ said once, with the line that it comes from; the exit status is 1 if there is an
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ from rich.console import Console
 from posbench.composing import folders, mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import composing
-from posbench.composing.words import Word
+from posbench.composing.words import Word, is_file
 from posbench.errors import ConfigError, PosbenchError
 
 KINDS = ("encoding", "extension", "task")
@@ -75,7 +74,7 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
     """
     found = []
     for word in words:
-        if not word.endswith((".yaml", ".yml")):
+        if not is_file(word):
             found.append(word)
             continue
         path = Path(word)
@@ -96,9 +95,8 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
             (folder / "encoding").mkdir()
             (folder / "encoding" / f"{path.stem}.yaml").write_bytes(path.read_bytes())
         # The class may be in the folder of the YAML, or in the one above, beside encoding/.
-        near = [path.resolve().parent, path.resolve().parent.parent]
-        stack.callback(sys.path.__setitem__, slice(None), list(sys.path))
-        sys.path[:0] = [str(place) for place in near]
+        near = path.resolve().parent
+        stack.enter_context(folders.importable([near, near.parent]))
         own = [*own, folder]
     return found, own
 

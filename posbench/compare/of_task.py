@@ -12,7 +12,6 @@ from posbench.boards.definition import Board
 from posbench.compare.subject import (
     USUAL_SEEDS,
     folder_of,
-    is_file,
     of_file,
     offered_seeds,
     one_protocol,
@@ -20,7 +19,7 @@ from posbench.compare.subject import (
     some_of,
 )
 from posbench.composing.folders import names
-from posbench.composing.words import Word
+from posbench.composing.words import Word, is_file
 from posbench.disk import atomically, writing_to
 from posbench.errors import PosbenchError, counted
 from posbench.leaderboard.ranking import span

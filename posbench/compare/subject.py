@@ -13,7 +13,7 @@ from posbench.composing.compose import compose
 from posbench.composing.folders import GROUPS, OF_A_ROW, check_file, names
 from posbench.composing.identity import identify
 from posbench.composing.mistakes import HELP
-from posbench.composing.words import Word
+from posbench.composing.words import Word, is_file
 from posbench.errors import PosbenchError, closest, known_names
 from posbench.sweeping.requests import Request, Words
 
@@ -200,11 +200,6 @@ def refuse_several(words: Sequence[Word], why: str) -> None:
     for word in words:
         if word.several:
             raise PosbenchError(f"{word.text} lists several values, and {why}: choose one of them")
-
-
-def is_file(word: str) -> bool:
-    """Whether a word is the path of a YAML file, which need not be there."""
-    return word.endswith((".yaml", ".yml")) and "=" not in word
 
 
 def folder_of(path: str | Path) -> Path:

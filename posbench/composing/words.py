@@ -12,6 +12,7 @@ from hydra.core.override_parser.types import Glob, Override
 
 from posbench.composing.folders import GROUPS, OF_A_ROW, names
 from posbench.config import OF_METHODS
+from posbench.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,21 @@ class Word:
         if not self.several:
             return [self.text]
         return [f"{self.override.get_key_element()}={value}" for value in self.values(own)]
+
+
+def is_file(word: str) -> bool:
+    """Whether a word is the path of a YAML file, which need not be there, and no key=value.
+
+    ConfigError if it ends in .yml: Hydra would not find it among those of its folder.
+    """
+    if "=" in word:
+        return False
+    if word.endswith(".yml"):
+        raise ConfigError(
+            f"{word} is not found, because Hydra reads *.yaml alone: rename it to "
+            f"{Path(word).stem}.yaml"
+        )
+    return word.endswith(".yaml")
 
 
 @functools.cache
