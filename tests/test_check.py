@@ -224,7 +224,7 @@ def folder(tmp_path: Path) -> Path:
 def test_each_check_fails_on_an_encoding_that_breaks_its_promise(
     folder: Path, name: str, encoding: str, settings: str, sentence: str
 ) -> None:
-    (checked,) = (function for function in conformance.CHECKS if function.__name__ == name)
+    (checked,) = (function for function in conformance.SUITE.checks if function.__name__ == name)
     with composing(folder), pytest.raises(conformance.Broken, match=sentence):
         checked(Subject(f"encoding={encoding.lower()}"))
 
@@ -250,7 +250,7 @@ def test_a_mistake_that_people_make_is_found_by_the_check_that_is_about_it(
 ) -> None:
     (mistake,) = (each for each in ENCODINGS if each.name == wrong)
     stem = mistake.write(tmp_path).stem
-    (checked,) = (function for function in conformance.CHECKS if function.__name__ == name)
+    (checked,) = (function for function in conformance.SUITE.checks if function.__name__ == name)
     with composing(tmp_path), pytest.raises(conformance.Broken) as caught:
         checked(Subject(f"encoding={stem}"))
     assert mistake.said in str(caught.value)
@@ -279,12 +279,12 @@ def test_every_check_but_one_is_shown_something_broken() -> None:
     """That the transformer's own weights start equal cannot be broken from inside an encoding."""
     by_class = {name for name, _ in OF_CLASSES}
     shown = {case[0] for case in CASES} | by_class | {"shared_modules_start_equal_across_encodings"}
-    assert shown == {function.__name__ for function in conformance.CHECKS}
+    assert shown == {function.__name__ for function in conformance.SUITE.checks}
 
 
 def test_the_command_checks_a_yaml_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([str(folder / "encoding" / "fine.yaml")]) == 0
-    out, number = capsys.readouterr().out, len(conformance.CHECKS)
+    out, number = capsys.readouterr().out, len(conformance.SUITE.checks)
     assert out.count("  ok  ") == number
     assert out.endswith(f"{number} of {number} promises kept by encoding=fine.\n")
 

@@ -35,7 +35,7 @@ def subject(encoding: str) -> Subject:
 
 
 @pytest.mark.parametrize("encoding", thinned("encoding"))
-@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", conformance.SUITE.checks, ids=lambda check: check.__name__)
 def test_encoding(check: Callable[[Subject], None], encoding: str) -> None:
     check(subject(encoding))
 

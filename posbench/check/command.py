@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from posbench.check.suite import Check, Suite
 from posbench.composing import folders, mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import composing
@@ -29,7 +30,6 @@ from posbench.errors import ConfigError, PosbenchError
 
 KINDS = ("encoding", "extension", "task")
 """The groups whose classes can be checked."""
-Check = Callable[[Any], None]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -118,16 +118,19 @@ def _report(words: list[str], out: Console) -> int:
 
 def _asked(kind: str, words: list[str], out: Console) -> int:
     """Ask every check of a kind, and say what came of it; the exit status."""
-    subject, module = _subject(kind, words)
-    number, kept = len(module.CHECKS), 0
-    for check, failure in _answers(subject, module):
+    suite = _suite(kind)
+    subject = suite.subject(
+        *(word for word in words if kind != "encoding" or Word.of(word).section != "extension")
+    )
+    number, kept = len(suite.checks), 0
+    for check, failure in _answers(subject, suite):
         if failure is None:
             kept += 1
             out.print(f"  ok      {_title(check)}", markup=False)
             continue
         out.print(f"  FAILED  {_title(check)}: {failure}", markup=False)
-        if check in module.FIRST:
-            left = number - module.CHECKS.index(check) - 1
+        if check in suite.first:
+            left = number - suite.checks.index(check) - 1
             out.print(f"  Mend that first: the other {left} checks rest on it.", markup=False)
     host = subject.host if kind == "extension" else ""
     where = f" (on {host})" if host else ""
@@ -135,27 +138,20 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
     return int(kept < number)
 
 
-def _subject(kind: str, words: list[str]) -> tuple[Any, Any]:
-    """What is asked, and the module with the checks of its kind."""
+def _suite(kind: str) -> Suite:
+    """The checks of a kind."""
     # This imports torch, which is not needed to report a mistake in the words.
-    from posbench.check import (
-        conformance,
-        conformance_of_extensions,
-        conformance_of_tasks,
-    )
-    from posbench.check.subject import Subject
+    from posbench.check import conformance, conformance_of_extensions, conformance_of_tasks
 
-    makers: dict[str, tuple[Callable[..., Any], Any]] = {
-        "encoding": (Subject, conformance),
-        "extension": (conformance_of_extensions.Extended.of, conformance_of_extensions),
-        "task": (conformance_of_tasks.ChosenTask.of, conformance_of_tasks),
+    suites = {
+        "encoding": conformance.SUITE,
+        "extension": conformance_of_extensions.SUITE,
+        "task": conformance_of_tasks.SUITE,
     }
-    make, module = makers[kind]
-    asked = [word for word in words if kind != "encoding" or Word.of(word).section != "extension"]
-    return make(*asked), module
+    return suites[kind]
 
 
-def _answers(subject: Any, module: Any) -> Iterator[tuple[Check, str | None]]:
+def _answers(subject: Any, suite: Suite) -> Iterator[tuple[Check, str | None]]:
     """Each check with what has failed, None where the promise is kept.
 
     What fails for a reason that was said before refers to that. A check that rests on one that
@@ -165,8 +161,8 @@ def _answers(subject: Any, module: Any) -> Iterator[tuple[Check, str | None]]:
 
     said: dict[str, str] = {}  # reasons, and the check that gave them first
     lost: set[Check] = set()  # what failed, and what rests on that
-    for check in module.CHECKS:
-        if lost.intersection(module.RESTS_ON.get(check, ())):
+    for check in suite.checks:
+        if lost.intersection(suite.rests_on.get(check, ())):
             lost.add(check)
             continue
         error = _raised(check, subject)
@@ -180,7 +176,7 @@ def _answers(subject: Any, module: Any) -> Iterator[tuple[Check, str | None]]:
         reason = where if by_line and where else sentence
         yield check, f"as in “{said[reason]}”" if reason in said else sentence
         said.setdefault(reason, _title(check))
-        if check in module.FIRST:
+        if check in suite.first:
             return
 
 

@@ -8,7 +8,7 @@ promised, what was measured, and where to look. The test suite runs every check 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from posbench.check.subject import (
     setup,
     with_setting,
 )
+from posbench.check.suite import Suite
 from posbench.composing.legality import BROKEN, options
 from posbench.encoding import PositionEncoding
 from posbench.errors import ConfigError, IllegalExtension, PosbenchError, closest
@@ -480,43 +481,41 @@ def every_setting_of_the_model_changes_an_output(subject: Subject) -> None:
         )
 
 
-FIRST: tuple[Callable[[Subject], None], ...] = (
-    contract.calls_return_what_attention_takes,
-    contract.outputs_are_finite,
-    contract.two_calls_are_equal,
-)
-"""All others rest on these: where one of them fails, the others are not asked."""
-
-RESTS_ON: dict[Callable[[Subject], None], tuple[Callable[[Subject], None], ...]] = {
-    contract.a_prefix_gives_alone_what_it_gives_within_the_whole: (
+SUITE = Suite(
+    Subject,
+    first=(
+        contract.calls_return_what_attention_takes,
+        contract.outputs_are_finite,
+        contract.two_calls_are_equal,
+    ),
+    others=(
+        max_positions_is_measured,
+        contract.mixed_precision_runs,
+        fused_path_equals_the_dense_reference,
+        fused_path_stays_within_tolerance_at_8x,
+        any_block_size_gives_the_same,
         no_output_depends_on_a_later_token,
-    ),
-    contract.positions_are_taken_as_they_come: (
         contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
+        contract.positions_are_taken_as_they_come,
+        relative_is_measured,
+        float_positions_are_accepted_iff_declared,
+        finite_under_decreasing_positions,
+        handles_are_measured,
+        every_parameter_gets_a_gradient,
+        state_dict_round_trips,
+        shared_modules_start_equal_across_encodings,
+        two_constructions_are_equal,
+        every_numeric_setting_changes_an_output,
+        every_setting_of_the_model_changes_an_output,
     ),
-    relative_is_measured: (contract.positions_are_taken_as_they_come,),
-    float_positions_are_accepted_iff_declared: (contract.positions_are_taken_as_they_come,),
-}
-"""Checks that would only say again what another has found."""
-
-CHECKS: tuple[Callable[[Subject], None], ...] = (
-    *FIRST,
-    max_positions_is_measured,
-    contract.mixed_precision_runs,
-    fused_path_equals_the_dense_reference,
-    fused_path_stays_within_tolerance_at_8x,
-    any_block_size_gives_the_same,
-    no_output_depends_on_a_later_token,
-    contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
-    contract.positions_are_taken_as_they_come,
-    relative_is_measured,
-    float_positions_are_accepted_iff_declared,
-    finite_under_decreasing_positions,
-    handles_are_measured,
-    every_parameter_gets_a_gradient,
-    state_dict_round_trips,
-    shared_modules_start_equal_across_encodings,
-    two_constructions_are_equal,
-    every_numeric_setting_changes_an_output,
-    every_setting_of_the_model_changes_an_output,
+    rests_on={
+        contract.a_prefix_gives_alone_what_it_gives_within_the_whole: (
+            no_output_depends_on_a_later_token,
+        ),
+        contract.positions_are_taken_as_they_come: (
+            contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
+        ),
+        relative_is_measured: (contract.positions_are_taken_as_they_come,),
+        float_positions_are_accepted_iff_declared: (contract.positions_are_taken_as_they_come,),
+    },
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,6 +29,7 @@ from posbench.check.subject import (
     setup,
     with_setting,
 )
+from posbench.check.suite import Suite
 from posbench.composing.folders import own_names
 from posbench.composing.legality import options
 from posbench.encoding import EncodingStack, PositionEncoding
@@ -292,31 +292,30 @@ def every_numeric_setting_changes_an_output(subject: Extended) -> None:
         )
 
 
-FIRST: tuple[Callable[[Any], None], ...] = (
-    apply_returns_an_encoding,
-    contract.calls_return_what_attention_takes,
-    contract.outputs_are_finite,
-    contract.two_calls_are_equal,
-)
-"""All others rest on these."""
-
-RESTS_ON: dict[Callable[[Any], None], tuple[Callable[[Any], None], ...]] = {
-    contract.a_prefix_gives_alone_what_it_gives_within_the_whole: (
-        conformance.no_output_depends_on_a_later_token,
+SUITE = Suite(
+    Extended.of,
+    first=(
+        apply_returns_an_encoding,
+        contract.calls_return_what_attention_takes,
+        contract.outputs_are_finite,
+        contract.two_calls_are_equal,
     ),
-}
-
-CHECKS: tuple[Callable[[Any], None], ...] = (
-    *FIRST,
-    declarations_are_known,
-    the_base_keeps_its_weights_and_its_outputs,
-    is_identity_is_measured,
-    something_changes_beyond_training,
-    scale_follows_the_length_as_declared,
-    every_numeric_setting_changes_an_output,
-    conformance.fused_path_equals_the_dense_reference,
-    conformance.any_block_size_gives_the_same,
-    conformance.no_output_depends_on_a_later_token,
-    contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
-    conformance.finite_under_decreasing_positions,
+    others=(
+        declarations_are_known,
+        the_base_keeps_its_weights_and_its_outputs,
+        is_identity_is_measured,
+        something_changes_beyond_training,
+        scale_follows_the_length_as_declared,
+        every_numeric_setting_changes_an_output,
+        conformance.fused_path_equals_the_dense_reference,
+        conformance.any_block_size_gives_the_same,
+        conformance.no_output_depends_on_a_later_token,
+        contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
+        conformance.finite_under_decreasing_positions,
+    ),
+    rests_on={
+        contract.a_prefix_gives_alone_what_it_gives_within_the_whole: (
+            conformance.no_output_depends_on_a_later_token,
+        ),
+    },
 )

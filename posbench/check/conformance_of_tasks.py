@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from omegaconf import OmegaConf
 
 from posbench.check.subject import composed, require
+from posbench.check.suite import Suite
 from posbench.composing.building import build
 from posbench.config import checked
 from posbench.errors import ConfigError
@@ -232,20 +233,19 @@ def _has_no_one_answer(task: Task) -> bool:
     return type(task).score is not Task.score
 
 
-FIRST: tuple[Callable[[ChosenTask], None], ...] = (sample_returns_a_batch,)
-"""All others rest on these."""
-
-RESTS_ON: dict[Callable[[ChosenTask], None], tuple[Callable[[ChosenTask], None], ...]] = {
-    worked_examples_are_what_it_generates: (a_batch_is_a_function_of_its_stream,),
-}
-
-CHECKS: tuple[Callable[[ChosenTask], None], ...] = (
-    *FIRST,
-    a_batch_is_a_function_of_its_stream,
-    tokens_are_in_the_vocabulary_and_in_order,
-    lengths_are_as_declared,
-    sources_hold_what_they_are_the_source_of,
-    a_prompt_has_one_answer,
-    chance_is_measured,
-    worked_examples_are_what_it_generates,
+SUITE = Suite(
+    ChosenTask.of,
+    first=(sample_returns_a_batch,),
+    others=(
+        a_batch_is_a_function_of_its_stream,
+        tokens_are_in_the_vocabulary_and_in_order,
+        lengths_are_as_declared,
+        sources_hold_what_they_are_the_source_of,
+        a_prompt_has_one_answer,
+        chance_is_measured,
+        worked_examples_are_what_it_generates,
+    ),
+    rests_on={
+        worked_examples_are_what_it_generates: (a_batch_is_a_function_of_its_stream,),
+    },
 )
