@@ -469,6 +469,14 @@ def test_files_of_a_task_and_of_rows_stand_in_one_folder(
     assert "task count is not in" in capsys.readouterr().err
 
 
+def test_one_folder_is_taken(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = ["--config-dir", str(tmp_path / "other"), "--config-dir", str(mine)]
+    assert command.main(["encoding=decay", "--no-training", *folders]) == 1
+    assert f"{tmp_path / 'other'} and {mine}: what is compared stands" in capsys.readouterr().err
+
+
 def test_the_file_of_a_task_trains_the_rows_that_the_board_refers_to(mine: Path) -> None:
     main = definition.load("main")
     (mine / "task").mkdir()

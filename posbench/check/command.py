@@ -84,8 +84,9 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
                 "_target_ and settings"
             )
         group = path.resolve().parent.name
-        found.append(f"{group if group in KINDS else 'encoding'}={path.stem}")
-        if folders.is_own(path, found[-1].partition("=")[0]):
+        kind = group if group in KINDS else "encoding"
+        found.append(f"{kind}={path.stem}")
+        if folders.is_own(path, kind):
             continue
         folder = folders.around(folders.around(path))
         if group not in KINDS:

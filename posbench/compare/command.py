@@ -57,24 +57,35 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="two tasks and one seed: minutes")
     parser.add_argument("--board", default=MAIN, help="default: %(default)s")
     parser.add_argument("--against", type=Path, help="a folder of records, for the published ones")
-    parser.add_argument("--config-dir", type=Path, metavar="FOLDER", help="with files of your own")
+    parser.add_argument(
+        "--config-dir",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="with files of your own: one",
+    )
     parser.add_argument(
         "--no-training", action="store_true", help="compare what there is, and train nothing"
     )
     chosen = parser.parse_intermixed_args(arguments)
-    own = [chosen.config_dir] if chosen.config_dir else []
+    own: list[Path] = chosen.config_dir
 
     def compared() -> int:
+        if len(own) > 1:
+            raise PosbenchError(
+                f"--config-dir {' and '.join(map(str, own))}: what is compared stands in one "
+                "folder, so give that alone"
+            )
         board = definition.load(chosen.board, own)
         if (task := TaskSubject.of(chosen.words, board, quick=chosen.quick)) is not None:
-            if chosen.config_dir and chosen.config_dir.resolve() != task.folder.resolve():
+            if own and own[0].resolve() != task.folder.resolve():
                 raise PosbenchError(
-                    f"task {task.task} is not in {chosen.config_dir}: what is compared stands in "
-                    "one folder"
+                    f"task {task.task} is not in {own[0]}: what is compared stands in one folder"
                 )
             with composing(task.folder):
                 return _compare_rows(task, board, chosen)
-        asked = subject(chosen.words, board, chosen.config_dir)
+        asked = subject(chosen.words, board, *own)
         with composing(*asked.folders):
             return _compare(asked, board, chosen)
 
