@@ -12,7 +12,6 @@ said once, with the line that it comes from; the exit status is 1 if there is an
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
+from posbench import commands
 from posbench.check.suite import Check, Suite
 from posbench.composing import folders, mistakes
 from posbench.composing.answering import answered
@@ -33,19 +33,7 @@ KINDS = ("encoding", "extension", "task")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.check",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--config-dir",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="a folder like conf/ of your own",
-    )
+    parser = commands.parser("python -m posbench.check", str(__doc__), config_dir=True)
     parser.add_argument(
         "words", nargs="+", help="a YAML file, or choices such as encoding=mine and encoding.base=5"
     )

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from posbench import commands
 from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.compare import of_task, report
@@ -44,9 +45,8 @@ MAIN = "main"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.compare",
-        description="A method of your own, or a task, among the published ones.",
+    parser = commands.parser(
+        "python -m posbench.compare", "A method of your own, or a task, among the published ones."
     )
     parser.add_argument(
         "words",
@@ -57,14 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="two tasks and one seed: minutes")
     parser.add_argument("--board", default=MAIN, help="default: %(default)s")
     parser.add_argument("--against", type=Path, help="a folder of records, for the published ones")
-    parser.add_argument(
-        "--config-dir",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="with files of your own: one",
-    )
+    commands.add_config_dir(parser, help="with files of your own: one")
     parser.add_argument(
         "--no-training", action="store_true", help="compare what there is, and train nothing"
     )

@@ -10,12 +10,12 @@ goes to RESULTS/explain/METHODS-TASK.html, and in sentences to the terminal.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posbench import commands
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
@@ -31,11 +31,8 @@ MOST = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.explain", description="Why a method stops."
-    )
+    parser = commands.parser("python -m posbench.explain", "Why a method stops.", config_dir=True)
     parser.add_argument("words", nargs="+", help="as after python -m posbench, one or two methods")
-    parser.add_argument("--config-dir", type=Path, action="append", default=[], metavar="FOLDER")
     chosen = parser.parse_intermixed_args(arguments)
 
     def explained() -> int:
