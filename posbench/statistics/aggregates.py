@@ -56,11 +56,6 @@ def checked(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.sort_values(["row", "task", "seed"], kind="stable")
 
 
-def groups_of(runs: pd.DataFrame) -> dict[str, list[str]]:
-    """Group -> its tasks, both in the order of their names."""
-    return means_and_groups(runs)[1]
-
-
 def repeated(runs: pd.DataFrame) -> bool:
     """Whether each row has enough seeds of each task for an interval."""
     return bool(runs.groupby(["row", "task"]).size().min() >= FEWEST)
@@ -77,7 +72,7 @@ def task_means(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def means_and_groups(runs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """`task_means` and `groups_of` of a table that is checked once."""
+    """`task_means`, and group -> its tasks, both in the order of their names."""
     runs = checked(runs)
     pairs = runs[["group", "task"]].drop_duplicates().sort_values(["group", "task"])
     groups: dict[str, list[str]] = {}

@@ -78,7 +78,7 @@ def share_of_balanced_choices(
 
     Args:
         means: [row, task], see `posbench.statistics.aggregates.task_means`
-        groups: the tasks of each group, see `posbench.statistics.aggregates.groups_of`
+        groups: the tasks of each group, see `posbench.statistics.aggregates.means_and_groups`
         size: how many tasks are chosen from each group
     """
     smallest = min(map(len, groups.values()))
