@@ -138,6 +138,8 @@ def test_no_module_names_a_concrete_encoding_extension_or_task(name: str, path: 
         "leaderboard.board",
         "claims.page",
         "catalogue.names",
+        "status",
+        "sweeping.sweep",
         "task",
     ],
 )

@@ -14,7 +14,6 @@ import pandas as pd
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.running.asked import Asked
-from posbench.running.setup import Setup
 from posbench.sweeping.watching import duration
 
 COLUMNS = ("protocol", "task", "encoding", "step", "work", "test")
@@ -129,6 +128,8 @@ class Costs:
             return self._under(protocol).of(task.name, base)
         key = protocol, task.hash
         if key not in self._works:
+            from posbench.running.setup import Setup  # and with it torch
+
             setup = Setup.of(asked.composed.cfg())
             self._works[key] = multiplications(setup.nodes, setup.train_positions)
         return self._works[key] * _Steps(self.rates).of(task.name, base)
