@@ -17,7 +17,7 @@ from posbench.loggers.preview import KINDS, preview
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.results.command import main as results_command
-from posbench.showing.numbers import Estimate
+from posbench.statistics.estimates import Estimate
 
 DATA = Path(__file__).parent / "data" / "dashboard"
 NOTEBOOK = Path(__file__).parent.parent / "results" / "explore.ipynb"

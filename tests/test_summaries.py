@@ -19,8 +19,8 @@ from posbench.leaderboard.summaries import Measured
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing import numbers
-from posbench.showing.numbers import Estimate
 from posbench.statistics import measures
+from posbench.statistics.estimates import Estimate
 
 # -- means and intervals ---------------------------------------------------------------------------
 
@@ -33,14 +33,14 @@ def test_mean_and_interval_are_those_computed_by_hand() -> None:
     assert rope.mean.half_width == pytest.approx(
         4.30265 * 0.1 / 3**0.5, abs=1e-4
     )  # t(.975, 2) * s / sqrt(3)
-    assert str(rope.mean) == ".50 ±.25"
-    assert str(rope.cells[2].accuracy) == ".70 ±.25"
+    assert numbers.with_interval(rope.mean) == ".50 ±.25"
+    assert numbers.with_interval(rope.cells[2].accuracy) == ".70 ±.25"
     assert (rope.cells[4].lowest, rope.cells[4].highest) == (0.2, 0.4)
 
 
 def test_two_seeds_have_no_interval() -> None:
     rope = summarised(*seeds("rope", [{1: 1.0, 2: 0.6}, {1: 1.0, 2: 0.6}]))["rope"]
-    assert str(rope.mean) == ".60", "that they agree is luck"
+    assert numbers.with_interval(rope.mean) == ".60", "that they agree is luck"
     assert (rope.cells[2].lowest, rope.cells[2].highest) == (0.6, 0.6)
 
 
@@ -56,7 +56,7 @@ def test_the_interval_is_that_of_students_t(count: int) -> None:
 
 
 def test_one_seed_has_a_mean_but_no_interval() -> None:
-    assert str(summarised(record())["rope"].mean) == ".50"
+    assert numbers.with_interval(summarised(record())["rope"].mean) == ".50"
     assert "1 of 1 methods on a task rest on one seed or two" in remarks(record())
     assert "one seed" not in remarks(*(record(seed=seed) for seed in range(3)))
 
@@ -136,7 +136,11 @@ def test_a_record_without_one_of_the_lengths_gives_no_mean_over_other_lengths() 
     short = summarised(record("rope", {1: 1.0, 2: 0.9}), record("nope", {1: 1.0, 2: 0.2, 4: 0.1}))[
         "rope"
     ]
-    assert (str(short.mean), str(short.cells[4].accuracy), short.effective_95) == (
+    assert (
+        numbers.with_interval(short.mean),
+        numbers.with_interval(short.cells[4].accuracy),
+        short.effective_95,
+    ) == (
         "\N{EN DASH}",
         "\N{EN DASH}",
         1,

@@ -30,7 +30,8 @@ from posbench.composing.compose import compose, composing
 from posbench.composing.identity import identify
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
-from posbench.showing.numbers import NOTHING, Estimate, number
+from posbench.showing.numbers import NOTHING, number, with_interval
+from posbench.statistics.estimates import Estimate
 
 LEVEL, TOP, BOTTOM = number(ALPHA), number(MASTERED), number(FAILED)
 MEANINGS = {
@@ -121,7 +122,7 @@ def _overview(found: Sequence[Finding]) -> list[str]:
         shown = (
             _in_a_cell(name),
             each.verdict,
-            each.difference,
+            with_interval(each.difference),
             _tables(each),
             each.num_pairs,
             _p(each.p),
@@ -233,7 +234,7 @@ def _detail(found: Finding) -> list[str]:
             *([table.encoding] * host),
             ", ".join(map(number, table.at_1x)),
             ", ".join(map(number, sides)),
-            str(Estimate.over(table.differences)),
+            with_interval(Estimate.over(table.differences)),
             f"{int((table.differences > found.claim.by).sum())} of {len(table.of)}",
             _counting(table),
         )

@@ -45,7 +45,7 @@ import pandas as pd
 
 from posbench.claims.claim import Claim
 from posbench.records.tables import refuse_mixed
-from posbench.showing.numbers import Estimate
+from posbench.statistics.estimates import Estimate
 from posbench.statistics.measures import corrected_lines
 from posbench.statistics.randomisation import (
     holm,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
-from posbench.showing.numbers import NOTHING, Estimate
+from posbench.showing.numbers import with_interval
 from posbench.statistics.curves import mean_curve
+from posbench.statistics.estimates import Estimate
 
 BANDS = 3
 """Curves with their intervals."""
@@ -81,7 +81,10 @@ class ExcerptOfLengths:
         lines = ["| extension | " + " | ".join(headings) + " |"]
         lines.append("| --- |" + " ---: |" * len(headings))
         for name in self._ordered(scores):
-            cells = [_shown(scores[name][multiple]) for multiple in self.multiples]
+            cells = [
+                with_interval(Estimate.over(scores[name][multiple].dropna()))
+                for multiple in self.multiples
+            ]
             lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
         return "\n".join(lines) + "\n"
 
@@ -104,8 +107,3 @@ class ExcerptOfLengths:
     def _ordered(self, scores: dict[str, pd.DataFrame]) -> list[str]:
         longest = self.multiples[-1]
         return sorted(scores, key=lambda name: (-scores[name][longest].mean(), name))
-
-
-def _shown(values: pd.Series) -> str:
-    estimate = Estimate.over(values.dropna())
-    return NOTHING if np.isnan(estimate.mean) else str(estimate)

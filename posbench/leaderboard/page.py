@@ -31,7 +31,8 @@ from posbench.leaderboard.ranking import (
 from posbench.leaderboard.remarks import meaningless
 from posbench.leaderboard.summaries import Measured, Summary, TaskBoard
 from posbench.records.record import Record
-from posbench.showing.numbers import NOTHING, Estimate, number
+from posbench.showing.numbers import NOTHING, number, with_interval
+from posbench.statistics.estimates import Estimate
 
 HERE = Path(__file__).parent
 FIRST, SHOWN = 3, 6
@@ -387,7 +388,7 @@ def _task(name: str, board: TaskBoard, areas: Mapping[str, Estimate], own: str) 
         for row in rows:
             mark = ' <span class="mark">yours</span>' if row.method == own else ""
             scores = (number(row.cells[length.multiple].accuracy.mean) for length in lengths)
-            cells = "".join(f"<td>{score}" for score in [areas[row.method], *scores])
+            cells = "".join(f"<td>{score}" for score in [with_interval(areas[row.method]), *scores])
             body.append(f"<tr><th>{html.escape(row.method)}{mark}{cells}<td>{len(row.seeds)}")
     tested = ", ".join(str(length.test_length) for length in lengths)
     trained = f"trained on {board.train_positions} positions, tested at n = {tested}"

@@ -23,8 +23,9 @@ from posbench.showing.comparison_figures import (
     score_and_cost,
 )
 from posbench.showing.figures import Curve, in_both
-from posbench.showing.numbers import NOTHING, Estimate, number
+from posbench.showing.numbers import NOTHING, number
 from posbench.statistics import aggregates, distributions, rank_tests
+from posbench.statistics.estimates import Estimate
 
 LEADERS = 12
 """Curves of a picture: the first rows of the section."""

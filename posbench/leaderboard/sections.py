@@ -12,7 +12,7 @@ import pandas as pd
 
 from posbench.leaderboard.comparisons import Agreement, Discrimination
 from posbench.leaderboard.summaries import Length, Overall, Summary, TaskBoard, best_first, mean_of
-from posbench.showing.numbers import NOTHING, number
+from posbench.showing.numbers import NOTHING, number, with_interval
 from posbench.showing.table import Row, Table
 from posbench.statistics import likelihoods
 from posbench.task import Task
@@ -323,9 +323,9 @@ def tabulated(columns: Columns, rows: Sequence[Any]) -> Table:
 
 def _task_columns(lengths: Sequence[Length]) -> Columns:
     return {
-        "mean": lambda row: str(row.mean),
+        "mean": lambda row: with_interval(row.mean),
         "solved only": lambda row: number(row.mean_of_solved),
-        **_at_each(lengths, lambda row, multiple: str(row.cells[multiple].accuracy)),
+        **_at_each(lengths, lambda row, multiple: with_interval(row.cells[multiple].accuracy)),
         "area": lambda row: number(row.area.mean),
         "solved": lambda row: row.shown_solved,
         "effective": lambda row: _multiple(row.effective_95),

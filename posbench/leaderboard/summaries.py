@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from posbench.showing.numbers import NOTHING, Estimate
+from posbench.showing.numbers import NOTHING, with_interval
 from posbench.statistics.aggregates import Array
+from posbench.statistics.estimates import Estimate
 from posbench.statistics.measures import of_runs
 
 THRESHOLD, HALF = 0.95, 0.5
@@ -381,7 +382,7 @@ class Overall:
     @property
     def shown_mean(self) -> str:
         if self.seeds:
-            return str(self.mean)
+            return with_interval(self.mean)
         if len(self.parts) < self.num_tasks:
             return f"{NOTHING} ({len(self.parts)} of {self.num_tasks} tasks)"
         return f"{NOTHING} (no seed on all tasks)"

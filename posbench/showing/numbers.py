@@ -2,46 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 import numpy as np
-from scipy import special
 
-from posbench.statistics.aggregates import CONFIDENCE, FEWEST, Array
+from posbench.statistics.estimates import Estimate
 
 NOTHING = "\N{EN DASH}"
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds and half the width of its interval, which is NaN for one seed or two."""
-
-    mean: float
-    half_width: float
-
-    @classmethod
-    def over(cls, seeds: Iterable[float]) -> Estimate:
-        [found] = cls.each(np.array(list(seeds), float)[None])
-        return found
-
-    @classmethod
-    def each(cls, values: Array) -> list[Estimate]:
-        """One estimate for each thing, all measured on the same seeds, [thing, seed]."""
-        count = values.shape[1]
-        means = values.mean(1) if count else np.full(len(values), np.nan)
-        if count < FEWEST:
-            return [cls(mean, np.nan) for mean in means.tolist()]
-        quantile = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)  # Student's t
-        widths = quantile * values.std(1, ddof=1) / count**0.5
-        return list(map(cls, means.tolist(), widths.tolist()))
-
-    def __str__(self) -> str:
-        return (
-            number(self.mean)
-            if np.isnan(self.half_width)
-            else f"{number(self.mean)} ±{number(self.half_width)}"
-        )
 
 
 def number(value: float, decimals: int = 2) -> str:
@@ -50,3 +15,10 @@ def number(value: float, decimals: int = 2) -> str:
         return NOTHING
     text = f"{round(value, decimals) + 0.0:.{decimals}f}"  # + 0.0: no negative zero
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def with_interval(estimate: Estimate) -> str:
+    """The mean, with half the width of its interval where it has one: .93 ±.02."""
+    if np.isnan(estimate.half_width):
+        return number(estimate.mean)
+    return f"{number(estimate.mean)} ±{number(estimate.half_width)}"

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from posbench.errors import PosbenchError, closest, known_names
 from posbench.records.row import Unit
 from posbench.records.tables import FIELDS, refuse_mixed
-from posbench.showing.numbers import Estimate
 from posbench.statistics.aggregates import FEWEST
+from posbench.statistics.estimates import Estimate
 
 WIDTH, HEIGHT, ACROSS = 4.2, 3.2, 3
 SHARES = {name for name, field in FIELDS.items() if Unit("share") in field.metadata}
