@@ -18,6 +18,7 @@ from posbench.leaderboard import sections as sectioning
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing import figures
+from posbench.showing.table import pipes
 
 # -- tables and curves -----------------------------------------------------------------------------
 
@@ -40,6 +41,12 @@ def test_not_having_learned_is_told_from_not_having_extrapolated_in_every_format
     solved = pd.read_csv(tmp_path / "leaderboard.csv").groupby("method")["seeds_solved"].max()
     assert solved.to_dict() == {"unlearned": 0, "shortsighted": 1}
     assert table.startswith("protocol,task,measure,method,")
+
+
+def test_a_cell_may_hold_bars_and_line_breaks() -> None:
+    lines = pipes(["a|b", "n", "why"], [["|x|", "1", "one\nline"]], "lrl")
+    assert lines == [r"| a\|b | n | why |", "| --- | ---: | --- |", r"| \|x\| | 1 | one line |"]
+    assert pipes(["a", "b", "c"], [])[1] == "| --- | ---: | ---: |"
 
 
 def test_over_all_tasks_a_row_names_the_tasks_that_it_did_not_learn() -> None:

@@ -199,7 +199,7 @@ def test_a_method_names_what_it_composes() -> None:
         ("Of one\nline (RoFormer, arXiv 2104.09864).", "Of one line (RoFormer)."),
         ("No place (arXiv 2203.16634, 2305.19466), at all", "No place, at all."),
         ("As there (arXiv 1234.56789, section 3.5; BERT). More.", "As there (BERT). More."),
-        (r"The length $|x|$ of a | b", r"The length $`\vert x\vert `$ of a \| b."),
+        (r"The length $|x|$ of a | b", r"The length $`\vert x\vert `$ of a | b."),
         ("Down to $c/$`low_bound`.", r"Down to $`c/\text{low\_bound}`$."),
         (f"{'One sentence of words. ' * 4}{'and ' * 40}", "One sentence of words. " * 4),
         (f"Short, {'with words' * 20}", "Short …"),

@@ -23,6 +23,7 @@ from posbench.leaderboard.page_data import LETTERS, as_script
 from posbench.leaderboard.ranking import Measured, standings_without_board
 from posbench.records import tables
 from posbench.records.record import CeilingTraining, Record
+from posbench.showing import latex
 from posbench.statistics import measures
 from posbench.statistics.standings import compare
 
@@ -310,9 +311,9 @@ def test_pictures_are_files_of_both_kinds_and_the_same_twice(tmp_path: Path) -> 
 
 
 def test_latex_shows_names_as_they_are() -> None:
-    assert pictures.escaped("a_b {c} 5 %") == r"a\_\allowbreak{}b \{c\} 5 \%"
+    assert latex.escaped("a_b {c} 5 %") == r"a\_\allowbreak{}b \{c\} 5 \%"
     signs = (r"\textasciitilde{}", r"\textasciicircum{}", r"\textbackslash{}", r"\textless{}")
-    assert pictures.escaped("~^\\<") == "".join(signs)
+    assert latex.escaped("~^\\<") == "".join(signs)
 
 
 # -- in a browser ----------------------------------------------------------------------------------

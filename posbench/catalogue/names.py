@@ -13,7 +13,6 @@ import ast
 import functools
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +25,7 @@ from posbench.composing.folders import GROUPS, own_names
 from posbench.composing.methods import AS_TRAINED, methods
 from posbench.provenance import targets
 from posbench.showing.descriptions import definition_of, docstring
+from posbench.showing.table import pipes
 from posbench.source import module_file
 
 LIMIT = 160
@@ -204,7 +204,6 @@ def _markdown(piece: str) -> str:
     parts = re.split(r"\$([^$]+)\$", piece)
     bars = [re.sub(r"\\\|", r"\\Vert ", part).replace("|", r"\vert ") for part in parts[1::2]]
     parts[1::2] = [f"$`{formula}`$" for formula in bars]
-    parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
     return "".join(parts)
 
 
@@ -259,17 +258,17 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def _rows_of(options: list[Option], heading: str) -> Iterator[str]:
+def _rows_of(options: list[Option], heading: str) -> list[str]:
     sourced = any(each.sources for each in options)
     columns = ["name", "what it is"]
     columns += ["needs"] * (heading == families.ELSEWHERE) + ["source"] * sourced
-    yield f"| {' | '.join(columns)} |"
-    yield f"| {' | '.join('---' for _ in columns)} |"
+    rows = []
     for each in options:
         cells = [f"`{each.name}`", each.meaning]
         cells += [each.needs] * (heading == families.ELSEWHERE)
         cells += [", ".join(f"[{id}](https://arxiv.org/abs/{id})" for id in each.sources)] * sourced
-        yield f"| {' | '.join(cells)} |"
+        rows.append(cells)
+    return pipes(columns, rows, "l" * len(columns))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -31,6 +31,7 @@ from posbench.composing.identity import identify
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
 from posbench.showing.numbers import NOTHING, number, with_interval
+from posbench.showing.table import pipes
 from posbench.statistics.estimates import Estimate
 
 LEVEL, TOP, BOTTOM = number(ALPHA), number(MASTERED), number(FAILED)
@@ -110,26 +111,8 @@ def of_experiments(stated: Sequence[Claim], frame: pd.DataFrame) -> pd.DataFrame
 
 
 def _overview(found: Sequence[Finding]) -> list[str]:
-    lines = [_counts(found), "", *_by_paper(found)]
-    lines += [
-        "| claim | verdict | difference | tables as claimed | pairs | p | corrected p | paper |"
-    ]
-    lines += ["| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"]
     measured = [each for each in found if each.verdict != Verdict.NOT_MEASURED]
-    for each in measured:
-        claim = each.claim
-        name = f"{claim.claim} (post hoc)" if claim.post_hoc else claim.claim
-        shown = (
-            _in_a_cell(name),
-            each.verdict,
-            with_interval(each.difference),
-            _tables(each),
-            each.num_pairs,
-            _p(each.p),
-            _p(each.adjusted),
-            _linked(claim.family),
-        )
-        lines.append(f"| {' | '.join(map(str, shown))} |")
+    lines = [_counts(found), "", *_by_paper(found), *_by_claim(measured)]
     for each in measured:
         lines += ["", f"### {each.claim.claim}", "", _stated(each.claim), "", *_detail(each)]
         lines += ["", each.claim.remark.strip()] if each.claim.remark else []
@@ -143,21 +126,41 @@ def _overview(found: Sequence[Finding]) -> list[str]:
     return lines
 
 
+def _by_claim(measured: Sequence[Finding]) -> list[str]:
+    """One line a claim: the verdict, and what it rests on."""
+    rows = [
+        [
+            f"{each.claim.claim} (post hoc)" if each.claim.post_hoc else each.claim.claim,
+            each.verdict,
+            with_interval(each.difference),
+            _tables(each),
+            str(each.num_pairs),
+            _p(each.p),
+            _p(each.adjusted),
+            _linked(each.claim.family),
+        ]
+        for each in measured
+    ]
+    headings = ["claim", "verdict", "difference", "tables as claimed", "pairs", "p", "corrected p"]
+    return pipes([*headings, "paper"], rows, "llrrrrrl")
+
+
 def _by_paper(found: Sequence[Finding]) -> list[str]:
     """One line a paper: what it is about, and how many of its claims came out how. Those that were
     written after the fact are left out.
     """
     before = [each for each in found if not each.claim.post_hoc]
     verdicts = [verdict for verdict in Verdict if any(each.verdict == verdict for each in before)]
-    lines = [f"| paper | about | claims | {' | '.join(verdicts)} |"]
-    lines += ["| --- | --- |" + " ---: |" * (len(verdicts) + 1)]
+    rows = []
     for paper in dict.fromkeys(each.claim.family for each in before):
         mine = [each for each in before if each.claim.family == paper]
         about = dict.fromkeys(name for each in mine for name in _named(each.claim))
         counts = [sum(each.verdict == verdict for each in mine) for verdict in verdicts]
-        shown = [_linked(paper), ", ".join(f"`{name}`" for name in about), len(mine)]
-        lines.append(f"| {' | '.join(map(str, [*shown, *(each or NOTHING for each in counts)]))} |")
-    return [*lines, ""]
+        shown = [str(count) if count else NOTHING for count in counts]
+        names = ", ".join(f"`{name}`" for name in about)
+        rows.append([_linked(paper), names, str(len(mine)), *shown])
+    headings = ["paper", "about", "claims", *verdicts]
+    return [*pipes(headings, rows, f"ll{'r' * (len(verdicts) + 1)}"), ""]
 
 
 def _named(claim: Claim) -> Iterator[str]:
@@ -223,13 +226,12 @@ def _detail(found: Finding) -> list[str]:
     """
     over = found.claim.over
     host = not all(_names_its_encoding(side) for side in (found.claim.of, over))
-    lines = [f"**{found.verdict.capitalize()}.**", ""]
-    columns = "at 1x | scores | difference | seeds as claimed | counts |"
-    lines += [f"| task | {'encoding | ' * host}{columns}"]
-    lines += [f"| --- | {'--- | ' * host}---: | ---: | ---: | ---: | --- |"]
+    headings = ["task", *(["encoding"] * host), "at 1x", "scores", "difference"]
+    headings += ["seeds as claimed", "counts"]
+    rows = []
     for table in found.tables:
         sides = [table.of.mean(), table.over.mean()] if isinstance(over, str) else [table.of.mean()]
-        shown = (
+        cells = [
             table.task,
             *([table.encoding] * host),
             ", ".join(map(number, table.at_1x)),
@@ -237,18 +239,15 @@ def _detail(found: Finding) -> list[str]:
             with_interval(Estimate.over(table.differences)),
             f"{int((table.differences > found.claim.by).sum())} of {len(table.of)}",
             _counting(table),
-        )
-        lines.append(f"| {' | '.join(shown)} |")
-    return lines
+        ]
+        rows.append(cells)
+    columns = f"l{'l' * host}rrrrl"
+    return [f"**{found.verdict.capitalize()}.**", "", *pipes(headings, rows, columns)]
 
 
 def _names_its_encoding(side: str | float) -> bool:
     """Whether it is one row whatever the encoding of the table, or a number."""
     return not isinstance(side, str) or "/" in side.partition(" (")[0]
-
-
-def _in_a_cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _counting(table: Table) -> str:

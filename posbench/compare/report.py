@@ -11,8 +11,8 @@ from posbench.boards.definition import Board
 from posbench.compare.of_row import RowStanding
 from posbench.disk import atomically, writing_to
 from posbench.leaderboard.page import Focus, document
-from posbench.leaderboard.pictures import escaped, tabular
 from posbench.records.record import Record
+from posbench.showing.latex import escaped, tabular
 from posbench.showing.numbers import number
 from posbench.showing.table import Row, Table
 
@@ -94,7 +94,7 @@ def latex(found: RowStanding) -> str:
         cells = list(map(escaped, [row.name, *row.cells]))
         ours = row.name == found.row
         lines.append([rf"\textbf{{{cell}}}" for cell in cells] if ours else cells)
-    return "\n".join(tabular(list(map(escaped, table.headings)), lines)) + "\n"
+    return tabular(list(map(escaped, table.headings)), lines)
 
 
 def html(found: RowStanding, board: Board, notes: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from posbench.errors import PosbenchError
 from posbench.leaderboard import findings, markdown
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.excerpt import excerpts
+from posbench.leaderboard.latex import latex
 from posbench.leaderboard.page import document
 from posbench.leaderboard.ranking import (
     Standing,
@@ -265,16 +266,14 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
 
 def _for_papers(chosen: argparse.Namespace, made: Generated) -> dict[Path, bytes]:
     """The pictures and the tables that were asked for, by their paths."""
-    if chosen.pictures is None and chosen.latex is None:
-        return {}
-    from posbench.leaderboard import pictures  # and with it matplotlib: a second
-
     found: dict[Path, bytes] = {}
     if chosen.pictures is not None:
+        from posbench.leaderboard import pictures  # and with it matplotlib: a second
+
         drawn = pictures.pictures(made.measured, made.ranked)
         found |= {chosen.pictures / name: content for name, content in drawn.items()}
     if chosen.latex is not None:
-        found[chosen.latex] = pictures.latex(made.ranked).encode()
+        found[chosen.latex] = latex(made.ranked).encode()
     return found
 
 

@@ -27,6 +27,7 @@ from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.records.record import Record, Training
 from posbench.showing.numbers import number
+from posbench.showing.table import pipes
 from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.measures import area
 
@@ -51,9 +52,7 @@ class Choice:
     @property
     def markdown(self) -> str:
         shown = self.table.map(lambda value: "" if value != value else str(value))
-        lines = ["| " + " | ".join(map(str, shown.columns)) + " |"]
-        lines.append("| --- |" + " ---: |" * (len(shown.columns) - 1))
-        lines += ["| " + " | ".join(row) + " |" for row in shown.astype(str).to_numpy()]
+        lines = pipes(list(map(str, shown.columns)), shown.to_numpy().tolist())
         return "\n".join([f"## {self.title}", "", *lines, "", f"**{self.decision}**", ""])
 
 

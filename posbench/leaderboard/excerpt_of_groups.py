@@ -10,6 +10,7 @@ from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard.ranking import Standing, span
 from posbench.showing.numbers import number
+from posbench.showing.table import pipes
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,15 @@ class ExcerptOfGroups:
             )
         numbers = {row: places[row].summary.loc[row] for row in self.rows}
         groups = places[self.rows[0]].groups
-        lines = [
-            f"| method | overall | 95 % over tasks | {' | '.join(groups)} | CPU s |",
-            "| --- |" + " ---: |" * (len(groups) + 3),
+        rows = [
+            [
+                f"`{row}`",
+                number(numbers[row]["overall"]),
+                span(places[row].summary, row, "tasks"),
+                *(number(numbers[row][group]) for group in groups),
+                number(float(places[row].part.cost[row]), 0),
+            ]
+            for row in sorted(self.rows, key=lambda row: (-numbers[row]["overall"], row))
         ]
-        for row in sorted(self.rows, key=lambda row: (-numbers[row]["overall"], row)):
-            found = numbers[row]
-            cells = [number(found["overall"]), span(places[row].summary, row, "tasks")]
-            cells += [number(found[group]) for group in groups]
-            cells.append(number(float(places[row].part.cost[row]), 0))
-            lines.append(f"| `{row}` | " + " | ".join(cells) + " |")
-        return "\n".join(lines) + "\n"
+        headings = ["method", "overall", "95 % over tasks", *groups, "CPU s"]
+        return "\n".join([*pipes(headings, rows), ""])

@@ -10,6 +10,7 @@ import pandas as pd
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
 from posbench.showing.numbers import with_interval
+from posbench.showing.table import pipes
 from posbench.statistics.curves import mean_curve
 from posbench.statistics.estimates import Estimate
 
@@ -77,16 +78,13 @@ class ExcerptOfLengths:
 
     def markdown(self, scores: dict[str, pd.DataFrame]) -> str:
         """The table, the best at the longest length first."""
-        headings = [f"{multiple:g}x" for multiple in self.multiples]
-        lines = ["| extension | " + " | ".join(headings) + " |"]
-        lines.append("| --- |" + " ---: |" * len(headings))
-        for name in self._ordered(scores):
-            cells = [
-                with_interval(Estimate.over(scores[name][multiple].dropna()))
-                for multiple in self.multiples
-            ]
-            lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
-        return "\n".join(lines) + "\n"
+        rows = [[f"`{name}`", *self._cells(scores[name])] for name in self._ordered(scores)]
+        headings = ["extension", *(f"{multiple:g}x" for multiple in self.multiples)]
+        return "\n".join([*pipes(headings, rows), ""])
+
+    def _cells(self, scores: pd.DataFrame) -> list[str]:
+        estimates = (Estimate.over(scores[multiple].dropna()) for multiple in self.multiples)
+        return list(map(with_interval, estimates))
 
     def picture(self, scores: dict[str, pd.DataFrame]) -> str:
         """Score against length, as SVG; with intervals of the first ones, for more would cover each

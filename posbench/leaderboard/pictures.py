@@ -1,7 +1,6 @@
-"""Pictures of a board for papers and slides, as SVG and PNG, and its tables as LaTeX.
+"""Pictures of a board for papers and slides, as SVG and PNG, four a section.
 
-    python -m posbench.leaderboard results/main --pictures FOLDER    four pictures a section
-    python -m posbench.leaderboard results/main --latex FILE         a table a section
+    python -m posbench.leaderboard results/main --pictures FOLDER
 
 The same records and the same matplotlib give the same bytes.
 """
@@ -9,12 +8,11 @@ The same records and the same matplotlib give the same bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pandas as pd
 
-from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.ranking import Standing
 from posbench.leaderboard.summaries import Measured
 from posbench.showing import figures
 from posbench.showing.comparison_figures import (
@@ -23,7 +21,6 @@ from posbench.showing.comparison_figures import (
     score_and_cost,
 )
 from posbench.showing.figures import Curve, in_both
-from posbench.showing.numbers import NOTHING, number
 from posbench.statistics import aggregates, distributions, rank_tests
 from posbench.statistics.estimates import Estimate
 
@@ -31,15 +28,6 @@ LEADERS = 12
 """Curves of a picture: the first rows of the section."""
 DRAWN = 40
 """The most rows of which profiles and ranks are drawn."""
-SIGNS = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    NOTHING: "--",
-}
 
 
 def pictures(measured: Measured, standings: Sequence[Standing]) -> dict[str, bytes]:
@@ -98,50 +86,3 @@ def _curves(measured: Measured, standing: Standing, rows: Sequence[str]) -> Iter
             [each.mean for each in estimates],
             [each.half_width for each in estimates],
         )
-
-
-# -- LaTeX -----------------------------------------------------------------------------------------
-
-
-def latex(standings: Sequence[Standing]) -> str:
-    """A table a section, for `booktabs`."""
-    parts = ["% Written by python -m posbench.leaderboard; needs \\usepackage{booktabs}.\n"]
-    return "\n".join([*parts, *map(_table, standings)])
-
-
-def _table(standing: Standing) -> str:
-    summary = standing.summary
-    headings = ["method", "overall", r"95\,\%", "tier", *standing.groups, "reach", "solved"]
-    lines = []
-    for row in map(str, summary.index):
-        tier, solved = summary.get("tasks_tier"), summary.get("learned")
-        cells = [
-            row,
-            number(summary.loc[row, "overall"]),
-            span(summary, row, "tasks", between=NOTHING),
-            NOTHING if tier is None or pd.isna(tier[row]) else str(int(tier[row])),
-            *(number(summary.loc[row, group]) for group in standing.groups),
-            str(standing.reach(row)[0]),
-            NOTHING if solved is None or pd.isna(solved[row]) else f"{100 * solved[row]:.0f} %",
-        ]
-        lines.append(list(map(escaped, cells)))
-    named = [*headings[:3], *map(escaped, headings[3:])]
-    caption = f"\\caption{{{escaped(standing.part.title)}}}"
-    return "\n".join(["\\begin{table}", caption, *tabular(named, lines), "\\end{table}", ""])
-
-
-def tabular(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table whose cells are LaTeX already; the first column is set to the left."""
-    yield f"\\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}"
-    yield "\\toprule"
-    yield " & ".join(headings) + r" \\"
-    yield "\\midrule"
-    for cells in rows:
-        yield " & ".join(cells) + r" \\"
-    yield "\\bottomrule"
-    yield "\\end{tabular}"
-
-
-def escaped(text: str) -> str:
-    """A text as LaTeX shows it; a name may break behind an underscore."""
-    return "".join(SIGNS.get(sign, sign) for sign in text).replace("\\_", "\\_\\allowbreak{}")

@@ -27,6 +27,7 @@ from posbench import commands
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
 from posbench.showing.numbers import number
+from posbench.showing.table import pipes
 from posbench.statistics import bootstrap
 from posbench.statistics.correlation import RankCorrelation
 from posbench.statistics.likelihoods import PRETRAINED, resampled
@@ -137,10 +138,11 @@ def _section(found: Prediction) -> Iterator[str]:
         f"(95 % {number(agreed.low)} to {number(agreed.high)}), with {seeds} and "
         f"{found.samples} samples."
     )
-    yield from ("", "| extension | small | large |", "| --- | ---: | ---: |")
-    for extension, line in found.sides.iterrows():
-        yield f"| {extension} | {number(line['small'])} | {line['large']:.2f} |"
-    yield ""
+    rows = [
+        [str(extension), number(line["small"]), f"{line['large']:.2f}"]
+        for extension, line in found.sides.iterrows()
+    ]
+    yield from ("", *pipes(["extension", "small", "large"], rows), "")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,6 +11,7 @@ import pandas as pd
 from posbench.errors import PosbenchError
 from posbench.records import tables
 from posbench.records.record import Record
+from posbench.showing.table import pipes
 
 CONFIGURATIONS = {
     "cells": "one row a run and test length: what was measured, and of which run",
@@ -67,6 +68,10 @@ def _card(made: dict[str, pd.DataFrame]) -> str:
         f"{cells[column].nunique()} {name}"
         for column, name in (("method", "methods"), ("task", "tasks"), ("seed", "seeds"))
     )
+    documented = [
+        [f"`{column}`", *said]
+        for column, *said in tables.documentation().itertuples(index=False, name=None)
+    ]
     text = [
         "---",
         "",
@@ -91,12 +96,7 @@ def _card(made: dict[str, pd.DataFrame]) -> str:
         "",
         "## Columns of `cells`",
         "",
-        "| column | type | unit | meaning |",
-        "| --- | --- | --- | --- |",
-        *(
-            f"| `{column}` | {kind} | {unit} | {meaning} |"
-            for column, kind, unit, meaning in tables.documentation().itertuples(index=False)
-        ),
+        *pipes(["column", "type", "unit", "meaning"], documented, "llll"),
         "",
         "Written by `python -m posbench.results export`.",
     ]

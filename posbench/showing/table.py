@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+
+RULES = {"l": "---", "r": "---:"}
+"""What stands below the heading of a column that is set to the left or to the right."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,7 @@ class Table:
             [f"{row.name} *({row.mark})*" if row.mark else row.name, *row.cells]
             for row in self.rows
         ]
-        lines = [
-            " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells)
-            for cells in [self.headings, *rows]
-        ]
-        lines.insert(1, " | ".join(["---"] + ["---:"] * (len(self.headings) - 1)))
-        return [f"| {line} |" for line in lines]
+        return pipes(self.headings, rows)
 
     def aligned(self, without: Collection[str] = ()) -> list[str]:
         """Its lines for a terminal, without the columns of these headings."""
@@ -48,3 +46,21 @@ class Table:
             ).rstrip()
             for line in zip(*columns, strict=True)
         ]
+
+
+def pipes(headings: Sequence[str], rows: Iterable[Sequence[str]], columns: str = "") -> list[str]:
+    """The lines of a table in Markdown; the text of a cell may have bars and line breaks.
+
+    Args:
+        headings: one a column
+        rows: the cells of each row
+        columns: l for a column that is set to the left and r for one to the right, as in LaTeX;
+            left out, the first is set to the left and the others to the right
+    """
+    columns = columns or f"l{'r' * (len(headings) - 1)}"
+    lines = [headings, [RULES[column] for column in columns], *rows]
+    return [f"| {' | '.join(map(_in_a_cell, cells))} |" for cells in lines]
+
+
+def _in_a_cell(text: str) -> str:
+    return " ".join(text.splitlines()).replace("|", r"\|")
