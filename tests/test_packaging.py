@@ -74,7 +74,8 @@ def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) ->
             assert name in held, f"{name} is not in the wheel"
     assert {
         "posbench/py.typed",
-        *(f"posbench/leaderboard/leaderboard.{kind}" for kind in ("html.j2", "css", "js")),
+        *(path.relative_to(ROOT).as_posix() for path in (ROOT / "posbench").rglob("*.j2")),
+        *(f"posbench/leaderboard/leaderboard.{kind}" for kind in ("css", "js")),
         "posbench/catalogue/sketches.jsonl",
     } <= set(held)
 

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
 import numpy as np
 import torch
 from omegaconf import OmegaConf
@@ -37,6 +36,7 @@ from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper
 from posbench.showing.descriptions import Description, described
+from posbench.showing.templates import rendered
 
 BASES = (100, 1_000, 10_000, 100_000)
 
@@ -207,13 +207,7 @@ def _entries(names: Sequence[str]) -> Iterator[Entry]:
 
 
 def page(entries: list[Entry]) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("posbench.catalogue", "."),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("catalogue.html.j2").render(entries=entries, stretch=STRETCH)
+    return rendered("posbench.catalogue", "catalogue.html.j2", entries=entries, stretch=STRETCH)
 
 
 def main(arguments: list[str] | None = None) -> int:

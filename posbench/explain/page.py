@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import jinja2
 import numpy as np
 import pandas as pd
 
@@ -19,6 +17,7 @@ from posbench.showing.figures import Curve, score_by_length
 from posbench.showing.numbers import NOTHING, number
 from posbench.showing.table import Row as Line
 from posbench.showing.table import Table
+from posbench.showing.templates import rendered
 
 COLUMNS = {
     "score": "score",
@@ -83,10 +82,6 @@ def title(explained: Sequence[Explained]) -> str:
 
 
 def html(explained: Sequence[Explained]) -> str:
-    source = (Path(__file__).parent / "explain.html.j2").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
     curves = [
         Curve(
             each.label,
@@ -100,8 +95,14 @@ def html(explained: Sequence[Explained]) -> str:
     multiples = {row.multiple for each in explained for row in each.rows}
     ticks = sorted(multiple for multiple in multiples if math.log2(multiple).is_integer())
     picture: str = score_by_length(curves, ticks, "score", explained[0].measure)
-    named = title(explained)
-    return environment.from_string(source).render(title=named, explained=explained, curves=picture)
+    text = rendered(
+        "posbench.explain",
+        "explain.html.j2",
+        title=title(explained),
+        explained=explained,
+        curves=picture,
+    )
+    return f"{text}\n"
 
 
 def text(explained: Explained) -> str:

@@ -1,4 +1,4 @@
-"""Score against length as a small SVG by hand: the picture that a page opens with, and that of a
+"""Score against length as a small SVG: the picture that a page opens with, and that of a
 README.
 
 In a page it takes its colours from there, and needs neither a script nor matplotlib, whose versions
@@ -7,8 +7,8 @@ draw the same curve with other bytes.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import pandas as pd
 
 from posbench.leaderboard.ranking import Standing
 from posbench.leaderboard.summaries import Measured
+from posbench.showing.templates import rendered
 
 WIDTH, HEIGHT = 580, 300
 LEFT, RIGHT, TOP, BOTTOM = 34, 192, 14, 34
@@ -67,6 +68,45 @@ def alike(standings: Sequence[Standing]) -> list[Standing]:
     return [each for each in standings if on(each) == most]
 
 
+@dataclass(frozen=True)
+class Curve:
+    """A curve with its name at its end, in pixels."""
+
+    name: str  # as much of it as there is room for
+    look: str
+    thin: bool
+    points: str
+    x: float
+    y: float
+    name_y: float
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where multiples and scores stand, in pixels."""
+
+    shortest: float
+    longest: float
+
+    def x(self, multiple: float) -> float:
+        share = np.log2(multiple / self.shortest) / np.log2(self.longest / self.shortest)
+        return float(LEFT + share * (WIDTH - LEFT - RIGHT))
+
+    def y(self, score: float) -> float:
+        return TOP + (1 - min(max(score, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM)
+
+    def points(self, curve: pd.Series) -> str:
+        """The line through scores by multiple, as a path has it after its first letter."""
+        return "L".join(
+            f"{self.x(float(multiple)):.1f} {self.y(float(score)):.1f}"
+            for multiple, score in curve.items()
+        )
+
+    def band(self, curve: pd.Series, half: pd.Series) -> str:
+        """The outline of half an interval above and below a curve."""
+        return self.points(pd.concat([curve + half, (curve - half)[::-1]]))
+
+
 def drawn(
     curves: Mapping[str, pd.Series],
     label: str,
@@ -83,58 +123,38 @@ def drawn(
         alone: with colours of its own, as a file
     """
     multiples = sorted({float(each) for curve in curves.values() for each in curve.index})
-    low, high = np.log2(multiples[0]), np.log2(multiples[-1])
-
-    def x(multiple: float) -> str:
-        return f"{LEFT + (np.log2(multiple) - low) / (high - low) * (WIDTH - LEFT - RIGHT):.1f}"
-
-    def height(score: float) -> float:
-        return TOP + (1 - min(max(score, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM)
-
-    def line(points: pd.Series) -> str:
-        return "L".join(f"{x(float(m))} {height(float(score)):.1f}" for m, score in points.items())
-
-    shape = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(label)}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {shape}>{_style()}'
-        if alone
-        else f'<svg class="opening" {shape}>'
-    ]
-    for score in (0, 0.5, 1):
-        parts.append(
-            f'<path class="grid" d="M{LEFT} {height(score):.1f}H{WIDTH - RIGHT}"/>'
-            f'<text x="{LEFT - 6}" y="{height(score) + 4:.1f}" text-anchor="end">{score:g}</text>'
-        )
-    for multiple in multiples:
-        if np.log2(multiple) % 1 == 0:
-            parts.append(
-                f'<text x="{x(multiple)}" y="{HEIGHT - 16}" text-anchor="middle">'
-                f"{multiple:g}x</text>"
-            )
-    parts.append(
-        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 2}" text-anchor="middle">'
-        "positions of the test / of training</text>"
-    )
-    parts.append(f'<text x="{LEFT + 4}" y="{TOP - 3}">score, corrected for chance</text>')
-    ends = sorted(curves, key=lambda row: -curves[row].iloc[-1])
-    places = _apart([height(float(curves[row].iloc[-1])) for row in ends])
+    frame = Frame(multiples[0], multiples[-1])
     looks = {row: f"c{place % LOOKS}" for place, row in enumerate(curves)}
-    for row, half in bands.items():
-        above, below = curves[row] + half, (curves[row] - half)[::-1]
-        parts.append(f'<path class="band {looks[row]}" d="M{line(above)}L{line(below)}Z"/>')
-    for row, place in zip(ends, places, strict=True):
-        curve, look = curves[row], looks[row]
-        thin = " thin" if list(curves).index(row) >= LOOKS else ""
-        end = float(x(float(curve.index[-1])))
-        name = row if len(row) <= NAMES else f"{row[: NAMES - 1]}…"
-        parts.append(
-            f'<path class="curve {look}{thin}" d="M{line(curve)}"/>'
-            f'<path class="lead {look}" d="M{end + 3:.1f} {height(float(curve.iloc[-1])):.1f}'
-            f'L{end + 12:.1f} {place:.1f}"/>'
-            f'<text class="{look}" x="{end + 15:.1f}" y="{place + 4:.1f}">'
-            f"{html.escape(name)}</text>"
-        )
-    return "".join(parts) + "</svg>"
+    thin = list(curves)[LOOKS:]
+    ends = sorted(curves, key=lambda row: -curves[row].iloc[-1])
+    heights = [frame.y(float(curves[row].iloc[-1])) for row in ends]
+    return rendered(
+        "posbench.leaderboard",
+        "opening.svg.j2",
+        label=label,
+        style=_style() if alone else "",
+        width=WIDTH,
+        height=HEIGHT,
+        left=LEFT,
+        right=WIDTH - RIGHT,
+        top=TOP,
+        x=frame.x,
+        y=frame.y,
+        ticks=[multiple for multiple in multiples if np.log2(multiple) % 1 == 0],
+        bands=[(looks[row], frame.band(curves[row], half)) for row, half in bands.items()],
+        curves=[
+            Curve(
+                name=row if len(row) <= NAMES else f"{row[: NAMES - 1]}…",
+                look=looks[row],
+                thin=row in thin,
+                points=frame.points(curves[row]),
+                x=frame.x(float(curves[row].index[-1])),
+                y=height,
+                name_y=place,
+            )
+            for row, height, place in zip(ends, heights, _apart(heights), strict=True)
+        ],
+    )
 
 
 def _style() -> str:
@@ -144,7 +164,7 @@ def _style() -> str:
     rules = [line for line in style.splitlines() if line.startswith(RULES)]
     own = ['svg { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; }']
     own += [".curve.thin { stroke-width: 1; }"]
-    return "<style>\n" + colours + "\n".join([*rules, *own]) + "\n</style>"
+    return colours + "\n".join([*rules, *own])
 
 
 def _apart(wanted: Sequence[float]) -> list[float]:

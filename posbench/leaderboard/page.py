@@ -7,20 +7,16 @@ is folded away. A browser without JavaScript shows the tables as they stand here
 
 from __future__ import annotations
 
-import html
-import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import jinja2
-import numpy as np
 import pandas as pd
 
 from posbench.boards.definition import Board
 from posbench.errors import counted
 from posbench.leaderboard import opening, page_data
+from posbench.leaderboard.page_tables import Ranking, tasks
 from posbench.leaderboard.ranking import (
     Standing,
     answer,
@@ -29,10 +25,10 @@ from posbench.leaderboard.ranking import (
     span,
 )
 from posbench.leaderboard.remarks import meaningless
-from posbench.leaderboard.summaries import Measured, Summary, TaskBoard
+from posbench.leaderboard.summaries import Measured
 from posbench.records.record import Record
-from posbench.showing.numbers import NOTHING, number, with_interval
-from posbench.statistics.estimates import Estimate
+from posbench.showing.numbers import NOTHING, number
+from posbench.showing.templates import rendered
 
 HERE = Path(__file__).parent
 FIRST, SHOWN = 3, 6
@@ -73,23 +69,6 @@ GUIDE = {
 
 
 @dataclass(frozen=True)
-class Column:
-    """A heading with what it means, and whether its cells are coloured by their number."""
-
-    name: str
-    about: str = ""
-    heat: bool = False
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table of the page; all that is in it is HTML."""
-
-    columns: Sequence[Column]
-    body: str
-
-
-@dataclass(frozen=True)
 class Shown:
     """A section of the page: what is ranked together."""
 
@@ -98,7 +77,7 @@ class Shown:
     notes: Sequence[str]
     has: str  # how many of its tasks, if not all
     leaders: Sequence[tuple[str, str, str]]  # row, overall, rank interval
-    grid: Grid
+    ranking: Ranking
 
 
 @dataclass(frozen=True)
@@ -108,24 +87,6 @@ class Focus:
     row: str
     title: str  # of the page
     said: Sequence[str]  # of the row, before all else
-
-
-EMPTY = f"<td>{NOTHING}"
-COLUMNS = (
-    Column("overall", "mean of the groups: area under the corrected score, 0 to 1", heat=True),
-    Column("95 %", "interval of the overall number, were other tasks and seeds drawn"),
-    Column("rank", "95 % interval of the rank within this section"),
-    Column("tier", "rows of a tier are not told apart from its first"),
-)
-MORE = (
-    Column(
-        "reach", "length in multiples of training up to which half of the score is held, median"
-    ),
-    Column("solved", "share of trainings that learned their task"),
-    Column("CPU s", "of training, mean over tasks and seeds"),
-    Column("path", "how attention is computed: fused kernel, fused by rows, or dense"),
-    Column("keys", "whether the keys of earlier tokens can be cached while others follow"),
-)
 
 
 def document(
@@ -153,25 +114,22 @@ def document(
     data = page_data.content(
         measured.lengths, measured.runs, standings, found, board.group_of, explained
     )
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    template = environment.from_string(_own("leaderboard.html.j2"))
-    numbers = {row["name"]: place for place, row in enumerate(data["rows"])}
     asked = bool(board.groups) and any(each.part.rows.about for each in standings)
     nothing = meaningless(measured.lengths["protocol_chosen"])
     answers = [*(focus.said if focus else ()), _answer(standings, board)]
     title, own = (focus.title, focus.row) if focus else ("", "")
-    return template.render(
+    text = rendered(
+        "posbench.leaderboard",
+        "leaderboard.html.j2",
         title=title or (f"Board {board.name}" if asked else "Leaderboard"),
         about=about,
         answer=[*nothing, *answers],
         own=own,
         sections=[
-            _shown(each, board, data, numbers, own, FIRST if place < SHOWN else 1)
+            _shown(each, board, Ranking.of(each, data, own), FIRST if place < SHOWN else 1)
             for place, each in enumerate(standings)
         ],
-        tasks=list(_tasks(measured, standings, data, own)),
+        tasks=list(tasks(measured, standings, data, own)),
         opening=opening.picture(measured, standings, own),
         pictured=_pictured(standings, own),
         notes=notes,
@@ -182,6 +140,7 @@ def document(
         script=_own("leaderboard.js"),
         data=page_data.as_script(data),
     )
+    return f"{text}\n"
 
 
 def _own(name: str) -> str:
@@ -266,133 +225,20 @@ def _counted(values: Iterator[str]) -> str:
 # -- what is ranked --------------------------------------------------------------------------------
 
 
-def _shown(
-    standing: Standing,
-    board: Board,
-    data: dict[str, Any],
-    numbers: dict[str, int],
-    own: str,
-    first: int,
-) -> Shown:
+def _shown(standing: Standing, board: Board, ranking: Ranking, first: int) -> Shown:
     part, summary = standing.part, standing.summary
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
-    columns = [*COLUMNS, *(Column(group, heat=True) for group in standing.groups), *MORE]
-    lines = [
-        _line(standing, str(row), data["rows"][numbers[str(row)]], numbers, own)
-        for row in summary.index
-    ]
-    # A column that no row has anything in is left out: models of others were not trained here.
-    # The overall number, with which lines are sorted, stays.
-    filled = [any(cells[k] != EMPTY for _, cells in lines) for k in range(len(columns))]
-    kept = [k for k, shown in enumerate(filled) if shown or k == 0]
-    body = [head + "".join(cells[k] for k in kept) for head, cells in lines]
     leaders = [
         (row, number(summary.loc[row, "overall"]), span(summary, row, "tasks_rank", 0, NOTHING))
         for row in standing.complete[:first]
     ]
     has = ""
     if lacking := part.lacking(board):
-        tasks = part.asked(board)
-        has = f"{len(tasks) - len(lacking)} of {counted(len(tasks), 'task')}"
+        asked = part.asked(board)
+        has = f"{len(asked) - len(lacking)} of {counted(len(asked), 'task')}"
         notes.append(part.lacks(board))
-    grid = Grid([Column("method"), *(columns[k] for k in kept)], "\n".join(body))
-    return Shown(part.title, _anchor(part.title), notes, has, leaders, grid)
-
-
-def _line(
-    standing: Standing, row: str, known: dict[str, Any], numbers: dict[str, int], own: str
-) -> tuple[str, list[str]]:
-    """The beginning of a line, and its cells."""
-    summary = standing.summary
-    solved = summary["learned"].get(row, np.nan) if "learned" in summary else np.nan
-    tier = summary["tasks_tier"].get(row) if "tasks_tier" in summary else None
-    cells = [
-        _heat(summary.loc[row, "overall"]),
-        f"<td>{span(summary, row, 'tasks', between=NOTHING)}",
-        f"<td>{span(summary, row, 'tasks_rank', 0, NOTHING)}",
-        f"<td>{NOTHING if tier is None or pd.isna(tier) else int(tier)}",
-        *(_heat(summary.loc[row, group]) for group in standing.groups),
-        f"<td>{html.escape(str(standing.reach(row)[0]))}",
-        f"<td>{NOTHING if pd.isna(solved) else f'{100 * solved:.0f} %'}",
-        f"<td>{number(float(standing.part.cost.get(row, np.nan)), 0)}",
-        f"<td>{known['path'] or NOTHING}",
-        f"<td>{known['keys'] or NOTHING}",
-    ]
-    said = {"yours": row == own, "did not learn": solved == 0}
-    marks = [mark for mark, holds in said.items() if holds]
-    mark = f' <span class="mark">{", ".join(marks)}</span>' if marks else ""
-    kind = ' class="lacking"' if pd.isna(summary.loc[row, "overall"]) else ""
-    kind += ' id="own"' if row == own else ""
-    head = f'<tr data-r="{numbers[row]}"{kind}><th scope="row">{html.escape(row)}{mark}'
-    return head, cells
-
-
-def _heat(value: float) -> str:
-    """A cell whose colour follows its number; it is the number that says it."""
-    if pd.isna(value):
-        return EMPTY
-    return f'<td style="--h:{100 * min(max(value, 0.0), 1.0):.0f}">{number(value)}'
-
-
-# -- one task --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Task:
-    """A task of the page: every row that was run on it."""
-
-    name: str
-    note: str
-    grid: Grid
-
-
-def _tasks(
-    measured: Measured, standings: Sequence[Standing], data: dict[str, Any], own: str
-) -> Iterator[Task]:
-    """A table a task, in the order of the data."""
-    boards = {(each.protocol, each.task): each for tasks in measured.boards for each in tasks}
-    ranked = page_data.as_ranked(measured.runs, standings)
-    areas = {
-        key: Estimate.over(of_row)
-        for key, of_row in ranked.groupby(["protocol", "shown", "row"])["area"]
-    }
-    usual = (data["sections"] or data["tasks"])[0]["protocol"]
-    for task in data["tasks"]:
-        board = boards[task["protocol"], task["name"]]
-        of_board = {
-            row.method: areas[board.protocol, board.task, row.method] for row in board.summaries
-        }
-        name = board.task if board.protocol == usual else f"{board.task}, protocol {board.protocol}"
-        yield _task(name, board, of_board, own)
-
-
-def _task(name: str, board: TaskBoard, areas: Mapping[str, Estimate], own: str) -> Task:
-    """The scores of every row at each length from that of training on, class by class."""
-    lengths = [length for length in board.lengths if length.multiple >= 1]
-    columns = [
-        Column("method"),
-        Column("area"),
-        *(Column(length.heading, heat=True) for length in lengths),
-        Column("seeds"),
-    ]
-
-    def order(row: Summary) -> tuple[bool, str, float, str]:
-        area = float(np.nan_to_num(areas[row.method].mean))
-        return row.method_class != "zero-shot", row.method_class, -area, row.method
-
-    body = []
-    ordered = sorted(board.summaries, key=order)
-    for kind, rows in itertools.groupby(ordered, key=lambda row: row.method_class):
-        body.append(f'<tbody><tr class="class"><th colspan="{len(columns)}">{html.escape(kind)}')
-        for row in rows:
-            mark = ' <span class="mark">yours</span>' if row.method == own else ""
-            scores = (number(row.cells[length.multiple].accuracy.mean) for length in lengths)
-            cells = "".join(f"<td>{score}" for score in [with_interval(areas[row.method]), *scores])
-            body.append(f"<tr><th>{html.escape(row.method)}{mark}{cells}<td>{len(row.seeds)}")
-    tested = ", ".join(str(length.test_length) for length in lengths)
-    trained = f"trained on {board.train_positions} positions, tested at n = {tested}"
-    return Task(name, f"{board.measure}; {trained}", Grid(columns, "\n".join(body)))
+    return Shown(part.title, _anchor(part.title), notes, has, leaders, ranking)
 
 
 def _anchor(title: str) -> str:

@@ -1,0 +1,204 @@
+"""The tables of the page: what is ranked together, and each task with every row that was run on it.
+
+They hold texts and numbers; `leaderboard.html.j2` makes HTML of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posbench.leaderboard import page_data
+from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.summaries import Measured, Summary, TaskBoard
+from posbench.showing.numbers import NOTHING, number, with_interval
+from posbench.statistics.estimates import Estimate
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading with what it means, and whether its cells are coloured by their number."""
+
+    name: str
+    about: str = ""
+    heat: bool = False
+
+
+COLUMNS = (
+    Column("overall", "mean of the groups: area under the corrected score, 0 to 1", heat=True),
+    Column("95 %", "interval of the overall number, were other tasks and seeds drawn"),
+    Column("rank", "95 % interval of the rank within this section"),
+    Column("tier", "rows of a tier are not told apart from its first"),
+)
+MORE = (
+    Column(
+        "reach", "length in multiples of training up to which half of the score is held, median"
+    ),
+    Column("solved", "share of trainings that learned their task"),
+    Column("CPU s", "of training, mean over tasks and seeds"),
+    Column("path", "how attention is computed: fused kernel, fused by rows, or dense"),
+    Column("keys", "whether the keys of earlier tokens can be cached while others follow"),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text, and in percent how strong its colour is; it is the text that says the number."""
+
+    text: str
+    heat: str = ""
+
+    @classmethod
+    def coloured(cls, value: float) -> Cell:
+        if pd.isna(value):
+            return EMPTY
+        return cls(number(value), f"{100 * min(max(value, 0.0), 1.0):.0f}")
+
+
+EMPTY = Cell(NOTHING)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the board in a table."""
+
+    row: str
+    cells: Sequence[Cell]
+    marks: Sequence[str]  # said beside its name
+    own: bool  # whether the page is about it
+
+
+@dataclass(frozen=True)
+class RankedLine(Line):
+    """A row among those that are ranked together."""
+
+    place: int  # among the rows of the data
+    lacking: bool  # whether it has no overall number
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The table of a section."""
+
+    columns: Sequence[Column]
+    lines: Sequence[RankedLine]
+
+    @classmethod
+    def of(cls, standing: Standing, data: Mapping[str, Any], own: str) -> Ranking:
+        known = {row["name"]: (place, row) for place, row in enumerate(data["rows"])}
+        columns = [*COLUMNS, *(Column(group, heat=True) for group in standing.groups), *MORE]
+        rows = list(map(str, standing.summary.index))
+        cells = [_cells(standing, row, known[row][1]) for row in rows]
+        # A column that no row has anything in is left out: models of others were not trained here.
+        # The overall number, with which lines are sorted, stays.
+        filled = [any(each != EMPTY for each in column) for column in zip(*cells, strict=True)]
+        kept = [place for place, shown in enumerate(filled) if shown or place == 0]
+        lines = [
+            RankedLine(
+                row,
+                [of_row[place] for place in kept],
+                _marks(standing, row, own),
+                row == own,
+                known[row][0],
+                bool(pd.isna(standing.summary.loc[row, "overall"])),
+            )
+            for row, of_row in zip(rows, cells, strict=True)
+        ]
+        return cls([Column("method"), *(columns[place] for place in kept)], lines)
+
+
+def _cells(standing: Standing, row: str, known: Mapping[str, Any]) -> list[Cell]:
+    """All cells of a row; `known` is what the data say of it."""
+    summary, solved = standing.summary, _solved(standing, row)
+    tier = summary["tasks_tier"].get(row) if "tasks_tier" in summary else None
+    return [
+        Cell.coloured(summary.loc[row, "overall"]),
+        Cell(span(summary, row, "tasks", between=NOTHING)),
+        Cell(span(summary, row, "tasks_rank", 0, NOTHING)),
+        EMPTY if tier is None or pd.isna(tier) else Cell(str(int(tier))),
+        *(Cell.coloured(summary.loc[row, group]) for group in standing.groups),
+        Cell(str(standing.reach(row)[0])),
+        EMPTY if pd.isna(solved) else Cell(f"{100 * solved:.0f} %"),
+        Cell(number(float(standing.part.cost.get(row, np.nan)), 0)),
+        Cell(known["path"] or NOTHING),
+        Cell(known["keys"] or NOTHING),
+    ]
+
+
+def _marks(standing: Standing, row: str, own: str) -> list[str]:
+    said = {"yours": row == own, "did not learn": _solved(standing, row) == 0}
+    return [mark for mark, holds in said.items() if holds]
+
+
+def _solved(standing: Standing, row: str) -> float:
+    """The share of its trainings that learned their task; NaN where that is not known."""
+    summary = standing.summary
+    return float(summary["learned"].get(row, np.nan)) if "learned" in summary else np.nan
+
+
+# -- one task --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of the page: every row that was run on it, class by class."""
+
+    name: str
+    note: str
+    columns: Sequence[Column]
+    classes: Mapping[str, Sequence[Line]]
+
+    @classmethod
+    def of(cls, name: str, board: TaskBoard, areas: Mapping[str, Estimate], own: str) -> Task:
+        """The scores of every row at each length from that of training on."""
+        lengths = [length for length in board.lengths if length.multiple >= 1]
+        columns = [
+            Column("method"),
+            Column("area"),
+            *(Column(length.heading, heat=True) for length in lengths),
+            Column("seeds"),
+        ]
+
+        def order(row: Summary) -> tuple[bool, str, float, str]:
+            area = float(np.nan_to_num(areas[row.method].mean))
+            return row.method_class != "zero-shot", row.method_class, -area, row.method
+
+        def line(row: Summary) -> Line:
+            mine = row.method == own
+            scores = [number(row.cells[length.multiple].accuracy.mean) for length in lengths]
+            texts = [with_interval(areas[row.method]), *scores, str(len(row.seeds))]
+            return Line(row.method, list(map(Cell, texts)), ["yours"] * mine, mine)
+
+        ordered = sorted(board.summaries, key=order)
+        classes = {
+            kind: list(map(line, rows))
+            for kind, rows in itertools.groupby(ordered, key=lambda row: row.method_class)
+        }
+        tested = ", ".join(str(length.test_length) for length in lengths)
+        trained = f"trained on {board.train_positions} positions, tested at n = {tested}"
+        return cls(name, f"{board.measure}; {trained}", columns, classes)
+
+
+def tasks(
+    measured: Measured, standings: Sequence[Standing], data: Mapping[str, Any], own: str
+) -> Iterator[Task]:
+    """A table a task, in the order of the data."""
+    boards = {(each.protocol, each.task): each for several in measured.boards for each in several}
+    ranked = page_data.as_ranked(measured.runs, standings)
+    areas = {
+        key: Estimate.over(of_row)
+        for key, of_row in ranked.groupby(["protocol", "shown", "row"])["area"]
+    }
+    usual = (data["sections"] or data["tasks"])[0]["protocol"]
+    for task in data["tasks"]:
+        board = boards[task["protocol"], task["name"]]
+        of_board = {
+            row.method: areas[board.protocol, board.task, row.method] for row in board.summaries
+        }
+        name = board.task if board.protocol == usual else f"{board.task}, protocol {board.protocol}"
+        yield Task.of(name, board, of_board, own)
