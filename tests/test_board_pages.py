@@ -15,6 +15,7 @@ from making import changed, record, save, searched, view
 
 from posbench.leaderboard import board as leaderboard
 from posbench.leaderboard import sections as sectioning
+from posbench.leaderboard.section import Detail
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing import figures
@@ -207,7 +208,7 @@ def viewed(
     return changed(record(method, {1: 1.0, 2: 0.5}, seed), {"views": views})
 
 
-def detail(*found: Record) -> dict[str, sectioning.Detail]:
+def detail(*found: Record) -> dict[str, Detail]:
     [section] = sectioning.sections(boards(*found), tables.views(found))
     return {each.title: each for each in section.details}
 

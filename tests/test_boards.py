@@ -19,8 +19,12 @@ from posbench.composing.identity import identify
 from posbench.composing.methods import methods
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board as leaderboard
-from posbench.leaderboard import ranking
-from posbench.leaderboard.sections import Section
+from posbench.leaderboard.board_sections import board_sections
+from posbench.leaderboard.measured import Measured
+from posbench.leaderboard.parts import Part
+from posbench.leaderboard.parts import parts as measured_parts
+from posbench.leaderboard.ranking import standings_of
+from posbench.leaderboard.section import Section
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.statistics import bootstrap, measures
@@ -216,12 +220,12 @@ def test_a_board_of_ones_own_stands_in_a_folder(tmp_path: Path) -> None:
 # -- pages -----------------------------------------------------------------------------------------
 
 
-def parts(board: Board, table: pd.DataFrame) -> list[ranking.Part]:
-    return ranking.parts(board, ranking.Measured.of(table))
+def parts(board: Board, table: pd.DataFrame) -> list[Part]:
+    return measured_parts(board, Measured.of(table))
 
 
 def sections(board: Board, table: pd.DataFrame) -> list[Section]:
-    return ranking.board_sections(board, ranking.standings_of(board, ranking.Measured.of(table)))
+    return board_sections(board, standings_of(board, Measured.of(table)))
 
 
 def test_rows_stand_in_their_order_with_group_means_and_reach() -> None:

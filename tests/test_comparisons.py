@@ -11,7 +11,7 @@ from scipy import stats
 
 from posbench.leaderboard import comparisons
 from posbench.leaderboard import sections as sectioning
-from posbench.leaderboard.summaries import Measured
+from posbench.leaderboard.measured import Measured
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.statistics import correlation

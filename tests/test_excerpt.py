@@ -16,7 +16,8 @@ from posbench.boards import definition
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
 from posbench.leaderboard.excerpt import excerpts
-from posbench.leaderboard.ranking import Measured, standings_without_board
+from posbench.leaderboard.measured import Measured
+from posbench.leaderboard.ranking import standings_without_board
 from posbench.records import tables
 
 README = """# A project

@@ -15,7 +15,8 @@ from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.leaderboard import findings
 from posbench.leaderboard.board import generate
-from posbench.leaderboard.ranking import Measured, standings_of
+from posbench.leaderboard.measured import Measured
+from posbench.leaderboard.ranking import standings_of
 from posbench.records import files, tables
 from posbench.records.record import Record
 

@@ -19,8 +19,9 @@ from making import changed, plain, record, save, view
 from posbench.catalogue.sketches import LEVELS
 from posbench.leaderboard import board as leaderboard
 from posbench.leaderboard import opening, pictures
+from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.page_data import LETTERS, as_script
-from posbench.leaderboard.ranking import Measured, standings_without_board
+from posbench.leaderboard.ranking import standings_without_board
 from posbench.records import tables
 from posbench.records.record import CeilingTraining, Record
 from posbench.showing import latex

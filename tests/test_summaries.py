@@ -12,10 +12,10 @@ from boards import boards, overall, remarks, seeds, summarised
 from making import changed, record
 from scipy import stats
 
-from posbench.leaderboard import board as leaderboard
+from posbench.leaderboard import csv_files, summaries
 from posbench.leaderboard import sections as sectioning
-from posbench.leaderboard import summaries
-from posbench.leaderboard.summaries import Measured
+from posbench.leaderboard.measured import Measured
+from posbench.leaderboard.task_sections import task_section
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing import numbers
@@ -65,7 +65,7 @@ def test_further_lengths_are_shown_in_brackets_and_not_averaged() -> None:
     [[board]] = boards(record("rope", {1: 1.0, 2: 0.8, 4: 0.4, 8: 0.0}, further=[8]))
     [rope] = board.summaries
     assert rope.mean.mean == pytest.approx(0.6)
-    table = sectioning.tabulated(sectioning._task_columns(board.lengths), board.summaries)
+    table = task_section(board).table
     shown = dict(zip(table.headings[1:], table.rows[0].cells, strict=True))
     assert (shown["4x"], shown["(8x)"], shown["mean"]) == (".40", ".00", ".60")
 
@@ -77,7 +77,7 @@ def test_a_length_beyond_the_mean_is_shown_where_every_seed_got_there() -> None:
     made = [record("rope", each, seed, further=[16, 32]) for seed, each in enumerate((one, other))]
     [[board]] = boards(*made)
     [rope] = board.summaries
-    table = sectioning.tabulated(sectioning._task_columns(board.lengths), board.summaries)
+    table = task_section(board).table
     shown = dict(zip(table.headings[1:], table.rows[0].cells, strict=True))
     assert shown["(16x)"].startswith(".80") and shown["(32x)"] == numbers.NOTHING
     assert np.isnan([rope.cells[32].lowest, rope.cells[32].highest]).all()
@@ -120,7 +120,7 @@ def test_numbers_are_found_by_their_length_and_seed_and_never_by_their_place() -
         *seeds("rope", [{1: 1.0, 2: 0.5, 4: 0.1}, {1: 0.9, 2: 0.3, 4: 0.0}]),
         *seeds("alibi", [{1: 1.0, 2: 0.9, 4: 0.8}]),
     ]
-    written = [leaderboard.csv(boards(*found))]
+    written = [csv_files.of_lengths(boards(*found))]
     for number in range(3):
         random.Random(number).shuffle(found)
         mixed = []
@@ -128,7 +128,7 @@ def test_numbers_are_found_by_their_length_and_seed_and_never_by_their_place() -
             rows = list(each.rows)
             random.Random(number).shuffle(rows)
             mixed.append(changed(each, {"rows": rows}))
-        written.append(leaderboard.csv(boards(*mixed)))
+        written.append(csv_files.of_lengths(boards(*mixed)))
     assert len(set(written)) == 1
 
 
@@ -194,7 +194,7 @@ def test_one_task_needs_no_table_over_all_of_them() -> None:
 
 
 def per_run(*found: Record) -> pd.DataFrame:
-    return summaries.per_run(Measured.of(tables.table(found)))
+    return csv_files.per_run(Measured.of(tables.table(found)))
 
 
 @pytest.mark.parametrize(("threshold", "found"), [(0.95, 1.5), (0.5, 2.0), (1.0, np.nan)])

@@ -11,8 +11,9 @@ from posbench.boards.definition import Board, Rows
 from posbench.boards.naming import pairs
 from posbench.compare.rivals import Rivals, named
 from posbench.errors import PosbenchError
-from posbench.leaderboard import ranking
-from posbench.leaderboard.summaries import Measured
+from posbench.leaderboard.measured import Measured
+from posbench.leaderboard.parts import Part
+from posbench.leaderboard.ranking import Standing
 from posbench.provenance import content_hash
 from posbench.records import tables
 from posbench.records.record import Record
@@ -45,7 +46,7 @@ class RowStanding:
     tasks: tuple[str, ...]
     lacking: tuple[str, ...]  # tasks of the board that it has no run of
     rivals: tuple[Rival, ...]  # the nearest, then those that the board refers to
-    ranked: ranking.Standing
+    ranked: Standing
     measured: Measured  # the runs of all its rows on these tasks
     records: tuple[Record, ...]  # the same
 
@@ -117,7 +118,7 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
         tasks,
         tuple(task for task in board.all_tasks if task not in tasks),
         tuple(_rivals(runs, summary, row, references, draws or judged.draws)),
-        ranking.Standing(_part(runs, first.method_class), first.method_class, summary, over),
+        Standing(_part(runs, first.method_class), first.method_class, summary, over),
         measured,
         kept,
     )
@@ -135,11 +136,11 @@ def _grouped(runs: pd.DataFrame, board: Board) -> pd.DataFrame:
     return runs.assign(group=runs["task"].map(lambda task: board.group_of.get(task, task)))
 
 
-def _part(runs: pd.DataFrame, kind: str) -> ranking.Part:
+def _part(runs: pd.DataFrame, kind: str) -> Part:
     """The rows as a part of a board."""
     methods, tasks = (tuple(sorted(set(runs[each]))) for each in ("row", "task"))
     rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
-    return ranking.Part(f"{kind[0].upper()}{kind[1:]} rows", rows, runs)
+    return Part(f"{kind[0].upper()}{kind[1:]} rows", rows, runs)
 
 
 def _rivals(

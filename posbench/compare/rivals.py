@@ -15,7 +15,7 @@ from posbench.composing.compose import compose
 from posbench.composing.identity import identify
 from posbench.composing.legality import built, method_class
 from posbench.errors import MANY, PosbenchError, counted
-from posbench.leaderboard.ranking import Part
+from posbench.leaderboard.parts import Part
 from posbench.records import tables
 from posbench.records.record import Name, Record
 from posbench.statistics.measures import of_runs

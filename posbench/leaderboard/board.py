@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import argparse
 import io
-import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pandas as pd
 
 from posbench import commands
 from posbench.boards import definition
@@ -24,83 +21,22 @@ from posbench.boards.definition import Board
 from posbench.composing import folders
 from posbench.composing.answering import answered
 from posbench.errors import PosbenchError
-from posbench.leaderboard import findings, markdown
+from posbench.leaderboard import csv_files, findings, markdown
+from posbench.leaderboard.board_sections import board_sections
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.excerpt import excerpts
 from posbench.leaderboard.latex import latex
+from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.page import document
-from posbench.leaderboard.ranking import (
-    Standing,
-    board_sections,
-    standings_of,
-    standings_without_board,
-)
+from posbench.leaderboard.ranking import Standing, standings_of, standings_without_board
 from posbench.leaderboard.remarks import remarks
-from posbench.leaderboard.sections import DETAILS, Section, sections
-from posbench.leaderboard.summaries import Measured, TaskBoard, mean_of, per_run
+from posbench.leaderboard.section import Section
+from posbench.leaderboard.sections import DETAILS, sections
 from posbench.records import files, tables
 from posbench.records.record import Audit, Record
 from posbench.statistics import likelihoods
 
 COMMAND = "python -m posbench.leaderboard"
-
-
-def _each(found: list[list[TaskBoard]]) -> Iterator[TaskBoard]:
-    """The boards of all tasks of all protocols."""
-    return itertools.chain.from_iterable(found)
-
-
-def csv(found: list[list[TaskBoard]]) -> str:
-    """The CSV text with one row per method and test length."""
-    rows = []
-    for board, row in ((each, row) for each in _each(found) for row in each.summaries):
-        of_row = {
-            "mean": row.mean.mean,
-            "mean_half_width_95": row.mean.half_width,
-            "mean_solved_only": row.mean_of_solved,
-            "area": row.area.mean,
-            "effective_95": row.effective_95,
-            "effective_50": row.effective_50,
-            "solved_step": row.solved_step,
-            "parameters": row.parameters,
-            "train_cpu_seconds": mean_of(row.cpu_seconds),
-            "train_gpu_seconds": mean_of(row.gpu_seconds),
-            "method_hash": row.method_hash,
-            **board.hashes,
-        }
-        for length in board.lengths:
-            cell = row.cells[length.multiple]
-            rows.append(
-                {
-                    "protocol": board.protocol,
-                    "task": board.task,
-                    "measure": board.measure,
-                    "method": row.method,
-                    "class": row.method_class,
-                    "multiple": length.multiple,
-                    "test_length": length.test_length,
-                    "aggregated": length.aggregated,
-                    "seeds": len(row.scores),
-                    "seeds_solved": row.num_solved,
-                    "score": cell.accuracy.mean,
-                    "half_width_95": cell.accuracy.half_width,
-                    "lowest": cell.lowest,
-                    "highest": cell.highest,
-                    "chance": length.chance,
-                    "token_accuracy_teacher_forced": cell.token_accuracy,
-                    "token_accuracy_within_trained_distance": cell.within,
-                    "token_accuracy_beyond_trained_distance": cell.beyond,
-                    "loss": cell.loss,
-                    "untrained": cell.untrained,
-                    **of_row,
-                }
-            )
-    return pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
-
-
-def runs_csv(measured: Measured) -> str:
-    """The CSV text with one row per run."""
-    return per_run(measured).to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) -> None:
@@ -172,8 +108,8 @@ def generate(
             said,
             explained={path.name for path in folder.glob("explain/*.html")},
         ),
-        "leaderboard.csv": csv(summaries),
-        "runs.csv": runs_csv(measured),
+        "leaderboard.csv": csv_files.of_lengths(summaries),
+        "runs.csv": csv_files.of_runs(measured),
     }
     if sentences := findings.markdown(board, measured, asked):
         pages[findings.FILE] = sentences

@@ -12,14 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from posbench.leaderboard.summaries import (
-    BOARD,
-    METHOD,
-    TASK,
-    Measured,
-    Summary,
-    TaskBoard,
-)
+from posbench.leaderboard.labels import BOARD, METHOD, TASK
+from posbench.leaderboard.measured import Measured
+from posbench.leaderboard.summaries import Summary, TaskBoard
 from posbench.statistics.correlation import rank_correlation
 
 

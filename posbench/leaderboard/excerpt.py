@@ -25,8 +25,8 @@ from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard.excerpt_of_groups import ExcerptOfGroups
 from posbench.leaderboard.excerpt_of_lengths import ExcerptOfLengths
+from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing
-from posbench.leaderboard.summaries import Measured
 
 MARKED = re.compile(
     r"(<!-- board (?P<folder>\S+): (?P<words>[^>\n]+?) -->\n).*?(<!-- end of board -->)", re.DOTALL

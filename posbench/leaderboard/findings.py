@@ -26,8 +26,9 @@ import pandas as pd
 from posbench.boards.definition import AS_TRAINED, Board
 from posbench.errors import counted
 from posbench.leaderboard.markdown import MADE
-from posbench.leaderboard.ranking import Standing, answer
-from posbench.leaderboard.summaries import Measured
+from posbench.leaderboard.measured import Measured
+from posbench.leaderboard.ranking import Standing
+from posbench.leaderboard.winners import answer
 from posbench.showing.numbers import number
 from posbench.statistics import aggregates, bootstrap
 from posbench.statistics.bootstrap import Draws

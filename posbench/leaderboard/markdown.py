@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from posbench.leaderboard.sections import Section
+from posbench.leaderboard.section import Section
 
 PAGE = "leaderboard.md"
 TASKS = "tasks"

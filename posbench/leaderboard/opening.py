@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing
-from posbench.leaderboard.summaries import Measured
 from posbench.showing.templates import rendered
 
 WIDTH, HEIGHT = 580, 300

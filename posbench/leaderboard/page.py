@@ -16,16 +16,12 @@ import pandas as pd
 from posbench.boards.definition import Board
 from posbench.errors import counted
 from posbench.leaderboard import opening, page_data
+from posbench.leaderboard.board_sections import changes_of, fixed_before
+from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.page_tables import Ranking, tasks
-from posbench.leaderboard.ranking import (
-    Standing,
-    answer,
-    changes_of,
-    fixed_before,
-    span,
-)
+from posbench.leaderboard.ranking import Standing, span
 from posbench.leaderboard.remarks import meaningless
-from posbench.leaderboard.summaries import Measured
+from posbench.leaderboard.winners import answer
 from posbench.records.record import Record
 from posbench.showing.numbers import NOTHING, number
 from posbench.showing.templates import rendered

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 from posbench.leaderboard import page_data
+from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing, span
-from posbench.leaderboard.summaries import Measured, Summary, TaskBoard
+from posbench.leaderboard.summaries import Summary, TaskBoard
 from posbench.showing.numbers import NOTHING, number, with_interval
 from posbench.statistics.estimates import Estimate
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing
-from posbench.leaderboard.summaries import Measured
 from posbench.showing import figures
 from posbench.showing.comparison_figures import (
     critical_difference,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from posbench import provenance
-from posbench.leaderboard.summaries import BOARD, METHOD, RUN, TASK, named
+from posbench.leaderboard.labels import BOARD, METHOD, RUN, TASK, named
 from posbench.records.record import MEANINGLESS, Audit, CarriedOver, Record
 from posbench.records.tables import latest
 from posbench.statistics.aggregates import FEWEST

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,20 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from posbench.showing.numbers import NOTHING, with_interval
+from posbench.leaderboard.labels import METHOD
 from posbench.statistics.aggregates import Array
 from posbench.statistics.estimates import Estimate
-from posbench.statistics.measures import of_runs
 
 THRESHOLD, HALF = 0.95, 0.5
 """The mean scores that a length needs to count towards the `effective` and the `half` length."""
-
-BOARD = ["protocol", "protocol_hash"]
-TASK = ["task", "task_hash", "task_version"]
-METHOD = ["method", "method_hash"]
-RUN = [*BOARD, *TASK, *METHOD, "seed"]
 LENGTH = ["test_length", "total_length", "multiple", "aggregated", "chance"]
-"""Columns that keep apart what must not be mixed: hashes of contents, and the names people gave."""
+"""The columns of the long table that a length is made of, in its order."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +73,7 @@ def _cells(
     Beyond the mean, seeds that got there are no fair sample of all: scores are NaN unless every
     seed did.
     """
-    scores, others = measured[0], _known_means(measured[1:]).T.tolist()
+    scores, others = measured[0], known_means(measured[1:]).T.tolist()
     estimates, lowest, highest = Estimate.each(scores), scores.min(1), scores.max(1)
     found = {}
     for place, n in enumerate(lengths):
@@ -93,15 +86,15 @@ def _cells(
     return found
 
 
-def _known_means(values: Array) -> Array:
+def known_means(values: Array) -> Array:
     """Means over the last axis of what is not NaN; NaN where nothing is known."""
     known = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(known, values, 0.0).sum(-1) / known.sum(-1))
 
 
-def _known_mean(values: Array) -> float:
-    return float(_known_means(values))
+def known_mean(values: Array) -> float:
+    return float(known_means(values))
 
 
 def effective(scores: Mapping[float, float], threshold: float) -> float:
@@ -130,53 +123,6 @@ def lengths_of(runs: pd.DataFrame) -> list[Length]:
 
 def mean_of(values: Sequence[float] | Array) -> float:
     return float(np.mean(values)) if len(values) else np.nan
-
-
-def per_run(measured: Measured) -> pd.DataFrame:
-    """One row per run: what it was, how far it got, what it cost."""
-    rows = []
-    ordered = measured.with_areas
-    tested = {task: lengths_of(part) for task, part in ordered.groupby([*BOARD, *TASK])}
-    # Plain arrays, cut at the ends of runs: a data frame for each of 10,000 runs takes too long.
-    kinds = ordered.groupby(RUN, sort=True).ngroup().to_numpy()
-    order = np.argsort(kinds, kind="stable")
-    ordered, kinds = ordered.iloc[order], kinds[order]
-    starts = np.flatnonzero(np.diff(kinds, prepend=-1))
-    multiples, scores = (ordered[name].to_numpy() for name in ("multiple", "score"))
-    for start, end, first in zip(
-        starts,
-        [*starts[1:], len(ordered)],
-        ordered.iloc[starts].to_dict("records"),
-        strict=True,
-    ):
-        lengths = tested[tuple(first[name] for name in [*BOARD, *TASK])]
-        # A run that lacks a length has NaN there and so no mean, because a mean over other lengths
-        # would not be comparable.
-        by_multiple = dict.fromkeys((n.multiple for n in lengths), np.nan)
-        by_multiple |= dict(zip(multiples[start:end], scores[start:end], strict=True))
-        rows.append(
-            {
-                "protocol": first["protocol_name"],
-                "task": first["task_name"],
-                "method": first["method_name"],
-                "class": first["method_class"],
-                "seed": first["seed"],
-                "in_distribution": by_multiple.get(1.0, np.nan),
-                "learned": bool(first["solved"]) or not np.isnan(first["solved_step"]),
-                "solved": first["solved"],
-                "solved_step": first["solved_step"],
-                "mean": mean_of([by_multiple[n.multiple] for n in lengths if n.in_mean]),
-                "area": first["area"],
-                "effective_95": effective(by_multiple, THRESHOLD),
-                "effective_50": effective_50(by_multiple, lengths),
-                "parameters": first["parameters"],
-                "train_cpu_seconds": first["train_cpu_seconds"],
-                "train_gpu_seconds": first["train_gpu_seconds"],
-                "training_hash": first["training_hash"],
-                "method_hash": first["method_hash"],
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 SAID = ("task_name", "method_name", "method_hash", "method_class", "parameters")
@@ -245,7 +191,7 @@ class Summary:
             ),
             solved=by_seed["solved"].astype(bool),
             trainings=by_seed["training_hash"].tolist(),
-            solved_step=_known_mean(by_seed["solved_step"]),
+            solved_step=known_mean(by_seed["solved_step"]),
             parameters=int(runs["parameters"][0]),
             cpu_seconds=by_seed["train_cpu_seconds"],
             gpu_seconds=by_seed["train_gpu_seconds"],
@@ -295,112 +241,6 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Overall:
-    """One method over the tasks of a protocol: a summary for every task it was run on."""
-
-    parts: list[Summary]
-    num_tasks: int
-
-    @property
-    def method(self) -> str:
-        return self.parts[0].method
-
-    @property
-    def method_hash(self) -> str:
-        return self.parts[0].method_hash
-
-    @property
-    def method_class(self) -> str:
-        return self.parts[0].method_class
-
-    @property
-    def parameters(self) -> int:
-        # Tasks differ in the size of their vocabulary, and so of their model.
-        return max(part.parameters for part in self.parts)
-
-    @functools.cached_property
-    def seeds(self) -> list[int]:
-        """The seeds that were run on every task; only they can be averaged over tasks."""
-        if len(self.parts) < self.num_tasks:
-            return []
-        return sorted(set.intersection(*(set(part.seeds) for part in self.parts)))
-
-    @functools.cached_property
-    def _places(self) -> list[list[int]]:
-        """By task: the places of `seeds`."""
-        return [part.at(self.seeds) for part in self.parts]
-
-    def _averaged(self, values: Callable[[Summary], Array]) -> Array:
-        """The mean over tasks, by seed."""
-        each = [values(part)[at] for part, at in zip(self.parts, self._places, strict=True)]
-        return np.asarray(np.mean(each, axis=0), float)
-
-    @functools.cached_property
-    def mean(self) -> Estimate:
-        return Estimate.over(self._averaged(lambda part: part.scores))
-
-    @property
-    def area(self) -> Estimate:
-        return Estimate.over(self._averaged(lambda part: part.areas))
-
-    @property
-    def cpu_seconds(self) -> Array:
-        return self._averaged(lambda part: part.cpu_seconds)
-
-    @property
-    def gpu_seconds(self) -> Array:
-        return self._averaged(lambda part: part.gpu_seconds)
-
-    def accuracy(self, multiple: float) -> float:
-        if not self.seeds:
-            return np.nan
-        return float(np.mean([each[multiple] for each in self._accuracies]))
-
-    @functools.cached_property
-    def _accuracies(self) -> list[dict[float, Array]]:
-        """By task: multiple -> the scores of `seeds`."""
-        return [
-            dict(zip(part.cells, part.accuracy[:, at], strict=True))
-            for part, at in zip(self.parts, self._places, strict=True)
-        ]
-
-    @property
-    def mean_of_solved(self) -> float:
-        """The mean over tasks of what the solved seeds reach; NaN if a task has none."""
-        if not self.seeds:
-            return np.nan
-        pairs = zip(self.parts, self._places, strict=True)
-        return float(np.mean([_known_mean(part.scores[at][part.solved[at]]) for part, at in pairs]))
-
-    @property
-    def shown_solved(self) -> str:
-        """Solved trainings / trainings, over those in the mean, or over all if there is no mean."""
-        pairs = zip(self.parts, self._places, strict=True)
-        each = [part.solved[at] if self.seeds else part.solved for part, at in pairs]
-        return f"{sum(int(solved.sum()) for solved in each)}/{sum(map(len, each))}"
-
-    @property
-    def shown_mean(self) -> str:
-        if self.seeds:
-            return with_interval(self.mean)
-        if len(self.parts) < self.num_tasks:
-            return f"{NOTHING} ({len(self.parts)} of {self.num_tasks} tasks)"
-        return f"{NOTHING} (no seed on all tasks)"
-
-    @property
-    def mark(self) -> str:
-        said = []
-        for mark in ("did not learn", "fails at 1x"):
-            failed = [part.task for part in self.parts if part.mark == mark]
-            if failed and len(failed) == len(self.parts):
-                return mark
-            if failed:
-                tasks = " and ".join(failed) if len(failed) < 3 else f"{len(failed)} tasks"
-                said.append(f"{mark} {tasks}" if mark == "did not learn" else f"{mark} on {tasks}")
-        return ", ".join(said)
-
-
-@dataclass(frozen=True)
 class TaskBoard:
     """All methods on one task under one protocol, best first."""
 
@@ -439,69 +279,6 @@ def _by_method(runs: pd.DataFrame) -> Iterator[dict[str, npt.NDArray[Any]]]:
     columns = {name: ordered[name].to_numpy() for name in SUMMARISED}
     for start, end in itertools.pairwise([*starts, len(ordered)]):
         yield {name: column[start:end] for name, column in columns.items()}
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Every run once: what was measured at each length, and a line a run."""
-
-    lengths: pd.DataFrame  # the long table, with names as they are shown
-    runs: pd.DataFrame  # see `posbench.statistics.measures.of_runs`; the same names
-
-    @classmethod
-    def of(cls, table: pd.DataFrame) -> Measured:
-        known = named(table)
-        return cls(known, of_runs(as_shown(known)))
-
-    @functools.cached_property
-    def with_areas(self) -> pd.DataFrame:
-        """The long table with the area of its run in each line."""
-        areas = self.runs.set_index(["protocol", "task", "row", "seed"])["area"]
-        lines = self.lengths[["protocol_name", "task_name", "method_name", "seed"]]
-        found = areas.reindex(pd.MultiIndex.from_frame(lines))
-        return self.lengths.assign(area=found.to_numpy())
-
-    @functools.cached_property
-    def boards(self) -> list[list[TaskBoard]]:
-        """One list per protocol, with one board per task.
-
-        Runs that differ in label, hash or version are never averaged.
-        """
-        ordered = self.with_areas.sort_values(["seed", "test_length"], kind="stable")
-        return [
-            [TaskBoard.of(runs) for _, runs in protocol.groupby(TASK)]
-            for _, protocol in ordered.groupby(BOARD)
-        ]
-
-
-def as_shown(known: pd.DataFrame) -> pd.DataFrame:
-    """The table with the names that are shown in place of the labels."""
-    return known.assign(**{name: known[f"{name}_name"] for name in ("protocol", "task", "method")})
-
-
-def named(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the names to show.
-
-    These are the labels, with a hash or version added if a label is not unique.
-    """
-    versions = _suffixes(table, [*BOARD, "task"], "task_version", ", version {}")
-    return table.assign(
-        protocol_name=table["protocol"]
-        + _suffixes(table, ["protocol"], "protocol_hash", " [{:.8}]"),
-        task_name=table["task"]
-        + versions
-        + _suffixes(table, [*BOARD, "task"], "task_hash", " [{:.8}]"),
-        method_name=table["method"]
-        + _suffixes(table, [*BOARD, "method"], "method_hash", " [{:.8}]"),
-    )
-
-
-def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series | str:
-    """`form` with the value of `column` if its label has several values, "" elsewhere."""
-    several = table.groupby(label)[column].transform("nunique") > 1
-    if not several.any():
-        return ""
-    return table[column].map(form.format).where(several, "")
 
 
 def best_first(rows: Iterable[Any]) -> list[Any]:

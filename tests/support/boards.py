@@ -9,7 +9,8 @@ from making import record, save
 
 from posbench.leaderboard import remarks as remarking
 from posbench.leaderboard import sections as sectioning
-from posbench.leaderboard.summaries import Measured, Summary, TaskBoard
+from posbench.leaderboard.measured import Measured
+from posbench.leaderboard.summaries import Summary, TaskBoard
 from posbench.records import tables
 from posbench.records.record import Record
 

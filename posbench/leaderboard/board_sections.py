@@ -1,0 +1,133 @@
+"""The sections of a board: its rows in tiers, and on what their order depends.
+
+What is shown of each task and seed comes after them; see `posbench.leaderboard.sections`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from posbench.boards.definition import Board
+from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.section import Detail, Section
+from posbench.leaderboard.winners import answer
+from posbench.showing.numbers import NOTHING, number
+from posbench.showing.table import Row, Table
+from posbench.statistics import sensitivity
+
+COLUMNS = (
+    "Overall is the mean of the groups. *Over tasks* and *given these* are its 95 % intervals from "
+    "the bootstrap, with and without drawing other tasks; rank and tier come from the draws over "
+    "tasks, and rows of one tier are not told apart from its first; a row that varies much between "
+    "tasks may be in a tier that rows above it are not in. *1x* is the corrected score at "
+    "the training length, *solved* the share of trainings that have learned their task, *solved "
+    "only* the overall number of those alone. *Reach* is the median multiple up to which half of "
+    "the score is held, *censored* the share of trainings whose reach lies outside of what was "
+    "tested. CPU s are those of a training."
+)
+LEADERS = 6
+"""Rows whose place without each task is shown."""
+
+
+def board_sections(board: Board, found: Sequence[Standing]) -> list[Section]:
+    """What stands above the tables of tasks: a section a part, and how much its order is worth."""
+    shown = [section for each in found for section in _ranked(board, each)]
+    return [_defined(board), *shown] if shown else []
+
+
+def _defined(board: Board) -> Section:
+    """What the board is, as it was written down, and what its columns mean."""
+    rows = [Row(name, [", ".join(group.tasks), group.asks]) for name, group in board.groups.items()]
+    said, changes = fixed_before(board), changes_of(board)
+    notes = [*said, COLUMNS, *changes]
+    return Section(f"Board {board.name}", notes, Table(["group", "tasks", "asks to"], rows))
+
+
+def fixed_before(board: Board) -> list[str]:
+    """What was fixed before the runs, a paragraph each."""
+    lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
+    return [
+        *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")),
+        f"Tests at {lengths} of the positions of the longest training sequence. Definition "
+        f"{board.hash[:8]}, protocol {board.protocol}.",
+    ]
+
+
+def changes_of(board: Board) -> list[str]:
+    """What was mended after the first run."""
+    return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
+
+
+def _ranked(board: Board, standing: Standing) -> list[Section]:
+    """The table of one part and class; rows that lack a task stand last, without a place."""
+    part, summary = standing.part, standing.summary
+    complete, groups = standing.complete, standing.groups
+    columns: dict[str, Callable[[str], str]] = {
+        "tier": lambda row: _whole(summary.loc[row, "tasks_tier"]),
+        "rank": lambda row: span(summary, row, "tasks_rank", 0),
+        "overall": lambda row: number(summary.loc[row, "overall"]),
+        "over tasks": lambda row: span(summary, row, "tasks"),
+        "given these": lambda row: span(summary, row, "seeds"),
+        **{group: _of(summary, group) for group in groups},
+        "1x": lambda row: number(summary.loc[row, "in_distribution"]),
+        "solved": lambda row: f"{100 * summary.loc[row, 'learned']:.0f} %",
+        "solved only": lambda row: number(summary.loc[row, "overall_learned"]),
+        "reach": lambda row: str(standing.reach(row)[0]),
+        "censored": lambda row: f"{100 * standing.reach(row)[1]:.0f} %",
+        "seeds": lambda row: _whole(summary.loc[row, "num_seeds"]),
+        "tasks": lambda row: _whole(summary.loc[row, "num_tasks"]),
+        "CPU s": lambda row: number(float(part.cost.get(row, np.nan)), 0),
+    }
+    rows = [Row(str(row), [show(row) for show in columns.values()]) for row in summary.index]
+    notes = [" ".join(part.rows.about.split())] if part.rows.about else []
+    if lacks := part.lacks(board):
+        notes.append(lacks)
+    notes += answer(board, part, complete)
+    return [
+        Section(
+            part.title,
+            notes,
+            Table(["method", *columns], rows),
+            details=list(_sensitivity(standing)),
+        )
+    ]
+
+
+def _of(summary: pd.DataFrame, group: str) -> Callable[[str], str]:
+    return lambda row: number(summary.loc[row, group])
+
+
+def _whole(value: float) -> str:
+    return NOTHING if pd.isna(value) else f"{value:.0f}"
+
+
+def _sensitivity(standing: Standing) -> Iterator[Detail]:
+    """Places without each group and each task, shares of choices, chances to be the best."""
+    part, complete, best = standing.part, standing.complete, standing.summary.get("p_best")
+    runs = part.runs[part.runs["row"].isin(complete)]
+    if best is None or len(complete) < 2 or runs["group"].nunique() < 2:
+        return
+    leaders = list(complete[:LEADERS])
+    for by in ("group", "task"):
+        without = sensitivity.leave_one_out(runs, by)
+        rows = [Row(row, [_whole(value) for value in without.loc[row]]) for row in leaders]
+        yield Detail(
+            f"{part.title}: places without one {by}",
+            f"Each column leaves out one {by}; the first rows alone are shown.",
+            Table(["method", *map(str, without.columns)], rows),
+        )
+    choices = sensitivity.balanced_choices(runs)
+    rows = [
+        Row(row, [number(best[row]), *(number(choices.loc[row, size]) for size in choices)])
+        for row in leaders
+    ]
+    headings = [f"first with {size} a group" for size in choices]
+    yield Detail(
+        f"{part.title}: how often first",
+        "P(best): the share of draws, over tasks and seeds, in which the row is first. Then the "
+        "share of all choices of so many tasks from each group under which it is.",
+        Table(["method", "P(best)", *headings], rows),
+    )

@@ -1,0 +1,41 @@
+"""The columns that tell runs apart, and the names under which runs are shown."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+BOARD = ["protocol", "protocol_hash"]
+TASK = ["task", "task_hash", "task_version"]
+METHOD = ["method", "method_hash"]
+RUN = [*BOARD, *TASK, *METHOD, "seed"]
+"""Columns that keep apart what must not be mixed: hashes of contents, and the names people gave."""
+
+
+def as_shown(known: pd.DataFrame) -> pd.DataFrame:
+    """The table with the names that are shown in place of the labels."""
+    return known.assign(**{name: known[f"{name}_name"] for name in ("protocol", "task", "method")})
+
+
+def named(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the names to show.
+
+    These are the labels, with a hash or version added if a label is not unique.
+    """
+    versions = _suffixes(table, [*BOARD, "task"], "task_version", ", version {}")
+    return table.assign(
+        protocol_name=table["protocol"]
+        + _suffixes(table, ["protocol"], "protocol_hash", " [{:.8}]"),
+        task_name=table["task"]
+        + versions
+        + _suffixes(table, [*BOARD, "task"], "task_hash", " [{:.8}]"),
+        method_name=table["method"]
+        + _suffixes(table, [*BOARD, "method"], "method_hash", " [{:.8}]"),
+    )
+
+
+def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series | str:
+    """`form` with the value of `column` if its label has several values, "" elsewhere."""
+    several = table.groupby(label)[column].transform("nunique") > 1
+    if not several.any():
+        return ""
+    return table[column].map(form.format).where(several, "")

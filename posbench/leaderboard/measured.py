@@ -1,0 +1,45 @@
+"""All runs of a folder, each once, as every page takes them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import pandas as pd
+
+from posbench.leaderboard.labels import BOARD, TASK, as_shown, named
+from posbench.leaderboard.summaries import TaskBoard
+from posbench.statistics.measures import of_runs
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Every run once: what was measured at each length, and a line a run."""
+
+    lengths: pd.DataFrame  # the long table, with names as they are shown
+    runs: pd.DataFrame  # see `posbench.statistics.measures.of_runs`; the same names
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> Measured:
+        known = named(table)
+        return cls(known, of_runs(as_shown(known)))
+
+    @functools.cached_property
+    def with_areas(self) -> pd.DataFrame:
+        """The long table with the area of its run in each line."""
+        areas = self.runs.set_index(["protocol", "task", "row", "seed"])["area"]
+        lines = self.lengths[["protocol_name", "task_name", "method_name", "seed"]]
+        found = areas.reindex(pd.MultiIndex.from_frame(lines))
+        return self.lengths.assign(area=found.to_numpy())
+
+    @functools.cached_property
+    def boards(self) -> list[list[TaskBoard]]:
+        """One list per protocol, with one board per task.
+
+        Runs that differ in label, hash or version are never averaged.
+        """
+        ordered = self.with_areas.sort_values(["seed", "test_length"], kind="stable")
+        return [
+            [TaskBoard.of(runs) for _, runs in protocol.groupby(TASK)]
+            for _, protocol in ordered.groupby(BOARD)
+        ]

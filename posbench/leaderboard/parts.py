@@ -1,0 +1,130 @@
+"""The parts of a board: which of its rows have been run, and on which of its tasks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from posbench.boards.definition import Board, Rows
+from posbench.boards.naming import pairs
+from posbench.errors import counted
+from posbench.leaderboard.measured import Measured
+
+
+@dataclass(frozen=True)
+class Part:
+    """The runs of one part of a board, one line a run, with what is known of each row.
+
+    `shown` is the name of the task as it stands in other tables, where it may have a version.
+    """
+
+    title: str
+    rows: Rows
+    runs: pd.DataFrame  # see `posbench.statistics.aggregates`
+
+    def __len__(self) -> int:
+        return int(self.runs["row"].nunique())
+
+    def asked(self, board: Board) -> Sequence[str]:
+        """The tasks that the board asks for."""
+        return self.rows.tasks or board.all_tasks
+
+    def lacking(self, board: Board) -> list[str]:
+        """The tasks asked for that less than half of its rows have a run on."""
+        rows = self.runs.groupby("task")["row"].nunique()
+        return [task for task in self.asked(board) if 2 * rows.get(task, 0) < max(len(self), 1)]
+
+    def lacks(self, board: Board) -> str:
+        """The lacking tasks in a sentence; "" if there are none."""
+        if not (lacking := self.lacking(board)):
+            return ""
+        return f"{self.how_far(board)}: most rows have not been run on {', '.join(lacking)}."
+
+    def how_far(self, board: Board) -> str:
+        """How many of the tasks it is ranked on."""
+        asked = self.asked(board)
+        known = len(asked) - len(self.lacking(board))
+        return f"Under way, and ranked on {known} of {counted(len(asked), 'task')}"
+
+    def whole(self, board: Board) -> pd.DataFrame:
+        """The runs of groups that lack no task."""
+        halves = {board.group_of[task] for task in self.lacking(board)}
+        return self.runs[~self.runs["group"].isin(halves)]
+
+    def on_common_runs(self, board: Board) -> Part:
+        """The part without the tasks that most rows lack, and on each task without the seeds that
+        most of its rows lack: the few rows that have them would be compared with other luck.
+        """
+        runs = self.runs[~self.runs["task"].isin(self.lacking(board))]
+        rows = runs.groupby("task")["row"].transform("nunique")
+        having = runs.groupby(["task", "seed"])["row"].transform("nunique")
+        return Part(self.title, self.rows, runs[2 * having >= rows])
+
+    @functools.cached_property
+    def cost(self) -> pd.Series:
+        """CPU seconds of training, by row: the mean over its tasks, each the mean of its seeds."""
+        of_tasks = self.runs.groupby(["row", "task"])["cpu_seconds"].mean()
+        return of_tasks.groupby("row").mean()
+
+
+def parts(board: Board, measured: Measured) -> list[Part]:
+    """Each part of the board that has a run, in the board's order."""
+    keys = ["protocol_name", "task_name", "method_name", "seed"]
+    once = measured.lengths.drop_duplicates(keys)
+    once = once[~once["task_changed"] & once["task"].isin(board.all_tasks)]
+    once = _of_one_kind(once, "task", ["task_version", "task_hash"])
+    once = _of_one_kind(once, "protocol", ["protocol_hash"])
+    methods = list(zip(once["encoding"], once["extension"], once["changed"], strict=True))
+    label = dict(zip(once["task_name"], once["task"], strict=True))
+    places = measured.runs.set_index(["protocol", "task", "row", "seed"])
+    found = []
+    for title, rows in board.parts.items():
+        asked = set(pairs(rows))
+        # An empty list would choose columns.
+        mine = once[np.array([method in asked for method in methods], dtype=bool)]
+        protocol = _under(once, rows.protocol or board.protocol, board.protocol)
+        tasks = rows.tasks or board.all_tasks
+        mine = mine[
+            (mine["protocol"] == protocol)
+            & mine["seed"].isin(rows.seeds)
+            & mine["task"].isin(tasks)
+        ]
+        if mine.empty:
+            continue
+        index = pd.MultiIndex.from_frame(mine[keys])
+        runs = places.loc[places.index.isin(index)].reset_index()
+        runs["shown"], runs["task"] = runs["task"], runs["task"].map(label)
+        runs["group"] = runs["task"].map(board.group_of)
+        found.append(Part(title, rows, runs))
+    return found
+
+
+def _under(known: pd.DataFrame, protocol: str, usual: str) -> str:
+    """The protocol of a part; in a dry run of the board, the only one there is.
+
+    It is a dry run if there is nothing under the board's usual protocol.
+    """
+    there = set(known["protocol"])
+    return there.pop() if len(there) == 1 and usual not in there else protocol
+
+
+def _of_one_kind(table: pd.DataFrame, label: str, columns: list[str]) -> pd.DataFrame:
+    """Keep, of runs with one label and unlike contents, those with the most frequent content.
+
+    The remarks above the board say that there are several.
+    """
+    if table.empty:
+        return table
+    counts = table.groupby([label, *columns])["seed"].count().sort_values(kind="stable")
+    chosen = set(
+        counts.reset_index()
+        .groupby(label)
+        .tail(1)[[label, *columns]]
+        .itertuples(index=False, name=None)
+    )
+    keys = table[[label, *columns]].itertuples(index=False, name=None)
+    return table[np.array([key in chosen for key in keys], dtype=bool)]
