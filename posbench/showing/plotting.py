@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,7 @@ from matplotlib.figure import Figure
 from posbench.errors import PosbenchError, closest, known_names
 from posbench.records.row import Unit
 from posbench.records.tables import FIELDS, refuse_mixed
+from posbench.showing.figures import MARKERS
 from posbench.statistics.aggregates import FEWEST
 from posbench.statistics.estimates import Estimate
 
@@ -116,7 +116,7 @@ def _line(axes: Axes, runs: pd.DataFrame, name: str, look: int, measure: str) ->
         return
     found = Estimate.each(at.to_numpy(float))
     mean = np.array([estimate.mean for estimate in found])
-    marker: Any = "osD^vPX"[look % 7]
+    marker = MARKERS[look % len(MARKERS)]
     (line,) = axes.plot(
         at.index, mean, label=name, color=f"C{look % 10}", marker=marker, markersize=4
     )
