@@ -321,6 +321,19 @@ def test_a_full_disk_is_a_sentence(
     assert answer.startswith(f"posbench: {tmp_path} cannot be written to")
 
 
+def test_runs_that_differ_have_pages_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explained = page.Explained("rope", "passkey", "score", "posbench", [], [], made())
+    monkeypatch.setattr(command, "_explained", lambda asked: explained)
+    asked = ["seed=0", "seed=1", "training.steps=3", "encoding.base=5", "task.key_length=2"]
+    for words in asked:
+        assert command.main([*SMOKE, "method=rope", words, f"results_dir={tmp_path}"]) == 0
+    pages = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.html")]
+    assert len(pages) == len(asked)
+    assert {f"explain/smoke/passkey/rope/seed={seed}.html" for seed in (0, 1)} <= {*pages}
+
+
 @pytest.mark.slow
 def test_the_command_trains_explains_and_writes_the_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -329,6 +342,6 @@ def test_the_command_trains_explains_and_writes_the_page(
     assert command.main(words) == 0
     said = capsys.readouterr().out
     assert "rope_yarn" in said and "weights are shared" in said
-    assert (tmp_path / "explain/rope-rope_yarn-passkey.html").stat().st_size > 10_000
+    assert (tmp_path / "explain/smoke/passkey/rope,rope_yarn/seed=0.html").stat().st_size > 10_000
     assert command.main(["method=ropee"]) == 1
     assert "did you mean rope?" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from making import changed, plain, record, save, view
 from posbench.catalogue.sketches import LEVELS
 from posbench.leaderboard import board as leaderboard
 from posbench.leaderboard import opening, pictures
+from posbench.leaderboard.explanations import explanation_path
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.page_data import LETTERS, as_script
 from posbench.leaderboard.ranking import standings_without_board
@@ -143,16 +144,18 @@ def test_a_row_says_how_it_is_explained_and_where_it_was(tmp_path: Path) -> None
     above = changed(record("ceiling"), {"ceiling": ceiling})
     changed_row = record("rope (encoding.base=5)", {1: 1.0, 2: 0.5})
     save(tmp_path, record("nope"), changed_row, above)
-    (tmp_path / "explain").mkdir()
-    (tmp_path / "explain/rope (encoding.base=5)-copy.html").touch()
+    for seed in (0, 7):  # of the second there is no record
+        path = explanation_path("cpu", "copy", [changed_row.method.slug], seed)
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
     assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
     rows = {row["name"]: row for row in held_by(tmp_path / "leaderboard.html")["rows"]}
     assert rows["ceiling"]["explain"] == "", "another model at each length"
     command = rows["nope"]["command"]
     assert rows["nope"]["explain"] == command.replace("posbench ", "posbench.explain ")
     assert rows["nope"]["explained"] == []
-    path = "explain/rope%20%28encoding.base%3D5%29-copy.html"
-    assert rows["rope (encoding.base=5)"]["explained"] == [["copy", path]]
+    path = f"explain/cpu/copy/{changed_row.method.slug}/seed%3D0.html"
+    assert rows["rope (encoding.base=5)"]["explained"] == [["copy (cpu, seed 0)", path]]
 
 
 def test_each_class_has_its_own_text(tmp_path: Path) -> None:

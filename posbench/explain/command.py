@@ -5,7 +5,7 @@
 
 The words are those of `python -m posbench`; two methods stand side by side. A model that is not
 trained yet is trained first, and kept where runs keep theirs. What is found at 1x, 2x, 4x and 8x
-goes to RESULTS/explain/METHODS-TASK.html, and in sentences to the terminal.
+goes to RESULTS/explain/PROTOCOL/TASK/METHODS/seed=SEED.html, and in sentences to the terminal.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from posbench.errors import PosbenchError
 
 if TYPE_CHECKING:
     from posbench.explain.page import Explained
+    from posbench.running.asked import Asked
 
 MULTIPLES = (1.0, 2.0, 4.0, 8.0)
 MOST = 2
@@ -69,31 +70,34 @@ def runs(words: Sequence[str], own: Sequence[Path] = ()) -> list[list[str]]:
 
 def _explain(asked: Sequence[Sequence[str]]) -> int:
     from posbench.explain.page import html, text  # and with it torch
+    from posbench.running.asked import Asked
 
+    runs = [Asked.of(compose(*words)) for words in asked]
     explained: list[Explained] = []
-    for words in asked:
-        made, folder = _explained(words)
-        explained.append(made)
-        print(text(made), end="\n\n", flush=True)
+    for run in runs:
+        explained.append(_explained(run))
+        print(text(explained[-1]), end="\n\n", flush=True)
     from posbench.disk import atomically, writing_to
     from posbench.leaderboard.explanations import explanation_path
 
-    path = explanation_path(folder, [each.label for each in explained], made.task)
-    with writing_to(folder), atomically(path) as beside:
+    first = runs[0]
+    names = [run.identity.method.slug for run in runs]
+    path = first.results_dir / explanation_path(
+        first.identity.protocol.slug, first.identity.task.slug, names, first.seed
+    )
+    with writing_to(first.results_dir), atomically(path) as beside:
         beside.write_text(html(explained), encoding="utf-8")
     print(f"Written: {path}")
     return 0
 
 
-def _explained(words: Sequence[str]) -> tuple[Explained, Path]:
-    """What is found of one run, and the folder of its results."""
+def _explained(asked: Asked) -> Explained:
+    """What is found of one run."""
     from posbench.explain.measures import inside
     from posbench.explain.page import Explained
-    from posbench.running.asked import Asked
     from posbench.running.console import Console
     from posbench.running.ready import Ready
 
-    asked = Asked.of(compose(*words))
     ready = Ready.of(asked, Console())
     setup = ready.setup
     if setup.extension.retrained:
@@ -101,7 +105,7 @@ def _explained(words: Sequence[str]) -> tuple[Explained, Path]:
     prepared = ready.prepare(ready.train())
     record = asked.record()
     rows, views = (record.rows, record.views) if record is not None else prepared.evaluate()
-    made = Explained(
+    return Explained(
         asked.identity.method.label,
         asked.identity.task.label,
         setup.task.measure,
@@ -110,4 +114,3 @@ def _explained(words: Sequence[str]) -> tuple[Explained, Path]:
         list(views),
         inside(setup.evaluation, prepared.placed(), prepared.extension, MULTIPLES),
     )
-    return made, asked.results_dir

@@ -25,6 +25,7 @@ from posbench.leaderboard import csv_files, findings, markdown
 from posbench.leaderboard.board_sections import board_sections
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.excerpt import excerpts
+from posbench.leaderboard.explanations import explanations
 from posbench.leaderboard.latex import latex
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.page import document
@@ -106,7 +107,7 @@ def generate(
             found,
             warned,
             said,
-            explained={path.name for path in folder.glob("explain/*.html")},
+            explained={*explanations(folder)},
         ),
         "leaderboard.csv": csv_files.of_lengths(summaries),
         "runs.csv": csv_files.of_runs(measured),

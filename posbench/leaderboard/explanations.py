@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+FOLDER = "explain"
 
-def explanation_path(results_dir: str | Path, methods: Sequence[str], task: str) -> Path:
-    """Where `posbench.explain` keeps its page of these methods on a task; all are labels."""
-    name = "-".join([*methods, task]).replace("/", "_")
-    return Path(results_dir) / "explain" / f"{name}.html"
+
+def explanation_path(protocol: str, task: str, methods: Sequence[str], seed: int) -> Path:
+    """Where in a results folder the page of these methods is kept, as records are; all names are
+    slugs.
+    """
+    return Path(FOLDER) / protocol / task / ",".join(methods) / f"seed={seed}.html"
+
+
+def explanations(results_dir: Path) -> list[Path]:
+    """The pages that are there, by their paths in the results folder."""
+    return sorted(path.relative_to(results_dir) for path in results_dir.glob(f"{FOLDER}/**/*.html"))

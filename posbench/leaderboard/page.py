@@ -93,7 +93,7 @@ def document(
     notes: Sequence[str],
     about: Sequence[str],
     focus: Focus | None = None,
-    explained: Collection[str] = (),
+    explained: Collection[Path] = (),
 ) -> str:
     """The text of the page.
 
@@ -105,7 +105,7 @@ def document(
         notes: what must be known before a number is believed
         about: what the folder says of itself, a paragraph each
         focus: on a row of one's own, where the page is about one
-        explained: names of pages of `posbench.explain` in explain/ beside this one
+        explained: pages of `posbench.explain`, by their paths from the folder of this one
     """
     data = page_data.content(
         measured.lengths, measured.runs, standings, found, board.group_of, explained

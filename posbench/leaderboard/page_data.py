@@ -17,6 +17,7 @@ import functools
 import json
 from collections.abc import Collection, Iterable, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -53,7 +54,7 @@ def content(
     standings: Sequence[Standing],
     found: Sequence[Record],
     groups: dict[str, str],
-    explained: Collection[str] = (),
+    explained: Collection[Path] = (),
 ) -> Json:
     """The JSON of a page.
 
@@ -63,7 +64,7 @@ def content(
         standings: what is ranked, in the order in which it is shown
         found: the records
         groups: of tasks
-        explained: names of the pages of `posbench.explain`
+        explained: pages of `posbench.explain`, by their paths from the folder of the page
     """
     tasks = _tasks(known, groups)
     methods = known.drop_duplicates(["method_name"]).sort_values("method_name")
@@ -71,9 +72,9 @@ def content(
     first = {record.method.hash: record for record in reversed(found)}
     texts: dict[str, str] = {}
     described = [_row(line, first, texts) for line in methods.to_dict("records")]
-    labels = sorted(set(known["task"]))
-    for line, row in zip(methods["method"], described, strict=True):
-        row["explained"] = _explained(line, labels, explained)
+    links = _links(found, explained)
+    for line, row in zip(methods["method_hash"], described, strict=True):
+        row["explained"] = links.get(line, [])
     shown = {name: sketch for name in rows if (sketch := sketches().get(name))}
     return {
         "tasks": [
@@ -169,10 +170,16 @@ def _explaining(record: Record) -> str:
     return record.command.replace("python -m posbench ", "python -m posbench.explain ", 1)
 
 
-def _explained(method: str, tasks: Sequence[str], names: Collection[str]) -> list[list[str]]:
-    """The tasks on which a page explains a method, each with where it is."""
-    paths = {task: explanation_path("", [method], task) for task in tasks} if names else {}
-    return [[task, quote(path.as_posix())] for task, path in paths.items() if path.name in names]
+def _links(found: Iterable[Record], pages: Collection[Path]) -> dict[str, list[list[str]]]:
+    """By the hash of a method: each of its runs that a page explains, and where that is."""
+    links: dict[str, dict[str, str]] = {}
+    for record in found if pages else ():
+        task, protocol, method = record.task, record.protocol, record.method
+        path = explanation_path(protocol.slug, task.slug, [method.slug], record.seed)
+        if path in pages:
+            run = f"{task.label} ({protocol.label}, seed {record.seed})"
+            links.setdefault(method.hash, {})[run] = quote(path.as_posix())
+    return {method: [[*link] for link in sorted(each.items())] for method, each in links.items()}
 
 
 def _settings(node: Json) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posbench.leaderboard import board
+from posbench.leaderboard.explanations import explanations
 from posbench.records.record import Audit, Record
 
 PAGE = "leaderboard.html"
@@ -30,8 +31,8 @@ def write(source: Path, found: list[Record], audits: Sequence[Audit], folder: Pa
     pages = dict(board.generate(source, found, audits).pages)
     contents = {"index.html": pages.pop(PAGE)} | pages
     contents |= {"README.md": CARD, ".nojekyll": ""}  # without the latter pages are rebuilt first
-    linked = sorted(source.glob("explain/*.html"))
-    contents |= {f"explain/{path.name}": path.read_text(encoding="utf-8") for path in linked}
+    linked = explanations(source)
+    contents |= {path.as_posix(): (source / path).read_text(encoding="utf-8") for path in linked}
     for name, content in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")
