@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +144,7 @@ def test_publishing_copies_the_chosen_records_only_and_says_so(
     )
     assert publish(tmp_path, "--protocol", "cpu", "--task", "copy", "--method", "rope*") == 0
     assert published(tmp_path) == [(m, s) for m in ("rope", "rope_ntk") for s in (0, 1)]
-    written = {path.name for path in (tmp_path / "all").rglob("*.*")}
+    written = {path.name for path in (tmp_path / "all").rglob("*.json*")}
     assert written == {"copy.jsonl", "trainings.jsonl", "shared.jsonl"}
     said = capsys.readouterr().out
     assert "Copied 4 records (protocol cpu, task copy, method rope*)" in said
@@ -445,6 +447,24 @@ def test_publishing_changes_as_many_files_as_are_killed_above(
     files.write_packed(*with_audits(*OLD, GOES), tmp_path)
     killed_at(sum(killed == write for killed, _ in KILLS), tmp_path, monkeypatch)
     put(write, tmp_path)
+
+
+def test_what_several_processes_publish_at_once_is_all_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reads before it writes, and while one does, the others wait."""
+    packing = files.pack
+
+    def slowly(*given: Any) -> dict[str, str]:
+        time.sleep(0.05)
+        return packing(*given)
+
+    monkeypatch.setattr(files, "pack", slowly)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda each: files.publish([each], audits_of(each), tmp_path), OLD))
+    held = files.read_folder(tmp_path).whole()
+    assert {each.run for each in held.records} == {each.run for each in OLD}
+    assert len(held.audits) == len(OLD)
 
 
 def test_publishing_leaves_a_file_alone_that_stays_as_it_is(tmp_path: Path) -> None:

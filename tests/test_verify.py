@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import changed, record, save
+from making import audits_of, changed, record, save
 
 from posbench import provenance
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board
 from posbench.records import files
-from posbench.records.record import Record
+from posbench.records.record import Audit, Record
 from posbench.results.command import main as results_command
+from posbench.running import verify as verifying
 from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.run import make
@@ -294,9 +295,10 @@ def test_one_that_was_repeated_speaks_for_its_stratum(
     assert [(stamp.verified, stamp.of) for stamp in stamps if stamp] == [(1, 2), (1, 2)]
 
 
-def test_carrying_over_reads_each_published_record_once(
+def test_carrying_over_reads_each_published_record_before_and_after(
     folder: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A record that is published meanwhile is not lost; a third look would tell nothing."""
     rewritten(folder, older({"training.source_hash": OLD}))
     read: list[str] = []
     validated = files.validated
@@ -307,7 +309,36 @@ def test_carrying_over_reads_each_published_record_once(
 
     monkeypatch.setattr(files, "validated", counting)
     assert verify(folder, 1, restamp=True, scratch=scratch)
-    assert len([where for where in read if where.startswith(str(folder))]) == len(METHODS)
+    assert len([where for where in read if where.startswith(str(folder))]) == 2 * len(METHODS)
+
+
+def test_what_is_published_meanwhile_is_not_lost(
+    folder: Path,
+    scratch: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A new run, one that took the place of an old one, and the audits of all."""
+    rewritten(folder, older({"training.source_hash": OLD}))
+    before = by_method(folder)
+    files.publish([], audits_of(*before.values()), folder)
+    anew = changed(before["alibi"], {"rows.0.loss": 0.5})
+    another = changed(before["alibi"], {"seed": 9})
+
+    def meanwhile(record: Record, *_: object) -> str:
+        if record == before["alibi"]:
+            files.publish([anew, another], audits_of(another), folder)
+        return ""
+
+    monkeypatch.setattr(verifying, "_repeat", meanwhile)
+    assert verify(folder, 12, restamp=True, scratch=scratch)
+    out = capsys.readouterr().out
+    assert "Carried over 2 of 3 records of earlier code." in out
+    assert "Left alone 1 record that another process published anew meanwhile." in out
+    held = files.read_folder(folder).whole()
+    assert len(held.records) == 4 and anew in held.records and another in held.records
+    assert {each.method.name for each in held.records if each.carried_over} == {"rope", "rope_pi"}
+    assert {audit.key for audit in held.audits} == {Audit.key_of(each) for each in held.records}
 
 
 def test_a_stratum_that_disagrees_stays_as_it_was(

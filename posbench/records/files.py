@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import filelock
 from pydantic import ValidationError
 
 from posbench.disk import atomically, make_writable, write_json, writing_to
@@ -227,9 +228,49 @@ def _published_audits(folder: Path, unreadable: list[str]) -> list[Audit]:
 # -- publishing ------------------------------------------------------------------------------------
 
 
-def publish(records: list[Record], audits: list[Audit], folder: Path) -> None:
+def publish(records: Iterable[Record], audits: Iterable[Audit], folder: Path) -> None:
     """Put records among those of a published folder, each in the place of the same run."""
-    known = read_published(folder).whole()
+    with _changing(folder):
+        _publish(records, audits, folder, read_published(folder).whole())
+
+
+def revise(revised: Iterable[tuple[Record, Record]], folder: Path) -> int:
+    """Put records in the place of published ones that are still as they were, each with the audit
+    that was made of the one before; how many.
+    """
+    with _changing(folder):
+        known = read_published(folder).whole()
+        there = {record.run: record for record in known.records}
+        kept = [(old, new) for old, new in revised if there.get(old.run) == old]
+        before = {audit.key: audit for audit in known.audits}
+        audits = [
+            audit.model_copy(
+                update={
+                    "source_hash": new.training.source_hash,
+                    "evaluation_hash": new.evaluated.source_hash,
+                }
+            )
+            for old, new in kept
+            if (audit := before.get(Audit.key_of(old))) is not None
+        ]
+        if kept:
+            _publish([new for _, new in kept], audits, folder, known)
+    return len(kept)
+
+
+@contextmanager
+def _changing(folder: Path) -> Iterator[None]:
+    """Meanwhile nobody else changes what is published in a folder: what others publish between
+    reading and writing would be lost.
+    """
+    make_writable(folder)
+    with writing_to(folder), filelock.FileLock(folder / ".lock"):
+        yield
+
+
+def _publish(
+    records: Iterable[Record], audits: Iterable[Audit], folder: Path, known: Folder
+) -> None:
     merged = [*{record.run: record for record in (*known.records, *records)}.values()]
     made = {audit.key: audit for audit in (*known.audits, *audits)}
     write_packed(merged, made_of(merged, made.values()), folder)

@@ -20,7 +20,7 @@ from posbench.composing.mistakes import sentence
 from posbench.errors import Diverged, PosbenchError, counted
 from posbench.records import files
 from posbench.records.packing import comparable
-from posbench.records.record import Audit, CarriedOver, Record
+from posbench.records.record import CarriedOver, Record
 from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.devices import device_name
@@ -71,6 +71,25 @@ class Today:
         changes = (f"{before}>{now}" if before != now else "" for before, now in self._hashes)
         return (*changes, *hardware)
 
+    def carried_over(self, verified: int, of: int) -> Record:
+        """The record with the hashes of today, because so many of its stratum were verified."""
+        record = self.record
+        stamp = CarriedOver(
+            source_hash=record.training.source_hash,
+            evaluation_hash=record.evaluated.source_hash,
+            verified=verified,
+            of=of,
+        )
+        training, evaluated = (
+            made.model_copy(update={"source_hash": now})
+            for made, now in (
+                (record.training, self.source_hash),
+                (record.evaluated, self.evaluation_hash),
+            )
+        )
+        update = {"carried_over": stamp, "training": training, "evaluated": evaluated}
+        return record.model_copy(update=update)
+
 
 def verify(
     folder: Path,
@@ -104,8 +123,7 @@ def verify(
 
 def _verified(folder: Path, sample: int, seed: int, restamp: bool, scratch: Path) -> bool:
     console = Console()
-    held = files.read_folder(folder).whole()
-    found = [Today.of(record) for record in held.records]
+    found = [Today.of(record) for record in files.records(folder)]
     if not found:
         raise PosbenchError(f"no records in {folder}: name a folder of published records")
     strata: dict[Stratum, list[Today]] = {}
@@ -129,11 +147,19 @@ def _verified(folder: Path, sample: int, seed: int, restamp: bool, scratch: Path
     console.say(f"{exact} of {len(drawn)} exact.")
     if restamp:
         agreed = {stratum: each for stratum, each in verdicts.items() if not any(each)}
-        verified = {stratum: len(each) for stratum, each in agreed.items()}
-        _carry_over(folder, found, held.audits, verified, strata)
-        carried = sum(len(strata[stratum]) for stratum in agreed)
+        stamped = [
+            (each.record, each.carried_over(len(several), len(strata[stratum])))
+            for stratum, several in agreed.items()
+            for each in strata[stratum]
+        ]
+        carried = files.revise(stamped, folder)
         total = sum(map(len, strata.values()))
         console.say(f"Carried over {carried} of {total} records of earlier code.")
+        if others := len(stamped) - carried:
+            console.say(
+                f"Left alone {counted(others, 'record')} that another process published anew "
+                "meanwhile."
+            )
     return exact == len(drawn)
 
 
@@ -216,39 +242,3 @@ def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
             yield from differences(*pair, f"{where}.{index}")
     elif old != new:
         yield f"{where}: {new} was {old}"
-
-
-def _carry_over(
-    folder: Path,
-    found: list[Today],
-    audited: list[Audit],
-    verified: dict[Stratum, int],
-    strata: dict[Stratum, list[Today]],
-) -> None:
-    """Write the records with the hashes of today where their stratum was verified."""
-    kept, audits = [], {audit.key: audit for audit in audited}
-    for each in found:
-        record = each.record
-        audit = audits.get(Audit.key_of(record))
-        if each.changed and each.stratum in verified:
-            stamp = CarriedOver(
-                source_hash=record.training.source_hash,
-                evaluation_hash=record.evaluated.source_hash,
-                verified=verified[each.stratum],
-                of=len(strata[each.stratum]),
-            )
-            update = {"source_hash": each.source_hash}
-            record = record.model_copy(
-                update={
-                    "carried_over": stamp,
-                    "training": record.training.model_copy(update=update),
-                    "evaluated": record.evaluated.model_copy(
-                        update={"source_hash": each.evaluation_hash}
-                    ),
-                }
-            )
-            if audit is not None:
-                now = {"source_hash": each.source_hash, "evaluation_hash": each.evaluation_hash}
-                audits[audit.key] = audit.model_copy(update=now)
-        kept.append(record)
-    files.write_packed(kept, list(audits.values()), folder)
