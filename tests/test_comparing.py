@@ -24,7 +24,6 @@ from posbench.compare.of_task import TaskStanding, TaskSubject
 from posbench.compare.rivals import Kind, Rivals
 from posbench.compare.subject import Subject, host, subject
 from posbench.composing.compose import compose, composing
-from posbench.composing.identity import identify
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
 from posbench.records.record import Record
@@ -520,13 +519,49 @@ def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return ran
 
 
+def as_here(*found: Record) -> list[Record]:
+    """Records of the protocol and the tasks that we have."""
+    asked = {}
+    with composing():
+        for task in {each.task.name for each in found}:
+            asked[task] = Asked.of(compose("protocol=cpu", f"task={task}")).fingerprint
+    return [
+        changed(
+            each,
+            {
+                "protocol.hash": asked[each.task.name].protocol,
+                "task.hash": asked[each.task.name].task,
+                "task_version": asked[each.task.name].task_version,
+            },
+        )
+        for each in found
+    ]
+
+
+def complete(*words: str) -> None:
+    """Make the record of a run with seed 10, as if it were complete."""
+    with composing():
+        asked = Asked.of(compose("protocol=cpu", *words))
+    now = asked.fingerprint
+    found = changed(
+        made("rope", 0.6, asked.identity.task.name, 10),
+        {
+            **{f"{part}.hash": getattr(now, part) for part in ("protocol", "task")},
+            "method": asked.identity.method.model_dump(),
+            "task_version": now.task_version,
+            "training.source_hash": now.training,
+            "evaluated.source_hash": now.evaluation,
+            "training.versions": provenance.versions(),
+            "evaluated.versions": provenance.versions(),
+        },
+    )
+    files.write(found, asked.path)
+
+
 @pytest.fixture
 def against(tmp_path: Path) -> list[str]:
-    """Published records of the cpu protocol as it is."""
-    with composing():
-        cpu = identify(compose("protocol=cpu")).protocol
-    found = [changed(each, {"protocol.hash": cpu.hash}) for each in published()]
-    files.publish(found, [], tmp_path / "published")
+    """Published records of the cpu protocol and of tasks as they are."""
+    files.publish(as_here(*published()), [], tmp_path / "published")
     return ["--against", str(tmp_path / "published")]
 
 
@@ -598,30 +633,38 @@ def test_runs_that_are_forced_are_found_once_they_are_made(
 ) -> None:
     """force=true repeats them, and stands in the way of nothing that comes after."""
     words = ["method=rope", "encoding.base=500", "task=copy", "seed=10", f"results_dir={tmp_path}"]
-    with composing():
-        asked = Asked.of(
-            compose("protocol=cpu", *words, f"definition={definition.load('main').hash}")
-        )
-    now = asked.fingerprint
-    mine = changed(
-        made("rope", 0.6, "copy", 10),
-        {
-            **{f"{part}.hash": getattr(now, part) for part in ("protocol", "task", "method")},
-            "method.changed": asked.identity.method.changed,
-            "task_version": now.task_version,
-            "training.source_hash": now.training,
-            "evaluated.source_hash": now.evaluation,
-            "training.versions": provenance.versions(),
-            "evaluated.versions": provenance.versions(),
-        },
-    )
-    files.write(mine, asked.path)
+    complete(*words)
     for word in ("force=true", "++force=true"):
         assert command.main([*words, word, *against]) == 0
         assert "rope (encoding.base=500) is 2nd of 3" in capsys.readouterr().out
         assert word in swept.pop()
     assert command.main([*words, "force=true", "--no-training", *against]) == 0
     assert not swept
+
+
+@pytest.mark.parametrize("other", [{"task_version": 99}, {"task.hash": "f" * 16}])
+def test_runs_of_another_version_of_a_task_are_not_compared_and_that_is_said(
+    other: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On copying only nope has runs of the task that we have."""
+    words = ["method=rope", "encoding.base=500", "seed=10", f"results_dir={tmp_path}"]
+    found = [
+        changed(each, other) if (each.method.name, each.task.name) == ("rope", "copy") else each
+        for each in as_here(*published())
+    ]
+    files.publish(found, [], tmp_path / "published")
+    for task in ("copy", "reverse"):
+        complete(*words, f"task={task}")
+    words += ["--no-training", "--against", str(tmp_path / "published")]
+    assert command.main([*words, "task=copy"]) == 0
+    said = capsys.readouterr().out
+    assert "rope (encoding.base=500) is 2nd of 2" in said
+    assert "with other defaults, are not compared: they are of copy." in said
+    assert command.main([*words, "task=reverse"]) == 0
+    assert "is 2nd of 3" in capsys.readouterr().out
+    files.write_packed([changed(each, other) for each in found], [], tmp_path / "published")
+    assert command.main([*words, "task=copy"]) == 1
+    assert "holds no records on the tasks of board main as they are" in capsys.readouterr().err
 
 
 def test_a_mistake_ends_the_command_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

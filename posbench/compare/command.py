@@ -28,7 +28,7 @@ from posbench.boards.definition import Board
 from posbench.compare import of_task, report
 from posbench.compare.of_row import differences, standing, worth
 from posbench.compare.of_task import TaskSubject
-from posbench.compare.rivals import Kind, Rivals
+from posbench.compare.rivals import Kind, Rivals, of_other_tasks, on_tasks_as_here
 from posbench.compare.subject import USUAL_SEEDS, Subject, subject
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
@@ -101,7 +101,13 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
         )
     seeds = asked.chosen_seeds(board, quick=chosen.quick)
     kind = Kind.of_words(asked.runs(board, board.all_tasks[:1], seeds[:1]).runs[0])
-    rivals = Rivals.of(found, kind, board, seeds)
+    here, left = on_tasks_as_here(found, board, asked.protocol(board))
+    if not here:
+        raise PosbenchError(
+            f"{against} holds no records on the tasks of board {board.name} as they are here: "
+            "name a folder of such records with --against"
+        )
+    rivals = Rivals.of(here, kind, board, seeds)
     rivals.refuse_lack()
     tasks = asked.chosen_tasks(rivals, quick=chosen.quick)
     rivals.refuse_lack(tasks)
@@ -113,8 +119,9 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     own = _complete(planned)
     there = standing(own, rivals)
     notes = [
+        *of_other_tasks(left),
         *rivals.remarks(tasks),
-        *_worth(worth(found, board, tasks, seeds, own[0].protocol.hash), tasks, seeds, board),
+        *_worth(worth(here, board, tasks, seeds, own[0].protocol.hash), tasks, seeds, board),
         *_notes(planned, seeds),
         *differences(own, rivals.records),
     ]
@@ -132,8 +139,9 @@ def _compare_rows(asked: TaskSubject, board: Board, chosen: argparse.Namespace) 
     command = [] if chosen.no_training else asked.command
     planned = _made(asked.runs, command, [results_dir, against])
     own = _complete(planned)
-    found = of_task.TaskStanding.of(own, files.records(against), board)
-    notes = list(of_task.remarks(planned, asked.seeds))
+    here, left = on_tasks_as_here(files.records(against), board, asked.protocol)
+    found = of_task.TaskStanding.of(own, here, board)
+    notes = [*of_other_tasks(left), *of_task.remarks(planned, asked.seeds)]
     print(of_task.text(found, board, notes))
     print(f"Written: {of_task.write(found, board, notes, results_dir / 'compare')}")
     return 1 if planned.runs or planned.wrong else 0

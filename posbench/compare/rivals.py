@@ -18,6 +18,7 @@ from posbench.errors import MANY, PosbenchError, counted
 from posbench.leaderboard.parts import Part
 from posbench.records import tables
 from posbench.records.record import Name, Record
+from posbench.running.asked import Asked
 from posbench.statistics.measures import of_runs
 
 
@@ -175,6 +176,35 @@ class Rivals:
                 f"{len(fewer)} of {counted(len(kept), 'published row')} {lack} some of the seeds "
                 f"{_listed(self.seeds)}, and {count} with the others{names}."
             )
+
+
+def on_tasks_as_here(
+    published: Sequence[Record], board: Board, protocol: str
+) -> tuple[list[Record], list[str]]:
+    """The runs on tasks of the board as they are here, and the tasks of which others are left out:
+    a task of another version, or with other defaults, asks for something else.
+    """
+    here = {
+        task: Asked.of(compose(f"protocol={protocol}", f"task={task}")).fingerprint
+        for task in board.all_tasks
+    }
+    kept, left = [], set()
+    for record in published:
+        asked = here.get(record.task.label)
+        if asked and (asked.task, asked.task_version) == (record.task.hash, record.task_version):
+            kept.append(record)
+        elif asked and record.protocol.name == protocol:
+            left.add(record.task.label)
+    return kept, [task for task in board.all_tasks if task in left]
+
+
+def of_other_tasks(left: Sequence[str]) -> Iterator[str]:
+    """What is said of tasks of which runs are left out."""
+    if left:
+        yield (
+            f"Published runs of another version of a task, or with other defaults, are not "
+            f"compared: they are of {_listed(left)}."
+        )
 
 
 def named(record: Record) -> tuple[str, str, str]:

@@ -40,9 +40,13 @@ class Subject:
     def folders(self) -> list[Path]:
         return [self.folder] if self.folder else []
 
+    def protocol(self, board: Board) -> str:
+        """The protocol that the words name, or the board's."""
+        return one_protocol(self.tests, board)
+
     def command(self, board: Board, tasks: Sequence[str], seeds: Sequence[int]) -> list[str]:
         """The words of the sweep that makes these runs: seeds outermost, as the board is run."""
-        protocol = self.tests.get("protocol", [board.protocol])[0]
+        protocol = self.protocol(board)
         return [
             *(("--config-dir", str(self.folder)) if self.folder else ()),
             "-m",
@@ -56,7 +60,7 @@ class Subject:
 
     def runs(self, board: Board, tasks: Sequence[str], seeds: Iterable[int]) -> Request:
         """The runs on these tasks with these seeds, each with its words."""
-        protocol = self.tests.get("protocol", [board.protocol])[0]
+        protocol = self.protocol(board)
         return Request(
             [
                 (
@@ -92,7 +96,7 @@ class Subject:
         known = rivals.common or rivals.tried
         if not quick:
             return known
-        protocol = self.tests.get("protocol", [board.protocol])[0]
+        protocol = self.protocol(board)
         by_steps = sorted(known, key=lambda task: _steps(protocol, task))
         found: dict[str, str] = {}
         for task in by_steps:
