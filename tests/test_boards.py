@@ -160,6 +160,33 @@ def test_settings_that_make_no_row_and_rows_of_ones_own_are_kept_as_they_are_wri
     assert naming.pairs(rows) == [("nowhere", "direct", "encoding.base=5")]
 
 
+def test_a_row_that_is_not_at_hand_leaves_the_others_as_records_name_them() -> None:
+    rows = Rows(encodings=("nowhere", "rope"), settings=("encoding.base=1e3",), seeds=(0,))
+    pairs = [("nowhere", "direct", "encoding.base=1e3"), ("rope", "direct", "encoding.base=1000.0")]
+    assert naming.pairs(rows) == pairs
+
+
+def test_a_row_of_ones_own_with_settings_is_on_its_board_however_they_are_written(
+    tmp_path: Path,
+) -> None:
+    for group in ("encoding", "board"):
+        (tmp_path / group).mkdir()
+    (tmp_path / "encoding/decay.yaml").write_text("_target_: decay.Decay\nrate: 0.1\n")
+    part = "all: {encodings: [decay], settings: [encoding.rate=1e-2], seeds: [10, 11, 12]}"
+    text = SMALL.replace("all: {methods: [rope, nope, rope_pi], seeds: [10, 11, 12]}", part)
+    (tmp_path / "board/mine.yaml").write_text(text)
+    found = [
+        changed(each, {"definition": small(text).hash, "method.changed": ["encoding.rate=0.01"]})
+        for each in of(small(), decay=0.4)
+    ]
+    save(tmp_path / "mine", *found)
+    words = [str(tmp_path / "mine"), "--config-dir", str(tmp_path)]
+    assert leaderboard.main(words, emit=lambda _: None) == 0
+    page = (tmp_path / "mine/leaderboard.md").read_text(encoding="utf-8")
+    assert "Board mine" in page and "| decay (encoding.rate=0.01) |" in page
+    assert "## All" in page
+
+
 @pytest.mark.slow
 def test_every_row_of_the_main_board_is_asked_for_as_its_record_names_it() -> None:
     for name, part in definition.load("main").parts.items():

@@ -26,12 +26,17 @@ def pairs(rows: Rows) -> list[Pair]:
 
     Where settings make rows, what names records is asked, which takes a tenth of a second a row:
     they may be those of the method already, or be part of its name, and a value is not always
-    written as it is read. Rows of a folder of one's own, which may not be at hand, and settings
-    that make no row are kept as they are written.
+    written as it is read. Rows of a folder of one's own are found where Hydra has that folder. A
+    row that is not, and settings that make no row, are kept as they are written.
     """
-    if any(Word.of(setting).makes_row for setting in rows.settings):
-        with suppress(*BROKEN):
-            return _identified(rows)
+    if not any(Word.of(setting).makes_row for setting in rows.settings):
+        return _written(rows)
+    if GlobalHydra.instance().is_initialized():  # with its folders
+        return _identified(rows)
+    return _identified_alone(rows)
+
+
+def _written(rows: Rows) -> list[Pair]:
     table = methods()
     named = [table.get(name, Method(name, AS_TRAINED)) for name in rows.methods]
     chosen = [(method.base, method.extension) for method in named]
@@ -41,15 +46,17 @@ def pairs(rows: Rows) -> list[Pair]:
 
 
 def _identified(rows: Rows) -> list[Pair]:
-    if GlobalHydra.instance().is_initialized():  # with its folders
-        return [_named(words) for words in rows.words]
-    return _identified_alone(rows)
+    found = _written(rows)
+    for place, words in enumerate(rows.words):
+        with suppress(*BROKEN):
+            found[place] = _named(words)
+    return found
 
 
 @functools.cache
 def _identified_alone(rows: Rows) -> list[Pair]:
     with composing():
-        return [_named(words) for words in rows.words]
+        return _identified(rows)
 
 
 def _named(words: tuple[str, ...]) -> Pair:

@@ -12,14 +12,15 @@ import argparse
 import io
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from posbench import commands
 from posbench.boards import definition
 from posbench.boards.definition import Board
-from posbench.composing import folders
 from posbench.composing.answering import answered
+from posbench.composing.compose import composing
 from posbench.errors import PosbenchError
 from posbench.leaderboard import csv_files, findings, markdown
 from posbench.leaderboard.board_sections import board_sections
@@ -161,15 +162,15 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
     chosen = parser.parse_args(arguments)
 
     def written() -> int:
-        with files.keeping_all(), folders.importable(chosen.config_dir):
+        # Rows of one's own are known by their files; without any Hydra need not be asked.
+        own = composing(*chosen.config_dir) if chosen.config_dir else nullcontext()
+        with files.keeping_all(), own:
             return _made(chosen, emit)
 
     return answered(written, own=chosen.config_dir)
 
 
 def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
-    for folder in chosen.config_dir:
-        folders.check(folder)
     board = board_of(chosen.folder, chosen.board, chosen.config_dir)
     held = files.read_folder(chosen.folder)
     found, audits, unreadable = held.records, held.audits, held.unreadable
