@@ -19,7 +19,7 @@ from posbench import provenance
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board
-from posbench.records import files
+from posbench.records import bundle, files
 from posbench.records.record import Audit, Record
 from posbench.results.command import main as results_command
 from posbench.running import verify as verifying
@@ -96,7 +96,7 @@ def test_what_was_published_is_made_again_exactly(
     assert "Repeating 3 of 3 records, from 3 of 3 strata." in out and "3 of 3 exact." in out
     assert {path: path.read_bytes() for path in folder.rglob("*.jsonl")} == before
     capsys.readouterr()
-    assert verify(folder, 12, scratch=tmp_path / "a b, c=d")
+    assert verify(folder, 12, scratch=tmp_path / "a b, c=d").agreed
     assert capsys.readouterr().out.count("Complete already") == 3, "it goes on where it stopped"
 
 
@@ -125,7 +125,7 @@ def test_a_number_that_was_altered_is_found_and_named(
 ) -> None:
     found = changed(by_method(own)["alibi"], values)
     files.publish([found], [], tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, scratch=scratch)
+    assert not verify(tmp_path / "all", 1, scratch=scratch).agreed
     out = capsys.readouterr().out
     assert verdicts(out)["alibi"].startswith(named), out
     assert "0 of 1 exact." in out
@@ -139,7 +139,7 @@ def test_what_a_record_is_called_is_compared_with_what_its_command_makes(
     mine = {"name": "mine", "encoding": "mine", "hash": "f" * 16}
     claims = {f"method.{name}": value for name, value in mine.items()}
     files.publish([changed(made, claims | {"gate": 0.0, "seed": 7})], [], tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, scratch=scratch)
+    assert not verify(tmp_path / "all", 1, scratch=scratch).agreed
     said = verdicts(capsys.readouterr().out)["alibi"].split("; ")
     assert said == [
         f"gate: {made.gate} was 0.0",
@@ -170,7 +170,7 @@ def test_timings_commits_and_digits_that_are_not_kept_make_no_difference(
         "evaluated.commit": None,
     }
     rewritten(folder, lambda each: changed(each, other))
-    assert verify(folder, 12, scratch=scratch)
+    assert verify(folder, 12, scratch=scratch).agreed
 
 
 @pytest.mark.parametrize("part", ["training", "evaluated"])
@@ -181,7 +181,7 @@ def test_a_record_of_another_version_of_torch_is_not_compared(
     for version, compared in (("1.4.2", False), (_other_patch(), True)):
         target = tmp_path / version
         files.publish([changed(here, {f"{part}.versions.torch": version})], [], target)
-        assert verify(target, 1, scratch=scratch) is compared
+        assert verify(target, 1, scratch=scratch).agreed is compared
         said = verdicts(capsys.readouterr().out)["rope"]
         today = provenance.versions()["torch"]
         expected = f"not compared (torch {version} there, {today} here)"
@@ -198,7 +198,7 @@ def test_a_record_of_another_machine_is_not_compared(
 ) -> None:
     elsewhere = {"training.device": "a GPU", "evaluated.device": "a GPU"}
     files.publish([changed(by_method(own)["rope"], elsewhere)], [], tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, scratch=scratch)
+    assert not verify(tmp_path / "all", 1, scratch=scratch).agreed
     assert "not compared (made on a GPU, this is " in verdicts(capsys.readouterr().out)["rope"]
 
 
@@ -207,7 +207,7 @@ def test_a_record_that_was_trained_in_step_with_others_is_not_compared(
 ) -> None:
     in_step = changed(by_method(own)["rope"], {"training.replicas": 4})
     files.publish([in_step], [], tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, scratch=scratch)
+    assert not verify(tmp_path / "all", 1, scratch=scratch).agreed
     said = verdicts(capsys.readouterr().out)["rope"]
     assert said.startswith("not compared (trained in step with 3 others")
 
@@ -219,7 +219,7 @@ def test_a_command_that_says_nothing_any_more_is_named_and_stops_no_others(
     rewritten(folder, of_method("rope", {"command": command.format("gone")}))
     illegal = command.format("nope extension=pi")
     rewritten(folder, of_method("rope_pi", {"command": illegal}))
-    assert not verify(folder, 12, scratch=scratch)
+    assert not verify(folder, 12, scratch=scratch).agreed
     said = verdicts(capsys.readouterr().out)
     assert said["gone"].startswith("cannot be repeated (method=gone is unknown")
     assert said["nope"].startswith("cannot be repeated (extension pi cannot extend encoding nope")
@@ -235,6 +235,37 @@ def test_a_folder_without_records_and_a_sample_of_none_are_one_sentence(
         assert error.startswith("posbench: ") and error.count("\n") == 1
     with pytest.raises(PosbenchError, match="name a folder of published records"):
         verify(tmp_path / "none", 1)
+
+
+# -- what others have sent -------------------------------------------------------------------------
+
+
+def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_share(
+    own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two bases of RoPE on two tasks are of the same classes, and one of the four is wrong."""
+    runs = tmp_path / "runs"
+    for words in (["seed=1"], ["task.num_symbols=4"], ["encoding.base=500"]):
+        made(runs, "method=rope", *words)
+    mine = [by_method(own)["rope"], *files.records(runs)]
+    path, target = tmp_path / "mine.tar.gz", tmp_path / "all"
+    words = ["accept", str(path), "--to", str(target)]
+    bundle.write(mine, [], None, path)
+    capsys.readouterr()
+    assert results_command(words) == 0
+    out = capsys.readouterr().out
+    assert "Repeating 3 of 4 records, from 3 of 3 strata." in out and "None was" not in out
+    assert f"Nothing was written, with 3 of 4 records repeated; --write adds all to {target}" in out
+    assert results_command([*words, "--sample", "1", "--write"]) == 0
+    out = capsys.readouterr().out
+    (none,) = [line for line in out.splitlines() if line.startswith("None was repeated of rope")]
+    assert none.count(" on copy_small") == 2, "one of the three was drawn"
+    assert f"Added to {target}, with 1 of 4 records repeated: python" in out
+    assert len(files.records(target)) == 4
+    wrong = [changed(each, {"rows.0.loss": 0.5}) if each.method.changed else each for each in mine]
+    bundle.write(wrong, [], None, path)
+    assert results_command([*words, "--write"]) == 1
+    assert "2 of 3 exact." in capsys.readouterr().out
 
 
 # -- carrying over ---------------------------------------------------------------------------------
@@ -276,7 +307,7 @@ def test_a_stratum_whose_sample_agrees_is_carried_over_and_says_how_many_were_re
     assert "3 records were made by earlier code and carried over: 3 of 3 were repeated" in said
     assert "come from other code" not in said
     capsys.readouterr()
-    assert verify(folder, 12, restamp=True, scratch=scratch)
+    assert verify(folder, 12, restamp=True, scratch=scratch).agreed
     assert "every record is of today's code already" in capsys.readouterr().out
 
 
@@ -289,7 +320,7 @@ def test_one_that_was_repeated_speaks_for_its_stratum(
     assert len(found) == 2
     changes = older({"training.source_hash": OLD})
     files.publish([changes(each) for each in found], [], tmp_path / "all")
-    assert verify(tmp_path / "all", 1, restamp=True, scratch=scratch)
+    assert verify(tmp_path / "all", 1, restamp=True, scratch=scratch).agreed
     assert "Repeating 1 of 2 records, from 1 of 1 strata." in capsys.readouterr().out
     stamps = [each.carried_over for each in files.records(tmp_path / "all")]
     assert [(stamp.verified, stamp.of) for stamp in stamps if stamp] == [(1, 2), (1, 2)]
@@ -308,7 +339,7 @@ def test_carrying_over_reads_each_published_record_before_and_after(
         return validated(kind, content, where)
 
     monkeypatch.setattr(files, "validated", counting)
-    assert verify(folder, 1, restamp=True, scratch=scratch)
+    assert verify(folder, 1, restamp=True, scratch=scratch).agreed
     assert len([where for where in read if where.startswith(str(folder))]) == 2 * len(METHODS)
 
 
@@ -331,7 +362,7 @@ def test_what_is_published_meanwhile_is_not_lost(
         return ""
 
     monkeypatch.setattr(verifying, "_repeat", meanwhile)
-    assert verify(folder, 12, restamp=True, scratch=scratch)
+    assert verify(folder, 12, restamp=True, scratch=scratch).agreed
     out = capsys.readouterr().out
     assert "Carried over 2 of 3 records of earlier code." in out
     assert "Left alone 1 record that another process published anew meanwhile." in out
@@ -347,7 +378,7 @@ def test_a_stratum_that_disagrees_stays_as_it_was(
     rewritten(folder, older({"evaluated.source_hash": OLD}))
     rewritten(folder, of_method("alibi", {"training.source_hash": OLD, "rows.0.loss": 0.5}))
     before = by_method(folder)
-    assert not verify(folder, 12, restamp=True, scratch=scratch)
+    assert not verify(folder, 12, restamp=True, scratch=scratch).agreed
     out = capsys.readouterr().out
     assert "Carried over 2 of 3 records of earlier code." in out and "2 of 3 exact." in out
     after = by_method(folder)
@@ -361,7 +392,7 @@ def test_a_stratum_that_could_not_be_compared_stays_as_it_was(
     strange = {"training.source_hash": OLD, "training.versions.torch": "1.4.2"}
     files.publish([changed(by_method(own)["rope"], strange)], [], tmp_path / "all")
     [before] = files.records(tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, restamp=True, scratch=scratch)
+    assert not verify(tmp_path / "all", 1, restamp=True, scratch=scratch).agreed
     assert files.records(tmp_path / "all") == [before]
 
 
@@ -370,7 +401,7 @@ def test_a_stratum_of_which_none_was_drawn_stays_as_it_was(
 ) -> None:
     rewritten(folder, older({"training.source_hash": OLD}))
     rewritten(folder, of_method("rope_pi", {"evaluated.source_hash": OLD}))
-    assert verify(folder, 1, restamp=True, scratch=scratch)
+    assert verify(folder, 1, restamp=True, scratch=scratch).agreed
     assert "from 1 of 3 strata" in capsys.readouterr().out
     carried = [each for each in files.records(folder) if each.carried_over]
     assert len(carried) == 1
@@ -489,5 +520,5 @@ def test_what_was_made_on_the_processor_is_repeated_there(
         make(Asked.of(composed.but(results_dir=results_dir, logger={}, trainer=trainer)), Console())
     files.publish(files.records(tmp_path / "runs"), [], tmp_path / "all")
     capsys.readouterr()
-    assert verify(tmp_path / "all", 1), capsys.readouterr().out
+    assert verify(tmp_path / "all", 1).agreed, capsys.readouterr().out
     assert "1 of 1 exact." in capsys.readouterr().out

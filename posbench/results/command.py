@@ -20,11 +20,12 @@ from pathlib import Path
 from posbench.commands import add_config_dir
 from posbench.composing.answering import answered
 from posbench.disk import writing_to
-from posbench.errors import PosbenchError
+from posbench.errors import MANY, PosbenchError, counted
 from posbench.records import bundle, files, tables
 from posbench.records.files import LOCAL
 from posbench.results.publishing import matching, publish
 
+BOARD = "python -m posbench.leaderboard"
 CONTRIBUTED = Path("results/contributed")
 """Where records that others have sent go."""
 
@@ -90,7 +91,7 @@ def _publish(chosen: argparse.Namespace) -> int:
     if not count:
         raise PosbenchError(f"no record of {pattern} in {chosen.source}: run it first")
     print(f"Copied {count} records ({pattern}) to {chosen.target}.")
-    print(f"Bring its board up to date: python -m posbench.leaderboard {chosen.target}")
+    print(f"Bring its board up to date: {BOARD} {chosen.target}")
     return 0
 
 
@@ -151,7 +152,9 @@ def _add_accept(command: argparse.ArgumentParser) -> None:
     command.add_argument("bundle", type=Path)
     help = "default: %(default)s"
     command.add_argument("--to", dest="target", type=Path, default=CONTRIBUTED, help=help)
-    command.add_argument("--sample", type=int, default=3, help="how many to repeat, " + help)
+    command.add_argument(
+        "--sample", type=int, help="how many to repeat, default: one of each method and task"
+    )
     command.add_argument("--seed", type=int, default=0, help="of the choice, " + help)
     command.add_argument(
         "--run-code", action="store_true", help="you have read the code in it, and will run it"
@@ -173,15 +176,26 @@ def _accept(chosen: argparse.Namespace) -> int:
                 f"(tar -xzOf {chosen.bundle} {' '.join(found.code)}), then add --run-code to "
                 "repeat records"
             )
-        from posbench.running.verify import verify  # and with it torch
+        from posbench.running.verify import of_method_and_task, verify  # and with it torch
 
-        agreed = verify(found.published, chosen.sample, chosen.seed, own=own)
-        if agreed and chosen.write:
+        seen = verify(
+            found.published, chosen.sample, chosen.seed, own=own, alike=of_method_and_task
+        )
+        if seen.without:
+            print(f"None was repeated of {_listed(seen.without)}.")
+        of = f"{seen.repeated} of {counted(seen.of, 'record')} repeated"
+        if seen.agreed and chosen.write:
             files.publish(found.records, found.audits, chosen.target)
-            print(f"Added to {chosen.target}: python -m posbench.leaderboard {chosen.target}")
-        elif agreed:
-            print(f"Nothing was written; --write adds them to {chosen.target}.")
-    return 0 if agreed else 1
+            print(f"Added to {chosen.target}, with {of}: {BOARD} {chosen.target}")
+        elif seen.agreed:
+            print(f"Nothing was written, with {of}; --write adds all to {chosen.target}.")
+    return 0 if seen.agreed else 1
+
+
+def _listed(strata: Sequence[Sequence[str]]) -> str:
+    """Methods and tasks in a sentence, the first of many."""
+    named = [f"{method} on {task}" for method, task, *_ in strata[:MANY]]
+    return ", ".join([*named, *([f"{len(strata) - MANY} more"] if strata[MANY:] else [])])
 
 
 def _add_verify(command: argparse.ArgumentParser) -> None:
@@ -205,7 +219,7 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
 def _verify(chosen: argparse.Namespace) -> int:
     from posbench.running.verify import verify  # and with it torch
 
-    agreed = verify(
+    seen = verify(
         chosen.folder,
         chosen.sample,
         chosen.seed,
@@ -213,7 +227,7 @@ def _verify(chosen: argparse.Namespace) -> int:
         scratch=chosen.scratch,
         own=chosen.config_dir,
     )
-    return 0 if agreed else 1
+    return 0 if seen.agreed else 1
 
 
 def _add_upload(command: argparse.ArgumentParser) -> None:

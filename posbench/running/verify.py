@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,24 +91,52 @@ class Today:
         return record.model_copy(update=update)
 
 
+def of_code(each: Today) -> Stratum:
+    """Strata of records that stand or fall with the same code."""
+    return each.stratum
+
+
+def of_method_and_task(each: Today) -> Stratum:
+    """Strata of records that somebody else has sent, whose rows may each have another mistake."""
+    record = each.record
+    return (record.method.label, record.task.label, record.protocol.label)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """How a sample of records came out."""
+
+    exact: int
+    repeated: int
+    of: int
+    without: list[Stratum]  # of which none was repeated
+
+    @property
+    def agreed(self) -> bool:
+        """Whether all that was repeated is the same."""
+        return self.exact == self.repeated
+
+
 def verify(
     folder: Path,
-    sample: int,
+    sample: int | None,
     seed: int = 0,
     restamp: bool = False,
     scratch: Path | None = None,
     own: Sequence[Path] = (),
-) -> bool:
-    """Repeat `sample` records of a published folder; whether all that they say is the same.
+    alike: Callable[[Today], Stratum] = of_code,
+) -> Repeated:
+    """Repeat `sample` records of a published folder, None for one of each stratum.
 
-    The sample is spread over the strata as evenly as it goes. With `restamp` it is drawn from
+    The sample is spread over the strata as evenly as it goes; `alike` says which record is in
+    which. With `restamp` it is drawn from
     records of earlier code alone, and a stratum whose sample agrees exactly is carried over to the
     code of today: its records name its hash and say how many were repeated. Names, settings and
     counts are compared exactly, losses to the digits that are stored, timings not at all. A record
     of another machine or version is named and not compared. `own` are folders with methods that
     posbench has not.
     """
-    if sample < 1:
+    if sample is not None and sample < 1:
         raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
     if restamp and (own_runs := files.loose(folder)):
         raise PosbenchError(
@@ -118,10 +146,17 @@ def verify(
         )
     # Classes of their own must be at hand before their code is hashed.
     with tempfile.TemporaryDirectory() as temporary, composing(*own):
-        return _verified(folder, sample, seed, restamp, scratch or Path(temporary))
+        return _verified(folder, sample, seed, restamp, scratch or Path(temporary), alike)
 
 
-def _verified(folder: Path, sample: int, seed: int, restamp: bool, scratch: Path) -> bool:
+def _verified(
+    folder: Path,
+    sample: int | None,
+    seed: int,
+    restamp: bool,
+    scratch: Path,
+    alike: Callable[[Today], Stratum],
+) -> Repeated:
     console = Console()
     found = [Today.of(record) for record in files.records(folder)]
     if not found:
@@ -129,11 +164,11 @@ def _verified(folder: Path, sample: int, seed: int, restamp: bool, scratch: Path
     strata: dict[Stratum, list[Today]] = {}
     for each in found:
         if each.changed or not restamp:
-            strata.setdefault(each.stratum, []).append(each)
+            strata.setdefault(alike(each), []).append(each)
     if restamp and not strata:
         console.say(f"{folder}: every record is of today's code already.")
-        return True
-    drawn = _drawn(strata, sample, np.random.default_rng(seed))
+        return Repeated(0, 0, len(found), [])
+    drawn = _drawn(strata, sample or len(strata), np.random.default_rng(seed))
     console.say(
         f"Repeating {len(drawn)} of {len(found)} records, from {len({s for s, _ in drawn})} of "
         f"{len(strata)} strata."
@@ -160,7 +195,8 @@ def _verified(folder: Path, sample: int, seed: int, restamp: bool, scratch: Path
                 f"Left alone {counted(others, 'record')} that another process published anew "
                 "meanwhile."
             )
-    return exact == len(drawn)
+    without = [stratum for stratum in strata if stratum not in verdicts]
+    return Repeated(exact, len(drawn), len(found), without)
 
 
 def _drawn(
