@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.core.global_hydra import GlobalHydra
 
@@ -21,6 +21,8 @@ from posbench.errors import ConfigError
 from posbench.provenance import content_hash, without_places
 from posbench.records.record import MethodName, Name, as_file_name
 
+NAMED = ("protocol", "task", "method", "encoding", "extension")
+"""Groups whose options names are made of."""
 HOST, PART = "encoding@encoding.", "extension@extension."
 """How Hydra's choices of a host (`encoding@encoding.host=alibi`) and of a sequence's part begin."""
 OFF = {f"model.{name}": getattr(ModelConfig(), name) for name in OF_METHODS}
@@ -43,56 +45,31 @@ class Identity:
 def identify(composed: Composition) -> Identity:
     """Name a run by comparing its composed configuration with what its names stand for.
 
-    ConfigError if a group has no choice. This needs an initialised Hydra.
+    ConfigError if a group has no choice, or an experiment another one. This needs an initialised
+    Hydra.
     """
-    choices = composed.choices
-    group: dict[str, Any] = {
-        name: choices.get(name) for name in ("protocol", "task", "method", "encoding", "extension")
-    }
-    if missing := [name for name, choice in group.items() if choice is None]:
-        raise ConfigError(f"{missing[0]} is missing: choose one with {missing[0]}=NAME, see --help")
-    experiment = choices.get("experiment")
-    if experiment is not None:
+    group = _chosen(composed.choices)
+    if (experiment := composed.choices.get("experiment")) is not None:
         _refuse_others(experiment, group)
-    task = [f"protocol={group['protocol']}", f"task={group['task']}"]
-    parts, canonical = _parts(composed), _parts(compose(*task, f"method={group['method']}"))
-
-    label, words = group["method"], [f"method={group['method']}"]
-    pair = {name: group[name] for name in ("encoding", "extension")}
-    hosts = _hosts(pair, choices)
-    if parts["method"] != canonical["method"]:
-        asked, usual = parts["method"]["model"], canonical["method"]["model"]
-        plain = compose(*_overrides(pair | hosts))
-        # The pair differs from the one in the method's YAML.
-        other = _parts(plain)["method"] | {"model": usual} != canonical["method"]
-        found = _method_of(pair | hosts, asked) if other or asked != usual else None
-        if found or other:
-            found = found or _method_of(pair | hosts, {})
-            base = "-".join(filter(None, (group["encoding"], _host(hosts))))
-            label = found or _joined(base, _parted(group["extension"], choices, hosts), plain)
-            words = [f"method={found}"] if found else _overrides(pair | hosts)
-            canonical["method"] = _parts(compose(*task, *words))["method"]
-
-    chosen, written = [*task, *words], canonical
-    if experiment is not None:  # the names stay those of protocol and task
-        chosen = [f"experiment={experiment}", *words]
-        written = _parts(compose(*chosen))
-    method = _name(label, parts["method"], canonical["method"])
+    test = [f"protocol={group['protocol']}", f"task={group['task']}"]
+    parts, canonical = _parts(composed), _parts(compose(*test, f"method={group['method']}"))
+    called = _called(composed, group, parts["method"], canonical["method"])
+    if called.words != (f"method={group['method']}",):
+        canonical["method"] = _parts(compose(*test, *called.words))["method"]
     return Identity(
         _name(group["protocol"], parts["protocol"], canonical["protocol"]),
         _name(group["task"], parts["task"], canonical["task"]),
-        MethodName(
-            **dict(method),
-            encoding=group["encoding"],
-            host=_host(hosts),
-            extension=_parted(group["extension"], choices, hosts),
-            encoding_changed=tuple(
-                change for change in method.changed if change.startswith(("encoding.", "model."))
-            ),
-            model=tuple(turned_on(composed.content["model"])),
-        ),
-        _command(chosen, parts, written, composed.content["seed"]),
+        _method_name(composed, group, _name(called.label, parts["method"], canonical["method"])),
+        _command(composed, test, called.words, parts, canonical),
     )
+
+
+def _chosen(choices: Mapping[str, Any]) -> dict[str, str]:
+    """The option of each group that names are made of; ConfigError if one has none."""
+    group = {name: choices.get(name) for name in NAMED}
+    if missing := [name for name, choice in group.items() if choice is None]:
+        raise ConfigError(f"{missing[0]} is missing: choose one with {missing[0]}=NAME, see --help")
+    return {name: str(choice) for name, choice in group.items()}
 
 
 def _refuse_others(experiment: str, group: Mapping[str, str]) -> None:
@@ -106,16 +83,75 @@ def _refuse_others(experiment: str, group: Mapping[str, str]) -> None:
             )
 
 
+class Called(NamedTuple):
+    """What a method is called, and the words that choose what the name stands for."""
+
+    label: str
+    words: tuple[str, ...]
+
+
+def _called(
+    composed: Composition,
+    group: Mapping[str, str],
+    content: dict[str, Any],
+    usual: dict[str, Any],
+) -> Called:
+    """What the method with this content is called.
+
+    `usual` is the content of the method that was chosen. Its name stays where settings alone are
+    changed, unless these make another method.
+    """
+    chosen = Called(group["method"], (f"method={group['method']}",))
+    if content == usual:
+        return chosen
+    hosts = _hosts(group, composed.choices)
+    pair = _pair(group) | hosts
+    plain = compose(*_overrides(pair))
+    # The pair differs from the one in the method's YAML.
+    other = _parts(plain)["method"] | {"model": usual["model"]} != usual
+    if not other and content["model"] == usual["model"]:
+        return chosen
+    found = _method_of(pair, content["model"])
+    if not found and other:
+        found = _method_of(pair, {})
+    if found:
+        return Called(found, (f"method={found}",))
+    if not other:
+        return chosen
+    base = "-".join(filter(None, (group["encoding"], _host(hosts))))
+    label = _joined(base, _parted(group["extension"], composed.choices, hosts), plain)
+    return Called(label, tuple(_overrides(pair)))
+
+
+def _method_name(composed: Composition, group: Mapping[str, str], name: Name) -> MethodName:
+    """The name of a method with those of what is in it."""
+    hosts = _hosts(group, composed.choices)
+    return MethodName(
+        **dict(name),
+        encoding=group["encoding"],
+        host=_host(hosts),
+        extension=_parted(group["extension"], composed.choices, hosts),
+        encoding_changed=tuple(
+            change for change in name.changed if change.startswith(("encoding.", "model."))
+        ),
+        model=tuple(turned_on(composed.content["model"])),
+    )
+
+
+def _pair(group: Mapping[str, str]) -> dict[str, str]:
+    return {name: group[name] for name in ("encoding", "extension")}
+
+
 def _overrides(chosen: Mapping[str, str]) -> list[str]:
     return [f"{group}={option}" for group, option in chosen.items()]
 
 
-def _hosts(pair: dict[str, str], choices: Mapping[str, Any]) -> dict[str, str]:
+def _hosts(group: Mapping[str, str], choices: Mapping[str, Any]) -> dict[str, str]:
     """The chosen inner hosts and parts that differ from the ones in the outer YAML."""
     inside = {key: choice for key, choice in choices.items() if key.startswith((HOST, PART))}
     if not inside:  # nothing to compare: composing costs a tenth of a second
         return {}
-    usual = compose(*_overrides(pair)).choices
+    usual = compose(*_overrides(_pair(group))).choices
     return {key: choice for key, choice in inside.items() if usual.get(key) != choice}
 
 
@@ -230,16 +266,22 @@ def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _command(
-    chosen: list[str],
+    composed: Composition,
+    test: Sequence[str],
+    method: Sequence[str],
     parts: dict[str, dict[str, Any]],
-    composed: dict[str, dict[str, Any]],
-    seed: int,
+    canonical: dict[str, dict[str, Any]],
 ) -> str:
     """The command that repeats the run: choices, and what differs from what they compose."""
-    words = list(chosen)
+    experiment = composed.choices.get("experiment")
+    if experiment is None:
+        words, written = [*test, *method], canonical
+    else:  # the names stay those of protocol and task
+        words = [f"experiment={experiment}", *method]
+        written = _parts(compose(*words))
     for part in parts:
-        words += [_quoted(change) for change in _changes(parts[part], composed[part])]
-    return " ".join(["python -m posbench", *words, f"seed={seed}"])
+        words += [_quoted(change) for change in _changes(parts[part], written[part])]
+    return " ".join(["python -m posbench", *words, f"seed={composed.content['seed']}"])
 
 
 def _quoted(change: str) -> str:
