@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -571,11 +572,13 @@ def test_what_is_missing_is_made(
     against: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = ["method=rope", "encoding.base=500", "task=copy", f"results_dir={tmp_path}"]
+    words = ["method=rope", "encoding.base=500", "task=copy", f"results_dir={tmp_path}/a b"]
     assert command.main([*words, "--against", str(tmp_path)]) == 1
     assert not swept and "holds no records to compare with" in capsys.readouterr().err
     assert command.main([*words, *against]) == 1
-    assert "none of its runs is complete" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "none of its runs is complete" in said.err
+    assert f"python -m posbench {shlex.join(swept[0][3:])}\n" in said.out, "it can be copied"
     assert swept[0][3] == "-m" and "seed=10,11,12" in swept[0] and "encoding.base=500" in swept[0]
     assert command.main([*words, "--no-training", *against]) == 1
     assert len(swept) == 1

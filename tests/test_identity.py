@@ -153,6 +153,29 @@ def test_the_same_settings_make_the_same_method_however_they_are_chosen() -> Non
     assert (row.method, row.command) == (by_hand.method, by_hand.command)
 
 
+def test_an_encoding_of_ones_own_does_not_go_by_the_name_of_a_method(tmp_path: Path) -> None:
+    """The records of two runs by one name would take each other's place."""
+    for group in ("encoding", "method"):
+        (tmp_path / group).mkdir()
+    for name in ("rope_yarn", "decay", "plain"):
+        (tmp_path / f"encoding/{name}.yaml").write_text("_target_: decay.Decay\nrate: 0.1\n")
+    method = "# @package _global_\ndefaults: [override /encoding: {}, override /extension: {}]\n"
+    (tmp_path / "method/decay.yaml").write_text(method.format("decay", "log_n"))
+    (tmp_path / "method/plain.yaml").write_text(method.format("plain", "direct"))
+    with composing(tmp_path):
+        names = {
+            encoding: identify(compose("protocol=smoke", f"encoding={encoding}"))
+            for encoding in ("rope_yarn", "decay", "plain")
+        }
+    assert {encoding: found.method.label for encoding, found in names.items()} == {
+        "rope_yarn": "rope_yarn+direct",
+        "decay": "decay+direct",
+        "plain": "plain",
+    }
+    assert "encoding=rope_yarn extension=direct" in names["rope_yarn"].command
+    assert "method=plain" in names["plain"].command
+
+
 def test_a_method_of_ones_own_is_found_by_all_that_it_asks(tmp_path: Path) -> None:
     """Two rows of one encoding differ in what they ask of the model alone."""
     text = (

@@ -475,6 +475,19 @@ def test_publishing_leaves_a_file_alone_that_stays_as_it_is(tmp_path: Path) -> N
     assert touched == {"copy.jsonl"}
 
 
+def test_commands_that_are_said_can_be_copied_where_a_folder_has_spaces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, board, sent = (tmp_path / name for name in ("my runs", "my board", "my bundle.tar.gz"))
+    save(own, record())
+    assert results_command(["publish", "--from", str(own), "--to", str(board)]) == 0
+    assert f": python -m posbench.leaderboard '{board}'\n" in capsys.readouterr().out
+    assert results_command(["bundle", str(sent), "--from", str(own)]) == 0
+    assert f": python -m posbench.results accept '{sent}'\n" in capsys.readouterr().out
+    assert results_command(["verify", str(own), "--restamp"]) == 1
+    assert f"publish --from '{own}' --to FOLDER" in capsys.readouterr().err
+
+
 def test_publishing_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path / "own", record())
     assert publish(tmp_path, "--method", "alibi") == 1

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -158,7 +159,7 @@ def _made(request: Request, command: Sequence[str], known: Sequence[Path]) -> Pl
     if not planned.runs or not command:
         return planned
     print(planned.cost([*known, *with_records(Path("results"))]), flush=True)
-    print(f"  python -m posbench {' '.join(command)}", flush=True)
+    print(f"  python -m posbench {shlex.join(command)}", flush=True)
     ended = subprocess.run([sys.executable, "-m", "posbench", *command])
     if ended.returncode < 0 or ended.returncode > 128:
         raise KeyboardInterrupt  # the sweep was stopped, and has said so

@@ -209,9 +209,12 @@ def _key(default: Any) -> str:
 
 
 def _joined(encoding: str, extension: str, composed: Composition) -> str:
-    """A name for a pair without a YAML; it leaves out the default method's extension."""
-    usual = compose().content["extension"]
-    return encoding if composed.content["extension"] == usual else f"{encoding}+{extension}"
+    """A name for a pair without a YAML; it leaves out the default method's extension, unless that
+    would be the name of a method: an encoding of one's own may be called rope_yarn.
+    """
+    usual = composed.content["extension"] == compose().content["extension"]
+    taken = encoding in {*methods(), *_own_methods()}
+    return encoding if usual and not taken else f"{encoding}+{extension}"
 
 
 def _parts(composed: Composition) -> dict[str, dict[str, Any]]:

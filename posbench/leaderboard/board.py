@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -187,8 +188,8 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     # Nothing is left that these could say.
     left_over = [path for path in _made_before(chosen.folder) if path not in written]
     again = (
-        f"run `{COMMAND} {chosen.folder}` with the versions of constraints.txt, and commit the "
-        "result"
+        f"run `{COMMAND} {shlex.quote(str(chosen.folder))}` with the versions of constraints.txt, "
+        "and commit the result"
     )
     commands.write_or_check(written, chosen.check, again, left_over)
     if chosen.check:

@@ -13,6 +13,7 @@ python -m posbench.results export out --from results/main    a data set and a st
 from __future__ import annotations
 
 import argparse
+import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,6 @@ from posbench.records import bundle, files, tables
 from posbench.records.files import LOCAL
 from posbench.results.publishing import matching, publish
 
-BOARD = "python -m posbench.leaderboard"
 CONTRIBUTED = Path("results/contributed")
 """Where records that others have sent go."""
 
@@ -91,8 +91,13 @@ def _publish(chosen: argparse.Namespace) -> int:
     if not count:
         raise PosbenchError(f"no record of {pattern} in {chosen.source}: run it first")
     print(f"Copied {count} records ({pattern}) to {chosen.target}.")
-    print(f"Bring its board up to date: {BOARD} {chosen.target}")
+    print(f"Bring its board up to date: {_board(chosen.target)}")
     return 0
+
+
+def _board(folder: Path) -> str:
+    """The command that writes the board of a folder."""
+    return f"python -m posbench.leaderboard {shlex.quote(str(folder))}"
 
 
 def _add_unpack(command: argparse.ArgumentParser) -> None:
@@ -130,7 +135,8 @@ def _bundle(chosen: argparse.Namespace) -> int:
         raise PosbenchError(f"no such record in {chosen.source}: run it first")
     made = bundle.write(found, held.audits, _own_folder(chosen.config_dir), chosen.target)
     print(f"Written: {chosen.target}, {made['records']} records of {', '.join(made['methods'])}.")
-    print(f"Whoever has it looks at it with: python -m posbench.results accept {chosen.target}")
+    accept = f"python -m posbench.results accept {shlex.quote(str(chosen.target))}"
+    print(f"Whoever has it looks at it with: {accept}")
     return 0
 
 
@@ -173,8 +179,8 @@ def _accept(chosen: argparse.Namespace) -> int:
         if found.code and not chosen.run_code:
             raise PosbenchError(
                 f"{chosen.bundle} holds code of others, and nothing of it was run: read it "
-                f"(tar -xzOf {chosen.bundle} {' '.join(found.code)}), then add --run-code to "
-                "repeat records"
+                f"({shlex.join(['tar', '-xzOf', str(chosen.bundle), *found.code])}), then add "
+                "--run-code to repeat records"
             )
         from posbench.running.verify import of_method_and_task, verify  # and with it torch
 
@@ -186,7 +192,7 @@ def _accept(chosen: argparse.Namespace) -> int:
         of = f"{seen.repeated} of {counted(seen.of, 'record')} repeated"
         if seen.agreed and chosen.write:
             files.publish(found.records, found.audits, chosen.target)
-            print(f"Added to {chosen.target}, with {of}: {BOARD} {chosen.target}")
+            print(f"Added to {chosen.target}, with {of}: {_board(chosen.target)}")
         elif seen.agreed:
             print(f"Nothing was written, with {of}; --write adds all to {chosen.target}.")
     return 0 if seen.agreed else 1
@@ -256,7 +262,8 @@ def _upload(chosen: argparse.Namespace) -> int:
         done = upload(found, scratch, chosen.project, chosen.entity, chosen.online)
     print(f"{done.now} of {len(found)} records became W&B runs; {done.before} were there already.")
     if not chosen.online:
-        print(f"Send them with --online, or: wandb sync {scratch}/wandb/offline-run-*")
+        there = shlex.quote(str(scratch))
+        print(f"Send them with --online, or: wandb sync {there}/wandb/offline-run-*")
     if done.failed:
         raise PosbenchError(
             f"{done.failed} of {len(found)} records did not reach W&B: run the same command again"

@@ -98,8 +98,8 @@ def of_code(each: Today) -> Stratum:
 
 def of_method_and_task(each: Today) -> Stratum:
     """Strata of records that somebody else has sent, whose rows may each have another mistake."""
-    record = each.record
-    return (record.method.label, record.task.label, record.protocol.label)
+    names = (each.record.method, each.record.task, each.record.protocol)
+    return (*(name.label for name in names), *(name.hash for name in names))
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,8 @@ def verify(
         raise PosbenchError(
             f"--restamp carries published records over, and {folder} holds "
             f"{counted(len(own_runs), 'record')} as runs write them, such as {own_runs[0]}: "
-            f"publish them first, python -m posbench.results publish --from {folder} --to FOLDER"
+            "publish them first, python -m posbench.results publish --from "
+            f"{shlex.quote(str(folder))} --to FOLDER"
         )
     # Classes of their own must be at hand before their code is hashed.
     with tempfile.TemporaryDirectory() as temporary, composing(*own):

@@ -207,7 +207,7 @@ class Sweep:
             f"{planned.not_applicable:,} not applicable, {len(failures) + wrong:,} failed."
         )
         for words, sentence in planned.wrong.items():
-            self.say(f"  {sentence}\n    python -m posbench {' '.join(words)}")
+            self.say(f"  {sentence}\n    python -m posbench {shlex.join(words)}")
         for event in failures:
             self.say(f"  {event.title}: {event.sentence}\n    {event.command}")
         if made or skipped:
