@@ -25,6 +25,9 @@ def mine(tmp_path: Path) -> Path:
     (folder / "encoding/decay.yaml").write_text("_target_: decay.Decay\n")
     (folder / "decay.py").write_text("raise RuntimeError('was run')\n")
     (folder / "notes.txt").write_text("not sent\n")
+    for hidden in (".venv/lib", "runs/.hydra"):
+        (folder / hidden).mkdir(parents=True)
+        (folder / hidden / "config.yaml").write_text("not: sent\n")
     return folder
 
 

@@ -56,14 +56,16 @@ def write(
 
 
 def _code(own: Path | None) -> dict[str, str]:
-    """The files of one's own, by their place in the folder."""
+    """The files of one's own, by their place in the folder; what is in a hidden folder, as an
+    environment or what Hydra notes, is no part of a method.
+    """
     if own is None:
         return {}
-    paths = sorted(path for pattern in CODE for path in own.rglob(pattern))
+    paths = sorted(path.relative_to(own) for pattern in CODE for path in own.rglob(pattern))
     return {
-        path.relative_to(own).as_posix(): _text_of(path)
+        path.as_posix(): _text_of(own / path)
         for path in paths
-        if "__pycache__" not in path.parts
+        if "__pycache__" not in path.parts and not any(part[0] == "." for part in path.parts)
     }
 
 
