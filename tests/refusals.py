@@ -382,7 +382,7 @@ def _row(*cells: str) -> str:
 
 
 def main() -> int:
-    sys.path[:0] = [str(HERE), str(HERE / "support")]
+    sys.path.insert(0, str(HERE / "support"))
     asked = sys.argv[1:]  # before a command takes its own words for them
     found = answers(INPUTS)
     if "--inputs" in asked:

@@ -172,11 +172,13 @@ def imports_of(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 def test_every_yaml_names_a_class_that_exists() -> None:
     import hydra
-    from conftest import composed, names
     from omegaconf import OmegaConf
 
+    from posbench.check.subject import composed
+    from posbench.composing.folders import own_names
+
     for group in ("encoding", "extension", "task"):
-        for option in names(group):
+        for option in own_names(group):
             node = OmegaConf.to_container(composed(f"{group}={option}")[group], resolve=False)
             parts = node.get("layers", [node]) if group == "encoding" else [node]
             for target in [part["_target_"] for part in parts]:

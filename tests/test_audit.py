@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import thinned
+from offered import thinned
 from small_runs import TINY, ran
 
 from posbench.attention import Attention

@@ -8,13 +8,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from conftest import CONF, names, setup
 from hydra.core.global_hydra import GlobalHydra
 from making import changed, record, save
+from offered import CONF
 
 from posbench.boards import definition, naming
 from posbench.boards.definition import Board, Rows
+from posbench.check.subject import setup
 from posbench.composing.compose import compose
+from posbench.composing.folders import own_names
 from posbench.composing.identity import identify
 from posbench.composing.methods import methods
 from posbench.errors import PosbenchError
@@ -66,13 +68,13 @@ def of(board: Board, **levels: float) -> list[Record]:
 def test_every_board_of_the_repository_names_what_there_is() -> None:
     for name in definition.names():
         board = definition.load(name)
-        assert set(board.all_tasks) <= set(names("task"))
+        assert set(board.all_tasks) <= set(own_names("task"))
         for part in board.parts.values():
-            assert set(part.methods) <= set(names("method"))
-            assert set(part.encodings) <= set(names("encoding"))
-            assert set(part.extensions) <= set(names("extension"))
-            assert {part.protocol or board.protocol} <= set(names("protocol"))
-            assert set(part.experiments) <= set(names("experiment"))
+            assert set(part.methods) <= set(own_names("method"))
+            assert set(part.encodings) <= set(own_names("encoding"))
+            assert set(part.extensions) <= set(own_names("extension"))
+            assert {part.protocol or board.protocol} <= set(own_names("protocol"))
+            assert set(part.experiments) <= set(own_names("experiment"))
 
 
 def test_the_main_board_has_what_its_protocol_has() -> None:
@@ -96,10 +98,10 @@ def test_the_main_board_has_every_encoding_and_every_extension_of_rope() -> None
     pairs = [pair for part in main.parts.values() for pair in naming.pairs(part)]
     rows = [methods()[name] for part in main.parts.values() for name in part.methods]
     encodings = {name for part in main.parts.values() for name in part.encodings}
-    missing = set(names("encoding")) - encodings - {row.encoding for row in rows}
+    missing = set(own_names("encoding")) - encodings - {row.encoding for row in rows}
     assert not missing, missing
     extensions = {name for part in main.parts.values() for name in part.extensions}
-    missing = set(names("extension")) - extensions - {extension for _, extension, _ in pairs}
+    missing = set(own_names("extension")) - extensions - {extension for _, extension, _ in pairs}
     assert not missing, missing
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import composed, thinned
+from offered import thinned
 from omegaconf import OmegaConf
 
 from posbench.catalogue import page as catalogue
 from posbench.catalogue import probe
 from posbench.catalogue.portraits import Portrait
-from posbench.check.subject import Subject
+from posbench.check.subject import Subject, composed
 
 
 @pytest.fixture(scope="module")

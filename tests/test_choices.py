@@ -47,7 +47,7 @@ def nested(setting: str) -> tuple[str, dict[str, object]]:
 
 def test_the_panels_of_heads_and_steps_have_no_test_beyond_training() -> None:
     """Their protocol measures 1x alone, and their rules do not even look at that."""
-    from conftest import setup
+    from posbench.check.subject import setup
 
     run = setup("protocol=pilot", "task=copy", "method=rope")
     assert list(run.lengths.multiples.values()) == [1.0] and not run.config.evaluation.ladder
@@ -183,7 +183,9 @@ def test_a_panel_that_is_not_complete_decides_nothing() -> None:
 
 def test_tasks_and_protocol_have_what_the_panels_decided() -> None:
     """The decisions stand in the settings, not in the head of whoever reads the page."""
-    from conftest import CONF, setup
+    from offered import CONF
+
+    from posbench.check.subject import setup
 
     found = files.records(CONF.parent / "results/pilots")
     panel = definition.load("steps")
@@ -262,7 +264,9 @@ def test_rows_that_are_looked_at_have_their_scores_and_an_extension_is_not_taken
 
 
 def test_the_protocol_has_the_rate_that_the_panel_decided() -> None:
-    from conftest import CONF, setup
+    from offered import CONF
+
+    from posbench.check.subject import setup
 
     found = files.records(CONF.parent / "results/pilots")
     decision = choices.rates(found, definition.load("rates")).decision

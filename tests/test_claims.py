@@ -747,15 +747,17 @@ def test_without_records_there_is_nothing_to_hold_claims_against(
 
 
 def test_every_side_of_the_claims_in_the_repository_can_be_run() -> None:
-    from conftest import CONF, names
+    from offered import CONF
+
+    from posbench.composing.folders import own_names
 
     for path in sorted((CONF.parent / "results").glob("*/claims.yaml")):
         for stated in read_claims(path):
             for side in (side for side in (stated.of, stated.over) if isinstance(side, str)):
                 own, _, extension = side.rpartition("/")
-                assert extension.partition(" (")[0] in names("extension"), side
+                assert extension.partition(" (")[0] in own_names("extension"), side
                 own = own.partition("-")[0]  # the encoding without a host of its own
-                assert {own} - {""} | set(stated.encodings) <= set(names("encoding")), side
+                assert {own} - {""} | set(stated.encodings) <= set(own_names("encoding")), side
             if stated.experiments:  # see below
                 continue
             multiples = yaml.safe_load((CONF / "protocol/cpu.yaml").read_text("utf-8"))[
@@ -772,7 +774,7 @@ def test_every_replication_can_be_judged_by_the_runs_of_its_board() -> None:
     """Runs that all score what is claimed give each claim a verdict: none lacks a row, a length,
     a pair or a sign.
     """
-    from conftest import CONF
+    from offered import CONF
 
     from posbench.boards import definition
     from posbench.composing.compose import compose, composing

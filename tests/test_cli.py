@@ -18,9 +18,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import CONF, names
+from offered import CONF
 from processes import finished, record, succeeded
 
+from posbench.composing.folders import own_names
 from posbench.records.packing import comparable
 from posbench.records.record import Record
 
@@ -73,7 +74,7 @@ def offered(text: str, group: str) -> set[str]:
     [
         ("method=ropee", "method=ropee", "did you mean rope?"),
         ("protocol=cpuu", "protocol=cpuu", "did you mean cpu?"),
-        ("logger=csvv", "logger=csvv", ", ".join(names("logger"))),
+        ("logger=csvv", "logger=csvv", ", ".join(own_names("logger"))),
         ("task.vocab_size=0", "task.vocab_size", "key_length, num_symbols, num_filler"),
         ("sede=1", "sede", "--cfg job"),
         ("seed=abc", "'abc'", "an integer"),
@@ -237,7 +238,7 @@ def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path)
     answer = command(tmp_path, "--help", without="torch")
     assert (answer.returncode, answer.stderr) == (0, "")
     for group in GROUPS:
-        assert set(names(group)) == offered(answer.stdout, group)
+        assert set(own_names(group)) == offered(answer.stdout, group)
     for command_of_its_own in (
         "leaderboard",
         "catalogue",
@@ -463,4 +464,4 @@ def test_an_encoding_of_ones_own_runs_from_its_folder_and_wandb_is_not_needed(
 def test_an_encoding_of_ones_own_is_listed_beside_the_others(tmp_path: Path, my_conf: Path) -> None:
     answer = command(tmp_path, "--config-dir", my_conf.name, "--help", without="torch")
     assert answer.returncode == 0
-    assert offered(answer.stdout, "method") == {*names("method"), "mine"}
+    assert offered(answer.stdout, "method") == {*own_names("method"), "mine"}

@@ -12,21 +12,22 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import composed, names, setup, thinned
+from offered import thinned
 from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.check import conformance
-from posbench.check.subject import EXACT, Outputs, Subject, difference, outputs
+from posbench.check.subject import EXACT, Outputs, Subject, composed, difference, outputs, setup
 from posbench.composing import legality
 from posbench.composing.building import build
+from posbench.composing.folders import own_names
 from posbench.encoding import EncodingStack
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.extension import Extension, ExtensionWrapper
 from posbench.scoring import loss
 from posbench.training import Training
 
-ENCODINGS, EXTENSIONS = names("encoding"), names("extension")
+ENCODINGS, EXTENSIONS = own_names("encoding"), own_names("extension")
 
 
 @functools.cache

@@ -8,12 +8,13 @@ import dataclasses
 import math
 
 import pytest
-from conftest import CONF, names
+from offered import CONF
 
 from posbench.catalogue import defaults as page
 from posbench.catalogue.defaults import BOARD_POSITIONS, Default, calculated, defaults, settings
+from posbench.composing.folders import own_names
 
-FILES = [f"{group}/{name}" for group in ("encoding", "extension") for name in names(group)]
+FILES = [f"{group}/{name}" for group in ("encoding", "extension") for name in own_names(group)]
 DEFAULTS = [(each, file) for each in defaults() for file in each.of]
 HELD = [(each, file) for each, file in DEFAULTS if each.exception is None]
 EXCEPTIONS = [(each, file) for each, file in DEFAULTS if each.exception is not None]

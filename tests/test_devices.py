@@ -11,14 +11,14 @@ import functools
 
 import pytest
 import torch
-from conftest import composed, names
 from devices import Elsewhere, WrongDevice, elsewhere
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention
-from posbench.check.subject import Subject
+from posbench.check.subject import Subject, composed
 from posbench.composing.building import build
+from posbench.composing.folders import own_names
 from posbench.composing.legality import node
 from posbench.encoding import Draw, PositionEncoding
 from posbench.errors import ConfigError, IllegalExtension
@@ -27,7 +27,7 @@ from posbench.running.setup import Setup
 from posbench.task import Task
 from posbench.transformer import Transformer
 
-ENCODINGS, EXTENSIONS = names("encoding"), names("extension")
+ENCODINGS, EXTENSIONS = own_names("encoding"), own_names("extension")
 HOSTS = ("rope", "learned", "alibi", "transformer_xl", *ENCODINGS)
 """An extension is tried on the first that it can extend."""
 WAIT = {"xpos": "one number", "hyperbolic_hope": "all numbers"}

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import setup, thinned
+from offered import thinned
 
 from posbench import evaluation
-from posbench.check.subject import Subject
+from posbench.check.subject import Subject, setup
 from posbench.errors import PosbenchError
 from posbench.evaluation import RELATIVE_EDGES, Answered, binned
 from posbench.scoring import Inputs, inputs, logits

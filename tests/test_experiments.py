@@ -15,12 +15,13 @@ from typing import Any
 import hydra
 import pytest
 import torch
-from conftest import CONF, names
+from offered import CONF
 from omegaconf import OmegaConf
 from processes import succeeded
 
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
+from posbench.composing.folders import own_names
 from posbench.composing.identity import Identity, identify
 from posbench.errors import ConfigError
 from posbench.records import files
@@ -207,7 +208,7 @@ def experiment(name: str, *words: str) -> Setup:
 
 
 def test_the_tables_have_every_experiment() -> None:
-    assert sorted([*PAPERS, *SMALL, *DIFFERENT]) == names("experiment")
+    assert sorted([*PAPERS, *SMALL, *DIFFERENT]) == own_names("experiment")
 
 
 # -- what the papers did ---------------------------------------------------------------------------
@@ -335,7 +336,7 @@ def test_a_method_of_the_paper_can_be_built_for_a_cpu(name: str) -> None:
         experiment(name, f"method={method}").model()
 
 
-@pytest.mark.parametrize("name", names("experiment"))
+@pytest.mark.parametrize("name", own_names("experiment"))
 def test_the_first_line_says_which_paper_and_the_next_what_is_tested_or_differs(name: str) -> None:
     text = (CONF / "experiment" / f"{name}.yaml").read_text()
     package, first, *rest = text.splitlines()
@@ -384,7 +385,7 @@ def test_the_command_line_runs_one(tmp_path: Path) -> None:
     "name",
     [
         pytest.param(name, marks=pytest.mark.slow if place % 4 else ())
-        for place, name in enumerate(names("experiment"))
+        for place, name in enumerate(own_names("experiment"))
     ],
 )
 def test_its_command_gives_the_same_run_and_so_do_its_settings_without_it(name: str) -> None:
@@ -410,7 +411,7 @@ def test_what_an_experiment_sets_stands_in_the_names() -> None:
 
 
 def test_no_two_experiments_are_the_same() -> None:
-    settings = {name: experiment(name).settings for name in names("experiment")}
+    settings = {name: experiment(name).settings for name in own_names("experiment")}
     assert len({repr(each) for each in settings.values()}) == len(settings)
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import setup
 from torch import Tensor
 
 from posbench.attention import Attention, Regions
+from posbench.check.subject import setup
 from posbench.encoding import EncodingStack
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE

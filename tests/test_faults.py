@@ -21,7 +21,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import setup
 from processes import (
     checkpoint_folder,
     finished,
@@ -34,6 +33,7 @@ from processes import (
 )
 from small_runs import trained
 
+from posbench.check.subject import setup
 from posbench.disk import write_json, writing_to
 from posbench.errors import Unwritable
 from posbench.sweeping import journal

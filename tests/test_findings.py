@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import setup
 from small_runs import trained
+
+from posbench.check.subject import setup
 
 
 def rise_of_the_loss(folder: Path, *words: str) -> float:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import setup
 from loops import (
     BATCH,
     HEADS,
@@ -32,6 +31,7 @@ from loops import (
 from torch import Tensor
 
 from posbench.attention import Attention, attend
+from posbench.check.subject import setup
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.alibi_learned import LearnedALiBi

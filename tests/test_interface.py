@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import setup
 from loops import given, shaken
 from torch import Tensor, nn
 
 from posbench.attention import Attention, Heads, Plan, Regions, attend, dense
+from posbench.check.subject import setup
 from posbench.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.cope import CoPE

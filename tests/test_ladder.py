@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import setup
 
 from posbench import evaluation
+from posbench.check.subject import setup
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError
 from posbench.evaluation import Evaluation

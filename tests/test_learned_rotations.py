@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 import torch
 from authors import MODEL, published, tensor
-from conftest import composed
 from loops import HEADS, POSITIONS, WIDTH, call, everywhere, given, same, scores, shaken
 from rotations import BASE, PAIRS, apart, by_complex_pairs, grid, stretched, wave
 from torch import Tensor, nn
 from vectors import applied, dot, sigmoid
 
 from posbench.attention import Attention, attend, dense
+from posbench.check.subject import composed
 from posbench.encodings.adarope import AdaRoPE
 from posbench.encodings.lerope import LeRoPE
 from posbench.encodings.nope import NoPE

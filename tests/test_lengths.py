@@ -7,16 +7,17 @@ from __future__ import annotations
 import copy
 
 import pytest
-from conftest import names, setup
 from small_runs import made
 
+from posbench.check.subject import setup
+from posbench.composing.folders import own_names
 from posbench.config import EvaluationConfig
 from posbench.errors import ConfigError
 from posbench.evaluation import Lengths, nearest, true_multiple
 from posbench.running.setup import Setup
 from posbench.task import Task
 
-TASKS = names("task")
+TASKS = own_names("task")
 MULTIPLES = (0.5, 1, 1.25, 1.5, 2, 2.5, 3, 4, 6, 8, 16)
 
 

@@ -20,10 +20,12 @@ from typing import ClassVar
 import making
 import pytest
 import yaml
-from conftest import CONF, composed, names
+from offered import CONF
 from processes import succeeded
 
+from posbench.check.subject import composed
 from posbench.composing.building import build
+from posbench.composing.folders import own_names
 from posbench.errors import ConfigError
 from posbench.loggers import told
 from posbench.loggers.told import About
@@ -439,7 +441,7 @@ def test_an_agent_makes_a_command_of_the_sweep_that_posbench_understands() -> No
     assert sweep["metric"]["name"] in told.summary(measured())
     for task in sweep["parameters"]["task"]["values"]:
         for method in sweep["parameters"]["method"]["values"]:
-            assert task in names("task") and method in names("method")
+            assert task in own_names("task") and method in own_names("method")
 
 
 # -- TensorBoard and Trackio -----------------------------------------------------------------------

@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import setup
 
+from posbench.check.subject import setup
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.extension import Extension
 from posbench.records.row import Row

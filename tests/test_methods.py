@@ -9,13 +9,14 @@ from pathlib import Path
 
 import hydra
 import pytest
-from conftest import CONF, names
+from offered import CONF
 
 from posbench.catalogue import page
 from posbench.check import command
 from posbench.composing import folders
 from posbench.composing import methods as table
 from posbench.composing.compose import composing
+from posbench.composing.folders import own_names
 from posbench.composing.legality import options
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError
@@ -24,8 +25,8 @@ Answered = Callable[..., tuple[int | None, str, str]]
 
 
 def test_every_row_is_an_encoding_and_an_extension_that_exist() -> None:
-    assert {method.encoding for method in methods().values()} <= set(names("encoding"))
-    assert {method.extension for method in methods().values()} <= set(names("extension"))
+    assert {method.encoding for method in methods().values()} <= set(own_names("encoding"))
+    assert {method.extension for method in methods().values()} <= set(own_names("extension"))
     assert len(set(methods().values())) == len(methods()), "two rows compose the same"
 
 
@@ -58,7 +59,7 @@ def test_a_choice_on_the_command_line_wins_over_the_row() -> None:
 
 
 def test_the_rows_are_all_that_can_be_chosen() -> None:
-    assert options("method") == sorted(methods()) == names("method")
+    assert options("method") == sorted(methods()) == own_names("method")
 
 
 def test_two_rows_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +102,7 @@ def test_help_lists_a_method_of_ones_own(mine: Path, answered: Answered) -> None
     status, out, err = answered("--config-dir", str(mine), "--help")
     assert (status, err) == (0, "")
     listed = out.replace(",", " ").split()
-    assert {"rope_mine", "mine", *names("method"), *names("extension")} <= set(listed)
+    assert {"rope_mine", "mine", *own_names("method"), *own_names("extension")} <= set(listed)
 
 
 def test_a_name_that_comes_near_one_of_ones_own_is_understood(
@@ -141,7 +142,7 @@ def test_a_shell_completes_the_rows(
 
 @pytest.mark.parametrize("group", folders.GROUPS)
 def test_a_file_with_the_name_of_one_of_posbench_is_refused(group: str, tmp_path: Path) -> None:
-    taken = names(group)[0]
+    taken = own_names(group)[0]
     path = tmp_path / group / f"{taken}.yaml"
     path.parent.mkdir()
     path.write_text("a: 1\n")

@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import CONF, names
+from offered import CONF
 
 from posbench.catalogue import names as listing
 from posbench.composing import families
-from posbench.composing.folders import GROUPS
+from posbench.composing.folders import GROUPS, own_names
 from posbench.composing.methods import methods
 
 PAGE = (CONF / "README.md").read_text(encoding="utf-8")
-NAMES = [(group, name) for group in GROUPS for name in names(group)]
+NAMES = [(group, name) for group in GROUPS for name in own_names(group)]
 
 
 def sections() -> dict[str, str]:
@@ -66,7 +66,7 @@ def test_a_page_that_is_out_of_date_is_refused_and_written_anew(
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_option_of_a_group_is_there_once(group: str) -> None:
     assert sorted(row[0] for row in rows(sections()[group])) == sorted(
-        f"`{name}`" for name in names(group)
+        f"`{name}`" for name in own_names(group)
     )
 
 

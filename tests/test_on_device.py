@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import names
 from test_devices import HOSTS, extension, model, run
 from test_replicas import TINY
 
+from posbench.composing.folders import own_names
 from posbench.encoding import Draw
 from posbench.errors import IllegalExtension
 from posbench.records import files
@@ -41,7 +41,7 @@ def logits(model: Transformer, n: int, device: torch.device) -> torch.Tensor:
     return model(tokens, pos, segments)
 
 
-@pytest.mark.parametrize("encoding", names("encoding"))
+@pytest.mark.parametrize("encoding", own_names("encoding"))
 def test_an_encoding_gives_what_it_gives_on_the_cpu(encoding: str, device: torch.device) -> None:
     made, found = run(encoding), []
     batch = made.task.batch(made.train_length, 2, 0, "train", 0)
@@ -81,7 +81,7 @@ def stretched(name: str, of: Setup, device: torch.device) -> torch.Tensor:
         return logits(longer, n, device).cpu()
 
 
-@pytest.mark.parametrize("name", names("extension"))
+@pytest.mark.parametrize("name", own_names("extension"))
 def test_an_extension_gives_what_it_gives_on_the_cpu(name: str, device: torch.device) -> None:
     of = run(host(name))
     expected = stretched(name, of, torch.device("cpu"))

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import CONF, names
+from offered import CONF
 from oracles import HERE, TABLE, borne_out
 
+from posbench.composing.folders import own_names
 from tests.mutants.__main__ import mutants, results
 
 INDEPENDENT = ("double loop", "library", "distribution", "enumeration", "published numbers")
@@ -25,10 +26,10 @@ def is_own(name: str) -> bool:
         "_target_", ""
     )
     module = target.split(".")[-2] if target else name
-    return module == name or module not in names("encoding")
+    return module == name or module not in own_names("encoding")
 
 
-OWN = [name for name in names("encoding") if is_own(name)]
+OWN = [name for name in own_names("encoding") if is_own(name)]
 
 
 def rows() -> dict[str, str]:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import composed, thinned
 from extending import L, extended, host, hosts, log_n
 from loops import BATCH, HEADS, WIDTH, N, by_pairs, call, everywhere, given, same, scores
+from offered import thinned
 from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention, attend, dense
+from posbench.check.subject import composed
 from posbench.composing.building import build
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.alibi import ALiBi

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import setup
 from loops import (
     BATCH,
     HEADS,
@@ -28,6 +27,7 @@ from loops import (
 from torch import Tensor
 
 from posbench.attention import attend
+from posbench.check.subject import setup
 from posbench.encoding import Draw, PositionEncoding, Wrapper
 from posbench.encodings.abacus import Abacus
 from posbench.encodings.alibi import ALiBi, alibi_slopes

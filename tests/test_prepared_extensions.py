@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CONF, names, setup
 from loops import (
     BATCH,
     HEADS,
@@ -34,10 +33,12 @@ from loops import (
     scores,
     shaken,
 )
+from offered import CONF
 from omegaconf import OmegaConf
 from small_runs import TINY
 
-from posbench.check.subject import Subject
+from posbench.check.subject import Subject, setup
+from posbench.composing.folders import own_names
 from posbench.config import TrainingConfig
 from posbench.encoding import Draw, EncodingStack, PositionEncoding
 from posbench.encodings.alibi import ALiBi
@@ -442,7 +443,8 @@ def test_the_default_is_not_tried_a_second_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in names("extension") if name.endswith("_tuned") and "fine" not in name]
+    "name",
+    [name for name in own_names("extension") if name.endswith("_tuned") and "fine" not in name],
 )
 def test_the_knobs_of_a_yaml_are_settings_of_its_extension(name: str) -> None:
     extension = extension_of(name)

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import setup
 from processes import checkpoint_folder, finished, record, started, succeeded
 from processes import without_seconds as of_process
 from small_runs import TINY, made, prepared, ran, tiny, trained, without_seconds
 from torch import Tensor
 
+from posbench.check.subject import setup
 from posbench.errors import ConfigError
 from posbench.evaluation import Answers, Evaluation
 from posbench.extension import Extension, FineTuning, FrequencyExtension

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from conftest import CONF, composed, names, setup
+from offered import CONF
 from small_runs import prepared, ran, tiny, trained
 
+from posbench.check.subject import composed, setup
+from posbench.composing.folders import own_names
 from posbench.config import checked
 from posbench.errors import ConfigError, Diverged
 from posbench.running import checkpoints as keeping
@@ -46,7 +48,7 @@ each of it.
 
 
 def test_the_papers_are_there() -> None:
-    assert set(PAPERS) <= set(names("protocol"))
+    assert set(PAPERS) <= set(own_names("protocol"))
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -58,7 +60,7 @@ def test_the_protocol_of_a_paper_states_every_choice_and_its_source(name: str) -
     }
     assert "arXiv" in text and "Its method" in text and "Its task" in text
     experiments = re.findall(r"experiment=(\w+)", text)
-    assert experiments and set(experiments) <= set(names("experiment"))
+    assert experiments and set(experiments) <= set(own_names("experiment"))
 
 
 SHORT = [
@@ -78,7 +80,7 @@ SHORT = [
 ]
 
 
-@pytest.mark.parametrize("name", names("protocol"))
+@pytest.mark.parametrize("name", own_names("protocol"))
 def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_path: Path) -> None:
     words = SHORT if name != "smoke" else ()
     run = setup(f"protocol={name}", *words, "method=rope", "task=copy")

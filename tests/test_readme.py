@@ -11,9 +11,9 @@ from pydoc import locate
 import pytest
 import torch
 import yaml
-from conftest import names
 
 from posbench import elsewhere, results
+from posbench.composing.folders import own_names
 from posbench.errors import ConfigError
 from posbench.extension import FrequencyExtension
 from posbench.showing.numbers import number
@@ -90,7 +90,7 @@ def test_every_file_the_readme_points_to_exists() -> None:
 
 
 def test_every_setting_the_readme_shows_is_one() -> None:
-    from conftest import composed
+    from posbench.check.subject import composed
 
     commands = re.findall(r"^python -m posbench ([^#\n]*)", README, re.M)
     for command in commands:
@@ -108,14 +108,14 @@ def test_the_numbers_of_the_first_lines_are_what_conf_holds() -> None:
     found = re.findall(r"(\d+) encodings, (\d+) extensions, (\d+) tasks", README)[0]
     repeated = [
         name
-        for name in names("extension")
+        for name in own_names("extension")
         if name.endswith(("_tuned", "_last")) and not name.endswith("_fine_tuned")
     ]
-    extensions = len(names("extension")) - len(repeated)
+    extensions = len(own_names("extension")) - len(repeated)
     assert [int(number) for number in found] == [
-        len(names("encoding")),
+        len(own_names("encoding")),
         extensions,
-        len(names("task")),
+        len(own_names("task")),
     ]
 
 

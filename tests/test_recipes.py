@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import CONF, setup
+from offered import CONF
 from small_runs import tiny, trained
 
 from posbench.catalogue import recipes as page
 from posbench.catalogue.recipes import Recipe, recipes
+from posbench.check.subject import setup
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError
 

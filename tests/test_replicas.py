@@ -11,9 +11,10 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from conftest import names, setup
 from torch import Tensor
 
+from posbench.check.subject import setup
+from posbench.composing.folders import own_names
 from posbench.errors import ConfigError, Diverged
 from posbench.replicas import Apart, OwnCurve, Replicas, Stacked, fit_together, losses, state_of
 from posbench.scoring import loss
@@ -133,7 +134,7 @@ def test_losses_and_gradients_of_each_are_those_alone(encoding: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoding", sorted({*names("encoding")} - {*PATHS, *ONE_BY_ONE}))
+@pytest.mark.parametrize("encoding", sorted({*own_names("encoding")} - {*PATHS, *ONE_BY_ONE}))
 def test_every_encoding_can_be_trained_in_step(encoding: str) -> None:
     agrees(encoding)
 

@@ -10,8 +10,8 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from conftest import setup
 
+from posbench.check.subject import setup
 from posbench.training import Curve, Training, fit
 
 EVERY = 4

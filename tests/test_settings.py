@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import setup
 
 from posbench import evaluation
 from posbench.check.conformance import MODEL_CHANGES
+from posbench.check.subject import setup
 from posbench.config import EvaluationConfig, ModelConfig, TrainingConfig
 from posbench.running.setup import Setup
 from posbench.training import Training, fit

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import names
 
 from posbench.catalogue import sketches
 from posbench.composing.compose import compose
+from posbench.composing.folders import own_names
 from posbench.composing.identity import identify
 from posbench.leaderboard import page_data
 
 
 def test_every_row_has_a_sketch_and_none_is_left_over() -> None:
     known, rows = page_data.sketches(), sketches.rows()
-    assert set(names("method")) < set(rows)
+    assert set(own_names("method")) < set(rows)
     assert set(known) == set(rows), "run `python -m posbench.catalogue.sketches`"
     for name, line in known.items():
         assert len(line["map"]) == sketches.CELLS * (sketches.CELLS + 1) // 2, name

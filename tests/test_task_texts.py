@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import composed
 from omegaconf import OmegaConf
 from task_oracles import answered, made, split
 
+from posbench.check.subject import composed
 from posbench.composing.building import build
 from posbench.task import FIRST_SYMBOL, Answers, Batch
 from posbench.tasks.in_context_language import InContextLanguage

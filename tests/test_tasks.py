@@ -8,7 +8,6 @@ import re
 
 import numpy as np
 import pytest
-from conftest import composed, setup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
@@ -23,6 +22,7 @@ from task_oracles import (
     made,
 )
 
+from posbench.check.subject import composed, setup
 from posbench.composing.building import build
 from posbench.errors import ConfigError
 from posbench.task import MARK, SEP

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import setup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_runs import prepared, ran, tiny, trained
 
 from posbench import provenance
 from posbench.batches import everywhere, joined, packed, shifted, training_batch
+from posbench.check.subject import setup
 from posbench.config import TrainingConfig
 from posbench.errors import ConfigError, Diverged, Terminated
 from posbench.evaluation import Evaluation

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import setup
 from torch import Tensor
 
+from posbench.check.subject import setup
 from posbench.encoding import EncodingStack
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE

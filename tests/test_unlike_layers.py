@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from conftest import composed, setup
 from loops import BATCH, HEADS, WIDTH, by_pairs, call, outputs, same, shaken
 from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention, attend, dense
+from posbench.check.subject import composed, setup
 from posbench.composing.building import build
 from posbench.encoding import EncodingStack
 from posbench.encodings.alibi import ALiBi

@@ -19,12 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 import torch
-from conftest import setup
 
 from posbench import evaluation
+from posbench.check.subject import setup
 from posbench.composing.compose import composing
 from posbench.composing.legality import node
 from posbench.training import Training, fit

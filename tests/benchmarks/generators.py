@@ -15,14 +15,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 import hydra
 import torch
-from conftest import names, setup
 
 from posbench.batches import training_batch
+from posbench.check.subject import setup
 from posbench.composing.compose import register
+from posbench.composing.folders import own_names
 from posbench.errors import ConfigError
 from posbench.scoring import loss
 from posbench.training import Batches, Training
@@ -39,7 +38,7 @@ def main(arguments: list[str]) -> None:
     overrides = [word for word in arguments if word != "--write"] or ["protocol=cpu"]
     runs = {}
     with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
-        for name in names("task"):
+        for name in own_names("task"):
             try:
                 run = setup(*overrides, "encoding=nope", f"task={name}")
             except ConfigError as error:  # a task may need other settings under another protocol

@@ -22,11 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 import torch
 import torch.nn.functional as F
-from conftest import setup
 from hydra.core.global_hydra import GlobalHydra
 from speed import HEAD, ROOT, Row
 from torch import Tensor, nn
@@ -34,7 +31,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from posbench.attention import attend, dense
 from posbench.check.conformance import _moved
-from posbench.check.subject import Subject, call
+from posbench.check.subject import Subject, call, setup
 from posbench.composing.compose import composing
 from posbench.records import files
 from posbench.replicas import Replicas, Stacked
@@ -401,6 +398,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("torch sees no GPU: --device cpu --tiny shows that the commands pass")
+    torch.set_num_threads(1)
     place = Place(torch.device(chosen.device), chosen.tiny, chosen.results.resolve())
     rows, failed = [], False
     for name in chosen.only:

@@ -17,17 +17,14 @@ import math
 import os
 import re
 import resource
-import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 import torch
-from conftest import names
 
 from posbench.check.subject import Subject
 from posbench.composing.compose import composing
+from posbench.composing.folders import own_names
 from posbench.encoding import Draw
 from posbench.errors import PosbenchError
 from posbench.running.setup import Setup
@@ -110,7 +107,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = {}
     with composing():
-        for name in chosen.names or (*names("encoding"), *EXTENDED):
+        for name in chosen.names or (*own_names("encoding"), *EXTENDED):
             words = (
                 "protocol=cpu",
                 "model.width=64",
@@ -119,7 +116,7 @@ def main() -> None:
                 "evaluation.ladder=[]",
                 "trainer.accelerator=auto",
             )
-            group = "encoding" if name in names("encoding") else "method"
+            group = "encoding" if name in own_names("encoding") else "method"
             subject = Subject(f"{group}={name}")
             trained = subject.made("protocol=cpu").train_positions
             run = subject.made(*words, f"evaluation.longest={chosen.tokens / trained + 1}")
@@ -146,9 +143,11 @@ and on what else it does.
 """
     if chosen.write:
         before = re.findall(r"^(\| (\w+) \|.*)$", PAGE.read_text("utf-8"), re.M)
-        kept = {name: row for row, name in before if name in names("encoding") or name in EXTENDED}
+        kept = {
+            name: row for row, name in before if name in own_names("encoding") or name in EXTENDED
+        }
         found = (kept if chosen.names else {}) | rows
-        order = sorted(found, key=lambda name: (name not in names("encoding"), name))
+        order = sorted(found, key=lambda name: (name not in own_names("encoding"), name))
         PAGE.write_text(head + "\n".join(found[name] for name in order) + "\n", "utf-8")
 
 

@@ -29,7 +29,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
 
 import full_size
@@ -38,10 +37,11 @@ import torch
 import torch.nn.functional as F
 from browser import Page, browsing
 from browser import found as browser
-from conftest import names, setup
 from torch import Tensor, nn
 
+from posbench.check.subject import setup
 from posbench.composing.compose import compose, composing
+from posbench.composing.folders import own_names
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.replicas import Replicas
@@ -120,7 +120,7 @@ METHODS, TASKS, SEEDS = 100, ("copy", "passkey"), 25
 def completed(folder: Path) -> tuple[str, ...]:
     """The words of 5,000 runs, all of which have records: copies of one that was really made."""
     with composing():
-        methods = names("method")[:METHODS]
+        methods = own_names("method")[:METHODS]
         words = ("protocol=smoke", f"results_dir={folder}")
         first = Asked.of(compose("method=rope", "task=copy", *words))
         make(first, Console(io.StringIO()))

@@ -12,15 +12,13 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import hydra
 import torch
-from conftest import names, setup
 
+from posbench.check.subject import setup
 from posbench.composing.compose import register
+from posbench.composing.folders import own_names
 from posbench.scoring import loss
 from posbench.training import Training
 
@@ -39,7 +37,7 @@ def main(overrides: list[str]) -> None:
     )
     runs = {}
     with hydra.initialize_config_module("posbench.conf", version_base="1.3"):
-        for name in names("encoding"):
+        for name in own_names("encoding"):
             run = setup(*given, f"encoding={name}")
             training = Training(run.model().to(device), run.task, run.config.training, 0)
             runs[name] = training, torch.optim.AdamW(training.model.parameters())

@@ -71,26 +71,10 @@ def record(
         method_class="zero-shot",
         scale_policy="none",
         seed=seed,
-        training=Training(
-            settings_hash=content_hash([task, method, seed]),
-            source_hash="0",
-            train_length=10,
-            train_positions=22,
-            learning_rate=1e-3,
-            steps=100,
-            parameters=1000,
-            curve=Curve(
-                step=[50, 100], loss=[2.0, 1.0], validation_loss=[1.5, 1.0], score=[0.25, 1.0]
-            ),
-            device="cpu",
-            commit="c0ffee",
-            versions=VERSIONS,
-            cpu_seconds=60.0,
-            wall_seconds=61.0,
-        ),
+        training=training(settings_hash=content_hash([task, method, seed])),
         solved_step=100 if solved else None,
         rows=[
-            _row(multiple, accuracy, multiple not in further)
+            row(multiple, accuracy, multiple not in further)
             for multiple, accuracy in accuracies.items()
         ],
         config={
@@ -99,21 +83,54 @@ def record(
             "extension": {"_target_": "nowhere.Extension"},
             "evaluation": {"num_samples": 16},
         },
-        evaluated=Evaluated(
-            source_hash="0",
-            device="cpu",
-            commit="c0ffee",
-            versions=VERSIONS,
-            preparation_cpu_seconds=0.0,
-            further_training_cpu_seconds=0.0,
-            evaluation_cpu_seconds=1.0,
-        ),
+        evaluated=evaluated(),
         command=f"python -m posbench protocol={protocol} task={task} method={method} seed={seed}",
     )
 
 
-def _row(multiple: float, accuracy: float, aggregated: bool) -> Row:
-    n = round(10 * multiple)
+def training(**values: Any) -> Training:
+    """A training of minutes, with some values of its own."""
+    usual = Training(
+        settings_hash="0",
+        source_hash="0",
+        train_length=10,
+        train_positions=22,
+        learning_rate=1e-3,
+        steps=100,
+        parameters=1000,
+        curve=Curve(step=[50, 100], loss=[2.0, 1.0], validation_loss=[1.5, 1.0], score=[0.25, 1.0]),
+        device="cpu",
+        commit="c0ffee",
+        versions=VERSIONS,
+        cpu_seconds=60.0,
+        wall_seconds=61.0,
+    )
+    return usual.model_copy(update=values)
+
+
+def evaluated() -> Evaluated:
+    return Evaluated(
+        source_hash="0",
+        device="cpu",
+        commit="c0ffee",
+        versions=VERSIONS,
+        preparation_cpu_seconds=0.0,
+        further_training_cpu_seconds=0.0,
+        evaluation_cpu_seconds=1.0,
+    )
+
+
+def row(
+    multiple: float,
+    accuracy: float,
+    aggregated: bool = True,
+    train_length: int = 10,
+    num_samples: int = 16,
+    chance: float = 0.001,
+    loss: float = 1.0,
+) -> Row:
+    """A tested length of a task whose answer is as long as its prompt, as copying."""
+    n = round(train_length * multiple)
     beyond = multiple > 1
     return Row(
         test_length=n,
@@ -122,10 +139,10 @@ def _row(multiple: float, accuracy: float, aggregated: bool) -> Row:
         aggregated=aggregated,
         total_length=2 * n + 3,
         test_positions=2 * n + 2,
-        num_samples=16,
-        num_tokens=16 * (n + 1),
-        num_tokens_within=0 if beyond else 16 * n,
-        num_tokens_beyond=16 * n if beyond else 0,
+        num_samples=num_samples,
+        num_tokens=num_samples * (n + 1),
+        num_tokens_within=0 if beyond else num_samples * n,
+        num_tokens_beyond=num_samples * n if beyond else 0,
         score=accuracy,
         proficiency=accuracy,
         sequence_accuracy=accuracy,
@@ -134,8 +151,8 @@ def _row(multiple: float, accuracy: float, aggregated: bool) -> Row:
         token_accuracy_teacher_forced=accuracy,
         token_accuracy_within_trained_distance=None if beyond else accuracy,
         token_accuracy_beyond_trained_distance=accuracy if beyond else None,
-        loss=1.0,
-        chance=0.001,
+        loss=loss,
+        chance=chance,
         untrained=None,
     )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import composed, setup
-
+from posbench.check.subject import composed, setup
 from posbench.composing.compose import Composition
 from posbench.composing.identity import Identity
 from posbench.provenance import content_hash

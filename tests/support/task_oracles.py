@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from conftest import composed, names
 from omegaconf import OmegaConf
 
+from posbench.check.subject import composed
 from posbench.composing.building import build
+from posbench.composing.folders import own_names
 from posbench.config import checked
 from posbench.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Answers, Batch, Task
 
-TASKS = names("task")
+TASKS = own_names("task")
 WITHOUT_SOURCES = {"addition", "in_context_language", "language", "majority", "parity"}
 LARGEST_DISTANCES: dict[str, Callable[[int], int]] = {
     "addition": lambda n: 2 * n + 1,  # from SEP, or a digit of the sum, to that of the first number

@@ -1,6 +1,6 @@
 """Records of a whole board that were never run: to see how pages bear its size, and nothing else.
 
-    python tests/full_size.py FOLDER [SEEDS [BOARD]]    3 seeds and the main board, unless told
+    python tests/support/full_size.py FOLDER [SEEDS [BOARD]]    of 3 seeds and the main board
 
 Scores fall with the length as 1 / (1 + (m / r)^k), where r and k are drawn by row, task and seed;
 a few trainings learn nothing. The same arguments give the same records.
@@ -8,13 +8,16 @@ a few trainings learn nothing. The same arguments give the same records.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import making
 import numpy as np
 import yaml
+from offered import CONF
 
 from posbench.boards import definition
 from posbench.boards.definition import Board, Rows
@@ -22,10 +25,9 @@ from posbench.boards.naming import pairs
 from posbench.composing.methods import methods
 from posbench.provenance import content_hash
 from posbench.records import files
-from posbench.records.record import Curve, Evaluated, MethodName, Name, Record, Training
+from posbench.records.record import Curve, MethodName, Name, Record
 from posbench.records.row import Row, View
 
-CONF = Path(__file__).parent.parent / "conf"
 LADDER = (16.0, 32.0, 64.0)
 BINS = 10
 CLASSES = {
@@ -39,7 +41,7 @@ CLASSES = {
 }
 SAMPLED = ("random_positions", "random_positions_published", "shape", "cape", "random_floats")
 SUPPLIED = ("abacus", "bipe", "coupling")
-VERSIONS = {"python": "3.11.7", "torch": "2.11.0+cpu", "posbench": "0.1.0"}
+SAMPLES = 512
 
 
 def records(board: Board, num_seeds: int = 3) -> Iterator[Record]:
@@ -82,20 +84,11 @@ def _class(name: MethodName) -> str:
     return ends[-1] if ends else "zero-shot"
 
 
-def _configured(group: str, name: str) -> dict[str, Any]:
+@functools.cache
+def _config(group: str, name: str) -> dict[str, Any]:
     path = CONF / group / f"{name}.yaml"
     content = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
     return {key: value for key, value in content.items() if key != "defaults"}
-
-
-CONFIGURED: dict[tuple[str, str], dict[str, Any]] = {}
-
-
-def _config(group: str, name: str) -> dict[str, Any]:
-    key = (group, name)
-    if key not in CONFIGURED:
-        CONFIGURED[key] = _configured(group, name)
-    return CONFIGURED[key]
 
 
 def _drawn(*names: Any) -> np.random.Generator:
@@ -114,7 +107,7 @@ def _record(board: Board, rows: Rows, name: MethodName, task: str, seed: int) ->
 
     def score(multiple: float) -> float:
         reached = top * (1 + (1 / half) ** steep) / (1 + (multiple / half) ** steep)
-        return round(max(chance, min(1.0, reached)) * 512) / 512
+        return round(max(chance, min(1.0, reached)) * SAMPLES) / SAMPLES
 
     multiples = [float(each) for each in board.multiples]
     for rung in LADDER:
@@ -122,7 +115,12 @@ def _record(board: Board, rows: Rows, name: MethodName, task: str, seed: int) ->
             multiples.append(rung)
     trained = {"key_value_retrieval": 62, "in_context_language": 50}.get(task, 40)
     cpu = float(by_row.uniform(20, 90) * by_task.uniform(0.5, 2))
-    steps = 2000
+
+    def tested(multiple: float) -> Row:
+        found, aggregated = score(multiple), multiple <= board.multiples[-1]
+        lost = round(4 * (1 - found), 3)
+        return making.row(multiple, found, aggregated, trained // 2, SAMPLES, chance, lost)
+
     share_of_weights = name.encoding, name.model, task, seed, protocol
     return Record(
         protocol=Name(name=protocol, hash=content_hash(protocol)),
@@ -134,72 +132,30 @@ def _record(board: Board, rows: Rows, name: MethodName, task: str, seed: int) ->
         method_class=_class(name),
         scale_policy="none",
         seed=seed,
-        training=Training(
+        training=making.training(
             settings_hash=content_hash(share_of_weights),
-            source_hash="0",
             train_length=trained // 2,
             train_positions=trained,
-            learning_rate=3e-3,
-            steps=steps,
+            steps=2000,
             parameters=int(by_row.integers(98_000, 140_000)),
             curve=Curve(
                 step=[1000, 2000], loss=[2.0, 0.5], validation_loss=[1.5, 0.4], score=[0.25, top]
             ),
-            device="cpu",
-            commit="0123456789abcdef0123456789abcdef01234567",
-            versions=VERSIONS,
             cpu_seconds=round(cpu, 1),
-            wall_seconds=round(cpu, 1),
         ),
         solved_step=int(by_task.integers(4, 40)) * 50 if learned else None,
-        rows=[_row(multiple, score(multiple), chance, trained) for multiple in multiples],
+        rows=[tested(multiple) for multiple in multiples],
         views=tuple(_views(task, multiples[: len(board.multiples)], score, trained)),
         config={
             "task": _config("task", task).get("task", {}) | {"num_symbols": 16},
             "encoding": _config("encoding", name.encoding),
             "extension": _config("extension", name.extension),
-            "evaluation": {"num_samples": 512},
+            "evaluation": {"num_samples": SAMPLES},
             "model": {"width": 64, "num_heads": 4, "head_width": 32},
         },
-        evaluated=Evaluated(
-            source_hash="0",
-            device="cpu",
-            commit="0123456789abcdef0123456789abcdef01234567",
-            versions=VERSIONS,
-            preparation_cpu_seconds=0.0,
-            further_training_cpu_seconds=0.0,
-            evaluation_cpu_seconds=1.0,
-        ),
+        evaluated=making.evaluated(),
         command=f"python -m posbench task={task} method={name.name} seed={seed}",
         definition=board.hash,
-    )
-
-
-def _row(multiple: float, score: float, chance: float, trained: int) -> Row:
-    length, beyond = round(multiple * trained / 2), multiple > 1
-    tokens = 512 * length
-    return Row(
-        test_length=length,
-        multiple=multiple,
-        true_multiple=2 * length / trained,
-        aggregated=multiple <= 8,
-        total_length=2 * length + 3,
-        test_positions=2 * length + 2,
-        num_samples=512,
-        num_tokens=tokens,
-        num_tokens_within=0 if beyond else tokens,
-        num_tokens_beyond=tokens if beyond else 0,
-        score=score,
-        proficiency=score,
-        sequence_accuracy=score,
-        sequence_accuracy_without_end=score,
-        correct_prefix=score,
-        token_accuracy_teacher_forced=score,
-        token_accuracy_within_trained_distance=None if beyond else score,
-        token_accuracy_beyond_trained_distance=score if beyond else None,
-        loss=round(4 * (1 - score), 3),
-        chance=chance,
-        untrained=None,
     )
 
 
@@ -209,15 +165,9 @@ def _views(task: str, multiples: list[float], score: Any, trained: int) -> Itera
         edges = [k / BINS * (1 if by == "depth" else multiple) for k in range(BINS + 1)]
         places = (np.arange(BINS) + 0.5) / BINS
         near = [float(score(max(1.0, multiple * (1 - place)))) for place in places]
-        yield View(
-            test_length=round(multiple * trained / 2),
-            by=by,
-            above=edges[:-1],
-            up_to=edges[1:],
-            num_tokens=[512] * BINS,
-            token_accuracy_teacher_forced=near,
-            loss=[round(3 * (1 - share), 3) for share in near],
-        )
+        lost = [round(3 * (1 - share), 3) for share in near]
+        bins = zip(edges[:-1], edges[1:], [SAMPLES] * BINS, near, lost, strict=True)
+        yield making.view(by, round(multiple * trained / 2), *bins)
 
 
 def write(folder: Path, num_seeds: int = 3, name: str = "main") -> int:
