@@ -12,7 +12,7 @@ from wrong import ENCODINGS, EXTENSIONS, TASKS, Wrong
 
 from posbench.check import command, conformance
 from posbench.check.blame import place
-from posbench.check.subject import Subject
+from posbench.check.subject import Broken, Subject
 from posbench.composing.compose import composing
 
 BROKEN = """
@@ -225,7 +225,7 @@ def test_each_check_fails_on_an_encoding_that_breaks_its_promise(
     folder: Path, name: str, encoding: str, settings: str, sentence: str
 ) -> None:
     (checked,) = (function for function in conformance.SUITE.checks if function.__name__ == name)
-    with composing(folder), pytest.raises(conformance.Broken, match=sentence):
+    with composing(folder), pytest.raises(Broken, match=sentence):
         checked(Subject(f"encoding={encoding.lower()}"))
 
 
@@ -251,7 +251,7 @@ def test_a_mistake_that_people_make_is_found_by_the_check_that_is_about_it(
     (mistake,) = (each for each in ENCODINGS if each.name == wrong)
     stem = mistake.write(tmp_path).stem
     (checked,) = (function for function in conformance.SUITE.checks if function.__name__ == name)
-    with composing(tmp_path), pytest.raises(conformance.Broken) as caught:
+    with composing(tmp_path), pytest.raises(Broken) as caught:
         checked(Subject(f"encoding={stem}"))
     assert mistake.said in str(caught.value)
     assert place(caught.value, []) or name != "max_positions_is_measured"

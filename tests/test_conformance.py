@@ -17,7 +17,16 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.check import conformance
-from posbench.check.subject import EXACT, Outputs, Subject, composed, difference, outputs, setup
+from posbench.check.subject import (
+    CPU_HEAD,
+    EXACT,
+    Outputs,
+    Subject,
+    composed,
+    difference,
+    outputs,
+    setup,
+)
 from posbench.composing import legality
 from posbench.composing.building import build
 from posbench.composing.folders import own_names
@@ -169,7 +178,7 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
             run = setup("protocol=cpu", f"extension={name}", f"encoding={host}", *overrides)
             stack = run.model().double().encodings
             extended = run.extension.extend(stack, run.train_positions, 4 * run.train_positions)
-            found += [outputs(layer, pos, conformance.CPU_HEAD) for layer in extended]
+            found += [outputs(layer, pos, CPU_HEAD) for layer in extended]
         return found
 
     for key, value in node.items():

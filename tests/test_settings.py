@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from posbench import evaluation
-from posbench.check.conformance import MODEL_CHANGES
+from posbench.check.settings import MODEL_CHANGES
 from posbench.check.subject import setup
 from posbench.config import EvaluationConfig, ModelConfig, TrainingConfig
 from posbench.running.setup import Setup

@@ -25,7 +25,6 @@ from posbench import commands
 from posbench.catalogue import portraits
 from posbench.catalogue.portraits import Portrait
 from posbench.catalogue.probe import MAP, SIZES, STRETCH, by_distance, equal_tokens, measured
-from posbench.check.conformance import extensions
 from posbench.check.subject import Subject, composed, with_setting
 from posbench.composing import flat, mistakes
 from posbench.composing.answering import answered
@@ -133,7 +132,7 @@ def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> 
     """The declarations, and what can be read off the plan."""
     layers: list[PositionEncoding] = [stack.layers[index] for index in stack.firsts]  # type: ignore[misc]
     limit = stack.max_positions
-    allowed = [name for name, each in extensions(subject) if legal(each, stack)]
+    allowed = [name for name, each in subject.extensions() if legal(each, stack)]
     parameters = sum(p.numel() for p in stack.parameters())
     paths = dict.fromkeys(layer.encode(equal_tokens(16, 1)).path for layer in layers)  # type: ignore[attr-defined]
     return {

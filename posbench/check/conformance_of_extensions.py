@@ -15,7 +15,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from posbench.check import conformance, contract
+from posbench.check import contract, paths
 from posbench.check.subject import (
     CPU_HEAD,
     EXACT,
@@ -307,15 +307,15 @@ SUITE = Suite(
         something_changes_beyond_training,
         scale_follows_the_length_as_declared,
         every_numeric_setting_changes_an_output,
-        conformance.fused_path_equals_the_dense_reference,
-        conformance.any_block_size_gives_the_same,
-        conformance.no_output_depends_on_a_later_token,
+        paths.fused_path_equals_the_dense_reference,
+        paths.any_block_size_gives_the_same,
+        contract.no_output_depends_on_a_later_token,
         contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
-        conformance.finite_under_decreasing_positions,
+        contract.finite_under_decreasing_positions,
     ),
     rests_on={
         contract.a_prefix_gives_alone_what_it_gives_within_the_whole: (
-            conformance.no_output_depends_on_a_later_token,
+            contract.no_output_depends_on_a_later_token,
         ),
     },
 )

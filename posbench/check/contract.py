@@ -120,6 +120,13 @@ def outputs_are_finite(subject: Subject) -> None:
         finite(outputs(encoding, torch.arange(12)[None]), "at the positions 0 to 11")
 
 
+def finite_under_decreasing_positions(subject: Subject) -> None:
+    """The ids that a task supplies may run backwards or repeat."""
+    for encoding in subject.layers():
+        for ids in ([9, 8, 7, 6, 5], [3, 3, 3, 3, 3], [0, 4, 1, 4, 2]):
+            finite(outputs(encoding, torch.tensor([ids])), f"at the positions {ids}")
+
+
 def two_calls_are_equal(subject: Subject) -> None:
     """In training and in tests, bit for bit; what is drawn comes from `draw.generator` alone."""
     for encoding in subject.layers():
@@ -149,6 +156,25 @@ def _positions(encoding: PositionEncoding, training: bool) -> tuple[Tensor]:
 
 
 # -- prefixes and positions ------------------------------------------------------------------------
+
+
+def no_output_depends_on_a_later_token(subject: Subject) -> None:
+    """Changing the tokens from place 9 on must leave earlier logits as they are."""
+    model, pos, tokens = subject.model(), torch.arange(14)[None], random_tokens(14)
+    later = tokens.clone()
+    later[:, 9:] = 8 + (later[:, 9:] - 7) % 12
+    before, after = model(tokens, pos), model(later, pos)
+    change = (before - after)[:, :9].abs().max().item()
+    require(
+        change < 1e-12,
+        f"changing tokens from place 9 on changes earlier logits by {change:.1e}: the encoding "
+        "lets a query see later keys (a sum over all keys, a mean over the sequence, a mask that "
+        "is not causal)",
+    )
+    require(
+        not torch.allclose(before[:, 9:], after[:, 9:]),
+        "the logits do not depend on the tokens at all",
+    )
 
 
 def a_prefix_gives_alone_what_it_gives_within_the_whole(subject: Subject) -> None:

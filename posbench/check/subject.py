@@ -19,7 +19,7 @@ from torch import Tensor
 from posbench.attention import Attention, dense
 from posbench.composing.building import build
 from posbench.composing.compose import compose
-from posbench.composing.legality import node, supplying_tasks
+from posbench.composing.legality import BROKEN, node, options, supplying_tasks
 from posbench.encoding import PositionEncoding
 from posbench.errors import PosbenchError
 from posbench.extension import Extension
@@ -100,6 +100,14 @@ class Subject:
         run = self.made()
         lengths = {key: run.nodes[key] for key in ("model", "train_positions", "test_positions")}
         return _extension(_Hydra(GlobalHydra.instance().hydra), name, json.dumps(lengths))
+
+    def extensions(self) -> Iterator[tuple[str, Extension]]:
+        """All that are on offer and can be built: a broken one of one's own is not asked here."""
+        for name in options("extension"):
+            try:
+                yield name, self.extension(name)
+            except BROKEN:
+                continue
 
     def settings(self) -> list[tuple[str, float]]:
         """The encoding's numeric settings.

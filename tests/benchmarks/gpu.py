@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from posbench.attention import attend, dense
-from posbench.check.conformance import _moved
+from posbench.check.paths import moved
 from posbench.check.subject import Subject, call, setup
 from posbench.composing.compose import composing
 from posbench.records import files
@@ -272,9 +272,9 @@ def paths(place: Place) -> Iterator[Row]:
     for name in names:
         layer = next(Subject(f"encoding={name}").layers(f"evaluation.longest={n // 8}"))
         layer = layer.float().to(place.device)
-        given = _moved(call(n, dtype=torch.float32), device=place.device.type)
+        given = moved(call(n, dtype=torch.float32), device=place.device.type)
         with torch.inference_mode():
-            half = _moved(given, dtype=torch.bfloat16)
+            half = moved(given, dtype=torch.bfloat16)
             fast = place.seconds(lambda: attend(layer.encode(half)))  # noqa: B023
             slow = place.seconds(lambda: dense(layer.encode(given)))  # noqa: B023
             plan = layer.encode(half)
