@@ -3,7 +3,7 @@
 python tests/refusals.py            print it
 python tests/refusals.py --write    write tests/REFUSALS.md
 python tests/refusals.py --check    hold tests/REFUSALS.md against what is answered today
-python tests/refusals.py --inputs   answer the bad inputs alone, as JSON: what a fast test asks for
+python tests/refusals.py --answers WORDS ...   what `python -m posbench WORDS` answers, as JSON
 
 Every input is given to the command's own `main`, in a folder of its own. At first torch cannot be
 imported, so the column says which refusals come before that takes its seconds. A run that is not
@@ -319,11 +319,12 @@ def answers(inputs: Sequence[Input]) -> list[Answer]:
         for index, given in enumerate(inputs):
             with contextlib.suppress(_TorchAsked):
                 found[index] = answer(given)
-    _without_training()
-    for index, given in enumerate(inputs):
-        if index not in found:
-            found[index] = answer(given)
-            found[index].torch = True
+    left = [index for index in range(len(inputs)) if index not in found]
+    if left:
+        _without_training()
+    for index in left:
+        found[index] = answer(inputs[index])
+        found[index].torch = True
     if "-v" in sys.argv:
         print(len(found), file=sys.stderr)
     return [found[index] for index in range(len(inputs))]
@@ -384,10 +385,11 @@ def _row(*cells: str) -> str:
 def main() -> int:
     sys.path.insert(0, str(HERE / "support"))
     asked = sys.argv[1:]  # before a command takes its own words for them
-    found = answers(INPUTS)
-    if "--inputs" in asked:
+    if asked[:1] == ["--answers"]:
+        found = answers([Input("posbench", tuple(words.split())) for words in asked[1:]])
         print(json.dumps([asdict(each) for each in found]))
         return 0
+    found = answers(INPUTS)
     text = table(found, list(checked()))
     if "--write" in asked:
         TABLE.write_text(text, encoding="utf-8")

@@ -5,11 +5,14 @@ or task.
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from hydra.utils import get_class
 
 ROOT = Path(__file__).parent.parent
 FLOORS = [
@@ -61,6 +64,7 @@ def modules() -> list[tuple[str, Path]]:
     return [(name.replace("/", "."), path) for name, path in found if not name.endswith(doors)]
 
 
+@functools.cache
 def imports(path: Path) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
@@ -170,19 +174,26 @@ def imports_of(node: ast.Import | ast.ImportFrom) -> list[str]:
     return [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
 
 
-def test_every_yaml_names_a_class_that_exists() -> None:
-    import hydra
-    from omegaconf import OmegaConf
+def targets(content: object) -> Iterator[str]:
+    """Every `_target_` in a YAML, however deep."""
+    if isinstance(content, dict):
+        if "_target_" in content:
+            yield content["_target_"]
+        for inner in content.values():
+            yield from targets(inner)
+    elif isinstance(content, list):
+        for inner in content:
+            yield from targets(inner)
 
-    from posbench.check.subject import composed
-    from posbench.composing.folders import own_names
 
+def test_every_yaml_names_classes_that_exist_or_another_yaml() -> None:
     for group in ("encoding", "extension", "task"):
-        for option in own_names(group):
-            node = OmegaConf.to_container(composed(f"{group}={option}")[group], resolve=False)
-            parts = node.get("layers", [node]) if group == "encoding" else [node]
-            for target in [part["_target_"] for part in parts]:
-                assert hydra.utils.get_class(target).__module__.startswith(f"posbench.{group}s.")
+        for path in sorted((ROOT / "conf" / group).glob("*.yaml")):
+            content = yaml.safe_load(path.read_text("utf-8"))
+            named = list(targets(content))
+            assert named or "defaults" in content, path.name
+            for target in named:
+                assert get_class(target).__module__.startswith(f"posbench.{group}s."), path.name
 
 
 AROUND_OTHERS = ("posbench.extensions.finetuned", "posbench.extensions.tuned")

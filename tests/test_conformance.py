@@ -26,6 +26,7 @@ from posbench.check.subject import (
     difference,
     outputs,
     setup,
+    with_setting,
 )
 from posbench.composing import legality
 from posbench.composing.building import build
@@ -33,6 +34,7 @@ from posbench.composing.folders import own_names
 from posbench.encoding import EncodingStack
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.extension import Extension, ExtensionWrapper
+from posbench.running.setup import Setup
 from posbench.scoring import loss
 from posbench.training import Training
 
@@ -155,39 +157,39 @@ def fixed(name: str) -> list[Extension]:
 @pytest.mark.parametrize("name", thinned("extension"))
 def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> None:
     """At the lengths and sizes of the cpu protocol."""
-    on_default = [
-        encoding for encoding in ENCODINGS if len(subject(encoding).words) == 1
-    ]  # the default task will do
-    legal_hosts = [encoding for encoding in on_default if legal(name, encoding)]
-    # A factor on all scores shows where some channels do not turn, in a temperature on these.
-    hosts = dict.fromkeys([legal_hosts[0], *({"partial_rope"} & set(legal_hosts))])
-    node, pos = (
-        OmegaConf.to_container(composed(f"extension={name}").extension),
-        torch.arange(64)[None],
-    )
-
     if isinstance(build_extension(name), ExtensionWrapper):
         pytest.skip(
             "its settings steer a training or a search, and outputs only after that: tested where "
             "those are"
         )
 
-    def changed(*overrides: str) -> list[Outputs]:
+    on_default = (each for each in ENCODINGS if len(subject(each).words) == 1)
+    hosts = [next(each for each in on_default if legal(name, each))]
+    if legal(name, "partial_rope"):
+        # A factor on all scores shows where some channels do not turn, in a temperature on these.
+        hosts.append("partial_rope")
+    node = OmegaConf.to_container(composed(f"extension={name}").extension)
+    runs = [setup("protocol=cpu", f"extension={name}", f"encoding={host}") for host in hosts]
+    pos = torch.arange(64)[None]
+
+    def outcome(runs: list[Setup]) -> list[Outputs]:
         found = []
-        for host in hosts:
-            run = setup("protocol=cpu", f"extension={name}", f"encoding={host}", *overrides)
+        for run in runs:
             stack = run.model().double().encodings
             extended = run.extension.extend(stack, run.train_positions, 4 * run.train_positions)
             found += [outputs(layer, pos, CPU_HEAD) for layer in extended]
         return found
 
+    def with_value(key: str, value: float) -> list[Outputs]:
+        return outcome([with_setting(run, f"extension.{key}", value) for run in runs])
+
+    before = outcome(runs)
     for key, value in node.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
-            before = changed()
             try:
-                after = changed(f"extension.{key}={2 * value or 1}")
+                after = with_value(key, 2 * value or 1)
             except ConfigError:
-                after = changed(f"extension.{key}={value / 2}")
+                after = with_value(key, value / 2)
             assert any(
                 difference(old, new) > EXACT for old, new in zip(before, after, strict=True)
             ), key

@@ -4,6 +4,7 @@ runs the names of all that it sets, and a command that repeats them.
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 import shlex
@@ -30,6 +31,7 @@ from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.run import make
 from posbench.running.setup import Setup
+from posbench.transformer import Transformer
 
 Answered = Callable[..., tuple[int | None, str, str]]
 
@@ -202,9 +204,18 @@ def called(*words: str) -> tuple[Setup, Identity]:
 
 
 @functools.cache
-def experiment(name: str, *words: str) -> Setup:
-    cfg = hydra.compose("config", [f"experiment={name}", *words])
+def experiment(name: str) -> Setup:
+    cfg = hydra.compose("config", [f"experiment={name}"])
     return Setup(cfg, build(OmegaConf.to_container(cfg.task, resolve=True), "task"))  # type: ignore[arg-type]
+
+
+def model(name: str, *words: str) -> Transformer:
+    """The model of an experiment with the encoding that the words choose, without its weights."""
+    found = experiment(name)
+    cfg = copy.deepcopy(found.composed)
+    cfg.encoding = compose(*words).content["encoding"]
+    with torch.device("meta"):
+        return Setup(cfg, found.task).model()
 
 
 def test_the_tables_have_every_experiment() -> None:
@@ -217,7 +228,7 @@ def test_the_tables_have_every_experiment() -> None:
 @pytest.mark.parametrize("name", PAPERS)
 def test_an_experiment_has_the_settings_of_its_paper(name: str) -> None:
     paper, found = PAPERS[name], experiment(name)
-    training, model = found.config.training, found.config.model
+    training, shaped = found.config.training, found.config.model
     assert {key: found.nodes["task"].get(key) for key in paper.settings} == paper.settings
     assert f".tasks.{paper.task.partition('_lookup')[0]}" in found.nodes["task"]["_target_"] or (
         paper.task.endswith("lookup") and found.nodes["task"]["_target_"].lower().endswith("lookup")
@@ -230,7 +241,8 @@ def test_an_experiment_has_the_settings_of_its_paper(name: str) -> None:
     assert training.batch_size == paper.batch
     rates = training.learning_rate
     assert tuple(rates if isinstance(rates, list) else [rates]) == paper.rates
-    shape = (model.num_layers, model.width, model.num_heads, model.head_width, model.mlp_ratio)
+    shape = (shaped.num_layers, shaped.width, shaped.num_heads)
+    shape += (shaped.head_width, shaped.mlp_ratio)
     assert shape == MODELS[name.partition("_")[0]]
 
 
@@ -261,14 +273,12 @@ def test_recall_has_the_vocabulary_and_the_tokens_of_the_paper(pairs: int) -> No
     ],
 )
 def test_the_models_of_a_paper_can_be_built(name: str, method: str) -> None:
-    """Of the paper's shape, without their weights."""
+    """Of the paper's shape."""
     chosen, *settings = method.split()
     words = [f"method={chosen}", *settings]
     if any("@" in word for word in settings):
         words[0] = f"encoding={chosen}"
-    with torch.device("meta"):
-        model = experiment(name, *words).model()
-    assert len(model.blocks) == MODELS[name.partition("_")[0]][0]
+    assert len(model(name, *words).blocks) == MODELS[name.partition("_")[0]][0]
 
 
 @pytest.mark.parametrize(
@@ -280,9 +290,7 @@ def test_the_models_of_a_paper_can_be_built(name: str, method: str) -> None:
     ],
 )
 def test_a_model_has_the_parameters_of_the_paper(name: str, method: str, millions: float) -> None:
-    with torch.device("meta"):
-        model = experiment(name, f"method={method}").model()
-    found = sum(parameter.numel() for parameter in model.parameters())
+    found = sum(parameter.numel() for parameter in model(name, f"method={method}").parameters())
     assert found / 1e6 == pytest.approx(millions, rel=0.03)
 
 
@@ -332,8 +340,7 @@ def test_unique_and_repeated_symbols_are_copied_at_the_same_lengths_and_as_long(
 @pytest.mark.parametrize("name", SMALL)
 def test_a_method_of_the_paper_can_be_built_for_a_cpu(name: str) -> None:
     method = PAPERS[name.removesuffix("_cpu")].methods[0].split()[0]
-    with torch.device("meta"):
-        experiment(name, f"method={method}").model()
+    assert len(model(name, f"method={method}").blocks) == 2
 
 
 @pytest.mark.parametrize("name", own_names("experiment"))

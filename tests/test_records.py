@@ -101,16 +101,19 @@ def test_a_bad_record_is_one_sentence_with_file_field_and_what_to_do(
         assert "\n" not in said and "Traceback" not in said
 
 
-@pytest.mark.parametrize("content", [each[0] for each in BAD.values()], ids=BAD)
-def test_a_bad_record_is_left_out_of_the_board_and_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+def test_bad_records_are_left_out_of_the_board_and_each_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(tmp_path, record("alibi"))
-    [path] = save(tmp_path, record())
-    path.write_bytes(content)
+    paths = save(tmp_path, *(record(seed=seed) for seed in range(len(BAD))))
+    for path, (content, _, _) in zip(paths, BAD.values(), strict=True):
+        path.write_bytes(content)
     assert board.main([str(tmp_path)]) == 1
     out, error = capsys.readouterr()
-    assert error.startswith(f"posbench: left out: {path} ") and error.count("\n") == 1
+    said = error.splitlines()
+    for name, path in zip(BAD, paths, strict=True):
+        assert sum(each.startswith(f"posbench: left out: {path} ") for each in said) == 1, name
+    assert len(said) == len(BAD)
     assert "alibi" in out and "rope" not in out
     assert set(pd.read_csv(tmp_path / "leaderboard.csv")["method"]) == {"alibi"}
 

@@ -63,6 +63,15 @@ def folder(own: Path, tmp_path: Path) -> Path:
     return tmp_path / "all"
 
 
+@pytest.fixture(scope="module")
+def repeated(own: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the run of alibi has been repeated; to look at, not to write to."""
+    folder = tmp_path_factory.mktemp("repeated")
+    shutil.copytree(own / "checkpoints", folder / "checkpoints")
+    made(folder, "method=alibi")
+    return folder
+
+
 def rewritten(folder: Path, change: Callable[[Record], Record]) -> None:
     files.write_packed([change(each) for each in files.records(folder)], [], folder)
 
@@ -117,7 +126,7 @@ def test_what_was_published_is_made_again_exactly(
 )
 def test_a_number_that_was_altered_is_found_and_named(
     own: Path,
-    scratch: Path,
+    repeated: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     values: dict[str, Any],
@@ -125,21 +134,21 @@ def test_a_number_that_was_altered_is_found_and_named(
 ) -> None:
     found = changed(by_method(own)["alibi"], values)
     files.publish([found], [], tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, scratch=scratch).agreed
+    assert not verify(tmp_path / "all", 1, scratch=repeated).agreed
     out = capsys.readouterr().out
     assert verdicts(out)["alibi"].startswith(named), out
     assert "0 of 1 exact." in out
 
 
 def test_what_a_record_is_called_is_compared_with_what_its_command_makes(
-    own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own: Path, repeated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The numbers are those of a run of alibi, and are said to be those of something else."""
     made = by_method(own)["alibi"]
     mine = {"name": "mine", "encoding": "mine", "hash": "f" * 16}
     claims = {f"method.{name}": value for name, value in mine.items()}
     files.publish([changed(made, claims | {"gate": 0.0, "seed": 7})], [], tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, scratch=scratch).agreed
+    assert not verify(tmp_path / "all", 1, scratch=repeated).agreed
     said = verdicts(capsys.readouterr().out)["alibi"].split("; ")
     assert said == [
         f"gate: {made.gate} was 0.0",
@@ -510,7 +519,8 @@ def test_what_was_made_on_the_processor_is_repeated_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The protocol asks for a GPU; that a run was made without is in its record alone."""
-    words = ("training.precision=32-true", "model.num_layers=1", "training.batch_size=8")
+    words = ("training.precision=32-true", "training.batch_size=8", "training.validation_samples=8")
+    words += ("model.num_layers=1", "model.num_heads=1", "model.width=32")
     of_gpu = ("protocol=gpu", "task=copy_small", "training.steps=2", "training.validate_every=2")
     tests = ("evaluation.num_samples=8", "evaluation.multiples=[1,2]", "evaluation.ladder=[]")
     with composing():
