@@ -21,11 +21,10 @@ from typing import Any
 from posbench.composing.answering import answered
 from posbench.disk import writing_to
 from posbench.errors import PosbenchError
+from posbench.loggers import metrics
 from posbench.records import files
 
 FOLDER = Path("results/dashboard")
-METHOD = "method"
-"""Runs are grouped by it: seeds are drawn as one line with its spread."""
 TITLE = "posbench: how far position encodings go"
 TEXT = (
     "Each line is a method, the mean over its seeds; the band is their standard error. Lengths are "
@@ -48,7 +47,7 @@ def workspace(project: str, entity: str) -> Any:
             ws.Section(name="Where", panels=[*_placing(wr)], is_open=True),
             ws.Section(name="Training", panels=[*_training(wr)]),
         ],
-        runset_settings=ws.RunsetSettings(groupby=[ws.Config(METHOD)]),
+        runset_settings=ws.RunsetSettings(groupby=[ws.Config(metrics.METHOD)]),
     )
 
 
@@ -57,7 +56,7 @@ def report(project: str, entity: str) -> Any:
     _, wr = _library()
 
     def grid(panels: list[Any]) -> Any:
-        runs = wr.Runset(project=project, name="by method", groupby=[f"config.{METHOD}"])
+        runs = wr.Runset(project=project, name="by method", groupby=[f"config.{metrics.METHOD}"])
         return wr.PanelGrid(runsets=[runs], panels=panels)
 
     return wr.Report(
@@ -81,21 +80,24 @@ def report(project: str, entity: str) -> Any:
 
 
 def _reaching(wr: Any) -> list[Any]:
-    axis = {"x": "test/multiple", "log_x": True, "title_x": "test length / training length"}
+    multiple = metrics.tested("multiple")
+    axis = {"x": multiple, "log_x": True, "title_x": "test length / training length"}
     seeds = {"groupby_aggfunc": "mean", "groupby_rangefunc": "stderr"}
     return [
         wr.LinePlot(
             title="Score",
-            y=["test/score"],
+            y=[metrics.tested("score")],
             range_y=(0, 1),
             layout=_place(wr, 0, 0, 12),
             **axis,
             **seeds,
         ),
-        wr.LinePlot(title="Loss", y=["test/loss"], layout=_place(wr, 12, 0, 12), **axis, **seeds),
-        wr.BarPlot(title="Area, 1x to 8x", metrics=["area"], layout=_place(wr, 0, 8, 8)),
-        wr.BarPlot(title="Reach", metrics=["reach"], layout=_place(wr, 8, 8, 8)),
-        wr.BarPlot(title="Score at 8x", metrics=["score_8x"], layout=_place(wr, 16, 8, 8)),
+        wr.LinePlot(
+            title="Loss", y=[metrics.tested("loss")], layout=_place(wr, 12, 0, 12), **axis, **seeds
+        ),
+        wr.BarPlot(title="Area, 1x to 8x", metrics=[metrics.AREA], layout=_place(wr, 0, 8, 8)),
+        wr.BarPlot(title="Reach", metrics=[metrics.REACH], layout=_place(wr, 8, 8, 8)),
+        wr.BarPlot(title="Score at 8x", metrics=[metrics.score_at(8)], layout=_place(wr, 16, 8, 8)),
     ]
 
 
@@ -103,13 +105,13 @@ def _costing(wr: Any) -> list[Any]:
     return [
         wr.ScatterPlot(
             title="Area by CPU seconds of training",
-            x=wr.SummaryMetric("train_cpu_seconds"),
-            y=wr.SummaryMetric("area"),
+            x=wr.SummaryMetric(metrics.TRAIN_SECONDS),
+            y=wr.SummaryMetric(metrics.AREA),
             log_x=True,
             layout=_place(wr, 0, 0, 12),
         ),
         wr.BarPlot(
-            title="Steps until solved", metrics=["solved_step"], layout=_place(wr, 12, 0, 12)
+            title="Steps until solved", metrics=[metrics.SOLVED_STEP], layout=_place(wr, 12, 0, 12)
         ),
     ]
 
@@ -117,18 +119,17 @@ def _costing(wr: Any) -> list[Any]:
 def _placing(wr: Any) -> list[Any]:
     return [
         wr.MediaBrowser(
-            title="Accuracy by depth", media_keys=["depth_map"], layout=_place(wr, 0, 0, 24)
+            title="Accuracy by depth", media_keys=[metrics.DEPTH_MAP], layout=_place(wr, 0, 0, 24)
         ),
-        wr.WeavePanelSummaryTable(table_name="cells", layout=_place(wr, 0, 8, 24)),
+        wr.WeavePanelSummaryTable(table_name=metrics.CELLS, layout=_place(wr, 0, 8, 24)),
     ]
 
 
 def _training(wr: Any) -> list[Any]:
-    step = {"x": "trainer/global_step", "title_x": "step"}
-    names = ("train/loss", "validation/loss", "validation/score")
+    step = {"x": metrics.STEP, "title_x": "step"}
     return [
         wr.LinePlot(title=name, y=[name], layout=_place(wr, 8 * index, 0, 8), **step)
-        for index, name in enumerate(names)
+        for index, name in enumerate(metrics.CURVE)
     ]
 
 

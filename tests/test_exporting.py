@@ -12,7 +12,7 @@ import pytest
 
 from posbench import dashboard, results
 from posbench.errors import PosbenchError
-from posbench.loggers import told
+from posbench.loggers import metrics, told
 from posbench.loggers.preview import KINDS, preview
 from posbench.records import tables
 from posbench.records.record import Record
@@ -52,7 +52,7 @@ def test_a_page_is_what_it_was(page: str) -> None:
 
 def test_pages_name_only_what_is_logged() -> None:
     """A panel of a metric that nothing logs would stay empty, and nobody would say so."""
-    logged = {f"test/{name}" for name in told.TESTED} | {*told.CURVE, "trainer/global_step"}
+    logged = {metrics.tested(each) for each in told.TESTED} | {*metrics.CURVE, metrics.STEP}
     logged |= {*told.summary(making.record(accuracies={1: 1.0, 8: 0.5})), "cells", "depth_map"}
     for page in ("workspace", "report"):
         text = (DATA / f"{page}.json").read_text()

@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from posbench.errors import PosbenchError
-from posbench.loggers import told
+from posbench.loggers import metrics, told
 from posbench.records.record import Record
 
 ACROSS = 24
@@ -106,7 +106,7 @@ def _lines(axes: Axes, config: Mapping[str, Any], groups: Groups) -> None:
 
 def _history(record: Record, x: str, y: str) -> Iterator[tuple[float, float]]:
     """The points at which a run has both metrics."""
-    if x == "trainer/global_step":
+    if x == metrics.STEP:
         known: Iterable[dict[str, float]] = ({x: step} | each for step, each in told.curve(record))
     else:
         known = (values for _, values in told.tests(record))

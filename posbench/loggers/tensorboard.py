@@ -9,7 +9,7 @@ from typing import Any
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from posbench.errors import ConfigError
-from posbench.loggers import told
+from posbench.loggers import metrics, told
 from posbench.loggers.told import About
 from posbench.records.record import Record
 
@@ -43,10 +43,10 @@ class TensorBoard(TensorBoardLogger):
         """The tests by length, all cells as text, the depth map, the summary."""
         for length, values in told.tests(record):
             self.log_metrics(values, step=length)
-        self.experiment.add_text("cells", told.markdown(record))
+        self.experiment.add_text(metrics.CELLS, told.markdown(record))
         if (picture := told.depth_map(record)) is not None:
-            self.experiment.add_image("depth_map", picture, dataformats="HWC")
-        summary = {f"summary/{name}": value for name, value in told.numbers(record).items()}
+            self.experiment.add_image(metrics.DEPTH_MAP, picture, dataformats="HWC")
+        summary = {metrics.summarised(name): value for name, value in told.numbers(record).items()}
         super().log_hyperparams(self.params, summary)
 
     def close(self) -> None:

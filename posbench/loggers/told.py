@@ -18,14 +18,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from posbench.composing.methods import AS_TRAINED
+from posbench.loggers import metrics
 from posbench.records.record import MethodName, Name, Record
 from posbench.records.row import Row, View
 from posbench.statistics.measures import area, reach
 
 TESTED = ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")
 """Columns of a row that are drawn against the test length."""
-CURVE = ("train/loss", "validation/loss", "validation/score")
-"""Metrics of a training, drawn against its step; `posbench.training` logs them."""
 SUMMARISED = (1, 2, 4, 8)
 """Multiples whose scores a summary holds."""
 LONGEST_TAG = 64
@@ -66,7 +65,7 @@ class About:
             names={
                 "protocol": protocol.label,
                 "task": task.label,
-                "method": method.label,
+                metrics.METHOD: method.label,
                 "seed": seed,
             },
         )
@@ -93,7 +92,7 @@ class Teller(Protocol):
 def tests(record: Record) -> Iterator[tuple[int, dict[str, float]]]:
     """The test length n, and what was measured there; what is lacking is left out."""
     for row in record.rows:
-        values = {f"test/{name}": getattr(row, name) for name in TESTED}
+        values = {metrics.tested(column): getattr(row, column) for column in TESTED}
         yield row.test_length, {key: value for key, value in values.items() if value is not None}
 
 
@@ -102,7 +101,7 @@ def curve(record: Record) -> Iterator[tuple[int, dict[str, float]]]:
     found = record.training.curve
     points = zip(found.step, found.loss, found.validation_loss, found.score, strict=True)
     for step, *values in points:
-        yield step, dict(zip(CURVE, values, strict=True))
+        yield step, dict(zip(metrics.CURVE, values, strict=True))
 
 
 def summary(record: Record) -> dict[str, float | str | bool]:
@@ -116,13 +115,13 @@ def summary(record: Record) -> dict[str, float | str | bool]:
     )
     reached = reach(multiples, scores, chances)
     found: dict[str, Any] = {
-        "area": area(multiples, scores, chances),
-        "reach": reached.value,
+        metrics.AREA: area(multiples, scores, chances),
+        metrics.REACH: reached.value,
         "reach_is": str(reached),
-        **{f"score_{row.multiple:g}x": row.score for row in rows if row.multiple in SUMMARISED},
+        **{metrics.score_at(row.multiple): row.score for row in rows if row.multiple in SUMMARISED},
         "solved": record.solved,
-        "solved_step": record.solved_step,
-        "train_cpu_seconds": record.cpu_seconds,
+        metrics.SOLVED_STEP: record.solved_step,
+        metrics.TRAIN_SECONDS: record.cpu_seconds,
         "train_gpu_seconds": record.training.gpu_seconds,
         "evaluation_cpu_seconds": record.evaluated.evaluation_cpu_seconds,
         "parameters": record.training.parameters,

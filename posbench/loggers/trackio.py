@@ -13,7 +13,7 @@ import pandas as pd
 from lightning.pytorch.loggers.logger import Logger
 
 from posbench.errors import ConfigError
-from posbench.loggers import told
+from posbench.loggers import metrics, told
 from posbench.loggers.told import About
 from posbench.records.record import Record
 
@@ -81,11 +81,11 @@ class Trackio(Logger):
             self.log_metrics(values, step=length)
         columns, data = told.cells(record)
         last: dict[str, Any] = {
-            f"summary/{name}": value for name, value in told.numbers(record).items()
+            metrics.summarised(name): value for name, value in told.numbers(record).items()
         }
-        last["cells"] = self.library.Table(dataframe=pd.DataFrame(data, columns=columns))
+        last[metrics.CELLS] = self.library.Table(dataframe=pd.DataFrame(data, columns=columns))
         if (picture := told.depth_map(record)) is not None:
-            last["depth_map"] = self.library.Image(picture, caption=record.method.label)
+            last[metrics.DEPTH_MAP] = self.library.Image(picture, caption=record.method.label)
         self.run.log(last)
 
     def close(self) -> None:

@@ -8,13 +8,11 @@ from typing import Any, ClassVar
 import wandb
 from lightning.pytorch.loggers import WandbLogger
 
-from posbench.loggers import told
+from posbench.loggers import metrics, told
 from posbench.loggers.told import About
 from posbench.records.record import Record
 
-STEP = "trainer/global_step"
-"""What Lightning's logger calls the step of a training."""
-LENGTH, MULTIPLE = "test/length", "test/multiple"
+MULTIPLE = metrics.tested("multiple")
 
 
 class Wandb(WandbLogger):
@@ -55,14 +53,14 @@ class Wandb(WandbLogger):
         asked = {"name": about.title, "group": about.group, "job_type": about.job_type} | own
         asked["tags"] = [*about.tags, *self.tags]
         self._experiment = run = self._opened(asked)
-        run.define_metric(STEP, hidden=True, summary="none")
-        for name in told.CURVE:
-            run.define_metric(name, step_metric=STEP, summary="none")
-        run.define_metric(LENGTH, hidden=True, summary="none")
+        run.define_metric(metrics.STEP, hidden=True, summary="none")
+        for name in metrics.CURVE:
+            run.define_metric(name, step_metric=metrics.STEP, summary="none")
+        run.define_metric(metrics.LENGTH, hidden=True, summary="none")
         run.define_metric(MULTIPLE, hidden=True, summary="none")
-        for name in told.TESTED:
-            if f"test/{name}" != MULTIPLE:
-                run.define_metric(f"test/{name}", step_metric=MULTIPLE, summary="none")
+        for name in map(metrics.tested, told.TESTED):
+            if name != MULTIPLE:
+                run.define_metric(name, step_metric=MULTIPLE, summary="none")
 
     def log_record(self, record: Record) -> None:
         """The tests on their axis, all cells as a table, the depth map, the summary."""
@@ -74,11 +72,11 @@ class Wandb(WandbLogger):
     def _log_record(self, record: Record) -> None:
         run: Any = self.experiment
         for length, values in told.tests(record):
-            run.log({LENGTH: length} | values)
+            run.log({metrics.LENGTH: length} | values)
         columns, data = told.cells(record)
-        run.log({"cells": wandb.Table(columns=[*columns], data=data)})
+        run.log({metrics.CELLS: wandb.Table(columns=[*columns], data=data)})
         if (picture := told.depth_map(record)) is not None:
-            run.log({"depth_map": wandb.Image(picture, caption=record.method.label)})
+            run.log({metrics.DEPTH_MAP: wandb.Image(picture, caption=record.method.label)})
         run.summary.update(told.summary(record))
         run.tags = (*run.tags, *({record.method_class} - set(run.tags)))
 
