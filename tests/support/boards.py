@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from making import record, save
+from making import changed, plain, record, save, view
 
 from posbench.leaderboard import remarks as remarking
 from posbench.leaderboard import sections as sectioning
@@ -57,3 +57,15 @@ def a_board(folder: Path) -> list[Record]:
     ]
     save(folder, *found)
     return found
+
+
+def with_views() -> list[Record]:
+    """Two methods on two tasks with two seeds, each with views of one length."""
+    made = [
+        plain(record(method, {1: 1.0, 2: 0.9 - 0.1 * seed, 8: worst}, seed=seed, task=task))
+        for method, worst in (("rope", 0.1), ("alibi", 0.6))
+        for task in ("copy", "sort")
+        for seed in (0, 1)
+    ]
+    halves = view("depth", 10, (0, 0.5, 8, 0.5, 1), (0.5, 1, 8, 0.1, 1))
+    return [changed(each, {"views": [halves]}) for each in made]
