@@ -10,6 +10,7 @@ os.environ.setdefault("WANDB_MODE", "offline")
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from posbench import cli
 from posbench.composing.compose import composing, register
+from posbench.records import files
 
 torch.set_num_threads(1)
 
@@ -49,6 +51,20 @@ def answered(
         return status, *capfd.readouterr()
 
     return answer
+
+
+@pytest.fixture
+def validated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where each record that is checked was read; checking takes most of the time of reading."""
+    found: list[str] = []
+    checking = files.validated
+
+    def counting(kind: type, content: Any, where: str) -> Any:
+        found.append(where)
+        return checking(kind, content, where)
+
+    monkeypatch.setattr(files, "validated", counting)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -336,20 +336,13 @@ def test_one_that_was_repeated_speaks_for_its_stratum(
 
 
 def test_carrying_over_reads_each_published_record_before_and_after(
-    folder: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, scratch: Path, validated: list[str]
 ) -> None:
     """A record that is published meanwhile is not lost; a third look would tell nothing."""
     rewritten(folder, older({"training.source_hash": OLD}))
-    read: list[str] = []
-    validated = files.validated
-
-    def counting(kind: type, content: Any, where: str) -> Any:
-        read.append(where)
-        return validated(kind, content, where)
-
-    monkeypatch.setattr(files, "validated", counting)
+    validated.clear()
     assert verify(folder, 1, restamp=True, scratch=scratch).agreed
-    assert len([where for where in read if where.startswith(str(folder))]) == 2 * len(METHODS)
+    assert len([where for where in validated if where.startswith(str(folder))]) == 2 * len(METHODS)
 
 
 def test_what_is_published_meanwhile_is_not_lost(
