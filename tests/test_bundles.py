@@ -47,6 +47,7 @@ def test_what_goes_in_comes_out_and_the_same_gives_the_same_bytes(
     for path in paths:
         manifest = bundle.write(files.records(source), [], mine, path)
     assert manifest["records"] == 5 and manifest["methods"] == ["decay", "rope"]
+    assert manifest["code"] == ["decay.py", "encoding/decay.yaml"]
     assert paths[0].read_bytes() == paths[1].read_bytes()
     found = bundle.unpack(paths[0], tmp_path / "out")
     files.publish(files.records(source), [], tmp_path / "published")

@@ -20,7 +20,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("pyarrow")
     folder = tmp_path_factory.mktemp("export")
     making.save(folder / "local", *with_views())
-    words = ["export", "--from", str(folder / "local")]
+    words = ["export", str(folder / "local"), "--to"]
     assert results_command([*words, str(folder / "out")]) == 0
     assert results_command([*words, str(folder / "again")]) == 0
     return folder
@@ -64,5 +64,7 @@ def test_the_same_records_give_the_same_bytes(exported: Path) -> None:
 
 
 def test_there_must_be_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert results_command(["export", str(tmp_path / "out"), "--from", str(tmp_path)]) == 1
+    assert results_command(["export", str(tmp_path), "--to", str(tmp_path / "out")]) == 1
     assert f"no records in {tmp_path}" in capsys.readouterr().err
+    assert results_command(["export", str(tmp_path)]) == 1
+    assert "--to is missing" in capsys.readouterr().err

@@ -303,7 +303,7 @@ def test_each_record_is_read_once(command: str, tmp_path: Path, validated: list[
         "publish": ["--from", source, "--to", target],
         "unpack": [source, "--to", target],
         "bundle": [target, "--from", source],
-        "export": [target, "--from", source],
+        "export": [source, "--to", target],
     }
     assert results_command([command, *words[command]]) == 0
     assert sorted(validated) == sorted(map(str, (*paths, files.audit_path(paths[0]))))

@@ -1,7 +1,7 @@
 """`python -m posbench.check`: do your own encoding, extension or task keep their promises?
 
     python -m posbench.check mine/encoding/decay.yaml
-    python -m posbench.check mine/extension/slower.yaml
+    python -m posbench.check mine/extension/slow_half.yaml
     python -m posbench.check --config-dir mine task=odd_ones
     python -m posbench.check encoding=rope encoding.base=500
 

@@ -1,7 +1,7 @@
 """`python -m posbench.compare mine/encoding/decay.yaml`: from a file to its place among all others.
 
     python -m posbench.compare mine/encoding/decay.yaml --quick    two tasks, one seed: minutes
-    python -m posbench.compare mine/extension/squash.yaml          tasks of most rows, three seeds
+    python -m posbench.compare mine/extension/slow_half.yaml       tasks of most rows, three seeds
     python -m posbench.compare method=rope encoding.base=500 seed=10,11,12,13,14 task=copy,sort
     python -m posbench.compare mine/task/every_other.yaml          which rows can do a task
 
@@ -52,8 +52,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "words",
         nargs="+",
-        help="mine/encoding/decay.yaml, mine/extension/squash.yaml, mine/task/every_other.yaml, or "
-        "words as after python -m posbench; task= and seed= choose among the board's",
+        help="mine/encoding/decay.yaml, mine/extension/slow_half.yaml, "
+        "mine/task/every_other.yaml, or words as after python -m posbench; task= and seed= choose "
+        "among the board's",
     )
     parser.add_argument("--quick", action="store_true", help="two tasks and one seed: minutes")
     parser.add_argument("--board", default=MAIN, help="default: %(default)s")

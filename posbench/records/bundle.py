@@ -40,13 +40,15 @@ def write(
 ) -> dict[str, Any]:
     """Write a bundle of records with the audits that were made of them; returns its manifest."""
     packed = pack(records, files.made_of(records, audits))
+    code = _code(own)
     content = {f"{PUBLISHED}/{name}": text for name, text in packed.items()}
-    content |= {f"{OWN}/{name}": text for name, text in _code(own).items()}
+    content |= {f"{OWN}/{name}": text for name, text in code.items()}
     manifest = {
         "format": FORMAT,
         "records": len(records),
         "methods": sorted({record.method.label for record in records}),
         "tasks": sorted({record.task.label for record in records}),
+        "code": list(code),
         "hash": content_hash(content),
     }
     content[MANIFEST] = json.dumps(manifest, indent=1) + "\n"

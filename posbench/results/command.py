@@ -7,7 +7,7 @@ python -m posbench.results bundle mine.tar.gz --config-dir mine    your own, and
 python -m posbench.results accept mine.tar.gz         look at a bundle that was sent to you
 python -m posbench.results columns                    what each column of `load` means
 python -m posbench.results upload results/main        past records to W&B, without a training
-python -m posbench.results export out --from results/main    a data set and a static site
+python -m posbench.results export results/main --to out    a data set and a static site
 """
 
 from __future__ import annotations
@@ -136,6 +136,8 @@ def _bundle(chosen: argparse.Namespace) -> int:
     made = bundle.write(found, held.audits, _own_folder(chosen.config_dir), chosen.target)
     print(f"Written: {chosen.target}, {made['records']} records of {', '.join(made['methods'])}.")
     accept = f"python -m posbench.results accept {shlex.quote(str(chosen.target))}"
+    if made["code"]:
+        print(f"Your files in it: {', '.join(made['code'])}.")
     print(f"Whoever has it looks at it with: {accept}")
     return 0
 
@@ -273,12 +275,14 @@ def _upload(chosen: argparse.Namespace) -> int:
 
 def _add_export(command: argparse.ArgumentParser) -> None:
     command.set_defaults(carry_out=_export)
-    command.add_argument("target", type=Path, metavar="FOLDER", help="gets dataset/ and site/")
-    help = "default: %(default)s"
-    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
+    help = "with records, default: %(default)s"
+    command.add_argument("source", type=Path, nargs="?", default=LOCAL, metavar="folder", help=help)
+    command.add_argument("--to", dest="target", type=Path, help="gets dataset/ and site/; needed")
 
 
 def _export(chosen: argparse.Namespace) -> int:
+    if chosen.target is None:
+        raise PosbenchError("--to is missing: name the folder to write into, --to FOLDER")
     from posbench.results import dataset, site
 
     held = files.read_folder(chosen.source).whole()
