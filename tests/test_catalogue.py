@@ -35,6 +35,7 @@ def test_the_page_holds_all_it_shows(folder: Path) -> None:
     assert not re.search(r'(src|href)="(?!#|data:|https://arxiv\.org/abs/)', page), (
         "nothing is fetched from elsewhere"
     )
+    assert "steepness=4.32" in page and "${" not in page
     assert sorted(path.stem for path in folder.glob("*.svg")) == [
         "alibi",
         "learned",

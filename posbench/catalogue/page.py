@@ -34,6 +34,7 @@ from posbench.composing.legality import legal, method_class, options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper
+from posbench.running.setup import Setup
 from posbench.showing.descriptions import Description, described
 from posbench.showing.templates import rendered
 
@@ -107,25 +108,26 @@ def entry(name: str) -> Entry:
     picture = portrait(word, stack, run.train_positions)
     return Entry(
         method,
-        _settings(word),
+        _settings(run),
         tuple(describe(cls) for cls in dict.fromkeys(classes)),
         properties(subject, base, run.extension),
         portraits.draw(picture),
     )
 
 
-def _settings(word: str) -> str:
-    """The method's settings without the sizes of the model, which are not its own."""
-    cfg = composed(word)
-    plain = [
-        OmegaConf.to_container(cfg[group], resolve=False) for group in ("encoding", "extension")
-    ]
-    return ", ".join(
-        f"{place}={value}"
-        for node in plain
-        for place, value in flat.settings(node)
-        if "${model." not in str(value)
-    )
+def _settings(run: Setup) -> str:
+    """The method's settings, as they are for the training length of its picture, without the sizes
+    of the model, which are not its own.
+    """
+    found = []
+    for group in ("encoding", "extension"):
+        written = flat.settings(OmegaConf.to_container(run.composed[group], resolve=False))
+        for (place, source), (_, value) in zip(
+            written, flat.settings(run.nodes[group]), strict=True
+        ):
+            if "${model." not in str(source):
+                found.append(f"{place}={value}")
+    return ", ".join(found)
 
 
 def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> dict[str, str]:
@@ -232,11 +234,12 @@ def main(arguments: list[str] | None = None) -> int:
                 if group not in OF_A_ROW:
                     raise ConfigError(f"{name} has no page: give {', '.join(OF_A_ROW)} and a name")
                 mistakes.check_choice(group, option, options(group))
-            entries = list(_entries(asked))
             chosen.output.mkdir(parents=True, exist_ok=True)
-            (chosen.output / "catalogue.html").write_text(page(entries), encoding="utf-8")
-            for each in entries:
+            entries = []
+            for each in _entries(asked):
                 (chosen.output / f"{each.method}.svg").write_text(each.picture, encoding="utf-8")
+                entries.append(each)
+            (chosen.output / "catalogue.html").write_text(page(entries), encoding="utf-8")
         page_of_all = chosen.output / "catalogue.html"
         print(f"{len(entries)} pages: {page_of_all}, and an SVG for each beside it.")
         return 0
