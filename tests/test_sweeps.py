@@ -28,7 +28,7 @@ from making import changed, record
 from processes import finished, started
 from small_runs import without_seconds
 
-from posbench import status
+from posbench import provenance, status
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError, Unwritable
 from posbench.records import files
@@ -364,7 +364,6 @@ def test_what_no_record_tells_is_taken_from_another_machine_at_its_speed() -> No
         return Costs.by(changed(each, {"training.cpu_seconds": seconds}) for each in found)
 
     here, there = costs(60.0, "copy"), costs(30.0, "copy", "passkey")
-    assert not here.tell(["copy", "passkey"]) and there.tell(["copy", "passkey"])
     both = here.beside(there)
     assert both.steps.droplevel([0, 2]).to_dict() == pytest.approx(
         {"copy": 0.6, "passkey": 0.6}
@@ -372,6 +371,92 @@ def test_what_no_record_tells_is_taken_from_another_machine_at_its_speed() -> No
     assert both.tests.to_dict() == pytest.approx({"copy": 1.0, "passkey": 2.0})
     alone = costs(60.0).beside(there)
     assert alone.steps.droplevel([0, 2]).to_dict() == pytest.approx({"copy": 0.3, "passkey": 0.3})
+
+
+def test_a_task_whose_dear_encodings_are_still_to_be_made_is_not_taken_for_a_cheap_one() -> None:
+    """A board that is half done knows some tasks by its cheapest rows alone."""
+    took = {("rope", "copy"): 10.0, ("t5", "copy"): 30.0, ("rope", "passkey"): 20.0}
+    found = Costs.by(
+        changed(record(row, {1: 1.0, 2: 0.5}, 0, task=task), {"training.cpu_seconds": 100 * step})
+        for (row, task), step in took.items()
+    )
+    (protocol,) = found.steps.index.unique("protocol")
+    steps = found._under(protocol)
+    assert steps.of("passkey", "t5") == pytest.approx(60.0)
+    assert steps.of("copy", "t5") == 30.0
+    assert steps.of("passkey", "unknown") == pytest.approx((20.0 * 60.0) ** 0.5)
+
+
+def test_a_task_without_a_record_costs_what_its_multiplications_do(mine: Path) -> None:
+    words = ("method=rope", "task=copy,passkey")
+    runs = [(run.asked, run.training) for run in plan(asked(*words)).runs]
+    of_copy = record("rope", {1: 1.0, 2: 0.5}, 0, task="copy")
+    parts = {f"config.{part}": settings for part, settings in SMALL.items()}
+    known = changed(of_copy, {**parts, "protocol.hash": runs[0][0].identity.protocol.hash})
+    unit = 0.6 / multiplications(SMALL, known.training.train_positions)
+    (passkey,) = [run for run in runs if run[0].identity.task.name == "passkey"]
+    setup = Setup.of(passkey[0].composed.cfg())
+    step = unit * multiplications(setup.nodes, setup.train_positions)
+    found = Costs.by([known]).of_runs([passkey])
+    assert found.training == pytest.approx(step * setup.config.training.total_steps)
+    assert not found.unknown
+
+
+def test_a_plan_says_what_is_published_and_costs_the_same_once_that_is_unpacked(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("task=copy,passkey", "method=rope,nope", *QUICK, f"results_dir={tmp_path}/own")
+    before = plan(asked(*words))
+    done = before.runs[0].asked
+    made = changed(
+        record("rope", {1: 1.0, 2: 0.5}, done.seed),
+        {
+            "protocol": done.identity.protocol.model_dump(),
+            "task": done.identity.task.model_dump(),
+            "method": done.identity.method.model_dump(),
+            "task_version": done.fingerprint.task_version,
+            "training.source_hash": done.fingerprint.training,
+            "evaluated.source_hash": done.fingerprint.evaluation,
+            "training.versions": provenance.versions(),
+            "evaluated.versions": provenance.versions(),
+        },
+    )
+    folder = tmp_path / "main"
+    files.publish([made], [], folder)
+    monkeypatch.setattr("posbench.sweeping.plan.published", lambda: folder)
+    hint = (
+        f"1 of the others is published: `python -m posbench.results unpack {folder} --to "
+        f"{tmp_path}/own` takes them over"
+    )
+    before = plan(asked(*words))
+    assert [line.strip() for line in before.heading() if "published" in line] == [hint]
+    forced = plan(asked(*words, "force=true"))
+    assert not any("published" in line for line in forced.heading()), "it would be made anew"
+    whole = before.cost(tmp_path / "own")
+    files.unpublish([made], [], tmp_path / "own")
+    after = plan(asked(*words))
+    assert len(after.complete) == 1
+    assert not any("published" in line for line in after.heading())
+    rest = after.cost(tmp_path / "own")
+    assert rest.total == pytest.approx(whole.total - whole.runs[0])
+    assert rest.said.startswith("about ") and str(rest).startswith("About ")
+
+
+def test_that_many_runs_are_planned_is_said_at_once(mine: Path) -> None:
+    assert not list(asked("seed=range(199)").lines())
+    assert list(asked("seed=range(2000)").lines()) == [
+        "Planning 2,000 runs, which takes about 10 s."
+    ]
+    board = asked("board=small", "seed=10", folders=[mine])
+    many = Request(board.runs * 100, board.board)
+    assert next(many.lines()).startswith(f"Planning {len(many.runs):,} runs of board small, ")
+
+
+def test_runs_that_differ_in_their_seed_are_named_as_if_each_were_named_alone(mine: Path) -> None:
+    words = ("method=rope", "task=copy", "encoding.base=500")
+    for run in plan(asked(*words, "seed=3,12")).runs:
+        alone = Asked.of(compose(*run.words))
+        assert run.asked == alone and run.asked.identity.command == alone.identity.command
 
 
 # -- the journal -----------------------------------------------------------------------------------
@@ -615,8 +700,9 @@ def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path
 
 @pytest.mark.fault("a launcher that begins nothing")
 def test_a_launcher_that_begins_nothing_is_quoted(mine: Path, tmp_path: Path) -> None:
-    said = swept(tmp_path, Launcher(refusal="no queue of that name"), "task=copy", "method=rope")
-    assert any("no worker has begun it: RuntimeError: no queue of that name" in s for s in said)
+    said = swept(tmp_path, Launcher(refusal="no queue of that name"), "task=copy", "method=rope,t5")
+    found = [line for line in said if "no queue of that name" in line]
+    assert found == ["no worker has begun any of 2 runs: RuntimeError: no queue of that name"]
 
 
 @pytest.mark.slow

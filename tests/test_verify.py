@@ -313,7 +313,7 @@ def test_a_stratum_whose_sample_agrees_is_carried_over_and_says_how_many_were_re
         assert changed(unstamped, kept) == old, "nothing else has changed"
     assert board.main([str(folder)], emit=lambda line: None) == 0
     said = (folder / "leaderboard.md").read_text(encoding="utf-8")
-    assert "3 records were made by earlier code and carried over: 3 of 3 were repeated" in said
+    assert "3 records were made by earlier code. A sample of 3 of 3 was repeated" in said
     assert "come from other code" not in said
     capsys.readouterr()
     assert verify(folder, 12, restamp=True, scratch=scratch).agreed

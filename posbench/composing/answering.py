@@ -12,7 +12,12 @@ from posbench.composing import mistakes
 from posbench.errors import Terminated
 
 
-def answered(act: Callable[[], int], words: Sequence[str] = (), own: Sequence[Path] = ()) -> int:
+def answered(
+    act: Callable[[], int],
+    words: Sequence[str] = (),
+    own: Sequence[Path] = (),
+    left: str = "what was complete is kept",
+) -> int:
     """The status of a command that `act` carries out: what it returns, 1 for a mistake of the user
     or a file that cannot be read or written, 128 and the number of the signal for what was stopped.
     A reader that has seen enough, as `head`, ends it quietly.
@@ -21,6 +26,7 @@ def answered(act: Callable[[], int], words: Sequence[str] = (), own: Sequence[Pa
         act: does what the command is for
         words: of the command line, from which what was meant is guessed
         own: folders like conf/ of one's own
+        left: says what there is after it was stopped
     """
     try:
         status = act()
@@ -39,5 +45,5 @@ def answered(act: Callable[[], int], words: Sequence[str] = (), own: Sequence[Pa
         received = signal.Signals(stopped.args[0])
     except KeyboardInterrupt:
         received = signal.SIGINT
-    print(f"posbench: stopped by {received.name}; what was complete is kept.", file=sys.stderr)
+    print(f"posbench: stopped by {received.name}; {left}.", file=sys.stderr)
     return 128 + received

@@ -46,7 +46,9 @@ def _register_configurations() -> None:
     # take 30 ms, and --help asks a hundred times.
     ConfigStore.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
     methods.register()
-    ConfigStore.instance().store("posbench", {"_target_": SWEEPER}, group="hydra/sweeper")
+    ConfigStore.instance().store(
+        "posbench", {"_target_": SWEEPER, "leaderboard": True}, group="hydra/sweeper"
+    )
 
 
 class _Folders(SearchPathPlugin):
@@ -113,17 +115,21 @@ def compose(*words: str) -> Composition:
     each section from where it was changed. Where both change one, Hydra composes the whole. Needs
     an initialised Hydra, whose folders may not change.
     """
-    seeds = [word for word in words if word.startswith("seed=") and word[5:].isdigit()]
-    rest = [word for word in words if word not in seeds]
+    rest, seed = without_seed(words)
     found = _of_parts(rest)
-    if not seeds:
-        return found
-    return found.but(seed=int(seeds[-1][5:]))
+    return found if seed is None else found.but(seed=seed)
 
 
-def _of_parts(words: list[str]) -> Composition:
+def without_seed(words: tuple[str, ...]) -> tuple[tuple[str, ...], int | None]:
+    """The words that choose no seed, and the seed that the others choose."""
+    seeds = [word for word in words if word.startswith("seed=") and word[5:].isdigit()]
+    rest = tuple(word for word in words if word not in seeds)
+    return rest, int(seeds[-1][5:]) if seeds else None
+
+
+def _of_parts(words: tuple[str, ...]) -> Composition:
     if any(Word.of(word).key == "experiment" for word in words):  # it may choose the method
-        return _whole(tuple(words))
+        return _whole(words)
     of_method = tuple(word for word in words if _is_of_method(word))
     others = tuple(word for word in words if not _is_of_method(word))
     method, test, usual = _method(of_method), _whole(others), _whole(())
@@ -135,14 +141,14 @@ def _of_parts(words: list[str]) -> Composition:
         # Where both sides have a say, the order counts, even if one says what is usual.
         both = here != neither and there != neither
         if both or (changed != neither and _say(unasked, section)):
-            return _whole(tuple(words))
+            return _whole(words)
         merged[section] = changed
     choices = {}
     for group in method.choices.keys() | test.choices.keys():
         of_that, of_this = method.choices.get(group), test.choices.get(group)
         neither = usual.choices.get(group)
         if of_that != neither and of_this != neither:
-            return _whole(tuple(words))
+            return _whole(words)
         choices[group] = of_that if of_that != neither else of_this
     return Composition(merged, choices)
 

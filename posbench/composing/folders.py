@@ -5,8 +5,9 @@ composes, which would pass over a file in silence or answer in terms of its own.
 from __future__ import annotations
 
 import re
+import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -94,6 +95,35 @@ def is_own(path: Path, group: str) -> bool:
     """Whether a file is posbench's, found by its path."""
     with as_file(files("posbench.conf") / group / path.name) as own:
         return own.exists() and own.samefile(path)
+
+
+def with_own(command: str, own: Iterable[Path], shown: Callable[[Path], str] = str) -> str:
+    """The command of a record with --config-dir before its words, for each folder that holds a
+    file which one of them chooses. No record names a folder.
+
+    Args:
+        command: python -m MODULE WORDS
+        own: folders
+        shown: how a folder is called
+    """
+    python, flag, module, words = [*command.split(" ", 3), ""][:4]
+    needed = [
+        folder
+        for folder in dict.fromkeys(own)
+        if any(_chooses(word, folder) for word in words.split())
+    ]
+    options = [shlex.quote(text) for each in needed for text in ("--config-dir", shown(each))]
+    return " ".join([python, flag, module, *options, words]).rstrip()
+
+
+def _chooses(word: str, folder: Path) -> bool:
+    """Whether a word such as `encoding=decay` names a file of the folder. An encoding, and what
+    extends one, is a method as well.
+    """
+    key, _, name = word.partition("=")
+    group = key.lstrip("+").partition("@")[0]
+    among = OF_A_ROW if group == "method" else (group,)
+    return group in GROUPS and any((folder / each / f"{name}.yaml").exists() for each in among)
 
 
 def own_names(group: str) -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from hydra.core.global_hydra import GlobalHydra
 
@@ -27,6 +27,8 @@ HOST, PART = "encoding@encoding.", "extension@extension."
 """How Hydra's choices of a host (`encoding@encoding.host=alibi`) and of a sequence's part begin."""
 OFF = {f"model.{name}": getattr(ModelConfig(), name) for name in OF_METHODS}
 """The values of settings that are left out where they are off."""
+SEED = " seed="
+"""How the last word of a command begins."""
 LENGTHS = ("min_length", "max_length", "steps")
 """The training settings that belong to the task, not to the protocol."""
 
@@ -37,6 +39,11 @@ class Identity:
     task: Name
     method: MethodName
     command: str
+
+    def with_seed(self, seed: int) -> Self:
+        """The same with another seed, which no name depends on."""
+        words, last, _ = self.command.rpartition(SEED)
+        return replace(self, command=f"{words}{last}{seed}")
 
     def title(self, seed: int) -> str:
         return f"{self.method.label} on {self.task.label}, {self.protocol.label}, seed {seed}"
@@ -284,7 +291,7 @@ def _command(
         written = _parts(compose(*words))
     for part in parts:
         words += [_quoted(change) for change in _changes(parts[part], written[part])]
-    return " ".join(["python -m posbench", *words, f"seed={composed.content['seed']}"])
+    return " ".join(["python -m posbench", *words]) + f"{SEED}{composed.content['seed']}"
 
 
 def _quoted(change: str) -> str:

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from posbench.errors import PosbenchError
 from posbench.loggers import metrics, told
 from posbench.records.record import Record
+from posbench.showing.figures import plain_ticks
 
 ACROSS = 24
 """Units of a page's width."""
@@ -120,7 +121,10 @@ def _bars(axes: Axes, config: Mapping[str, Any], groups: Groups) -> None:
     if np.isnan(list(means.values())).all():
         axes.text(0.5, 0.5, f"no run has {metric}", ha="center", fontsize=8)
         return
-    axes.barh(list(means), list(means.values()), height=0.7)
+    axes.barh(list(means), list(means.values()), height=0.7, alpha=0.5)
+    for place, name in enumerate(means):
+        axes.text(0.01, place, name, transform=axes.get_yaxis_transform(), va="center", fontsize=7)
+    axes.set_yticks([])
     axes.invert_yaxis()
 
 
@@ -133,6 +137,7 @@ def _scatter(axes: Axes, config: Mapping[str, Any], groups: Groups) -> None:
         axes.annotate(name, at, fontsize=6, xytext=(3, 3), textcoords="offset points")
     if config.get("xAxisLogScale"):
         axes.set_xscale("log")
+        plain_ticks(axes.xaxis)
     axes.set_xlabel(x, fontsize=8)
     axes.set_ylabel(y, fontsize=8)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ class TensorBoard(TensorBoardLogger):
             ) from None
         super().__init__(Path(save_dir) / "tensorboard", name="", version="", **settings)
         self.params: dict[str, Any] = {}
+
+    @property
+    def kept(self) -> str:
+        return f"Events: tensorboard --logdir {shlex.quote(self.log_dir)}"
 
     def begin(self, about: About, say: Callable[[str], None]) -> None:
         """Say what the run is called; its folder has that from the results."""

@@ -79,6 +79,12 @@ class About:
 class Teller(Protocol):
     """What the loggers of this package have in common, besides what Lightning asks of a logger."""
 
+    @property
+    def kept(self) -> str:
+        """Where it is once it is closed, and how it is looked at or sent; "" if there is no need
+        to say so.
+        """
+
     def begin(self, about: About, say: Callable[[str], None]) -> None:
         """Open the run. What keeps it from its server is said, once, and stops nothing."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,8 @@ class Trackio(Logger):
         name: str = "",
         save_dir: str = "",
     ) -> None:
-        os.environ["TRACKIO_DIR"] = str(Path(folder).resolve())  # it reads that when imported
+        self.folder = Path(folder).resolve()
+        os.environ["TRACKIO_DIR"] = str(self.folder)  # it reads that when imported
         try:
             import trackio
         except ImportError:
@@ -53,6 +55,10 @@ class Trackio(Logger):
     @property
     def version(self) -> str:
         return self.title
+
+    @property
+    def kept(self) -> str:
+        return f"Run: TRACKIO_DIR={shlex.quote(str(self.folder))} trackio show"
 
     def begin(self, about: About, say: Callable[[str], None]) -> None:
         """Note what the run is called; Trackio opens it with its settings."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -45,6 +46,15 @@ class Wandb(WandbLogger):
         self.patience, self.tags = patience, tuple(tags)
         self.say: Callable[[str], None] = print
         self.complete = True  # whether all that was told has arrived where it was sent
+
+    @property
+    def kept(self) -> str:
+        run: Any = self._experiment
+        if run is None or not run.offline:
+            return ""
+        return (
+            f"W&B run, kept offline; it is sent by: wandb sync {shlex.quote(run.settings.sync_dir)}"
+        )
 
     def begin(self, about: About, say: Callable[[str], None]) -> None:
         """Open the run, at the server or in a file."""

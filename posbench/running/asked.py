@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -83,6 +83,16 @@ class Asked:
         path = files.record_path(content["results_dir"], *names, content["seed"])
         return cls(composed, identity, path, fingerprint)
 
+    def with_seed(self, seed: int) -> Self:
+        """The same run with another seed."""
+        return replace(
+            self,
+            composed=self.composed.but(seed=seed),
+            identity=self.identity.with_seed(seed),
+            path=self.path.with_name(f"seed={seed}.json"),
+            fingerprint=replace(self.fingerprint, seed=seed),
+        )
+
     @property
     def seed(self) -> int:
         seed: int = self.composed.content["seed"]
@@ -100,6 +110,11 @@ class Asked:
     def key(self) -> str:
         """What tells it from other runs of its results folder: the path of its record there."""
         return str(self.path.relative_to(self.results_dir))
+
+    @property
+    def may_be_found(self) -> bool:
+        """Whether a record is all that it asks for."""
+        return not (self.composed.content["force"] or self.composed.content["audit"])
 
     @property
     def is_complete(self) -> bool:

@@ -61,9 +61,6 @@ class Console:
         rows: list[Row],
         base: list[Row] | None,
         base_remark: str,
-        cpu_seconds: float,
-        path: Path,
-        results_dir: Path,
     ) -> None:
         """Score by test length, beside the same weights without the extension."""
         table = Table(title=f"{measure} on {identity.task.label}", title_justify="left")
@@ -83,6 +80,9 @@ class Console:
                 )
             table.add_row(*cells)
         self.terminal.print(table)
+
+    def kept(self, cpu_seconds: float, path: Path, results_dir: Path) -> None:
+        """What the training took, where the record is, and what comes next."""
         command = [
             "python",
             "-m",
@@ -91,6 +91,13 @@ class Console:
         ]
         self.say(f"Training took {cpu_seconds:.0f} s of CPU time. Record: {path}")
         self.say(f"Leaderboard: {shlex.join(command)}")
+
+
+class Passing(Console):
+    """Of runs in a folder that goes when they have been looked at: nobody is sent there."""
+
+    def kept(self, cpu_seconds: float, path: Path, results_dir: Path) -> None:
+        self.say(f"Training took {cpu_seconds:.0f} s of CPU time.")
 
 
 class Bar(L.Callback):

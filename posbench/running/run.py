@@ -40,17 +40,20 @@ def make(asked: Asked, console: Console) -> None:
     ready = Ready.of(asked, console)
     setup = ready.setup
     config = setup.config
+    loggers = _loggers(setup, asked.identity)
     make_writable(config.results_dir)
     with writing_to(config.results_dir):
         hardware = device_name(config.trainer.accelerator)
         console.announce(asked.identity, config.seed, hardware, asked.path)
-        loggers = _loggers(setup, asked.identity, console)
+        _begin(loggers, setup, asked.identity, console)
         try:
             Run(ready).make(loggers, complete is not None)
         finally:
             for logger in loggers:
                 if isinstance(logger, Teller):
                     logger.close()
+                    if logger.kept:
+                        console.say(logger.kept)
     if config.audit:
         refuse_disagreement(asked.path)
 
@@ -148,10 +151,9 @@ class Run:
             rows,
             self.without_extension(trained, rows),
             prepared.beside,
-            trained.log.cpu_seconds + prepared.cpu_seconds,
-            self.path,
-            Path(setup.config.results_dir),
         )
+        seconds = trained.log.cpu_seconds + prepared.cpu_seconds
+        self.console.kept(seconds, self.path, Path(setup.config.results_dir))
         if said := MEANINGLESS.get(self.identity.protocol.name):
             self.console.say(said)
 
@@ -170,21 +172,32 @@ class Run:
         return base
 
 
-def _loggers(setup: Setup, identity: Identity, console: Console) -> list[Any]:
-    """The logger of the configuration, if any, in a folder of this run."""
+def _loggers(setup: Setup, identity: Identity) -> list[Any]:
+    """The logger of the configuration, if any; ConfigError, before anything is made, if its library
+    is not there.
+    """
     node = dict(setup.nodes["logger"])
     if not node:
         return []
-    config, about = setup.config, About.of(identity, setup.config.seed)
-    folder = Path(config.results_dir, "logs", about.group, f"seed={config.seed}")
-    folder.mkdir(parents=True, exist_ok=True)
-    node.setdefault("save_dir", str(folder))  # loggers differ in what else they call it
-    node.setdefault("name", about.title)
-    logger = build_from(node, "logger")
-    if isinstance(logger, Teller):
-        logger.begin(about, console.say)
-    logger.log_hyperparams(about.config(setup.settings))
-    return [logger]
+    node.setdefault("save_dir", str(_log_folder(setup, identity)))  # else as each calls it
+    node.setdefault("name", About.of(identity, setup.config.seed).title)
+    return [build_from(node, "logger")]
+
+
+def _begin(loggers: list[Any], setup: Setup, identity: Identity, console: Console) -> None:
+    """Open the loggers, in a folder of this run."""
+    about = About.of(identity, setup.config.seed)
+    for logger in loggers:
+        _log_folder(setup, identity).mkdir(parents=True, exist_ok=True)
+        if isinstance(logger, Teller):
+            logger.begin(about, console.say)
+        logger.log_hyperparams(about.config(setup.settings))
+
+
+def _log_folder(setup: Setup, identity: Identity) -> Path:
+    config = setup.config
+    group = About.of(identity, config.seed).group
+    return Path(config.results_dir, "logs", group, f"seed={config.seed}")
 
 
 def _log(loggers: list[Any], record: Record) -> None:

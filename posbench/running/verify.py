@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +17,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posbench import provenance
 from posbench.composing.compose import compose, composing
+from posbench.composing.folders import with_own
 from posbench.composing.mistakes import sentence
 from posbench.errors import Diverged, PosbenchError, counted
 from posbench.records import files
 from posbench.records.packing import comparable
 from posbench.records.record import CarriedOver, Record
 from posbench.running.asked import Asked
-from posbench.running.console import Console
+from posbench.running.console import Console, Passing
 from posbench.running.devices import device_name
 from posbench.running.run import make
 
@@ -125,6 +127,7 @@ def verify(
     scratch: Path | None = None,
     own: Sequence[Path] = (),
     alike: Callable[[Today], Stratum] = of_code,
+    shown: Callable[[Path], str] = str,
 ) -> Repeated:
     """Repeat `sample` records of a published folder, None for one of each stratum.
 
@@ -134,7 +137,7 @@ def verify(
     code of today: its records name its hash and say how many were repeated. Names, settings and
     counts are compared exactly, losses to the digits that are stored, timings not at all. A record
     of another machine or version is named and not compared. `own` are folders with methods that
-    posbench has not.
+    posbench has not, called as `shown` says in the commands that need them.
     """
     if sample is not None and sample < 1:
         raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
@@ -147,7 +150,10 @@ def verify(
         )
     # Classes of their own must be at hand before their code is hashed.
     with tempfile.TemporaryDirectory() as temporary, composing(*own):
-        return _verified(folder, sample, seed, restamp, scratch or Path(temporary), alike)
+        said = functools.partial(with_own, own=own, shown=shown)
+        console = Passing() if scratch is None else Console()
+        made = scratch or Path(temporary)
+        return _verified(folder, sample, seed, restamp, made, alike, console, said)
 
 
 def _verified(
@@ -157,8 +163,9 @@ def _verified(
     restamp: bool,
     scratch: Path,
     alike: Callable[[Today], Stratum],
+    console: Console,
+    said: Callable[[str], str],
 ) -> Repeated:
-    console = Console()
     found = [Today.of(record) for record in files.records(folder)]
     if not found:
         raise PosbenchError(f"no records in {folder}: name a folder of published records")
@@ -178,7 +185,7 @@ def _verified(
     for number, (stratum, each) in enumerate(drawn, start=1):
         verdict = _repeat(each.record, scratch, console)
         verdicts.setdefault(stratum, []).append(verdict)
-        console.say(f"{number} of {len(drawn)}: {verdict or 'exact'}: {each.record.command}")
+        console.say(f"{number} of {len(drawn)}: {verdict or 'exact'}: {said(each.record.command)}")
     exact = sum(not verdict for each in verdicts.values() for verdict in each)
     console.say(f"{exact} of {len(drawn)} exact.")
     if restamp:
@@ -239,7 +246,7 @@ def _repeat(record: Record, scratch: Path, console: Console) -> str:
             "training alone equals but for rounding)"
         )
     try:
-        again = _made_again(record, scratch)
+        again = _made_again(record, scratch, console)
     except PosbenchError as error:
         return f"cannot be repeated ({error})"
     except (HydraException, OmegaConfBaseException) as error:
@@ -254,7 +261,7 @@ def _accelerator(record: Record) -> str:
     return "cpu" if record.training.device == "cpu" else "auto"
 
 
-def _made_again(record: Record, scratch: Path) -> Record:
+def _made_again(record: Record, scratch: Path, console: Console) -> Record:
     """The record that its command makes today, in a folder of its own."""
     try:
         words = shlex.split(record.command.removeprefix(COMMAND))
@@ -265,7 +272,7 @@ def _made_again(record: Record, scratch: Path) -> Record:
     trainer = composed.content["trainer"] | {"accelerator": _accelerator(record)}
     asked = Asked.of(composed.but(results_dir=str(scratch), logger={}, trainer=trainer))
     with contextlib.suppress(Diverged):  # recorded, and compared as it is
-        make(asked, Console())
+        make(asked, console)
     return files.read(asked.path)
 
 

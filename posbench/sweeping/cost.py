@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from posbench.records import files
 from posbench.records.record import Record
 from posbench.running.asked import Asked
 from posbench.sweeping.watching import duration
@@ -35,11 +33,16 @@ class Cost:
         return int(np.isnan(self.runs).sum())
 
     def __str__(self) -> str:
+        return f"{self.said[0].upper()}{self.said[1:]}"
+
+    @property
+    def said(self) -> str:
+        """It as the second half of a sentence."""
         if self.unknown == len(self.runs):
-            return "No record tells what this costs."
+            return "no record tells what this costs."
         without = f"; without {self.unknown:,} runs of which no record tells" * bool(self.unknown)
         return (
-            f"About {duration(self.total)} of CPU time: {duration(self.training)} of training, "
+            f"about {duration(self.total)} of CPU time: {duration(self.training)} of training, "
             f"{duration(self.total - self.training)} of tests{without}."
         )
 
@@ -51,17 +54,6 @@ class Costs:
     steps: pd.Series  # of a step, by protocol, task and encoding
     rates: pd.Series  # of a unit of work, by task and encoding; see `multiplications`
     tests: pd.Series  # of a run's tests, by task
-
-    @classmethod
-    def of(cls, folders: Iterable[Path]) -> Self:
-        """By the records of results folders; those that cannot be read tell nothing."""
-        known = [
-            record
-            for folder in dict.fromkeys(folders)
-            if folder.is_dir()
-            for record in files.read_folder(folder).records
-        ]
-        return cls.by(known)
 
     @classmethod
     def by(cls, records: Iterable[Record]) -> Self:
@@ -79,16 +71,12 @@ class Costs:
                 if record.training.steps and not record.diverged
             ],
             columns=list(COLUMNS),
-        )
+        ).astype(dict.fromkeys(COLUMNS[3:], float))
         return cls(
             told.groupby(["protocol", "task", "encoding"])["step"].median(),
             (told["step"] / told["work"]).groupby([told["task"], told["encoding"]]).median(),
             told.groupby("task")["test"].median(),
         )
-
-    def tell(self, tasks: Iterable[str]) -> bool:
-        """Whether there is a record of each of these tasks."""
-        return set(tasks) <= set(self.tests.index)
 
     def beside(self, others: Self) -> Self:
         """With those of another machine where none of these tells, at its speed beside this one:
@@ -104,10 +92,10 @@ class Costs:
     def of_runs(self, runs: Sequence[tuple[Asked, str]], made: Iterable[str] = ()) -> Cost:
         """The cost of runs, each with a name for its training; those in `made` are there already.
 
-        Where an encoding has no record on a task, its usual ratio to the mean of a task stands in,
-        and where it has none at all, the mean of the task. Where a protocol lacks a task, records
-        of all others stand in, at the ratio of what both have. Where it has no record at all, a
-        multiplication costs what it does under the others.
+        Where an encoding has no record on a task, the cost is that of the task times that of the
+        encoding; one without any record costs what they do on average. Where a protocol lacks a
+        task, records of all others stand in, at the ratio of what both have. Where it has no record
+        at all, or nobody has one of the task, a multiplication costs what it does elsewhere.
         """
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
         found: list[float] = []
@@ -124,15 +112,15 @@ class Costs:
     def _step(self, asked: Asked) -> float:
         protocol, task = asked.identity.protocol.hash, asked.identity.task
         base = asked.identity.method.base
-        if protocol in self.steps.index.get_level_values("protocol"):
-            return self._under(protocol).of(task.name, base)
+        if task.name in (under := self._under(protocol)).tasks:
+            return under.of(task.name, base)
         key = protocol, task.hash
         if key not in self._works:
             from posbench.running.setup import Setup  # and with it torch
 
             setup = Setup.of(asked.composed.cfg())
             self._works[key] = multiplications(setup.nodes, setup.train_positions)
-        return self._works[key] * _Steps(self.rates).of(task.name, base)
+        return self._works[key] * self._of_a_multiplication.of(task.name, base)
 
     @functools.cached_property
     def _works(self) -> dict[tuple[str, str], float]:
@@ -142,11 +130,18 @@ class Costs:
     def _known(self) -> dict[str, _Steps]:
         return {}
 
+    @functools.cached_property
+    def _of_a_multiplication(self) -> _Steps:
+        return _Steps(self.rates)
+
     def _under(self, protocol: str) -> _Steps:
+        """What is known under a protocol; of one without a record, nothing."""
         if protocol not in self._known:
             usual = self.steps.groupby(["task", "encoding"]).median()
-            own = self.steps.loc[protocol]
-            self._known[protocol] = _Steps(own.combine_first(_ratio(own, usual) * usual))
+            own = self.steps[self.steps.index.get_level_values("protocol") == protocol]
+            own = own.droplevel("protocol")
+            filled = own.combine_first(_ratio(own, usual) * usual) if len(own) else own
+            self._known[protocol] = _Steps(filled)
         return self._known[protocol]
 
 
@@ -176,19 +171,41 @@ class _Steps:
     known: pd.Series  # by task and encoding
 
     @functools.cached_property
-    def of_task(self) -> pd.Series:
-        return self.known.groupby("task").mean()
+    def tasks(self) -> frozenset[str]:
+        return frozenset(self.known.index.get_level_values("task"))
 
     @functools.cached_property
-    def of_encoding(self) -> pd.Series:
-        usual = self.of_task.reindex(self.known.index.get_level_values("task")).to_numpy()
-        return (self.known / usual).groupby("encoding").mean()
+    def _factors(self) -> tuple[pd.Series, pd.Series]:
+        """Logarithms of what tasks and encodings cost, whose sums come nearest to what is known.
+
+        Both at once, by least squares: a board that is half done has some tasks of cheap encodings
+        alone, and the mean of what is known there would take the others for cheap as well.
+        """
+        known = np.log(self.known[self.known > 0])
+        tasks, encodings = (
+            pd.get_dummies(known.index.get_level_values(name), dtype=float)
+            for name in ("task", "encoding")
+        )
+        design = np.hstack([tasks.to_numpy(), encodings.to_numpy()])
+        found = np.linalg.lstsq(design, known.to_numpy(), rcond=None)[0]
+        parts = np.split(found, [tasks.shape[1]])
+        return pd.Series(parts[0], tasks.columns), pd.Series(parts[1], encodings.columns)
+
+    @functools.cached_property
+    def _found(self) -> dict[tuple[str, str], float]:
+        return {}
 
     def of(self, task: str, encoding: str) -> float:
-        step = self.known.get((task, encoding))
-        if step is None:
-            step = self.of_task.get(task, np.nan) * self.of_encoding.get(encoding, 1.0)
-        return float(step)
+        """As it is known, or else the product of both; the mean stands for what is not known."""
+        key = task, encoding
+        if key not in self._found:
+            step = self.known.get(key)
+            if step is None:
+                tasks, encodings = self._factors
+                both = tasks.get(task, tasks.mean()) + encodings.get(encoding, encodings.mean())
+                step = np.exp(both)
+            self._found[key] = float(step)
+        return self._found[key]
 
 
 def _ratio(some: pd.Series, others: pd.Series) -> float:

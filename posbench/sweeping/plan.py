@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files as resources
 from pathlib import Path
 
 from omegaconf.errors import OmegaConfBaseException
 
-from posbench.composing.compose import Composition, compose
+from posbench.composing.compose import Composition, compose, without_seed
 from posbench.composing.mistakes import sentence
 from posbench.config import FREE, checked
 from posbench.errors import PosbenchError, counted
 from posbench.provenance import content_hash
-from posbench.running.asked import Asked
+from posbench.records import files
+from posbench.records.files import LOCAL
+from posbench.records.record import Record
+from posbench.running.asked import Asked, Fingerprint
 from posbench.source import reading_once
 from posbench.sweeping.cost import Cost, Costs
 from posbench.sweeping.refusals import Refusals
@@ -32,13 +37,13 @@ class PlannedRun:
     words: Words
     asked: Asked
 
-    @property
+    @cached_property
     def training(self) -> str:
         """A hash that runs have in common which share trained weights."""
         content = self.asked.composed.content
         return content_hash([self.family, content["seed"]])
 
-    @property
+    @cached_property
     def family(self) -> str:
         """A hash that runs have in common whose trainings differ in their seed alone."""
         content = self.asked.composed.content
@@ -94,6 +99,7 @@ class Plan:
         if self.repeated:
             yield f"  {-self.repeated:7,}  asked for more than once"
         yield f"  {len(self.complete):7,}  complete"
+        yield from self._taken_over()
         yield f"  {self.not_applicable:7,}  not applicable"
         for reason, rows in self.refused.items():
             for row, tasks in rows.items():
@@ -110,16 +116,43 @@ class Plan:
         if self.runs:
             yield str(cost)
 
-    def cost(self, folders: Iterable[Path], keys: Container[str] | None = None) -> Cost:
-        """The CPU time that the runs will take, or those of them with these keys, by records;
-        where these have not met a task, by those that come with the package as well.
+    def cost(self, results_dir: Path, keys: Container[str] | None = None) -> Cost:
+        """The CPU time that the runs will take, or those of them with these keys: by the records of
+        the results folder, and where they do not tell, by published ones.
         """
         left = [run for run in self.runs if keys is None or run.asked.key in keys]
-        costs = Costs.of(folders)
-        if not costs.tell(run.asked.identity.task.name for run in left):
-            costs = costs.beside(Costs.of([published()]))
+        costs = Costs.by(_readable(results_dir))
+        for records in self.published.values():
+            costs = costs.beside(Costs.by(records))
         made = {run.training for run in self.complete}
         return costs.of_runs([(run.asked, run.training) for run in left], made)
+
+    @cached_property
+    def published(self) -> dict[Path, list[Record]]:
+        """Published records, by their folder: of the board, if they are here, and of the main one.
+
+        Those alone, wherever one stands, so that the same plan has the same cost.
+        """
+        folders = [published()]
+        if self.request.board and (own := Path("results", self.request.board.name)).is_dir():
+            folders = [own, *(each for each in folders if not each.samefile(own))]
+        return {folder: _readable(folder) for folder in folders}
+
+    def _taken_over(self) -> Iterator[str]:
+        """How many of the runs that are to be made are published, and how to go on from there."""
+        if not self.runs:
+            return
+        results_dir = self.runs[0].asked.results_dir
+        left = {run.asked.fingerprint for run in self.runs if run.asked.may_be_found}
+        for folder, records in self.published.items() if left else ():
+            there = left & {Fingerprint.of(record) for record in records}
+            if there and folder != results_dir:
+                words = ["unpack", str(folder)]
+                words += ["--to", str(results_dir)] * (results_dir != LOCAL)
+                yield (
+                    f"           {len(there):,} of the others {'is' if len(there) == 1 else 'are'} "
+                    f"published: `python -m posbench.results {shlex.join(words)}` takes them over"
+                )
 
 
 def plan(request: Request) -> Plan:
@@ -131,7 +164,7 @@ def plan(request: Request) -> Plan:
 
 
 def _plan(request: Request) -> Plan:
-    refusals, check = Refusals(), _check_once()
+    refusal, asking = _refusals(), _asking()
     complete: list[PlannedRun] = []
     left: list[PlannedRun] = []
     refused: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -140,7 +173,7 @@ def _plan(request: Request) -> Plan:
     repeated = 0
     for words in request.runs:
         try:
-            run = PlannedRun(words, Asked.of(compose(*words)))
+            run = PlannedRun(words, asking(words))
             if run.asked.key in seen:
                 repeated += 1
                 continue
@@ -148,8 +181,7 @@ def _plan(request: Request) -> Plan:
             if run.asked.is_complete:
                 complete.append(run)
                 continue
-            check(run.asked.composed)
-            reason = refusals.refusal(run.asked.composed)
+            reason = refusal(words, run.asked.composed)
         except (PosbenchError, OmegaConfBaseException) as error:
             wrong[words] = sentence(error, words)
             continue
@@ -161,6 +193,34 @@ def _plan(request: Request) -> Plan:
     trained = {run.training for run in complete}
     jobs = tuple(_jobs(left, trained))
     return Plan(request, jobs, tuple(complete), refused, wrong, repeated)
+
+
+def _asking() -> Callable[[Words], Asked]:
+    """What runs ask for; those that differ in their seed alone are named once."""
+    found: dict[Words, Asked] = {}
+
+    def asking(words: Words) -> Asked:
+        rest, seed = without_seed(words)
+        if rest not in found:
+            found[rest] = Asked.of(compose(*rest))
+        return found[rest] if seed is None else found[rest].with_seed(seed)
+
+    return asking
+
+
+def _refusals() -> Callable[[Words, Composition], str]:
+    """Why runs cannot be; "" for one that can. PosbenchError for a setting that is wrong."""
+    refusals, check = Refusals(), _check_once()
+    found: dict[Words, str] = {}
+
+    def refusal(words: Words, composed: Composition) -> str:
+        rest, _ = without_seed(words)
+        if rest not in found:
+            check(composed)
+            found[rest] = refusals.refusal(composed)
+        return found[rest]
+
+    return refusal
 
 
 def _check_once() -> Callable[[Composition], None]:
@@ -200,11 +260,11 @@ def _jobs(runs: Iterable[PlannedRun], trained: set[str]) -> Iterator[Job]:
         yield Job(tuple(job))
 
 
+def _readable(folder: Path) -> list[Record]:
+    """The records of a results folder; those that cannot be read tell nothing."""
+    return files.read_folder(folder).records if folder.is_dir() else []
+
+
 def published() -> Path:
     """The records of the main board, as they come with the package."""
     return Path(str(resources("posbench.published")))
-
-
-def with_records(folder: Path) -> list[Path]:
-    """The results folders in a folder: their records tell costs."""
-    return sorted(each.parent for each in folder.glob("*/records"))

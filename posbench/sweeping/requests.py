@@ -16,12 +16,15 @@ from posbench.boards.definition import Board, Rows
 from posbench.composing.folders import OF_A_ROW
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError, PosbenchError
+from posbench.sweeping.watching import duration
 
 Words = tuple[str, ...]
 
 CHOSEN = ("board", "protocol", "part", "task", "experiment", "seed", *OF_A_ROW)
 """What a board names itself. On the command line these choose among what it has, but `protocol`,
 which stands in for its own."""
+MANY, PACE = 200, 200
+"""From so many runs on it is said that they are planned; so many are looked at in a second."""
 OF_A_BOARD = "part={part} chooses among the parts of a board: name one with board=NAME, and add -m"
 
 
@@ -32,6 +35,13 @@ class Request:
     runs: list[Words]
     board: Board | None = None
     parts: Mapping[Words, str] | None = None  # of the board, by run
+
+    def lines(self) -> Iterator[str]:
+        """What is said before many runs are looked at, which takes a while."""
+        if len(self.runs) >= MANY:
+            of = f" of board {self.board.name}" if self.board else ""
+            takes = duration(len(self.runs) / PACE)
+            yield f"Planning {len(self.runs):,} runs{of}, which takes about {takes}."
 
 
 def request(

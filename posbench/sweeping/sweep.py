@@ -13,11 +13,11 @@ import numpy as np
 from hydra.plugins.launcher import Launcher
 
 from posbench.disk import make_writable, writing_to
-from posbench.errors import PosbenchError
+from posbench.errors import PosbenchError, counted
 from posbench.records.files import LOCAL
 from posbench.sweeping import journal
 from posbench.sweeping.journal import Event, Kind
-from posbench.sweeping.plan import Job, Plan, PlannedRun, plan, with_records
+from posbench.sweeping.plan import Job, Plan, PlannedRun, plan
 from posbench.sweeping.requests import Request
 from posbench.sweeping.watching import PAUSE, Watch, duration
 from posbench.sweeping.working import is_claimed, quoted
@@ -51,8 +51,11 @@ class Sweep:
         results_dir: str,
         launcher: Launcher,
         say: Callable[[str], None] = _print,
+        *,
+        leaderboard: bool = True,
     ) -> None:
         self.request, self.launcher, self.say = request, launcher, say
+        self.leaderboard = leaderboard
         self.results_dir = Path(results_dir)
         self.name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         self.launched = 0
@@ -62,9 +65,10 @@ class Sweep:
 
         Failed, after the summary, if some runs failed.
         """
+        for line in self.request.lines():
+            self.say(line)
         planned = plan(self.request)
-        folders = [self.results_dir, *with_records(Path("results"))]
-        cost = planned.cost(folders)
+        cost = planned.cost(self.results_dir)
         for line in planned.lines(cost):
             self.say(line)
         if not (planned.runs or planned.complete or planned.wrong):
@@ -102,6 +106,9 @@ class Sweep:
         now = self._ends()
         ends = now - before
         begun = {run for run, _ in ends} | (set(watch.ended) - ended)
+        if said and not begun and not ended:
+            runs = counted(sum(len(job.runs) for job in jobs), "run")
+            raise Failed(f"no worker has begun any of {runs}: {said}")
         left: list[Job] = []
         for job in _without(jobs, set(watch.ended)):
             if any(ends[run.asked.key, "stopped"] for run in job.runs):
@@ -210,7 +217,7 @@ class Sweep:
             self.say(f"  {sentence}\n    python -m posbench {shlex.join(words)}")
         for event in failures:
             self.say(f"  {event.title}: {event.sentence}\n    {event.command}")
-        if made or skipped:
+        if self.leaderboard and (made or skipped):
             command = ["python", "-m", "posbench.leaderboard"]
             command += [str(self.results_dir)] * (self.results_dir != LOCAL)
             self.say(f"Leaderboard: {shlex.join(command)}")

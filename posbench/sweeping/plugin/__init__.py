@@ -19,7 +19,12 @@ from omegaconf import DictConfig
 
 
 class PosbenchSweeper(Sweeper):
-    """Plans all runs that the command line asks for, and has a launcher make what is missing."""
+    """Plans all runs that the command line asks for, and has a launcher make what is missing. At
+    its end it says how to see them, unless whoever called it does that: `leaderboard`.
+    """
+
+    def __init__(self, leaderboard: bool = True) -> None:
+        self.leaderboard = leaderboard
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -40,7 +45,8 @@ class PosbenchSweeper(Sweeper):
         # The plan builds what a job builds: classes beside the YAML of a folder of one's own.
         sys.path[:0] = [str(folder) for folder in own if str(folder) not in sys.path]
         asked = request(arguments, self.loader, own)
-        Sweep(asked, self.master.results_dir, self.made_by).make(self.master.plan_only)
+        sweep = Sweep(asked, self.master.results_dir, self.made_by, leaderboard=self.leaderboard)
+        sweep.make(self.master.plan_only)
 
 
 def register_launchers() -> None:
