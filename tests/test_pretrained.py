@@ -201,7 +201,7 @@ def test_what_is_read_once_serves_every_question(
             int(row.argmax()) == t for row, t in zip(scores, answer, strict=True)
         ]
         wanted = [float(row[token]) for row, token in zip(scores, answer, strict=True)]
-        assert found.log_likelihood == pytest.approx(wanted, abs=1e-6)  # judged in float32
+        assert found.log_likelihood == pytest.approx(wanted, rel=1e-6)  # judged in float32
     going_on = reading.continuations(mounted, tokens, LONG)
     with mounted.at(LONG):
         scores = logits(mounted.model, torch.tensor([tokens]))[0, :-1].log_softmax(-1)

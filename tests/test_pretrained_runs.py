@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +26,7 @@ from posbench.pretrained.measuring import Answering
 from posbench.pretrained.tabulating import Score, over
 from posbench.records import files, tables
 from posbench.records.record import Record
+from posbench.showing.numbers import NOTHING
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -73,22 +76,14 @@ def test_a_run_says_and_records_what_it_finds(said: Said, tmp_path: Path) -> Non
     status, out, error = said("texts=2", "task=passkey,common_words")
     assert status == 0, error
     assert "trained for 300 positions, equals itself when mounted" in out
-    lines = [
-        line.split()
-        for line in out.splitlines()
-        if line.startswith(("passkey  ", "common_words  "))
-    ]
-    table = [line[:4] for line in lines if len(line) > 5 and line[1].isdigit()]
-    assert table == [
-        [task, tokens, name, count]
-        for task, count in (("passkey", "4"), ("common_words", "2"))
-        for tokens in ("300", "450")
-        for name in ("direct", "yarn")
-    ]
+    for task, count in (("passkey", "4"), ("common_words", "2")):
+        assert [line[:3] for line in table(out, task)] == [
+            [name, tokens, count] for tokens in ("300", "450") for name in ("direct", "yarn")
+        ]
     assert out.splitlines()[-2].startswith('yarn: {"max_position_embeddings": 450')
     found = files.records(tmp_path / "mine")
     assert len(found) == 2 * (4 + 2)
-    by_task = {name: [each for each in found if each.task.name == name] for name in lines[0][:1]}
+    of_passkey = [each for each in found if each.task.name == "passkey"]
     for record in found:
         assert [row.test_length for row in record.rows] == [300, 450]
         assert [row.multiple for row in record.rows] == [1, 1.5]
@@ -96,14 +91,17 @@ def test_a_run_says_and_records_what_it_finds(said: Said, tmp_path: Path) -> Non
         assert record.method.encoding.startswith("tiny-llama-")
         assert record.plain == (record.method.extension == "direct")
         assert all(row.num_samples == 1 for row in record.rows)
-    assert sorted(each.seed for each in by_task["passkey"] if each.plain) == [0, 1, 2, 3]
-    mean = np.mean([-e.rows[1].loss for e in by_task["passkey"] if not e.plain])  # type: ignore[operator]
-    assert float(table_line(out, "passkey", "450", "yarn")[7]) == pytest.approx(mean, abs=6e-4)
+    assert sorted(each.seed for each in of_passkey if each.plain) == [0, 1, 2, 3]
+    mean = np.mean([-e.rows[1].loss for e in of_passkey if not e.plain])  # type: ignore[operator]
+    (yarn,) = (line for line in table(out, "passkey") if line[:2] == ["yarn", "450"])
+    assert float(yarn[7]) == pytest.approx(mean, abs=6e-4)
 
 
-def table_line(out: str, *begins: str) -> list[str]:
-    lines = (line.replace("[", " ").replace("]", " ").split() for line in out.splitlines())
-    return next(line for line in lines if tuple(line[: len(begins)]) == begins and len(line) > 7)
+def table(out: str, task: str) -> list[list[str]]:
+    """The words of a table's lines, without those of its heading."""
+    lines = out.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith(f"{task}  "))
+    return [line.split() for line in lines[first + 1 : lines.index("", first)]]
 
 
 def test_a_run_goes_on_where_it_was_stopped(
@@ -194,8 +192,11 @@ def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) 
     assert standing.longest == 1.5 and len(standing.complete) == 2
     page = made.pages["leaderboard.html"]
     assert "tiny-llama-" in page and "pretrained" in page
+    assert page.count('<span class="mark">fails at 1x</span>') == 2
     text = made.pages["leaderboard.md"]
     assert "Token accuracy by depth" in text
+    assert "did not learn<" not in page
+    assert "did not learn" not in text.split("## What the columns mean")[0]
     likely = text.split("### Log-likelihood")[1].split("\n##")[0].splitlines()
     (plain,) = [line for line in likely if line.startswith("| direct@tiny-llama-")]
     (yarn,) = [line for line in likely if line.startswith("| yarn@tiny-llama-")]
@@ -206,7 +207,7 @@ def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) 
     more = f"{(losses['direct'] - losses['yarn']).mean():+.2f} ["
     assert more in yarn
     (said_first,) = [note for note in made.notes if note.startswith("in_context_language at 1.5x")]
-    assert f"samples: yarn {more}" in said_first and "than under tiny-llama-" in said_first
+    assert f"samples: yarn {more}" in said_first and "over tiny-llama-" in said_first
     files.publish(found, [], tmp_path / "published")
     table, again = (results.load(tmp_path / each) for each in ("mine", "published"))
     keys = ["task", "method", "seed", "test_length"]
@@ -424,7 +425,8 @@ def test_a_model_is_named_by_its_files(folder: Path, tmp_path: Path) -> None:
 def test_perplexity_is_recorded_by_position(said: Said, tmp_path: Path) -> None:
     text = tmp_path / "mine.txt"
     text.write_text("The road goes past the mill, and so on. " * 60)
-    assert said("task=perplexity", f"text={text}", "texts=2")[0] == 0
+    status, out, _ = said("task=perplexity", f"text={text}", "texts=2")
+    assert status == 0
     found = files.records(tmp_path / "mine")
     assert len(found) == 4
     view = next(each for each in found[0].views if each.test_length == 450)
@@ -433,6 +435,24 @@ def test_perplexity_is_recorded_by_position(said: Said, tmp_path: Path) -> None:
     row = found[0].rows[1]
     weighted = [n * loss for n, loss in zip(view.num_tokens, view.loss, strict=True) if n and loss]
     assert sum(weighted) / 449 == pytest.approx(row.loss, abs=1e-5)
+    tests = [each.rows[1] for each in found if not each.plain]
+    (yarn,) = (line for line in table(out, "perplexity") if line[:2] == ["yarn", "450"])
+    perplexity, low, _, high = yarn[4:8]
+    assert float(perplexity) == pytest.approx(math.exp(np.mean([e.loss for e in tests])), abs=6e-4)
+    each = sorted(math.exp(e.loss) for e in tests)
+    assert [float(low), float(high)] == pytest.approx(each, abs=6e-4), "of two texts, each alone"
+
+
+def test_a_single_text_has_no_interval(said: Said, tmp_path: Path) -> None:
+    text = tmp_path / "mine.txt"
+    text.write_text("The road goes past the mill, and so on. " * 60)
+    status, out, _ = said("task=perplexity", f"text={text}")
+    assert status == 0
+    direct, yarn = table(out, "perplexity")[2:]
+    assert direct[:3] == ["direct", "450", "1"] and direct[5] == NOTHING and len(direct) == 6
+    assert yarn[5] == NOTHING and re.fullmatch(r"[+-]\d+\.\d\d", yarn[6]) and len(yarn) == 7
+    _, out, _ = said("task=perplexity", f"text={text}", "extension=yarn")
+    assert "over yarn" not in out and all(len(line) == 6 for line in table(out, "perplexity"))
 
 
 @pytest.mark.slow

@@ -100,7 +100,6 @@ def run(asked: Asked) -> Iterator[str]:
         yield ""
         for task in tasks:
             yield from table(recorder, task, candidates[task.name], lengths, asked.texts)
-        yield ""
         yield from _to_serve(mounted, candidates[tasks[0].name], lengths[-1])
         yield f"Records: {asked.results_dir}; python -m posbench.leaderboard makes a page of them."
 

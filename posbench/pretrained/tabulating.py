@@ -7,19 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
+from scipy.stats import binomtest, bootstrap
 
 from posbench.pretrained.measuring import Measurement
 from posbench.pretrained.recording import Candidate, Recorder
-from posbench.records.row import Row
-from posbench.statistics.likelihoods import More, resampled
+from posbench.records.row import Row as Test
+from posbench.showing.numbers import NOTHING, number
+from posbench.showing.table import Row, Table
+from posbench.statistics.likelihoods import More
 
 
 @dataclass(frozen=True)
 class Score:
     """What the samples of one extension at one length come to."""
 
-    rows: Sequence[Row]
+    rows: Sequence[Test]
 
     @property
     def share(self) -> float:
@@ -27,18 +29,25 @@ class Score:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 percent interval of the share over samples; Wilson's if each is right or wrong."""
+        """The 95 percent interval of the share over samples; Wilson's if each is right or wrong,
+        NaN of a single sample that is neither.
+        """
         scores = [row.score for row in self.rows]
         if set(scores) <= {0.0, 1.0}:
             found = binomtest(round(sum(scores)), len(scores)).proportion_ci(method="wilson")
             return float(found.low), float(found.high)
-        low, high = resampled(pd.DataFrame({"it": scores})).intervals()["overall"].loc["it"]
-        return float(low), float(high)
+        return _drawn(scores)
 
     @property
     def log_likelihood(self) -> float:
         """The mean over tokens of answers, in nats."""
         return -float(np.mean(self.losses))
+
+    @property
+    def perplexity(self) -> tuple[float, float, float]:
+        """Of texts that have as many tokens each, and its 95 percent interval over texts."""
+        low, high = _drawn(self.losses)
+        return float(np.exp(-self.log_likelihood)), float(np.exp(low)), float(np.exp(high))
 
     @property
     def losses(self) -> list[float]:
@@ -50,10 +59,13 @@ def over(one: Score, other: Score) -> More:
     return More.of(pd.DataFrame({"one": one.losses, "other": other.losses}))
 
 
-HEADINGS = (
-    f"{'task':20}{'tokens':>8}  {'extension':18}{'samples':>8}{'score':>7}  {'95 percent':14}"
-    f"{'log-lik.':>9}  over the first, 95 percent"
-)
+def _drawn(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 percent interval of a mean over samples, from the bootstrap."""
+    if len(values) < 2:
+        return np.nan, np.nan
+    rng = np.random.default_rng(0)
+    drawn = bootstrap((values,), np.mean, method="percentile", rng=rng).confidence_interval
+    return float(drawn.low), float(drawn.high)
 
 
 def table(
@@ -64,27 +76,41 @@ def table(
     texts: Sequence[int],
 ) -> Iterator[str]:
     """One line an extension and length; each is compared with the first on the same samples."""
-    yield HEADINGS
-    numbers = [number for text in texts for number in task.numbers(text)]
+    samples = [each for text in texts for each in task.numbers(text)]
+    of_text = task.by == "position"
+    measured = ["perplexity", "95 percent"] if of_text else ["95 percent", "log-likelihood"]
+    headings = [task.name, "tokens", "samples", "score", *measured]
+    if len(rows) > 1:
+        headings.append(f"log-likelihood over {rows[0].name}, 95 percent")
+    lines = []
     for length in lengths:
         first: Score | None = None
         for row in rows:
-            each = _score(recorder, task, row, length, numbers)
-            low, high = each.interval
-            said = ""
-            if first is not None:
-                said = str(over(each, first))
+            each = _score(recorder, task, row, length, samples)
+            cells = [str(length), str(len(each.rows)), number(each.share)]
+            if of_text:
+                perplexity, low, high = each.perplexity
+                cells += [f"{perplexity:.3f}", _bounds(low, high, decimals=3)]
+            else:
+                cells += [_bounds(*each.interval), f"{each.log_likelihood:.3f}"]
+            if len(rows) > 1:
+                cells.append("" if first is None else str(over(each, first)))
             first = first or each
-            yield (
-                f"{task.name:20}{length:8}  {row.name:18}{len(each.rows):8}{each.share:7.2f}  "
-                f"{f'[{low:.2f}, {high:.2f}]':14}{each.log_likelihood:9.3f}  {said}".rstrip()
-            )
+            lines.append(Row(row.name, cells))
+    yield from Table(headings, lines).aligned()
+    yield ""
+
+
+def _bounds(low: float, high: float, decimals: int = 2) -> str:
+    if np.isnan(low):
+        return NOTHING
+    return f"{number(low, decimals)} to {number(high, decimals)}"
 
 
 def _score(
-    recorder: Recorder, task: Measurement, row: Candidate, length: int, numbers: Sequence[int]
+    recorder: Recorder, task: Measurement, row: Candidate, length: int, samples: Sequence[int]
 ) -> Score:
-    records = [recorder.known(task, row, number) for number in numbers]
+    records = [recorder.known(task, row, each) for each in samples]
     found = [
         each
         for record in records
