@@ -57,7 +57,7 @@ def asked(folder: Path, known: pd.DataFrame, text: str = README) -> tuple[str, s
     readme.write_text(text.replace("FOLDER", str(folder)))
     board = definition.load("main")
     measured = Measured.of(known)
-    made = excerpts(readme, folder, measured, board, standings_without_board(measured))
+    made = excerpts(readme, folder, measured, board, standings_without_board(board, measured))
     return made[readme], made.get(folder / "excerpt.svg", "")
 
 
@@ -126,10 +126,12 @@ def test_names_may_have_hyphens(tmp_path: Path) -> None:
     assert re.findall(r"^\| `(\S+)` \|", readme, re.M) == list(names.values())[::-1]
 
 
-def test_a_second_picture_of_a_folder_is_refused(tmp_path: Path) -> None:
+def test_the_picture_is_of_the_first_comment(tmp_path: Path) -> None:
+    alone, picture = asked(tmp_path, table("direct", "pi"), README)
     twice = README + README.replace("direct pi of", "direct of")
-    with pytest.raises(PosbenchError, match=r"asks twice for .* has one excerpt.svg: keep one of"):
-        asked(tmp_path, table("direct", "pi"), twice)
+    readme, same = asked(tmp_path, table("direct", "pi"), twice)
+    assert readme.startswith(alone) and readme.count("| `direct` |") == 2
+    assert same == picture and readme.count("| `pi` |") == 1
 
 
 GROUPS = """

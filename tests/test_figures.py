@@ -58,6 +58,14 @@ def test_a_figure_of_what_is_not_there_is_refused(words: dict, said: str) -> Non
         results.plot(tables.table(with_views()), **words)
 
 
+def test_a_figure_of_more_curves_than_can_be_told_apart_is_refused_unless_they_are_named() -> None:
+    names = [f"row{place}" for place in range(13)]
+    table = tables.table([making.record(name) for name in names])
+    with pytest.raises(PosbenchError, match=r"has 13 rows, .* more than 12 .* methods=\['rope'"):
+        results.plot(table)
+    assert results.plot(table, names).axes and results.plot(table[table["method"] != "row0"]).axes
+
+
 def test_a_figure_of_several_protocols_is_refused() -> None:
     mixed = tables.table([making.record(), making.record(protocol="gpu")])
     with pytest.raises(PosbenchError, match="several protocols"):

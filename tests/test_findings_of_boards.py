@@ -90,7 +90,7 @@ def test_the_first_of_each_group_and_those_not_told_apart_from_it(everything: li
     [copying] = [line for line in text.splitlines() if line.startswith("- Copy (step through)")]
     assert "and `alibi` (" in copying and "are not told apart" in copying
     assert copying.split("; ")[1].startswith("`t5` is the next, .33 (95 % ")
-    assert "No overall winner is named: alibi has the largest mean, and is not first w" in text
+    assert "No overall winner is named: alibi has the largest mean, and loses it w" in text
     [finding] = [
         line for line in text.splitlines() if line.startswith("- Retrieve (find one thing)")
     ]
@@ -104,8 +104,25 @@ def test_extensions_are_compared_at_each_length_and_with_the_host(everything: li
     assert "`rope_yarn` (.80) is first, .20 (95 %" in four and "above `rope_ntk`" in four
     assert "as it was trained, `rope` is at .55, .25 (95 %" in four
     [far] = [line for line in lines if line.startswith("- The furthest on `rope`")]
-    assert "`rope_yarn` holds half of the score up to more than 8x" in far
+    assert "`rope_yarn` scores .50 or more up to more than 8x" in far
     assert "; at 8x it does so on 4 of 4 tasks. [" in far
+    assert "that every training of `rope` has learned" not in said(everything), "all of them"
+    assert "- No row has been run of these parts of the board: “wider”." in lines
+
+
+def test_extensions_are_compared_again_on_what_their_host_has_learned(
+    everything: list[Record],
+) -> None:
+    """Copy counts no longer where one training of the host has not learned it."""
+    found = [
+        changed(each, {"rows.0.proficiency": 0.5})
+        if (each.method.name, each.task.name, each.seed) == ("rope", "copy", 10)
+        else each
+        for each in everything
+    ]
+    [line] = [line for line in said(found).splitlines() if "on the 3 tasks that every" in line]
+    assert line.startswith("- At 8x, on the 3 tasks that every training of `rope` has learned: ")
+    assert "`rope_yarn` (.80) is first, .20 (95 %" in line and "above `rope_ntk`" in line
 
 
 def test_the_number_is_of_the_length_alone(everything: list[Record]) -> None:
@@ -164,8 +181,8 @@ def test_a_first_row_that_has_not_learned_a_task_of_the_group_is_not_told_withou
         for each in runs(LEVELS)
     ]
     [copying] = [line for line in said(found).splitlines() if line.startswith("- Copy")]
-    assert "; `nope` has learned reverse with 1 of 4 seeds. [" in copying
-    assert "has learned" not in said(runs(LEVELS))
+    assert "; `nope` learned reverse in 1 of 4 trainings. [" in copying
+    assert "learned reverse in" not in said(runs(LEVELS))
 
 
 def test_what_the_host_of_extensions_has_not_learned_is_named(everything: list[Record]) -> None:

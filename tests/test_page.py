@@ -16,6 +16,7 @@ from boards import seeds
 from browser import Page, browsing, found
 from making import changed, plain, record, save, view
 
+from posbench.boards import definition
 from posbench.catalogue.sketches import LEVELS
 from posbench.leaderboard import board as leaderboard
 from posbench.leaderboard import opening, pictures
@@ -30,6 +31,7 @@ from posbench.statistics import measures
 from posbench.statistics.standings import compare
 
 NAMES = ("rope", "alibi", "t5", "nope")
+BOARD = definition.load("main")
 ROPE = {"_target_": "posbench.encodings.rope.RoPE"}
 """What the configuration of every run says of its encoding, so that a row has a text."""
 
@@ -91,7 +93,7 @@ def test_tables_read_without_a_script(text: str) -> None:
     assert [name for name, _ in ranked] == ["nope", "alibi", "rope", "t5"]
     assert body.count("<summary>copy</summary>") == body.count("<summary>passkey</summary>") == 1
     assert '<svg class="opening"' in body and "Zero-shot, protocol cpu" in body
-    assert "first in all, and without each group in turn: nope" in body
+    assert "nope has the largest mean, and keeps it whichever group is left out" in body
     assert "commit c0ffee" in body and "torch 2.9.0+cpu" in body and "on cpu" in body
 
 
@@ -208,12 +210,50 @@ def test_depths_are_summed_over_seeds(data: dict[str, Any]) -> None:
 
 
 def test_chances_to_be_above_are_those_of_the_draws(data: dict[str, Any]) -> None:
-    [standing, *_] = standings_without_board(Measured.of(tables.table(some_records())))
+    [standing, *_] = standings_without_board(BOARD, Measured.of(tables.table(some_records())))
     section = data["sections"][0]
     names = [data["rows"][row]["name"] for row in section["rows"]]
     found = compare(standing.part.runs.drop(columns="protocol"), names[0], names[1])
     assert section["above"][0][1] == round(100 * found.loc["over tasks", "p_above"])
     assert section["above"][1][0] == round(100 * found.loc["over tasks", "p_below"])
+
+
+def test_rows_are_ranked_on_the_tasks_that_most_of_them_have(tmp_path: Path) -> None:
+    """The board has a task that one row alone has, and the folder one of its own."""
+    scores = {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.7}
+    made = [plain(record(name, scores, task="passkey")) for name in NAMES]
+    made += [plain(record("rope", scores, task=task)) for task in ("induction", "of_ones_own")]
+    [standing] = standings_without_board(BOARD, Measured.of(tables.table(made)))
+    assert sorted(standing.complete) == sorted(NAMES) and standing.groups == ["passkey"]
+    page = leaderboard.generate(tmp_path, made).pages["leaderboard.html"]
+    above = page[: page.index("</header>")]
+    assert "ranked on 1 of 3 tasks: most rows have not been run on induction, of_ones_own" in page
+    assert "No winner is named" in above, "all have one seed"
+    apart = [record(name, scores, task=task) for name, task in zip(NAMES, "abcd", strict=True)]
+    [standing] = standings_without_board(BOARD, Measured.of(tables.table(apart)))
+    assert len(standing.summary) == 4 and not standing.complete
+
+
+def test_all_that_lead_are_named(tmp_path: Path) -> None:
+    levels = {"rope": 0.99, "alibi": 1.0, "t5": 0.5}
+    made = [plain(record(name, dict.fromkeys((1, 2, 4, 8), x))) for name, x in levels.items()]
+    page = leaderboard.generate(tmp_path, made).pages["leaderboard.html"]
+    assert "Zero-shot, protocol cpu, first: alibi and rope (.99 to 1.00)." in page
+
+
+def test_commands_of_ones_own_name_the_folder_of_its_files(tmp_path: Path) -> None:
+    own = tmp_path / "my own"
+    (own / "encoding").mkdir(parents=True)
+    (own / "encoding/decay.yaml").touch()
+    command = "python -m posbench encoding=decay seed=0"
+    found = [changed(record("decay"), {"command": command}), record("rope")]
+    page = leaderboard.generate(tmp_path, found, folders=[own]).pages["leaderboard.html"]
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    decay, rope = held_by(tmp_path / "page.html")["rows"]
+    words = f"--config-dir '{own}' encoding=decay seed=0"
+    assert decay["command"] == f"python -m posbench {words}"
+    assert decay["explain"] == f"python -m posbench.explain {words}"
+    assert "--config-dir" not in rope["command"]
 
 
 def test_no_name_ends_the_data() -> None:
@@ -234,7 +274,7 @@ def test_the_page_of_a_smoke_run_says_first_that_its_numbers_mean_nothing(tmp_pa
 def test_a_folder_without_a_score_at_8x_is_ranked_to_its_longest_length(tmp_path: Path) -> None:
     save(tmp_path, *a_records())
     measured = Measured.of(tables.table(a_records()))
-    [standing] = standings_without_board(measured)
+    [standing] = standings_without_board(BOARD, measured)
     assert standing.longest == 2.0
     # From 1 to .5 over the logarithm of the length; chance is .001.
     assert standing.summary.loc["rope", "overall"] == pytest.approx(0.75, abs=1e-3)
@@ -246,7 +286,7 @@ def test_areas_to_a_common_length_are_over_true_multiples() -> None:
     """What the protocol calls 2x and 4x may be others of the positions."""
     true = {"rows.1.true_multiple": 1.5, "rows.2.true_multiple": 3.9}
     made = [changed(each, true) for each in seeds("rope", [{1: 1.0, 2: 1.0, 4: 0.0}] * 2)]
-    [standing] = standings_without_board(Measured.of(tables.table(made)))
+    [standing] = standings_without_board(BOARD, Measured.of(tables.table(made)))
     whole, half = math.log(1.5), math.log(3.9 / 1.5) / 2
     assert standing.longest == 4.0
     assert standing.summary.loc["rope", "overall"] == pytest.approx(
@@ -284,7 +324,7 @@ def test_every_picture_has_the_mean_over_tasks_of_the_same_seeds_and_none_below_
     """At 8x copy counts 0 on both seeds, and passkey .6 and .64."""
     kept = [each for each in uneven_records() if each.seed < 2]
     measured, whole = (Measured.of(tables.table(each)) for each in (uneven_records(), kept))
-    [standing] = standings_without_board(whole)
+    [standing] = standings_without_board(BOARD, whole)
     [drawn] = pictures._curves(measured, standing, ["rope"])
     assert drawn.multiples == [1, 2, 4, 8]
     assert drawn.means[-1] == pytest.approx((0.3 + 0.32) / 2)
@@ -402,7 +442,7 @@ def test_the_curves_of_the_script_are_those_of_the_pictures(browser: Page, tmp_p
     browser.open(tmp_path / "leaderboard.html")
     found = browser.run("meanCurve(0, [0, 1]).map(point => [point.x, point.y])")
     measured = Measured.of(tables.table(uneven_records()))
-    [standing] = standings_without_board(measured)
+    [standing] = standings_without_board(BOARD, measured)
     means = standing.curve("rope", measured).mean()
     assert dict(found) == pytest.approx(means.to_dict(), abs=1e-3)
     browser.run("controls.length.value = 8; filter()")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,9 @@ def test_the_page_is_written_and_checked(
     assert "regenerating changes" in capsys.readouterr().err
     assert predicting.main(words) == 0 == predicting.main([*words, "--check"])
     text = (folders[0] / "predicting.md").read_text()
-    assert "the rank correlation is .80 (95 % .80 to .80), with 2 seeds and 4 samples" in text
+    assert (
+        "the rank correlation is .80 (95 % .80 to .80; p = .33), with 2 seeds and 4 samples" in text
+    )
     assert "| dca | " in text
 
 
@@ -143,3 +146,18 @@ def test_a_side_of_ties_has_no_rank_correlation() -> None:
     assert np.isnan(RankCorrelation.of(one, two).value)
     with pytest.raises(PosbenchError, match="same rows"):
         RankCorrelation.of(one, draws({"a": [0.1], "c": [0.2]}))
+
+
+def test_p_counts_orders_and_the_lowest_of_the_large_model_may_make_a_correlation() -> None:
+    sides = pd.DataFrame(
+        {"large": [5.0, 4.0, 3.0, 2.0, 1.0], "small": [3.0, 5.0, 4.0, 1.0, 2.0]}, list("abcde")
+    )
+    found = predicting.Prediction("copy", 2.0, sides, 3, 30, RankCorrelation(0.6, 0.0, 1.0))
+    orders = [
+        stats.spearmanr(order, sides["small"]).statistic
+        for order in itertools.permutations(sides["large"])
+    ]
+    assert found.p == pytest.approx(np.mean([abs(each) >= 0.6 - 1e-9 for each in orders]))
+    assert found.without_lowest == pytest.approx(-0.5)
+    (page,) = (line for line in predicting.markdown([found]).splitlines() if "Without" in line)
+    assert page == "Without `d` and `e`, the lowest of the large model, it is -.50."

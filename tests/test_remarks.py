@@ -95,7 +95,7 @@ def test_seeds_trained_alone_and_in_step_are_told_apart() -> None:
     assert "in step" not in remarks(one, other)
     assert "in step" not in remarks(*in_step)
     assert "in step" not in remarks(one, in_step[1])
-    assert "some were trained alone and some in step (rope)" in remarks(one, in_step[0])
+    assert "were trained alone, others in step (rope)" in remarks(one, in_step[0])
 
 
 def test_records_of_older_training_code_are_remarked_on_where_the_code_is_installed() -> None:
@@ -122,6 +122,7 @@ def test_records_of_older_training_code_are_remarked_on_where_the_code_is_instal
     assert "other code" in with_task("posbench.tasks.copy.BeforeItWasRenamed")
     foreign = with_task("of_ones_own.not_installed_here.Name")
     assert "other code" not in foreign and "The code of some methods is not at hand" in foreign
+    assert "add --config-dir FOLDER" in foreign
 
 
 def test_the_smoke_protocol_is_said_to_mean_nothing() -> None:
@@ -163,14 +164,14 @@ def test_records_that_were_carried_over_are_counted_and_so_are_those_that_were_r
     one = [carried("rope", seed, verified=2, of=3, evaluated="old") for seed in range(3)]
     other = [carried("alibi", 0, verified=1, of=1, evaluated="older")]
     said = remarks(*one, *other)
-    assert "4 records were made by earlier code and carried over: 3 of 4 were repeated" in said
+    assert "4 records were made by earlier code. A sample of 3 of 4 was repeated" in said
 
 
 def test_a_stratum_of_records_trained_by_unlike_code_is_counted_once() -> None:
     """The test code changed, and with it records of all encodings: they were one stratum."""
     rope, nope = (carried(name, 0, verified=1, of=2, evaluated="old") for name in ("rope", "nope"))
     unlike = {"training.source_hash": "1", "carried_over.source_hash": "1"}
-    assert "1 of 2 were repeated" in remarks(rope, changed(nope, unlike))
+    assert "A sample of 1 of 2 was repeated" in remarks(rope, changed(nope, unlike))
 
 
 def audited(method: str, wrong: int) -> Audit:

@@ -58,7 +58,7 @@ def test_what_is_not_known_is_nan() -> None:
     found = results.summarise(runs(single), draws=50).droplevel("class")
     assert found.loc["p", ["seeds_low", "seeds_high"]].isna().all(), "one seed says nothing of it"
     assert found.loc["p", ["tasks_low", "tasks_high", "p_best"]].notna().all()
-    apart = {"a": "a", "b": "b"}
+    apart = {"a": "x", "b": "y"}
     found = results.summarise(runs(single), apart, draws=50).droplevel("class")
     of_draws = ["tasks_low", "tasks_high", "tasks_rank_low", "tasks_tier", "p_best"]
     assert found.loc["p", of_draws].isna().all(), "nor does one task of a group"
@@ -66,6 +66,30 @@ def test_what_is_not_known_is_nan() -> None:
     unlearned = runs(single).assign(learned=[True, False, True])
     found = results.summarise(unlearned, draws=50).droplevel("class")
     assert np.isnan(found.loc["p", "overall_learned"]) and found.loc["p", "learned"] == 0.5
+
+
+def test_tasks_in_no_group_are_drawn_among_all_of_them() -> None:
+    table = random_runs().drop(columns="group")
+    one, none = (results.summarise(each, draws=2000) for each in (table.assign(group="x"), table))
+    of_draws = ["overall", "seeds_low", "seeds_high", "tasks_low", "tasks_high", "p_best"]
+    drawn = none["tasks_high"] - none["tasks_low"], none["seeds_high"] - none["seeds_low"]
+    assert (drawn[0] > drawn[1]).all(), "tasks differ as well"
+    # Streams of random numbers go by the name of the group.
+    assert none[of_draws].to_numpy() == pytest.approx(one[of_draws].to_numpy(), abs=0.02)
+    assert {"t0", "t0_low"} <= set(none), "each task is shown"
+    alone = table[table["task"] == "t0"]
+    found = results.summarise(alone, draws=50)
+    assert found["seeds_low"].notna().all()
+    assert found[["tasks_low", "tasks_rank_low", "tasks_tier", "p_best"]].isna().all(axis=None)
+
+
+def test_a_group_of_a_single_task_gives_no_interval_over_tasks() -> None:
+    table = random_runs()
+    table["group"] = np.where(table["task"] == "t0", "x", "y")
+    found = results.summarise(table, draws=50)
+    assert found["seeds_low"].notna().all() and found["tasks_low"].isna().all()
+    lines = results.compare(table, "r0", "r1", draws=50)
+    assert lines["low"].isna()["over tasks"] and not lines["low"].isna()["overall"]
 
 
 def test_protocols_are_not_mixed_and_columns_are_asked_for() -> None:
@@ -108,7 +132,7 @@ def test_a_row_is_compared_where_both_have_runs() -> None:
     assert found.index.tolist() == ["a"] and found["p_above"].tolist() == [0.0]
     once = runs({"p": {"a": [0.5], "b": [0.4]}, "q": {"a": [0.9], "b": [0.6]}})
     drawn = ["low", "high", "p_above", "p_equivalent", "p_below"]
-    alone = results.compare(once, "p", "q", {"a": "a", "b": "b"}, draws=50)
+    alone = results.compare(once, "p", "q", {"a": "x", "b": "y"}, draws=50)
     assert alone[drawn].isna().all(axis=None), "there is nothing to draw"
     assert alone["difference"].to_list() == pytest.approx([-0.4, -0.2, -0.3, -0.3])
     grouped = results.compare(once, "p", "q", draws=50)

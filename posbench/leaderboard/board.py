@@ -40,6 +40,11 @@ from posbench.records.record import Audit, Record
 from posbench.statistics import likelihoods
 
 COMMAND = "python -m posbench.leaderboard"
+MEASURES = (
+    "Mean: of the scores at the lengths beyond that of training. The page ranks by area, which "
+    "begins at 1x and is corrected for guessing; leaderboard.md has both."
+)
+"""What the number is that tables in the terminal are ordered by."""
 
 
 def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) -> None:
@@ -49,6 +54,7 @@ def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) ->
         for line in section.table.aligned(without=DETAILS):
             emit(f"  {line}")
         emit("")
+    emit(MEASURES + "\n")
     for note in notes:
         emit(f"Note: {note}")
 
@@ -72,9 +78,15 @@ class Generated:
 
 
 def generate(
-    folder: Path, found: list[Record], audits: Sequence[Audit] = (), board: Board | None = None
+    folder: Path,
+    found: list[Record],
+    audits: Sequence[Audit] = (),
+    board: Board | None = None,
+    folders: Sequence[Path] = (),
 ) -> Generated:
-    """What is made of the records; PosbenchError if there are none."""
+    """What is made of the records; PosbenchError if there are none. Commands name the folders of
+    one's own that they need.
+    """
     if not found:
         hint = "run `python -m posbench` first"
         if folder != files.MAIN and files.MAIN.is_dir():
@@ -88,7 +100,7 @@ def generate(
     measured = Measured.of(table)
     summaries = measured.boards
     asked = standings_of(board, measured)
-    ranked = asked or standings_without_board(measured)
+    ranked = asked or standings_without_board(board, measured)
     of_board, others = (
         board_sections(board, asked),
         sections(
@@ -110,6 +122,7 @@ def generate(
             warned,
             said,
             explained={*explanations(folder)},
+            folders=folders,
         ),
         "leaderboard.csv": csv_files.of_lengths(summaries),
         "runs.csv": csv_files.of_runs(measured),
@@ -179,7 +192,7 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
         print(f"posbench: left out: {sentence}", file=sys.stderr)
     if chosen.folder.name == board.name:
         _of_definition(chosen.folder, board, found)
-    made = generate(chosen.folder, found, audits, board)
+    made = generate(chosen.folder, found, audits, board, chosen.config_dir)
     written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
     if chosen.excerpt is not None:
         texts = excerpts(chosen.excerpt, chosen.folder, made.measured, board, made.ranked)

@@ -21,12 +21,12 @@ from posbench.statistics import sensitivity
 COLUMNS = (
     "Overall is the mean of the groups. *Over tasks* and *given these* are its 95 % intervals from "
     "the bootstrap, with and without drawing other tasks; rank and tier come from the draws over "
-    "tasks, and rows of one tier are not told apart from its first; a row that varies much between "
-    "tasks may be in a tier that rows above it are not in. *1x* is the corrected score at "
-    "the training length, *solved* the share of trainings that have learned their task, *solved "
-    "only* the overall number of those alone. *Reach* is the median multiple up to which half of "
-    "the score is held, *censored* the share of trainings whose reach lies outside of what was "
-    "tested. CPU s are those of a training."
+    "tasks, or over seeds where some group has a single task. Rows of one tier are not told apart "
+    "from its first; a row whose scores vary widely may share the top tier although rows with a "
+    "higher number do not. *1x* is the corrected score at the training length, *solved* the share "
+    "of trainings that have learned their task, *solved only* the overall number of those alone. "
+    "*Reach* is the median multiple up to which the corrected score is .5 or more, *censored* the "
+    "share of trainings whose reach lies outside of what was tested. CPU s are those of a training."
 )
 LEADERS = 6
 """Rows whose place without each task is shown."""
@@ -66,8 +66,8 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
     part, summary = standing.part, standing.summary
     complete, groups = standing.complete, standing.groups
     columns: dict[str, Callable[[str], str]] = {
-        "tier": lambda row: _whole(summary.loc[row, "tasks_tier"]),
-        "rank": lambda row: span(summary, row, "tasks_rank", 0),
+        "tier": lambda row: _whole(summary.loc[row, f"{standing.over}_tier"]),
+        "rank": lambda row: span(summary, row, f"{standing.over}_rank", 0),
         "overall": lambda row: number(summary.loc[row, "overall"]),
         "over tasks": lambda row: span(summary, row, "tasks"),
         "given these": lambda row: span(summary, row, "seeds"),

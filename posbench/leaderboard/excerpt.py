@@ -11,8 +11,8 @@ They stand between two comments of it, of which the first says what they are, in
     <!-- end of board -->
 
 `python -m posbench.leaderboard results/main --excerpt README.md` writes those of results/main, and
-the picture excerpt.svg of the first kind beside the records; with `--check` it fails if that would
-change anything.
+the picture excerpt.svg of the first comment of the first kind beside the records; with `--check` it
+fails if that would change anything.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ def excerpts(
     """The README with its rows, and the picture if there is one, by their paths.
 
     Raises:
-        PosbenchError: if the README asks for nothing of this folder, for what it lacks, or for
-            two pictures
+        PosbenchError: if the README asks for nothing of this folder, or for what it lacks
     """
     text = readme.read_text(encoding="utf-8")
     folders = {Path(found["folder"]).resolve() for found in MARKED.finditer(text)}
@@ -57,14 +56,10 @@ def excerpts(
         if Path(found["folder"]).resolve() != folder.resolve():
             return found[0]
         if lengths := ExcerptOfLengths.of(found["words"]):
-            if folder / PICTURE in made:
-                raise PosbenchError(
-                    f"{readme} asks twice for {ExcerptOfLengths.WORDS} of {folder}, which has one "
-                    f"{PICTURE}: keep one of the comments"
-                )
             scores = lengths.scores(measured.lengths, board.protocol)
             rows = lengths.markdown(scores)
-            made[folder / PICTURE] = lengths.picture(scores)
+            if folder / PICTURE not in made:
+                made[folder / PICTURE] = lengths.picture(scores)
         elif groups := ExcerptOfGroups.of(found["words"]):
             rows = groups.markdown(board, ranked)
         else:

@@ -2,15 +2,16 @@
 
 The rules were written before the first run of the main board:
 
-- **First** is the row with the largest number. Rows are *not told apart* from it while it is above
-  them by the equivalence margin in less than 95 % of the draws of seeds; the next row is the best
-  of those that are told apart. A number is that of a group, or of one length, as the board has it.
+- **First** is the row with the largest number, and which rows are not told apart from it is decided
+  in `leaders`. A number is that of a group, or of one length, as the board has it.
 - **Over all groups** the board's own rule names a winner or none.
 - **Extensions** are compared on each host by their mean over groups at 2x, 4x and 8x, and with the
   host as it was trained.
 - **Size**: Spearman's rank correlation of overall numbers on the same tasks, with its interval over
   draws of the seeds of both models.
 - **Cost**: CPU seconds of a training, of the cheapest row that is not told apart from the first.
+- **Learning**: at 8x extensions are compared once more on the tasks that every training of their
+  host has learned. This rule alone came after the runs.
 - What no row has learned, what has too few seeds, and what was not run at all is said as well.
 """
 
@@ -18,83 +19,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from posbench.boards.definition import AS_TRAINED, Board
 from posbench.errors import counted
+from posbench.leaderboard.leaders import SURE, Leaders
 from posbench.leaderboard.markdown import MADE
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing
 from posbench.leaderboard.winners import answer
 from posbench.showing.numbers import number
 from posbench.statistics import aggregates, bootstrap
-from posbench.statistics.bootstrap import Draws
 from posbench.statistics.correlation import RankCorrelation
 from posbench.statistics.measures import corrected_lines
 
 FILE = "findings.md"
-SURE = 0.95
-"""The share of draws in which the first row must be above another for the two to be told apart."""
 LENGTHS = (2.0, 4.0, 8.0)
-FEW = 4
-"""The most names in a sentence."""
-
-
-@dataclass(frozen=True)
-class Leaders:
-    """The first row, those not told apart from it, and the best of the others."""
-
-    draws: Draws
-    estimates: pd.Series  # by row, best first
-    peers: list[str]  # the first row among them, best first
-    certain: bool  # whether each row has seeds enough to draw from
-
-    @classmethod
-    def of(cls, runs: pd.DataFrame, board: Board) -> Leaders:
-        """The leaders among rows with an area on every task; PosbenchError if there is none."""
-        judged = board.judged
-        draws = bootstrap.given_tasks(runs, judged.draws, judged.seed)
-        estimates = pd.Series(draws.estimates.mean(0), draws.rows).round(9)
-        estimates = estimates.sort_values(ascending=False, kind="stable")
-        best, margin = str(estimates.index[0]), judged.equivalent
-        peers = [
-            str(row)
-            for row in estimates.index
-            if row == best or draws.order(best, str(row), margin).above < SURE
-        ]
-        return cls(draws, estimates, peers, aggregates.repeated(runs))
-
-    @property
-    def first(self) -> str:
-        return self.peers[0]
-
-    @property
-    def next(self) -> str | None:
-        return next((str(row) for row in self.estimates.index if row not in self.peers), None)
-
-    def above(self, row: str) -> str:
-        """By how much the first row is above another, with the interval over seeds."""
-        low, high = self.draws.difference(self.first, row)
-        difference = self.estimates[self.first] - self.estimates[row]
-        return f"{number(difference)} (95 % {number(low)} to {number(high)})"
-
-    def __str__(self) -> str:
-        if not self.certain:
-            shown = [f"`{row}` ({number(value)})" for row, value in self.estimates[:2].items()]
-            return f"{' and '.join(shown)} are highest so far; too few seeds to tell rows apart"
-        shown = [f"`{row}` ({number(self.estimates[row])})" for row in self.peers]
-        if len(shown) == 1 and self.next is not None:
-            return f"{shown[0]} is first, {self.above(self.next)} above `{self.next}`"
-        if len(shown) <= FEW:
-            said = f"{', '.join(shown[:-1])} and {shown[-1]} are not told apart"
-        else:
-            said = f"{len(shown)} rows are not told apart, from {shown[0]} to {shown[-1]}"
-        if self.next is None:
-            return said
-        return f"{said}; `{self.next}` is the next, {self.above(self.next)} below `{self.first}`"
 
 
 def markdown(board: Board, measured: Measured, found: Sequence[Standing]) -> str:
@@ -111,9 +53,10 @@ def markdown(board: Board, measured: Measured, found: Sequence[Standing]) -> str
         "# Findings",
         "",
         "Each sentence is a comparison on the tasks of this board, with its 95 % interval over "
-        f"seeds where there are {aggregates.FEWEST} or more. Rows are told apart where the first "
-        f"is above the other by {number(board.judged.equivalent)} in at least {100 * SURE:.0f} % "
-        "of the draws. The rules were written before the runs.",
+        f"seeds where there are {aggregates.FEWEST} or more. Two rows are told apart if one leads "
+        f"by at least {number(board.judged.equivalent)} in {100 * SURE:.0f} % of the draws of "
+        "seeds. The rules were written before the runs; the one about tasks that a host has "
+        "learned came after them.",
     ]
     for title, sentences in sections:
         if sentences:
@@ -130,22 +73,22 @@ def _encodings(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     whole = set(first.part.whole(board)["group"])
     for group in (group for group in first.groups if group in whole):
         leaders = Leaders.of(runs[runs["group"] == group], board)
-        asks, not_learned = board.groups[group].asks, _not_learned(runs, leaders.first, group)
-        yield f"{group.capitalize()} ({asks}): {leaders}{not_learned}. {_link(first)}"
+        asks, failed = board.groups[group].asks, _not_learned(runs, leaders.named, group)
+        yield f"{group.capitalize()} ({asks}): {leaders}{failed}. {_link(first)}"
     overall = list(answer(board, first.part, first.complete))
     if overall and aggregates.repeated(runs):
         yield f"{overall[-1]} {_link(first)}"
 
 
-def _not_learned(runs: pd.DataFrame, row: str, group: str) -> str:
-    """The tasks of the group that most trainings of a row have not learned."""
-    learned = runs[(runs["row"] == row) & (runs["group"] == group)].groupby("task")["learned"]
+def _not_learned(runs: pd.DataFrame, rows: Sequence[str], group: str) -> str:
+    """The tasks of the group that most trainings of these rows have not learned."""
+    learned = runs[runs["group"] == group].groupby(["row", "task"])["learned"]
     few = [
-        f"{task} with {each.sum()} of {len(each)} seeds"
-        for task, each in learned
-        if each.mean() < 0.5
+        f"`{row}` learned {task} in {each.sum()} of {len(each)} trainings"
+        for (row, task), each in learned
+        if row in rows and each.mean() < 0.5
     ]
-    return f"; `{row}` has learned {' and '.join(few)}" if few else ""
+    return "".join(f"; {said}" for said in few)
 
 
 def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> Iterator[str]:
@@ -169,19 +112,38 @@ def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> 
                     alone += f", {leaders.above(host)} below `{leaders.first}`"
             where = f"At {multiple:g}x, on `{host}` ({standing.kind})"
             yield f"{where}: {leaders}{alone}. {_link(standing)}"
+        yield from _where_the_host_learned(board, measured, standing, host)
         reaches = {row: standing.reach(row)[0] for row in standing.complete}
         far = max(reaches, key=lambda row: np.nan_to_num(reaches[row].low))
         if reaches[far].low >= 1:
             over = "" if reaches[far].low == reaches[far].high else "more than "
             yield (
-                f"The furthest on `{host}` ({standing.kind}): `{far}` holds half of the score up "
-                f"to {over}{reaches[far].low:.3g}x, the median over tasks and seeds"
+                f"The furthest on `{host}` ({standing.kind}): `{far}` scores "
+                f"{number(board.judged.reach)} or more up to {over}{reaches[far].low:.3g}x, the "
+                f"median over tasks and seeds"
                 f"{_tasks_held(standing, measured, far, board)}. {_link(standing)}"
             )
 
 
+def _where_the_host_learned(
+    board: Board, measured: Measured, standing: Standing, host: str
+) -> Iterator[str]:
+    """The longest of these lengths again, without what an extension cannot be blamed for."""
+    runs = _complete(standing)
+    whole = runs[runs["row"] == host].groupby("task")["learned"].all()
+    learned = list(whole.index[whole])
+    if not learned or len(learned) == len(whole):
+        return
+    kept = at_length(runs[runs["task"].isin(learned)], measured, LENGTHS[-1])
+    if kept["row"].nunique() > 1:
+        yield (
+            f"At {LENGTHS[-1]:g}x, on the {counted(len(learned), 'task')} that every training of "
+            f"`{host}` has learned: {Leaders.of(kept, board)}. {_link(standing)}"
+        )
+
+
 def _tasks_held(standing: Standing, measured: Measured, row: str, board: Board) -> str:
-    """On how many tasks a row still has half of the score: a median hides that there are few."""
+    """On how many tasks a row still has that score: a median hides that there are few."""
     longest = LENGTHS[-1]
     runs = at_length(_complete(standing), measured, longest)
     means = runs[runs["row"] == row].groupby("task")["area"].mean()
@@ -261,7 +223,7 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         half = [task for task in learned.index if 0 < learned[task] < 0.5]
         if half:
             yield (
-                f"Less than half of the runs of {_link(standing)} have learned {', '.join(half)} "
+                f"Fewer than half of the runs of {_link(standing)} have learned {', '.join(half)} "
                 "at the training length: what stands there is as much about learning as about "
                 "reach."
             )
@@ -272,6 +234,9 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
             )
     for standing in found:
         yield from _hosts_that_did_not_learn(standing)
+    known = [standing.part.rows for standing in found]
+    if missing := [f"“{title}”" for title, rows in board.parts.items() if rows not in known]:
+        yield f"No row has been run of these parts of the board: {', '.join(missing)}."
 
 
 def _hosts_that_did_not_learn(standing: Standing) -> Iterator[str]:

@@ -21,15 +21,15 @@ def latex(standings: Sequence[Standing]) -> str:
 
 
 def _table(standing: Standing) -> str:
-    summary = standing.summary
+    summary, over = standing.summary, standing.over
     headings = ["method", "overall", r"95\,\%", "tier", *standing.groups, "reach", "solved"]
     lines = []
     for row in map(str, summary.index):
-        tier, solved = summary.get("tasks_tier"), summary.get("learned")
+        tier, solved = summary.get(f"{over}_tier"), summary.get("learned")
         cells = [
             row,
             number(summary.loc[row, "overall"]),
-            span(summary, row, "tasks", between=NOTHING),
+            span(summary, row, over, between=NOTHING),
             NOTHING if tier is None or pd.isna(tier[row]) else str(int(tier[row])),
             *(number(summary.loc[row, group]) for group in standing.groups),
             str(standing.reach(row)[0]),

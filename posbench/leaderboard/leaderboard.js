@@ -408,7 +408,7 @@ function compare() {
   const said = [];
   if (section) {
     const [i, j] = [a, b].map(row => section.rows.indexOf(row)), over = section.above[i][j], under = section.above[j][i];
-    said.push(`In “${section.title}”, were other tasks and seeds drawn: P(${names[0]} above ${names[1]}) = ${number(over / 100)}, P(below) = ${number(under / 100)}, the rest within .02.`);
+    said.push(`In “${section.title}”, were ${section.drawn} drawn: P(${names[0]} above ${names[1]}) = ${number(over / 100)}, P(below) = ${number(under / 100)}, the rest within .02.`);
   } else said.push("The two stand in different sections, or lack a task: only their runs are compared, task by task.");
   if (known.length) said.push(`P(a run of ${names[0]} is above one of ${names[1]} on the same task) = ${number(mean(known.map(row => row.above)))}, a tie counting half, over ${known.length} tasks.`);
   box.replaceChildren(

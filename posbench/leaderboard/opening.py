@@ -140,11 +140,11 @@ def drawn(
         top=TOP,
         x=frame.x,
         y=frame.y,
-        ticks=[multiple for multiple in multiples if np.log2(multiple) % 1 == 0],
+        ticks=_ticks(multiples),
         bands=[(looks[row], frame.band(curves[row], half)) for row, half in bands.items()],
         curves=[
             Curve(
-                name=row if len(row) <= NAMES else f"{row[: NAMES - 1]}…",
+                name=name if len(name) <= NAMES else f"{name[: NAMES - 1]}…",
                 look=looks[row],
                 thin=row in thin,
                 points=frame.points(curves[row]),
@@ -152,9 +152,27 @@ def drawn(
                 y=height,
                 name_y=place,
             )
-            for row, height, place in zip(ends, heights, _apart(heights), strict=True)
+            for row, name, height, place in zip(
+                ends, _without_host(ends), heights, _apart(heights), strict=True
+            )
         ],
     )
+
+
+def _ticks(multiples: Sequence[float]) -> list[float]:
+    """Powers of two, and the longest test unless it would stand too near to one."""
+    *others, longest = multiples
+    ticks = [multiple for multiple in others if np.log2(multiple) % 1 == 0]
+    if ticks and np.log2(longest / ticks[-1]) < 0.5:
+        return ticks
+    return [*ticks, longest]
+
+
+def _without_host(names: Sequence[str]) -> list[str]:
+    """The names without the pretrained model behind an @ that all of them have."""
+    if len({name.partition("@")[2] for name in names}) > 1:
+        return list(names)
+    return [name.partition("@")[0] for name in names]
 
 
 def _style() -> str:

@@ -7,9 +7,10 @@ is folded away. A browser without JavaScript shows the tables as they stand here
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -21,14 +22,14 @@ from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.page_tables import Ranking, tasks
 from posbench.leaderboard.ranking import Standing, span
 from posbench.leaderboard.remarks import meaningless
-from posbench.leaderboard.winners import answer
+from posbench.leaderboard.winners import answer, first_of
 from posbench.records.record import Record
 from posbench.showing.numbers import NOTHING, number
 from posbench.showing.templates import rendered
 
 HERE = Path(__file__).parent
-FIRST, SHOWN = 3, 6
-"""Rows of a section that stand at the top of the page, and sections with more than one of them."""
+FIRST = 3
+"""Rows of a section that stand at the top of the page."""
 HASH = 12
 """Digits of a commit."""
 
@@ -41,7 +42,8 @@ GUIDE = {
     "corrected for guessing and not below 0. A group is the mean of its tasks, overall the mean of "
     "the groups. 1 is: no error up to 8x. A row that lacks a task has no overall number and stands "
     "last.",
-    "95 %": "An interval from the bootstrap, over seeds and over tasks of the same groups.",
+    "95 %": "An interval from the bootstrap, over seeds and over tasks of the same groups; over "
+    "seeds alone where some group has a single task.",
     "Rank, tier": "Where a row may stand within its section, by the same draws; differences below "
     ".02 are none. A tier holds the rows that are not told apart from its first.",
     "Reach": "The length, in multiples of training, up to which the corrected score is at least "
@@ -83,6 +85,7 @@ class Focus:
     row: str
     title: str  # of the page
     said: Sequence[str]  # of the row, before all else
+    sketch: Mapping[str, Any] | None = None  # of a row that posbench.catalogue.sketches lacks
 
 
 def document(
@@ -94,6 +97,7 @@ def document(
     about: Sequence[str],
     focus: Focus | None = None,
     explained: Collection[Path] = (),
+    folders: Sequence[Path] = (),
 ) -> str:
     """The text of the page.
 
@@ -106,9 +110,17 @@ def document(
         about: what the folder says of itself, a paragraph each
         focus: on a row of one's own, where the page is about one
         explained: pages of `posbench.explain`, by their paths from the folder of this one
+        folders: of one's own, which commands name where they need them
     """
     data = page_data.content(
-        measured.lengths, measured.runs, standings, found, board.group_of, explained
+        measured.lengths,
+        measured.runs,
+        standings,
+        found,
+        board.group_of,
+        explained,
+        folders,
+        {focus.row: focus.sketch} if focus and focus.sketch else {},
     )
     asked = bool(board.groups) and any(each.part.rows.about for each in standings)
     nothing = meaningless(measured.lengths["protocol_chosen"])
@@ -121,10 +133,7 @@ def document(
         about=about,
         answer=[*nothing, *answers],
         own=own,
-        sections=[
-            _shown(each, board, Ranking.of(each, data, own), FIRST if place < SHOWN else 1)
-            for place, each in enumerate(standings)
-        ],
+        sections=[_shown(each, board, Ranking.of(each, data, own)) for each in standings],
         tasks=list(tasks(measured, standings, data, own)),
         opening=opening.picture(measured, standings, own),
         pictured=_pictured(standings, own),
@@ -160,9 +169,9 @@ def _answer(standings: Sequence[Standing], board: Board) -> str:
             rows = f"the {len(each.complete)} rows in “{title}”"
             whole.append((each, f"Of {rows}: {_lower(said[-1])}"))
         elif each.complete:
-            best = each.complete[0]
-            overall = number(each.summary.loc[best, "overall"])
-            whole.append((each, f"{title}: {best} has {overall}."))
+            overall = each.summary.loc[each.complete, "overall"].astype(float).round(9)
+            leading = first_of(overall, board.judged.equivalent)
+            whole.append((each, f"{title}, first: {leading}."))
     if not whole:
         return waiting.strip() or "No row has been run on all tasks yet."
     first, sentence = whole[0]
@@ -221,13 +230,14 @@ def _counted(values: Iterator[str]) -> str:
 # -- what is ranked --------------------------------------------------------------------------------
 
 
-def _shown(standing: Standing, board: Board, ranking: Ranking, first: int) -> Shown:
+def _shown(standing: Standing, board: Board, ranking: Ranking) -> Shown:
     part, summary = standing.part, standing.summary
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
+    ranks = f"{standing.over}_rank"
     leaders = [
-        (row, number(summary.loc[row, "overall"]), span(summary, row, "tasks_rank", 0, NOTHING))
-        for row in standing.complete[:first]
+        (row, number(summary.loc[row, "overall"]), span(summary, row, ranks, 0, NOTHING))
+        for row in standing.complete[:FIRST]
     ]
     has = ""
     if lacking := part.lacking(board):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.composing import families, flat
+from posbench.composing.folders import with_own
 from posbench.errors import PosbenchError
 from posbench.leaderboard.explanations import explanation_path
 from posbench.leaderboard.ranking import Standing
@@ -55,6 +56,8 @@ def content(
     found: Sequence[Record],
     groups: dict[str, str],
     explained: Collection[Path] = (),
+    folders: Sequence[Path] = (),
+    sketched: Mapping[str, Mapping[str, Any]] = {},
 ) -> Json:
     """The JSON of a page.
 
@@ -65,17 +68,22 @@ def content(
         found: the records
         groups: of tasks
         explained: pages of `posbench.explain`, by their paths from the folder of the page
+        folders: of one's own, which commands name where they need them
+        sketched: pictures of rows beside those that `sketches` has, by their names
     """
     tasks = _tasks(known, groups)
     methods = known.drop_duplicates(["method_name"]).sort_values("method_name")
     rows = {name: number for number, name in enumerate(methods["method_name"])}
     first = {record.method.hash: record for record in reversed(found)}
     texts: dict[str, str] = {}
-    described = [_row(line, first, texts) for line in methods.to_dict("records")]
+    known_sketches = {**sketches(), **sketched}
+    described = [
+        _row(line, first, texts, folders, known_sketches) for line in methods.to_dict("records")
+    ]
     links = _links(found, explained)
     for line, row in zip(methods["method_hash"], described, strict=True):
         row["explained"] = links.get(line, [])
-    shown = {name: sketch for name in rows if (sketch := sketches().get(name))}
+    shown = {name: sketch for name in rows if (sketch := known_sketches.get(name))}
     return {
         "tasks": [
             {key: value for key, value in task.items() if key != "lengths"}
@@ -140,11 +148,17 @@ def sketches() -> dict[str, Json]:
     return {line["method"]: line for line in map(json.loads, lines)}
 
 
-def _row(line: Json, records: dict[str, Record], texts: dict[str, str]) -> Json:
+def _row(
+    line: Json,
+    records: dict[str, Record],
+    texts: dict[str, str],
+    folders: Sequence[Path],
+    sketched: Mapping[str, Mapping[str, Any]],
+) -> Json:
     record = records[line["method_hash"]]
     encoding, extension = record.config["encoding"], record.config["extension"]
     used = [*sorted(targets(encoding)), *([] if line["plain"] else sorted(targets(extension)))]
-    sketch = sketches().get(line["method_name"], {})
+    sketch = sketched.get(line["method_name"], {})
     return {
         "name": line["method_name"],
         "class": line["method_class"],
@@ -152,8 +166,8 @@ def _row(line: Json, records: dict[str, Record], texts: dict[str, str]) -> Json:
         "host": record.method.base_label,
         "extension": line["extension"],
         "settings": _settings(encoding) + ([] if line["plain"] else _settings(extension)),
-        "command": record.command,
-        "explain": _explaining(record),
+        "command": with_own(record.command, folders),
+        "explain": _explaining(record, folders),
         "parameters": line["parameters"],
         "path": sketch.get("path", ""),
         "keys": sketch.get("keys", ""),
@@ -163,11 +177,12 @@ def _row(line: Json, records: dict[str, Record], texts: dict[str, str]) -> Json:
     }
 
 
-def _explaining(record: Record) -> str:
+def _explaining(record: Record, folders: Sequence[Path]) -> str:
     """The command that explains where a run stops, "" where there is no one model to look into."""
     if record.ceiling is not None or record.diverged:
         return ""
-    return record.command.replace("python -m posbench ", "python -m posbench.explain ", 1)
+    command = record.command.replace("python -m posbench ", "python -m posbench.explain ", 1)
+    return with_own(command, folders)
 
 
 def _links(found: Iterable[Record], pages: Collection[Path]) -> dict[str, list[list[str]]]:
@@ -335,6 +350,7 @@ def _section(standing: Standing, rows: dict[str, int]) -> Json:
     if len(complete) > 1:
         if standing.draws is not None:
             above = standing.draws.above()
+            found["drawn"] = standing.drawn
             # Percent, in the order of `rows`: rows that lack a task have no place.
             found["above"] = [
                 [round(100 * share) for share in above.loc[row, complete]] for row in complete

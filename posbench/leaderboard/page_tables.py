@@ -19,6 +19,7 @@ from posbench.leaderboard.ranking import Standing, span
 from posbench.leaderboard.summaries import Summary, TaskBoard
 from posbench.showing.numbers import NOTHING, number, with_interval
 from posbench.statistics.estimates import Estimate
+from posbench.statistics.likelihoods import PRETRAINED
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,8 @@ class Column:
     heat: bool = False
 
 
-COLUMNS = (
-    Column("overall", "mean of the groups: area under the corrected score, 0 to 1", heat=True),
-    Column("95 %", "interval of the overall number, were other tasks and seeds drawn"),
-    Column("rank", "95 % interval of the rank within this section"),
-    Column("tier", "rows of a tier are not told apart from its first"),
-)
 MORE = (
-    Column(
-        "reach", "length in multiples of training up to which half of the score is held, median"
-    ),
+    Column("reach", "length in multiples of training up to which the score is .5 or more, median"),
     Column("solved", "share of trainings that learned their task"),
     Column("CPU s", "of training, mean over tasks and seeds"),
     Column("path", "how attention is computed: fused kernel, fused by rows, or dense"),
@@ -92,7 +85,16 @@ class Ranking:
     @classmethod
     def of(cls, standing: Standing, data: Mapping[str, Any], own: str) -> Ranking:
         known = {row["name"]: (place, row) for place, row in enumerate(data["rows"])}
-        columns = [*COLUMNS, *(Column(group, heat=True) for group in standing.groups), *MORE]
+        columns = [
+            Column(
+                "overall", "mean of the groups: area under the corrected score, 0 to 1", heat=True
+            ),
+            Column("95 %", f"interval of the overall number, were {standing.drawn} drawn"),
+            Column("rank", "95 % interval of the rank within this section"),
+            Column("tier", "rows of a tier are not told apart from its first"),
+            *(Column(group, heat=True) for group in standing.groups),
+            *MORE,
+        ]
         rows = list(map(str, standing.summary.index))
         cells = [_cells(standing, row, known[row][1]) for row in rows]
         # A column that no row has anything in is left out: models of others were not trained here.
@@ -116,11 +118,12 @@ class Ranking:
 def _cells(standing: Standing, row: str, known: Mapping[str, Any]) -> list[Cell]:
     """All cells of a row; `known` is what the data say of it."""
     summary, solved = standing.summary, _solved(standing, row)
-    tier = summary["tasks_tier"].get(row) if "tasks_tier" in summary else None
+    over = standing.over
+    tier = summary[f"{over}_tier"].get(row) if f"{over}_tier" in summary else None
     return [
         Cell.coloured(summary.loc[row, "overall"]),
-        Cell(span(summary, row, "tasks", between=NOTHING)),
-        Cell(span(summary, row, "tasks_rank", 0, NOTHING)),
+        Cell(span(summary, row, over, between=NOTHING)),
+        Cell(span(summary, row, f"{over}_rank", 0, NOTHING)),
         EMPTY if tier is None or pd.isna(tier) else Cell(str(int(tier))),
         *(Cell.coloured(summary.loc[row, group]) for group in standing.groups),
         Cell(str(standing.reach(row)[0])),
@@ -132,7 +135,8 @@ def _cells(standing: Standing, row: str, known: Mapping[str, Any]) -> list[Cell]
 
 
 def _marks(standing: Standing, row: str, own: str) -> list[str]:
-    said = {"yours": row == own, "did not learn": _solved(standing, row) == 0}
+    failed = "fails at 1x" if standing.kind.startswith(PRETRAINED) else "did not learn"
+    said = {"yours": row == own, failed: _solved(standing, row) == 0}
     return [mark for mark, holds in said.items() if holds]
 
 

@@ -52,14 +52,18 @@ class Part:
 
     def whole(self, board: Board) -> pd.DataFrame:
         """The runs of groups that lack no task."""
-        halves = {board.group_of[task] for task in self.lacking(board)}
+        halves = {board.group_of.get(task, task) for task in self.lacking(board)}
         return self.runs[~self.runs["group"].isin(halves)]
 
+    def on_common_tasks(self, board: Board) -> Part:
+        """The part without the tasks that most rows lack."""
+        return Part(self.title, self.rows, self.runs[~self.runs["task"].isin(self.lacking(board))])
+
     def on_common_runs(self, board: Board) -> Part:
-        """The part without the tasks that most rows lack, and on each task without the seeds that
-        most of its rows lack: the few rows that have them would be compared with other luck.
+        """That, and on each task without the seeds that most of its rows lack: the few rows that
+        have them would be compared with other luck.
         """
-        runs = self.runs[~self.runs["task"].isin(self.lacking(board))]
+        runs = self.on_common_tasks(board).runs
         rows = runs.groupby("task")["row"].transform("nunique")
         having = runs.groupby(["task", "seed"])["row"].transform("nunique")
         return Part(self.title, self.rows, runs[2 * having >= rows])

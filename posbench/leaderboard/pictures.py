@@ -27,7 +27,7 @@ from posbench.statistics.estimates import Estimate
 LEADERS = 12
 """Curves of a picture: the first rows of the section."""
 DRAWN = 40
-"""The most rows of which profiles and ranks are drawn."""
+"""The most rows of which ranks are drawn."""
 
 
 def pictures(measured: Measured, standings: Sequence[Standing]) -> dict[str, bytes]:
@@ -61,13 +61,13 @@ def _of(
     known = {row: each for row, each in points.items() if each[0] > 0}
     if known:
         yield "cost", score_and_cost(known, in_both)
-    if not 1 < len(rows) <= DRAWN:
+    if len(rows) < 2:
         return
     runs = standing.part.runs[standing.part.runs["row"].isin(rows)]
-    shares = distributions.profiles(runs, np.linspace(0, 1, 101))[rows]
+    shares = distributions.profiles(runs, np.linspace(0, 1, 101))[rows[:LEADERS]]
     yield "profiles", performance_profiles(shares, name, in_both)
     means = aggregates.task_means(runs)
-    if means.shape[1] > 1:
+    if means.shape[1] > 1 and len(rows) <= DRAWN:
         ranks = rank_tests.CriticalDifference.of(means)
         yield "ranks", critical_difference(ranks, name, in_both)
 

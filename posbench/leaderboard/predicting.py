@@ -6,7 +6,9 @@ On each task that both have, and at each length beyond 1x that both were tested 
     large(e) = mean over samples of the log-likelihood of an answer's token under e
     rho      = Spearman's rank correlation of the two, over the extensions that both have
 
-The interval is over draws of seeds and of samples. HOST has the short base, at which 70 % of the
+The interval is over draws of seeds and of samples, and p is the share of all orders of the
+extensions whose correlation is at least as far from 0: it says whether so few extensions can show
+an agreement at all. HOST has the short base, at which 70 % of the
 pairs complete a turn in training; of SmolLM2's 32 pairs, 62 % do in its 8,192 positions. This rule
 was written when one of that model's three texts had been measured at 1.5x.
 
@@ -21,7 +23,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from scipy import stats
 
 from posbench import commands
 from posbench.errors import PosbenchError
@@ -35,6 +39,8 @@ from posbench.statistics.measures import corrected_lines
 
 HOST, PROTOCOL = "rope_short_base", "cpu"
 FILE = "predicting.md"
+ORDERS = 100_000
+"""Orders of the extensions that are looked at: all of eight."""
 FEWEST = 3
 """A rank correlation of fewer extensions says nothing."""
 
@@ -49,6 +55,28 @@ class Prediction:
     seeds: int
     samples: int
     agreed: RankCorrelation
+
+    @property
+    def p(self) -> float:
+        """Two-sided, over all orders of the extensions, or a sample of them if they are many."""
+        large, small = (self.sides[side].rank().to_numpy() for side in ("large", "small"))
+        found = stats.permutation_test(
+            (large,),
+            lambda order, axis: ((order - large.mean()) * (small - small.mean())).sum(axis),
+            permutation_type="pairings",
+            n_resamples=ORDERS,
+            vectorized=True,
+            rng=np.random.default_rng(0),
+        )
+        return float(found.pvalue)
+
+    @property
+    def without_lowest(self) -> float:
+        """The correlation without the two that are lowest in the large model, which any measure
+        may have told; NaN of fewer than five.
+        """
+        rest = self.sides.iloc[:-2]
+        return float(rest.corr("spearman").loc["small", "large"]) if len(rest) >= FEWEST else np.nan
 
     @classmethod
     def of(cls, task: str, multiple: float, small: pd.DataFrame, large: pd.DataFrame) -> Prediction:
@@ -116,9 +144,10 @@ def markdown(found: Sequence[Prediction]) -> str:
         "chance, the mean over seeds. "
         "Large: the log-likelihood of a token of the answer under the same extension of the "
         "pretrained model, in nats, the mean over samples. Spearman's rank correlation of the two "
-        "stands with its 95 % interval over draws of seeds and samples; noise on either side "
-        "draws it towards 0. It is one model, one small host and few extensions, which were not "
-        "drawn from anything: other models and other tasks may agree less.",
+        "stands with its 95 % interval over draws of seeds and samples, and with p over all orders "
+        "of the extensions; noise on either side draws it towards 0. It is one model, one small "
+        "host and a hand-picked set of extensions: other models and other tasks may agree less. "
+        "The rule was written when one of the large model's three texts had been measured.",
         "",
     ]
     for each in found:
@@ -135,14 +164,22 @@ def _section(found: Prediction) -> Iterator[str]:
     seeds = f"{found.seeds} seed{'s' if found.seeds > 1 else ''}"
     yield (
         f"Over {len(found.sides)} extensions the rank correlation is {number(agreed.value)} "
-        f"(95 % {number(agreed.low)} to {number(agreed.high)}), with {seeds} and "
-        f"{found.samples} samples."
+        f"(95 % {number(agreed.low)} to {number(agreed.high)}; p {_shown(found.p)}), with "
+        f"{seeds} and {found.samples} samples."
     )
+    if not np.isnan(found.without_lowest):
+        lowest = " and ".join(f"`{each}`" for each in found.sides.index[-2:])
+        rest = number(found.without_lowest)
+        yield f"Without {lowest}, the lowest of the large model, it is {rest}."
     rows = [
         [str(extension), number(line["small"]), f"{line['large']:.2f}"]
         for extension, line in found.sides.iterrows()
     ]
     yield from ("", *pipes(["extension", "small", "large"], rows), "")
+
+
+def _shown(p: float) -> str:
+    return "< .01" if p < 0.01 else f"= {number(p)}"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -26,7 +26,7 @@ class Standing:
     part: Part  # its runs of this class
     kind: str
     summary: pd.DataFrame  # by row, best first: see `posbench.statistics.standings.summarise`
-    draws: Draws | None  # over tasks, see `posbench.statistics.standings.standing`
+    draws: Draws | None  # see `posbench.statistics.standings.standing`
     longest: float = LONGEST  # where areas end
 
     @property
@@ -38,6 +38,19 @@ class Standing:
     def groups(self) -> list[str]:
         """The groups of its tasks, in the order of the board."""
         return [str(group) for group in dict.fromkeys(self.part.runs["group"])]
+
+    @property
+    def over(self) -> str:
+        """What its intervals, ranks and tiers are over: tasks, or seeds where some group has a
+        single task. The columns of the summary begin with it.
+        """
+        several = "tasks_low" in self.summary and self.summary["tasks_low"].notna().any()
+        return "tasks" if several else "seeds"
+
+    @property
+    def drawn(self) -> str:
+        """What is drawn again for them."""
+        return {"tasks": "other tasks and seeds", "seeds": "other seeds"}[self.over]
 
     def reach(self, row: str) -> tuple[Reach, float]:
         """The median over tasks and seeds, and the share that is censored."""
@@ -83,8 +96,9 @@ def _titled(part: Part, kind: str) -> str:
     return title if part.runs["class"].nunique() == 1 else f"{title}: {kind}"
 
 
-def standings_without_board(measured: Measured) -> list[Standing]:
-    """Standings of runs that no board has asked for: by protocol and class, a task a group.
+def standings_without_board(board: Board, measured: Measured) -> list[Standing]:
+    """Standings of runs that the board has not asked for: by protocol and class, a task a group,
+    on the tasks that most rows have been run on, if there are any.
 
     Where areas to 8x cannot be had, they end at the longest length that all tasks have.
     """
@@ -104,7 +118,9 @@ def standings_without_board(measured: Measured) -> list[Standing]:
             methods, tasks = (tuple(sorted(set(mine[each]))) for each in ("row", "task"))
             rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
             part = Part(title, rows, mine)
-            summary, draws = standings.standing(mine)
+            if len(common := part.on_common_tasks(board)):
+                part = common
+            summary, draws = standings.standing(part.runs)
             found.append(Standing(part, kind, summary, draws, longest))
     return found
 

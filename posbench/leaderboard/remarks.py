@@ -126,8 +126,8 @@ def _mixed_replicas(found: list[Record]) -> str:
     if not names:
         return ""
     return (
-        f"Of the seeds in one row some were trained alone and some in step ({', '.join(names)}): "
-        "the two agree but for rounding."
+        f"Some seeds of a row were trained alone, others in step ({', '.join(names)}): the two "
+        "differ only by rounding."
     )
 
 
@@ -164,7 +164,7 @@ def _unknown_code(found: list[Record], ages: Sequence[bool | None]) -> str:
         return ""
     return (
         "The code of some methods is not at hand, so whether it has changed is not known: "
-        f"{', '.join(names)}."
+        f"{', '.join(names)}. If it stands in a folder of yours, add --config-dir FOLDER."
     )
 
 
@@ -185,8 +185,8 @@ def _carried_over(found: list[Record]) -> str:
     strata = {_stratum(record, stamp): stamp for record, stamp in carried}.values()
     verified, of = sum(each.verified for each in strata), sum(each.of for each in strata)
     return (
-        f"{len(carried)} records were made by earlier code and carried over: {verified} of {of} "
-        "were repeated with the code that their hash names, and every number was the same."
+        f"{len(carried):,} records were made by earlier code. A sample of {verified:,} of {of:,} "
+        "was repeated with the code whose hash they now carry, and every number was the same."
     )
 
 

@@ -72,9 +72,9 @@ def overall_section(tasks: list[TaskBoard]) -> Section:
     ]
     names = ", ".join(board.task for board in tasks)
     notes = [
-        f"A row is a mean over {names}, tasks of unlike difficulty: look at each before you "
-        "choose. It is over the seeds that were run on all of them, as are the trainings solved "
-        "and the CPU seconds."
+        f"A row is a mean over {names}, and over the seeds that were run on all of them, as are "
+        "the trainings solved and the CPU seconds. The tasks differ in difficulty, so look at each "
+        "before you choose."
     ]
     if not all(row.seeds for row in rows):
         notes.append(

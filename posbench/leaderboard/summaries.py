@@ -14,6 +14,7 @@ import pandas as pd
 from posbench.leaderboard.labels import METHOD
 from posbench.statistics.aggregates import Array
 from posbench.statistics.estimates import Estimate
+from posbench.statistics.likelihoods import PRETRAINED
 
 THRESHOLD, HALF = 0.95, 0.5
 """The mean scores that a length needs to count towards the `effective` and the `half` length."""
@@ -229,9 +230,11 @@ class Summary:
     def learned(self) -> bool:
         """Whether some seed was solved at some step of its training.
 
-        What an extension has made of it since does not matter.
+        What an extension has made of it since does not matter. A pretrained model was not trained
+        on the task.
         """
-        return self.num_solved > 0 or not np.isnan(self.solved_step)
+        pretrained = self.method_class.startswith(PRETRAINED)
+        return self.num_solved > 0 or pretrained or not np.isnan(self.solved_step)
 
     @property
     def mark(self) -> str:

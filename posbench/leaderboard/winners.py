@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from posbench.boards.definition import AS_TRAINED, Board
+from posbench.errors import counted
+from posbench.leaderboard.leaders import FEW, Leaders
 from posbench.leaderboard.parts import Part
 from posbench.showing.numbers import number
 from posbench.statistics import aggregates, sensitivity
-
-FEW = 4
-"""The most names in a sentence."""
 
 
 def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
@@ -31,34 +30,33 @@ def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
     means = aggregates.group_means(runs)
     groups = means.round(9)
     host = _as_trained(part)
-    winners = ", ".join(f"{group}: {_first(groups[group], margin, host)}" for group in groups)
+    winners = "; ".join(f"{group}: {first_of(groups[group], margin, host)}" for group in groups)
     yield f"First of each group{' that is whole' if lacking else ''}: {winners}."
     if lacking:
         return
-    overall = means.mean(axis=1, skipna=False).round(9).sort_values(ascending=False)
-    if overall.iloc[0] - overall.iloc[1] < margin:
-        close = [str(row) for row in overall.index[overall > overall.iloc[0] - margin]]
-        yield (f"No overall winner is named: {_named(close)} differ by less than {number(margin)}.")
+    best, *others = Leaders.of(runs, board).peers
+    if others:
+        yield f"No overall winner is named: {_named([best, *others], 'row')} are not told apart."
         return
     without = sensitivity.leave_one_out(runs, "group")
-    best = str(overall.index[0])
     if (without.loc[best] == 1).all():
-        yield f"First in all, and without each group in turn: {best}."
+        yield f"{best} has the largest mean, and keeps it whichever group is left out."
     else:
+        lost = [str(group) for group in without if without.loc[best, group] != 1]
         yield (
-            f"No overall winner is named: {best} has the largest mean, and is not first without "
-            f"{_named([str(group) for group in without if without.loc[best, group] != 1])}."
+            f"No overall winner is named: {best} has the largest mean, and loses it without "
+            f"{_named(lost, 'group')}."
         )
 
 
-def _first(values: pd.Series, margin: float, host: str) -> str:
+def first_of(values: pd.Series, margin: float, host: str = "") -> str:
     """The rows that are less than the margin below the largest, and whether the host is there."""
     first = values[values > values.max() - margin].sort_values(ascending=False, kind="stable")
     low, high = number(first.min()), number(first.max())
     span = high if low == high else f"{low} to {high}"
     rows = [str(row) for row in first.index]
     hidden = len(rows) > FEW and host in rows
-    return f"{_named(rows)} ({span}{f', {host} among them' if hidden else ''})"
+    return f"{_named(rows, 'row')} ({span}{f', {host} among them' if hidden else ''})"
 
 
 def _as_trained(part: Part) -> str:
@@ -67,6 +65,9 @@ def _as_trained(part: Part) -> str:
     return encodings[0] if len(encodings) == 1 and AS_TRAINED in extensions else ""
 
 
-def _named(names: Sequence[str]) -> str:
+def _named(names: Sequence[str], noun: str) -> str:
     """A few names, or how many there are."""
-    return " and ".join(names) if len(names) <= FEW else f"{len(names)} rows"
+    if len(names) > FEW:
+        return counted(len(names), noun)
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

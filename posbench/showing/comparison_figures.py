@@ -10,7 +10,7 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from posbench.showing.figures import COLOURS, DASHES, STYLE, Written, svg_text
+from posbench.showing.figures import COLOURS, DASHES, STYLE, Written, plain_ticks, svg_text
 from posbench.statistics.rank_tests import CriticalDifference
 
 NAMES = 30
@@ -147,6 +147,7 @@ def score_and_cost(
                 parse_math=False,
             )
         axes.set_xscale("log")
+        plain_ticks(axes.xaxis)
         axes.set_ylim(0, 1)
         axes.set_xlabel("CPU seconds of a training, mean over tasks")
         axes.set_ylabel("overall score")

@@ -11,7 +11,9 @@ from typing import TypeVar
 import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 STYLE = {
     "svg.hashsalt": "posbench",  # ids inside the SVG are random otherwise
@@ -47,6 +49,12 @@ class Curve:
     multiples: Sequence[float]
     means: Sequence[float]
     half_widths: Sequence[float]  # NaN where there is no interval
+
+
+def plain_ticks(axis: Axis) -> None:
+    """Numbers as 60, and not as 6 times a power of ten, on an axis that is logarithmic."""
+    axis.set_major_formatter(LogFormatter())
+    axis.set_minor_formatter(LogFormatter())
 
 
 def svg_text(figure: Figure) -> str:

@@ -18,6 +18,8 @@ from posbench.statistics.aggregates import FEWEST
 from posbench.statistics.estimates import Estimate
 
 WIDTH, HEIGHT, ACROSS = 4.2, 3.2, 3
+LEGIBLE = 12
+"""Curves that are drawn unless somebody names more."""
 SHARES = {name for name, field in FIELDS.items() if Unit("share") in field.metadata}
 """Columns that are 1 at the most."""
 
@@ -46,14 +48,14 @@ def plot(
     Args:
         table: of `posbench.results.load`, or other rows with its columns `task`, `method`, `seed`,
             `multiple`, `chance` and the measure; of one protocol, if it has that column
-        methods: which rows to draw, and in which order; all without it
+        methods: which rows to draw, and in which order; without it all, twelve at most
         tasks: the same for the panels
         measure: a column with numbers
 
     Returns:
         The figure, for `display` or `savefig`. PosbenchError names a method, task or measure that
         the table lacks, protocols if there are several, and a row that mixes runs of several
-        versions.
+        versions, or says that there are too many rows.
     """
     if measure not in table or not pd.api.types.is_numeric_dtype(table[measure]):
         raise PosbenchError(f"measure={measure!r} is no column with numbers of this table")
@@ -61,6 +63,11 @@ def plot(
         raise PosbenchError(
             f"the table holds runs of several protocols ({', '.join(table['protocol'].unique())}), "
             "which have no common mean: choose the rows of one"
+        )
+    if methods is None and (count := table["method"].nunique()) > LEGIBLE:
+        raise PosbenchError(
+            f"the table has {count} rows, and of more than {LEGIBLE} no curve can be told from the "
+            "others: name those to draw, as methods=['rope', 'alibi']"
         )
     methods, tasks = _chosen(table, "method", methods), _chosen(table, "task", tasks)
     if not methods or not tasks:

@@ -6,7 +6,7 @@ Every function takes a table of runs: one line a training and what was measured 
 
     row       label of the method
     task      name of the task
-    group     name of the capability that the task stands for
+    group     name of the capability that the task stands for; its own name, if it is in no group
     seed      of the training
     area      share of 1, see `posbench.statistics.measures.area`
     training  (may be left out) hash of all that the weights depend on: runs that share it share
@@ -63,7 +63,15 @@ def repeated(runs: pd.DataFrame) -> bool:
 
 def has_tasks_to_draw(runs: pd.DataFrame) -> bool:
     """Whether each group has several tasks; a single one is in every draw."""
-    return bool(runs.groupby("group")["task"].nunique().min() > 1)
+    _, groups = means_and_groups(runs)
+    return min(map(len, drawn_within(groups).values())) > 1
+
+
+def drawn_within(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The groups within which tasks are drawn: one of all, where no task is in a group."""
+    if all([group] == list(tasks) for group, tasks in groups.items()):
+        return {"": list(groups)}
+    return {group: list(tasks) for group, tasks in groups.items()}
 
 
 def task_means(runs: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,7 @@ some task is left out of draws and ranks.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,12 +16,22 @@ import numpy.typing as npt
 import pandas as pd
 
 from posbench.errors import PosbenchError
-from posbench.statistics.aggregates import CONFIDENCE, Array, checked, means_and_groups
+from posbench.statistics.aggregates import (
+    CONFIDENCE,
+    Array,
+    checked,
+    drawn_within,
+    means_and_groups,
+)
 from posbench.streams import stream_seed
 
 DRAWS = 10_000
 EQUIVALENT = 0.02
 """The equivalence margin: a smaller difference of areas is none."""
+
+
+Chosen = npt.NDArray[np.bool_]
+"""Whether each draw is one of those chosen."""
 
 
 @dataclass(frozen=True)
@@ -154,44 +165,50 @@ class Sample:
         """The mean of the tasks, [row]."""
         return self.means[tasks].to_numpy().mean(1)
 
-    def seed_means(self, tasks: list[str], place: int = 0) -> Array:
-        """Means over resampled seeds, [draw, task, row]; another `place` gives other draws."""
-        found = np.empty((self.draws, len(tasks), len(self.rows)))
-        for index, task in enumerate(tasks):
-            for block in self.blocks[task]:
-                count = len(block.areas)
-                drawn = max(count - 1, 1)
-                names = (self.seed, "seeds", place, task, block.key)
-                chosen = _choices(self.draws, count, drawn, *names)
-                # How often each seed was drawn: one product serves all rows of the block.
-                places = chosen + count * np.arange(self.draws)[:, None]
-                times = np.bincount(places.ravel(), minlength=self.draws * count)
-                times = times.reshape(self.draws, count)
-                found[:, index, block.places] = times @ block.areas / drawn
+    def seed_means(self, task: str, place: int = 0, among: Chosen | None = None) -> Array:
+        """Means over resampled seeds, [draw, row], of some of the draws; another `place` gives
+        other draws.
+        """
+        at = np.ones(self.draws, bool) if among is None else among
+        found = np.empty((int(at.sum()), len(self.rows)))
+        for block in self.blocks[task]:
+            count = len(block.areas)
+            drawn = max(count - 1, 1)
+            names = (self.seed, "seeds", place, task, block.key)
+            chosen = _choices(self.draws, count, drawn, *names)[at]
+            # How often each seed was drawn: one product serves all rows of the block.
+            places = chosen + count * np.arange(len(chosen))[:, None]
+            times = np.bincount(places.ravel(), minlength=len(chosen) * count)
+            times = times.reshape(len(chosen), count)
+            found[:, block.places] = times @ block.areas / drawn
         return found
 
     def given_tasks(self) -> Draws:
         """See the function of that name."""
-        return self._drawn([self.seed_means(tasks).mean(1) for tasks in self.groups.values()])
+        values = [
+            np.mean([self.seed_means(task) for task in tasks], axis=0)
+            for tasks in self.groups.values()
+        ]
+        return self._drawn(self.groups, values)
 
     def over_tasks(self) -> Draws:
         """See the function of that name."""
-        values = []
-        for group, tasks in self.groups.items():
+        values, groups = [], drawn_within(self.groups)
+        for group, tasks in groups.items():
             count, estimate = len(tasks), self.estimate(tasks)
             chosen = _choices(self.draws, count, count, self.seed, "tasks", group)
+            total = np.zeros((self.draws, len(self.rows)))
             # A task that is drawn twice is drawn with other seeds: each place has draws of its own.
-            each = [
-                self.seed_means(tasks, place)[np.arange(self.draws), chosen[:, place]]
-                for place in range(count)
-            ]
+            for place, (index, task) in itertools.product(range(count), enumerate(tasks)):
+                at = chosen[:, place] == index
+                total[at] += self.seed_means(task, place, at)
             widened = (count / (count - 1)) ** 0.5 if count > 1 else 1.0
-            values.append(estimate + widened * (np.mean(each, axis=0) - estimate))
-        return self._drawn(values)
+            values.append(estimate + widened * (total / count - estimate))
+        return self._drawn(groups, values)
 
-    def _drawn(self, values: list[Array]) -> Draws:
-        estimates = np.stack([self.estimate(tasks) for tasks in self.groups.values()])
-        return Draws(self.rows, list(self.groups), estimates, np.stack(values, axis=1))
+    def _drawn(self, groups: dict[str, list[str]], values: list[Array]) -> Draws:
+        estimates = np.stack([self.estimate(tasks) for tasks in groups.values()])
+        return Draws(self.rows, list(groups), estimates, np.stack(values, axis=1))
 
 
 def _blocks(runs: pd.DataFrame, rows: list[str]) -> dict[str, list[_Block]]:
@@ -249,7 +266,8 @@ def over_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
     """Resample tasks with replacement within each group, and seeds within each task drawn.
 
     The interval says what other tasks of the same groups would have given, the groups being what
-    they are. All rows see the same tasks. Of n tasks a resample has (n - 1) / n of the variance
+    they are. Tasks that are in no group are drawn as those of a single one. All rows see the same
+    tasks. Of n tasks a resample has (n - 1) / n of the variance
     that an unbiased estimate would have, which is half of it for the two tasks of a group; so
     deviations from the estimate are widened by sqrt(n / (n - 1)), which is sqrt 2 for two. Nothing
     can be resampled in a group of a single task, which adds its seeds alone. Seeds are part of

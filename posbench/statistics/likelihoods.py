@@ -9,6 +9,7 @@ wrong: the likelihood tells extensions apart long before the score does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,9 @@ BOARD = ["protocol_hash", "task_hash", "task_version"]
 
 @dataclass(frozen=True)
 class More:
-    """By how much a row exceeds another, in nats, with the 95 % interval over samples."""
+    """By how much a row exceeds another, in nats, with the 95 % interval over samples, which a
+    single one does not have: NaN.
+    """
 
     more: float
     low: float
@@ -34,10 +37,14 @@ class More:
     def of(cls, losses: pd.DataFrame) -> More:
         """The first of two columns over the second; `losses` is [sample, row]."""
         one, other = losses.columns
-        low, high = resampled(-losses).difference(one, other)
+        low, high = math.nan, math.nan
+        if len(losses) > 1:
+            low, high = resampled(-losses).difference(one, other)
         return cls(float((losses[other] - losses[one]).mean()), low, high)
 
     def __str__(self) -> str:
+        if math.isnan(self.low):
+            return f"{self.more:+.2f}"
         return f"{self.more:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
 
 
@@ -108,6 +115,6 @@ def sentences(table: pd.DataFrame) -> Iterator[str]:
         task = tests.iloc[0]["task"]
         rows = ", ".join(f"{name} {more}" for name, more in ordered)
         yield (
-            f"{task} at {longest:g}x, by how many nats a token of the answer is likelier than "
-            f"under {model} without extension, with 95 % intervals over samples: {rows}."
+            f"{task} at {longest:g}x, gain in log-likelihood of an answer's token over {model} "
+            f"without extension, in nats, with 95 % intervals over samples: {rows}."
         )

@@ -44,7 +44,8 @@ def summarise(
             (or `method`), `task`, `seed`, `area`, and, where they are known, `group`, `class`,
             `training` (hash: runs that share it share weights), `in_distribution` and `learned`
         board: task -> group; tasks that it lacks are left out. Without it and without a column
-            `group`, each task is a group of its own.
+            `group`, tasks are in no group: overall is their mean, intervals over tasks draw among
+            all of them, and each has the columns of a group.
         draws: of the bootstrap
         seed: of the bootstrap; the same seed gives the same numbers
 
@@ -58,7 +59,8 @@ def summarise(
         `overall_learned` (runs that learned alone; NaN if a task has none); and, for each group,
         `GROUP`, `GROUP_low`, `GROUP_high` (given these tasks). A row that lacks a task has NaN
         and stands last. Intervals given these tasks are NaN where a task has fewer than three
-        seeds, those over tasks where some group has a single task as well.
+        seeds, those over tasks and `p_best` where some group has a single task, or where there is
+        a single task in all.
 
     Raises:
         PosbenchError: if a column is missing, a run is there twice, or protocols are mixed
@@ -99,7 +101,8 @@ def compare(
         chance that a run of a is above one of b; and `p_value`, two-sided, of the `test`: "sign
         flip" where all runs of both share their weights, seed by seed, "permutation" elsewhere.
         `p_holm` is adjusted over the tasks. Runs without an area are dropped. Bounds and shares
-        of draws are NaN where there are fewer than three seeds, too few to draw from.
+        of draws are NaN where there are fewer than three seeds, too few to draw from; in the line
+        "over tasks", where some group has a single task.
 
     Raises:
         PosbenchError: if a row is unknown, or the two have no task in common
@@ -128,7 +131,7 @@ def compare(
         )
         known = aggregates.repeated(pair)
         lines["overall"] = _compared(pair, given, a, b, known) | _tested(pair, a, b)
-        several = known or aggregates.has_tasks_to_draw(pair)
+        several = aggregates.has_tasks_to_draw(pair)
         lines["over tasks"] = _compared(pair, over, a, b, several)
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis(index="task")
 
@@ -155,11 +158,12 @@ def of_board(frame: pd.DataFrame, board: Mapping[str, str] | None = None) -> pd.
 def standing(
     runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0
 ) -> tuple[pd.DataFrame, Draws | None]:
-    """The part of `summarise` that stands within a class, and the draws over tasks behind it.
+    """The part of `summarise` that stands within a class, and the draws behind it: over tasks, or
+    where some group has a single task over seeds alone.
 
-    There are no draws where no row has all tasks, or none has three seeds and some group one task.
+    There are none where no row has all tasks, or where there is nothing to draw for any.
     """
-    over = None
+    drawn = None
     by_row, by_task = runs.groupby("row", sort=True), runs.groupby(["row", "task"], sort=True)
     groups = aggregates.group_means(runs)
     table = pd.DataFrame({"overall": groups.mean(axis=1, skipna=False)})
@@ -177,11 +181,11 @@ def standing(
         given, over = sample.given_tasks(), sample.over_tasks()
         table["rank"] = given.ranks()
         repeated = table["num_seeds"] >= aggregates.FEWEST
-        drawn = repeated | aggregates.has_tasks_to_draw(runs)
-        table["p_best"] = over.p_best().where(drawn)
+        several = pd.Series(aggregates.has_tasks_to_draw(runs), table.index)
+        table["p_best"] = over.p_best().where(several)
         _add(table, given, "seeds", repeated)
-        _add(table, over, "tasks", drawn)
-        over = over if drawn.any() else None
+        _add(table, over, "tasks", several)
+        drawn = over if several.any() else given if repeated.any() else None
         bounds = given.intervals()
         for group in groups:
             table[group] = groups[group]
@@ -191,7 +195,7 @@ def standing(
         sides = [f"{group}_{side}" for group in groups for side in ("low", "high")]
         table = table.join(groups).assign(**dict.fromkeys([*DRAWN, *sides], np.nan))
     ordered = table.sort_values("overall", ascending=False, kind="stable", na_position="last")
-    return ordered, over
+    return ordered, drawn
 
 
 def _add(table: pd.DataFrame, drawn: Draws, name: str, known: pd.Series) -> None:
