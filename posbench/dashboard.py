@@ -23,6 +23,7 @@ from posbench.disk import writing_to
 from posbench.errors import PosbenchError
 from posbench.loggers import metrics
 from posbench.records import files
+from posbench.records.record import Record
 
 FOLDER = Path("results/dashboard")
 TITLE = "posbench: how far position encodings go"
@@ -184,6 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--preview", type=Path, metavar="RESULTS", help="also draw the Workspace of these records"
     )
     parser.add_argument("--task", default="passkey", help=f"of the preview; {help}")
+    parser.add_argument("--protocol", help="of the preview, where there are several")
     chosen = parser.parse_args(arguments)
 
     def written() -> int:
@@ -200,7 +202,8 @@ def main(arguments: list[str] | None = None) -> int:
                 path.write_text(as_json(made), encoding="utf-8")
                 print(f"Written: {path}")
             if chosen.preview is not None:
-                print(f"Written: {_preview(chosen.preview, chosen.task, pages, chosen.folder)}")
+                shown = _to_preview(chosen.preview, chosen.task, chosen.protocol)
+                print(f"Written: {_preview(shown, pages, chosen.folder)}")
         if chosen.save:
             for name, made in pages.items():
                 print(f"Saved: the {name}, {_saved(made).url}")
@@ -209,15 +212,27 @@ def main(arguments: list[str] | None = None) -> int:
     return answered(written)
 
 
-def _preview(results: Path, task: str, pages: dict[str, Any], folder: Path) -> Path:
-    """Draw the Workspace as it would show the records of a task."""
-    from posbench.loggers.preview import preview  # and with it matplotlib: a second
-
+def _to_preview(results: Path, task: str, protocol: str | None) -> list[Record]:
+    """The records of a task under one protocol."""
     found = [record for record in files.records(results) if record.task.label == task]
     if not found:
         raise PosbenchError(f"{results} has no records of task={task}: name another with --task")
+    shown = [record for record in found if protocol in (None, record.protocol.label)]
+    protocols = sorted({record.protocol.label for record in shown or found})
+    if len(protocols) > 1 or not shown:
+        raise PosbenchError(
+            f"{results} has records of task={task} under {' and '.join(protocols)}: choose one of "
+            "them with --protocol"
+        )
+    return shown
+
+
+def _preview(shown: list[Record], pages: dict[str, Any], folder: Path) -> Path:
+    """Draw the Workspace as it would show these records."""
+    from posbench.loggers.preview import preview  # and with it matplotlib: a second
+
     path = folder / "workspace.png"
-    preview(json.loads(as_json(pages["workspace"])), found).savefig(path, dpi=110)
+    preview(json.loads(as_json(pages["workspace"])), shown).savefig(path, dpi=110)
     return path
 
 

@@ -21,7 +21,7 @@ from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
 from posbench.sweeping.journal import Event, Worker, workers
-from posbench.sweeping.plan import Plan, plan, with_records
+from posbench.sweeping.plan import Plan, plan
 from posbench.sweeping.requests import request
 from posbench.sweeping.watching import duration
 
@@ -38,7 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
         with composing(*chosen.config_dir):
             mistakes.check(chosen.words, chosen.config_dir)
             loader = GlobalHydra.instance().config_loader()
-            planned = plan(request(chosen.words, loader, chosen.config_dir))
+            asked = request(chosen.words, loader, chosen.config_dir)
+            for line in asked.lines():
+                print(line, flush=True)
+            planned = plan(asked)
             for line in lines(planned, _results_dir(planned)):
                 print(line)
         return 0
@@ -75,9 +78,8 @@ def lines(planned: Plan, results_dir: Path) -> Iterator[str]:
     yield f"  {len(missing):7,}  missing"
     left = {name: run for name, run in asked.items() if name not in failed}
     if left:
-        known = [results_dir, *with_records(Path("results"))]
-        cost = planned.cost(known, set(left))
-        said = f"The rest: {cost}"
+        cost = planned.cost(results_dir, set(left))
+        said = f"The rest: {cost.said}"
         if running and cost.unknown < len(left):
             said += (
                 f" With {len(running)} at a time, {duration(cost.total / len(running))} are left."

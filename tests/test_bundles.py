@@ -126,11 +126,33 @@ def test_code_of_others_is_not_run_before_it_was_read(
     words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
     assert results_command([*words, "--method", "decay"]) == 0
     assert "4 records of decay" in capsys.readouterr().out
-    assert results_command(["accept", str(path), "--to", str(tmp_path / "published")]) == 1
+    assert results_command(["accept", str(path), "--to", str(tmp_path / "published")]) == 0
     said = capsys.readouterr()
-    assert "of its runs 4 new" in said.out
-    assert "own/decay.py" in said.err and "--run-code" in said.err and said.err.count("\n") == 1
+    assert "of its runs 4 new" in said.out and not said.err
+    assert "own/decay.py" in said.out and "--run-code" in said.out
     assert not (tmp_path / "published").exists()
+    words = ["accept", str(path), "--to", str(tmp_path / "published"), "--run-code"]
+    assert results_command(words) == 1, "its numbers are made up"
+    said = capsys.readouterr()
+    assert "python -m posbench --config-dir own " in said.out
+    assert f"find their files after: tar -xzf {path} own\n" in said.out
+
+
+def test_a_bundle_without_the_code_of_its_records_says_so(
+    source: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bundle", str(tmp_path / "mine.tar.gz"), "--from", str(source)]
+    assert results_command(words) == 0
+    without = "The code of nowhere.Encoding, nowhere.Extension, nowhere.Task is not in it"
+    assert without in capsys.readouterr().out
+    assert results_command([*words, "--config-dir", str(mine)]) == 0
+    assert "is not in it" not in capsys.readouterr().out
+    ours = tmp_path / "ours"
+    node = {"_target_": "posbench.encodings.nope.NoPE"}
+    parts = ("config.encoding", "config.extension", "config.task")
+    save(ours, changed(record(), dict.fromkeys(parts, node)))
+    assert results_command(["bundle", str(tmp_path / "ours.tar.gz"), "--from", str(ours)]) == 0
+    assert "is not in it" not in capsys.readouterr().out
 
 
 def test_a_bundle_drops_no_folder_of_ones_own(

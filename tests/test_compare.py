@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -98,6 +99,9 @@ def test_rows_that_differ_by_less_than_two_hundredths_share_a_place() -> None:
     assert found.place_of("decay") == found.place_of("nope") == 1
     (nope,) = [rival for rival in found.rivals if rival.row == "nope"]
     assert nope.equivalent == 1.0
+    said = "1 row with a larger number is not counted as above it: less than .02 is no difference."
+    assert said in report.sentences(stands(0.895), board())
+    assert "not counted" not in " ".join(report.sentences(found, board()))
 
 
 def test_a_part_of_the_tasks_is_compared_on_that_part_alone() -> None:
@@ -113,9 +117,13 @@ def test_one_seed_of_one_task_a_group_gives_a_place_and_no_chances() -> None:
     said = " ".join(report.sentences(quick, board()))
     assert "decay is 2nd of 3" in said and "do not say how sure that is" in said
     assert "to" not in said.split("Overall")[1].split(";")[0], "there is no interval"
-    assert {tuple(row.cells) for row in report.rivals(quick).rows} == {("\N{EN DASH}",) * 3}
+    for text in (report.text(quick, board(), []), report.markdown(quick, board(), [])):
+        assert "P(better)" not in text and "it is better" not in text, "it would be all dashes"
     whole = " ".join(report.sentences(stands(0.6), board()))
     assert "with other tasks and seeds 2nd to 2nd, tier 2" in whole
+    three = [made("decay", 0.6, "copy", seed) for seed in (10, 11, 12)]
+    one_task = report.text(among(three, published()), board(), [])
+    assert "with other seeds 2nd to 2nd, tier 2" in one_task and "P(better)" in one_task
 
 
 def test_rows_of_other_protocols_classes_tasks_and_hosts_are_no_rivals() -> None:
@@ -169,6 +177,8 @@ def test_what_a_part_is_worth_is_the_correlation_of_the_published_orders() -> No
     ]
     assert worth(turned, three, ["copy"], [10], cpu)[0] == pytest.approx(-1.0)
     assert worth(same[:2], three, ["copy"], [10], cpu)[1] == 0
+    (said,) = command._worth((math.nan, 1), ["copy"], [10], three)
+    assert "not known: 1 published row has all of its tasks, and a rank correlation needs" in said
 
 
 def test_other_machines_and_versions_are_named() -> None:
@@ -209,6 +219,11 @@ def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path
     assert page.count('decay <span class="mark">yours</span>') == 1 + len(board().all_tasks)
     assert '<text class="c0"' in page and ">decay</text>" in page, "it is in the first picture"
     assert "posbench.compare</code>" in page and "leaderboard.csv" not in page
+    sketch = {"path": "dense", "keys": "no keys", "quantity": "bias", "distances": [0]}
+    sketch |= {"curves": [[0.0]], "map": "", "trained": 16}
+    drawn = report.html(found, board(), [], report.Source(sketch=sketch))
+    (ours,) = re.findall(r'<tr data-r="\d+" id="own">.*', drawn)
+    assert ours.endswith("<td>dense<td>no keys")
 
 
 def test_the_page_of_a_published_row_shows_both_and_their_runs_apart() -> None:
@@ -578,7 +593,8 @@ def test_what_is_missing_is_made(
     assert command.main([*words, *against]) == 1
     said = capsys.readouterr()
     assert "none of its runs is complete" in said.err
-    assert f"python -m posbench {shlex.join(swept[0][3:])}\n" in said.out, "it can be copied"
+    assert f"python -m posbench {shlex.join(swept[0][3:-1])}\n" in said.out, "it can be copied"
+    assert swept[0][-1] == command.QUIET and "CPU time" not in said.out, "the sweep says its cost"
     assert swept[0][3] == "-m" and "seed=10,11,12" in swept[0] and "encoding.base=500" in swept[0]
     assert command.main([*words, "--no-training", *against]) == 1
     assert len(swept) == 1

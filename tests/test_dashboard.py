@@ -94,3 +94,14 @@ def test_a_preview_of_nothing_is_a_sentence(
     assert "has no records of task=passkey: name another with --task" in capsys.readouterr().err
     assert dashboard.main([*words, "copy"]) == 0
     assert (tmp_path / "to/workspace.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_preview_mixes_no_protocols(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("wandb_workspaces")
+    making.save(tmp_path / "results", making.record(), making.record(protocol="gpu"))
+    words = ["--to", str(tmp_path / "to"), "--preview", str(tmp_path / "results"), "--task", "copy"]
+    for more in ([], ["--protocol", "cuda"]):
+        assert dashboard.main([*words, *more]) == 1
+        said = capsys.readouterr().err
+        assert said.endswith("copy under cpu and gpu: choose one of them with --protocol\n")
+    assert dashboard.main([*words, "--protocol", "gpu"]) == 0

@@ -168,13 +168,13 @@ def made() -> Inside:
 def test_the_sentences_are_of_the_reader_and_of_where_the_method_stops() -> None:
     assert stops_at(made()) == 4.0 and reader(made()) == (0, 1)
     said = " ".join(sentences(made()))
-    assert "score is 1.00 at 1x and .20 at 4x" in said
+    assert said.startswith("On these 32 sequences its score is 1.00 at 1x and .20 at 4x.")
     assert "(layer 1, head 2) has .80 of its attention there at 1x, and .20 at 4x" in said
     assert "+3.0 above all others, and then -1.0" in said
     assert "over 1.5 keys at 1x and over 15.0 at 4x" in said
     assert "Without layer 1, head 2 the score at 1x is .20" in said
     assert "distances up to 24 at 1x, and up to 99 at 4x" in said
-    assert "At 4x, 75% of its rotary pairs" in said and "at 1x, 0%" in said
+    assert "At 4x, 75 % of its rotary pairs" in said and "at 1x, 0 %" in said
 
 
 def test_what_has_not_learned_is_said_to_tell_little() -> None:
@@ -325,7 +325,7 @@ def test_runs_that_differ_have_pages_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     explained = page.Explained("rope", "passkey", "score", "posbench", [], [], made())
-    monkeypatch.setattr(command, "_explained", lambda asked: explained)
+    monkeypatch.setattr(command, "_explained", lambda asked, own: explained)
     asked = ["seed=0", "seed=1", "training.steps=3", "encoding.base=5", "task.key_length=2"]
     for words in asked:
         assert command.main([*SMOKE, "method=rope", words, f"results_dir={tmp_path}"]) == 0

@@ -29,6 +29,7 @@ from posbench.boards.definition import Board
 from posbench.compare import of_task, report
 from posbench.compare.of_row import differences, standing, worth
 from posbench.compare.of_task import TaskSubject
+from posbench.compare.report import Source
 from posbench.compare.rivals import Kind, Rivals, of_other_tasks, on_tasks_as_here
 from posbench.compare.subject import USUAL_SEEDS, Subject, subject
 from posbench.composing import mistakes
@@ -39,10 +40,12 @@ from posbench.errors import PosbenchError, counted
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.showing.numbers import number
-from posbench.sweeping.plan import Plan, plan, published, with_records
+from posbench.sweeping.plan import Plan, plan, published
 from posbench.sweeping.requests import Request
 
 MAIN = "main"
+QUIET = "hydra.sweeper.leaderboard=false"
+"""A word of a sweep that says nothing of the leaderboard."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -117,7 +120,7 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     results_dir = Path(compose(*asked.settings).content["results_dir"])
 
     command = [] if chosen.no_training else asked.command(board, tasks, seeds)
-    planned = _made(asked.runs(board, tasks, seeds), command, [results_dir, against])
+    planned = _made(asked.runs(board, tasks, seeds), command)
     own = _complete(planned)
     there = standing(own, rivals)
     notes = [
@@ -128,7 +131,10 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
         *differences(own, rivals.records),
     ]
     print(report.text(there, board, notes))
-    paths = report.write(there, board, notes, own, results_dir / "compare")
+    from posbench.catalogue.sketches import sketch  # and with it torch
+
+    source = Source(asked.folders, sketch(there.row, asked.row))
+    paths = report.write(there, board, notes, own, results_dir / "compare", source)
     print(f"Written: {', '.join(map(str, paths))}")
     return 1 if planned.runs or planned.wrong else 0
 
@@ -139,7 +145,7 @@ def _compare_rows(asked: TaskSubject, board: Board, chosen: argparse.Namespace) 
     against = chosen.against or published()
     results_dir = Path(compose(*asked.settings).content["results_dir"])
     command = [] if chosen.no_training else asked.command
-    planned = _made(asked.runs, command, [results_dir, against])
+    planned = _made(asked.runs, command)
     own = _complete(planned)
     here, left = on_tasks_as_here(files.records(against), board, asked.protocol)
     found = of_task.TaskStanding.of(own, here, board)
@@ -149,9 +155,9 @@ def _compare_rows(asked: TaskSubject, board: Board, chosen: argparse.Namespace) 
     return 1 if planned.runs or planned.wrong else 0
 
 
-def _made(request: Request, command: Sequence[str], known: Sequence[Path]) -> Plan:
+def _made(request: Request, command: Sequence[str]) -> Plan:
     """The plan of what is asked for, after the sweep of these words, if any, has made what was
-    missing. Records of known folders tell its cost.
+    missing. The sweep says its cost.
     """
     there = _without_force(request)
     planned = plan(request if command else there)
@@ -159,9 +165,8 @@ def _made(request: Request, command: Sequence[str], known: Sequence[Path]) -> Pl
         print(said)
     if not planned.runs or not command:
         return planned
-    print(planned.cost([*known, *with_records(Path("results"))]), flush=True)
-    print(f"  python -m posbench {shlex.join(command)}", flush=True)
-    ended = subprocess.run([sys.executable, "-m", "posbench", *command])
+    print(f"python -m posbench {shlex.join(command)}", flush=True)
+    ended = subprocess.run([sys.executable, "-m", "posbench", *command, QUIET])
     if ended.returncode < 0 or ended.returncode > 128:
         raise KeyboardInterrupt  # the sweep was stopped, and has said so
     return plan(there)
@@ -198,7 +203,11 @@ def _worth(
         return
     of = f"{counted(len(tasks), 'task')} and {counted(len(seeds), 'seed')} of the board"
     if math.isnan(correlation):
-        yield f"This is of {of}, and says little of the others."
+        complete = f"{rows or 'no'} published row{' has' if rows == 1 else 's have'}"
+        yield (
+            f"This covers {of}. How well its order agrees with that of the whole board is not "
+            f"known: {complete} all of its tasks, and a rank correlation needs three."
+        )
     else:
         yield (
             f"This covers {of}. On this part, the order of the {rows} published rows has a rank "

@@ -33,7 +33,7 @@ class Rival:
 
     row: str
     overall: float
-    above: float  # share of draws, over tasks and seeds, in which ours is above by .02 at least
+    above: float  # share of draws in which ours is above by .02 at least
     equivalent: float  # within .02 of it
     below: float
 
@@ -155,7 +155,8 @@ def _rivals(
 
 def _rival(runs: pd.DataFrame, summary: pd.DataFrame, row: str, other: str, draws: int) -> Rival:
     lines = standings.compare(runs, row, other, draws=draws)
-    order = lines.loc["over tasks" if "over tasks" in lines.index else "overall"]
+    known = lines["p_above"].notna()
+    order = lines.loc["over tasks" if known.get("over tasks", False) else "overall"]
     return Rival(
         other,
         float(summary.loc[other, "overall"]),

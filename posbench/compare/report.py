@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from posbench.boards.definition import Board
 from posbench.compare.of_row import RowStanding
 from posbench.disk import atomically, writing_to
+from posbench.errors import counted
 from posbench.leaderboard.page import Focus, document
 from posbench.records.record import Record
 from posbench.showing.latex import escaped, tabular
 from posbench.showing.numbers import number
 from posbench.showing.table import Row, Table
 
+
+@dataclass(frozen=True)
+class Source:
+    """What records do not say of our row."""
+
+    folders: Sequence[Path] = ()  # of one's own, which commands on the page name
+    sketch: Mapping[str, Any] | None = None  # its line, see `posbench.catalogue.sketches`
+
+
+NOWHERE = Source()
 ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
 def text(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
     """The place, the groups and the rivals, for a terminal."""
-    lines = [*sentences(found, board), "", *groups(found).aligned(), "", *rivals(found).aligned()]
+    lines = [*sentences(found, board), "", *groups(found).aligned()]
+    if drawn(found):
+        lines += ["", *rivals(found).aligned()]
     return "\n".join([*lines, *([""] if notes else []), *(f"Note: {note}" for note in notes)])
+
+
+def drawn(found: RowStanding) -> bool:
+    """Whether anything is known of how sure it is that our row is above another."""
+    return not all(math.isnan(rival.above) for rival in found.rivals)
 
 
 def sentences(found: RowStanding, board: Board) -> Iterator[str]:
@@ -32,8 +53,15 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
     yield (
         f"{found.row} is {ordinal(found.place_of(found.row))} of {others + 1} {found.kind} rows on "
         f"{len(found.tasks)} of the {len(board.all_tasks)} tasks of board {board.name}"
-        f"{_with_others(ours)}."
+        f"{_with_others(found)}."
     )
+    margin = number(board.judged.equivalent)
+    larger = found.summary["overall"].round(9) > round(float(ours["overall"]), 9)
+    if above := int(larger.sum()) + 1 - found.place_of(found.row):
+        yield (
+            f"{counted(above, 'row')} with a larger number {'is' if above == 1 else 'are'} not "
+            f"counted as above it: less than {margin} is no difference."
+        )
     bounds = [
         f"{number(ours[f'{name}_low'])} to {number(ours[f'{name}_high'])} {said}"
         for name, said in (("tasks", "over tasks"), ("seeds", "given these tasks"))
@@ -41,17 +69,19 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
     ]
     interval = f" ({', '.join(bounds)})" if bounds else ""
     yield (
-        f"Overall {number(ours['overall'])}{interval}; it learned {ours['learned']:.0%} of its "
-        f"trainings, and its reach is {found.reach} times the length of training."
+        f"Overall {number(ours['overall'])}{interval}; it learned "
+        f"{100 * ours['learned']:.0f} % of its trainings, and its reach is "
+        f"{found.reach} times the length of training."
     )
 
 
-def _with_others(ours: pd.Series) -> str:
+def _with_others(found: RowStanding) -> str:
     """Its rank and tier had other tasks and seeds been drawn."""
-    if pd.isna(ours["tasks_rank_low"]):
+    ours, over = found.summary.loc[found.row], found.ranked.over
+    if pd.isna(ours[f"{over}_rank_low"]):
         return "; one seed and one task of a group do not say how sure that is"
-    low, high = (ordinal(int(ours[f"tasks_rank_{side}"])) for side in ("low", "high"))
-    return f": with other tasks and seeds {low} to {high}, tier {ours['tasks_tier']:.0f}"
+    low, high = (ordinal(int(ours[f"{over}_rank_{side}"])) for side in ("low", "high"))
+    return f": with {found.ranked.drawn} {low} to {high}, tier {ours[f'{over}_tier']:.0f}"
 
 
 def groups(found: RowStanding) -> Table:
@@ -78,9 +108,15 @@ def markdown(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
         f"# {found.row} on board {board.name}",
         " ".join(sentences(found, board)),
         "\n".join(groups(found).pipes),
-        "Whether it is better, over tasks and seeds; rows that differ by less than "
-        f"{number(board.judged.equivalent)} are as good:",
-        "\n".join(rivals(found).pipes),
+        *(
+            (
+                f"Whether it is better, were {found.ranked.drawn} drawn; rows that differ by less "
+                f"than {number(board.judged.equivalent)} are as good:",
+                "\n".join(rivals(found).pipes),
+            )
+            if drawn(found)
+            else ()
+        ),
         *(f"> {note}" for note in notes),
     ]
     return "\n\n".join(parts) + "\n"
@@ -97,11 +133,20 @@ def latex(found: RowStanding) -> str:
     return tabular(list(map(escaped, table.headings)), lines)
 
 
-def html(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
+def html(found: RowStanding, board: Board, notes: Sequence[str], source: Source = NOWHERE) -> str:
     """The page of a board, of our row and all that it stands among, with what is said first."""
     title = f"{found.row} on board {board.name}"
-    focus = Focus(found.row, title, list(sentences(found, board)))
-    return document(board, found.measured, [found.ranked], found.records, notes, [], focus)
+    focus = Focus(found.row, title, list(sentences(found, board)), source.sketch)
+    return document(
+        board,
+        found.measured,
+        [found.ranked],
+        found.records,
+        notes,
+        [],
+        focus,
+        folders=source.folders,
+    )
 
 
 def write(
@@ -110,11 +155,12 @@ def write(
     notes: Sequence[str],
     own: Sequence[Record],
     folder: Path,
+    source: Source = NOWHERE,
 ) -> list[Path]:
     """The report beside the records: as a page, in Markdown and in LaTeX."""
     name = own[0].method.slug
     written = {
-        folder / f"{name}.html": html(found, board, notes),
+        folder / f"{name}.html": html(found, board, notes, source),
         folder / f"{name}.md": markdown(found, board, notes),
         folder / f"{name}.tex": latex(found),
     }

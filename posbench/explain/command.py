@@ -19,6 +19,7 @@ from posbench import commands
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
+from posbench.composing.folders import with_own
 from posbench.composing.words import Word
 from posbench.errors import PosbenchError
 
@@ -41,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         with composing(*chosen.config_dir):
             for words in asked:
                 mistakes.check(words, chosen.config_dir)
-            return _explain(asked)
+            return _explain(asked, chosen.config_dir)
 
     return answered(explained, chosen.words, chosen.config_dir)
 
@@ -68,14 +69,14 @@ def runs(words: Sequence[str], own: Sequence[Path] = ()) -> list[list[str]]:
     return [list(run) for run in itertools.product(*each)]
 
 
-def _explain(asked: Sequence[Sequence[str]]) -> int:
+def _explain(asked: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
     from posbench.explain.page import html, text  # and with it torch
     from posbench.running.asked import Asked
 
     runs = [Asked.of(compose(*words)) for words in asked]
     explained: list[Explained] = []
     for run in runs:
-        explained.append(_explained(run))
+        explained.append(_explained(run, own))
         print(text(explained[-1]), end="\n\n", flush=True)
     from posbench.disk import atomically, writing_to
     from posbench.leaderboard.explanations import explanation_path
@@ -91,8 +92,8 @@ def _explain(asked: Sequence[Sequence[str]]) -> int:
     return 0
 
 
-def _explained(asked: Asked) -> Explained:
-    """What is found of one run."""
+def _explained(asked: Asked, own: Sequence[Path]) -> Explained:
+    """What is found of one run, whose command names folders of one's own."""
     from posbench.explain.measures import inside
     from posbench.explain.page import Explained
     from posbench.running.console import Console
@@ -109,7 +110,7 @@ def _explained(asked: Asked) -> Explained:
         asked.identity.method.label,
         asked.identity.task.label,
         setup.task.measure,
-        asked.identity.command,
+        with_own(asked.identity.command, own),
         rows,
         list(views),
         inside(setup.evaluation, prepared.placed(), prepared.extension, MULTIPLES),

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from posbench.explain.measures import Inside
-from posbench.showing.figures import COLOURS, DASHES, MARKERS, STYLE, svg_text
+from posbench.showing.figures import COLOURS, DASHES, MARKERS, STYLE, plain_ticks, svg_text
 
 PANELS = {
     "on_source": ("attention on the right token", (0.0, 1.0)),
@@ -87,6 +87,7 @@ def _dress(axes: Axes, ticks: list[float], label: str, limits: tuple[float, floa
         axes.set_ylim(limits[0] - 0.03, limits[1] + 0.03)
     elif label.startswith("keys"):
         axes.set_yscale("log")
+        plain_ticks(axes.yaxis)
     else:
         axes.axhline(0, color="0.6", linewidth=1, linestyle=":")
     axes.spines[["top", "right"]].set_visible(False)

@@ -45,6 +45,7 @@ class Inside:
 
     heads: pd.DataFrame
     lengths: pd.DataFrame
+    samples: int = SAMPLES  # sequences of each length
 
 
 @torch.inference_mode()
@@ -84,7 +85,7 @@ def inside(
                 ),
             }
         )
-    return Inside(pd.DataFrame(heads), pd.DataFrame(lengths).set_index("multiple"))
+    return Inside(pd.DataFrame(heads), pd.DataFrame(lengths).set_index("multiple"), samples)
 
 
 def _score(

@@ -36,7 +36,10 @@ def sentences(inside: Inside) -> Iterator[str]:
     """What is different where the method stops, or, if it does not, at the longest test."""
     near, far = float(inside.lengths.index[0]), stops_at(inside)
     scores = inside.lengths["score"]
-    yield f"Its score is {number(scores[near])} at {near:g}x and {number(scores[far])} at {far:g}x."
+    yield (
+        f"On these {inside.samples} sequences its score is {number(scores[near])} at {near:g}x and "
+        f"{number(scores[far])} at {far:g}x."
+    )
     if far == near:
         return
     if scores[near] < STOPPED:
@@ -71,8 +74,8 @@ def sentences(inside: Inside) -> Iterator[str]:
         )
     if not math.isnan(other["unseen_phases"]):
         yield (
-            f"At {far:g}x, {other['unseen_phases']:.0%} of its rotary pairs are at phases that "
-            f"training has not shown; at {near:g}x, {one['unseen_phases']:.0%}."
+            f"At {far:g}x, {100 * other['unseen_phases']:.0f} % of its rotary pairs are at phases "
+            f"that training has not shown; at {near:g}x, {100 * one['unseen_phases']:.0f} %."
         )
 
 

@@ -22,8 +22,10 @@ from posbench.commands import add_config_dir
 from posbench.composing.answering import answered
 from posbench.disk import writing_to
 from posbench.errors import MANY, PosbenchError, counted
+from posbench.provenance import targets
 from posbench.records import bundle, files, tables
 from posbench.records.files import LOCAL
+from posbench.records.record import Record
 from posbench.results.publishing import matching, publish
 
 CONTRIBUTED = Path("results/contributed")
@@ -34,6 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m posbench.results", description="Keep records, and check them."
     )
+    parser.set_defaults(left=lambda _: "what was complete is kept")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_publish(commands.add_parser("publish", help="pack records of your own into a folder"))
     _add_unpack(commands.add_parser("unpack", help="copy published records to your own"))
@@ -50,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         status: int = chosen.carry_out(chosen)
         return status
 
-    return answered(carried_out)
+    return answered(carried_out, left=chosen.left(chosen))
 
 
 def _show_columns(_: argparse.Namespace) -> int:
@@ -138,8 +141,20 @@ def _bundle(chosen: argparse.Namespace) -> int:
     accept = f"python -m posbench.results accept {shlex.quote(str(chosen.target))}"
     if made["code"]:
         print(f"Your files in it: {', '.join(made['code'])}.")
+    elif elsewhere := sorted(_of_others(found)):
+        print(
+            f"The code of {', '.join(elsewhere)} is not in it, and nobody else can repeat these "
+            "records: if it stands in a folder of yours, add --config-dir FOLDER."
+        )
     print(f"Whoever has it looks at it with: {accept}")
     return 0
+
+
+def _of_others(found: Sequence[Record]) -> set[str]:
+    """The classes that these records name and posbench has not."""
+    nodes = ("encoding", "extension", "task")
+    named = (targets(record.config[node]) for record in found for node in nodes)
+    return {name for each in named for name in each if not name.startswith("posbench.")}
 
 
 def _own_folder(given: Sequence[Path]) -> Path | None:
@@ -156,7 +171,7 @@ def _own_folder(given: Sequence[Path]) -> Path | None:
 
 
 def _add_accept(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(carry_out=_accept)
+    command.set_defaults(carry_out=_accept, left=lambda _: "nothing was written")
     command.add_argument("bundle", type=Path)
     help = "default: %(default)s"
     command.add_argument("--to", dest="target", type=Path, default=CONTRIBUTED, help=help)
@@ -179,16 +194,23 @@ def _accept(chosen: argparse.Namespace) -> int:
             print(line)
         own = [found.own] if found.own else []
         if found.code and not chosen.run_code:
-            raise PosbenchError(
-                f"{chosen.bundle} holds code of others, and nothing of it was run: read it "
-                f"({shlex.join(['tar', '-xzOf', str(chosen.bundle), *found.code])}), then add "
-                "--run-code to repeat records"
-            )
+            print(f"{chosen.bundle} holds code of others, and nothing of it was run. Read it:")
+            print(f"  {shlex.join(['tar', '-xzOf', str(chosen.bundle), *found.code])}")
+            print("Then give the same command with --run-code, which repeats records.")
+            return 0
         from posbench.running.verify import of_method_and_task, verify  # and with it torch
 
         seen = verify(
-            found.published, chosen.sample, chosen.seed, own=own, alike=of_method_and_task
+            found.published,
+            chosen.sample,
+            chosen.seed,
+            own=own,
+            alike=of_method_and_task,
+            shown=lambda folder: folder.name,
         )
+        if found.own:
+            there = shlex.join(["tar", "-xzf", str(chosen.bundle), found.own.name])
+            print(f"These commands find their files after: {there}")
         if seen.without:
             print(f"None was repeated of {_listed(seen.without)}.")
         of = f"{seen.repeated} of {counted(seen.of, 'record')} repeated"
@@ -207,7 +229,7 @@ def _listed(strata: Sequence[Sequence[str]]) -> str:
 
 
 def _add_verify(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(carry_out=_verify)
+    command.set_defaults(carry_out=_verify, left=_left_of_verify)
     command.add_argument("folder", type=Path, help="with published records")
     command.add_argument(
         "--sample", type=int, default=12, help="how many to repeat, default: %(default)s"
@@ -236,6 +258,12 @@ def _verify(chosen: argparse.Namespace) -> int:
         own=chosen.config_dir,
     )
     return 0 if seen.agreed else 1
+
+
+def _left_of_verify(chosen: argparse.Namespace) -> str:
+    if chosen.scratch:
+        return f"the same command goes on from what is in {chosen.scratch}"
+    return "what was repeated is gone, and with --in FOLDER it would be kept"
 
 
 def _add_upload(command: argparse.ArgumentParser) -> None:
