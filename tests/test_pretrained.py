@@ -206,7 +206,7 @@ def test_what_is_read_once_serves_every_question(
     with mounted.at(LONG):
         scores = logits(mounted.model, torch.tensor([tokens]))[0, :-1].log_softmax(-1)
     wanted = scores[torch.arange(LONG - 1), torch.tensor(tokens[1:])].tolist()
-    assert going_on.log_likelihood == pytest.approx(wanted, abs=1e-6)
+    assert going_on.log_likelihood == pytest.approx(wanted, rel=1e-6)
 
 
 def test_extensions_that_say_so_change_nothing_up_to_the_training_length(mounted: Mounted) -> None:
