@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # An index to look for PyTorch in besides the usual one; the README names the one for Linux without a GPU.
 TORCH_INDEX ?=
 # Folders of results/ that are published: records, and a board generated from them.
-BOARDS := published tasks extensions pretrained
+BOARDS := tasks extensions pretrained
 # For how long mutants are begun, and the commit whose files are compared; see tests/mutants.
 MUTANT_SECONDS ?= 600
 SINCE ?=
