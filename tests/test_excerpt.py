@@ -13,10 +13,13 @@ import pytest
 from making import record
 
 from posbench.boards import definition
+from posbench.boards.definition import Rows
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
 from posbench.leaderboard.excerpt import excerpts
+from posbench.leaderboard.labels import short_names
 from posbench.leaderboard.measured import Measured
+from posbench.leaderboard.parts import Part
 from posbench.leaderboard.ranking import standings_without_board
 from posbench.records import tables
 
@@ -208,9 +211,13 @@ def test_a_band_is_half_an_interval_above_and_below() -> None:
     assert heights == [opening.TOP + quarter] * 2 + [opening.TOP + 3 * quarter] * 2
 
 
-def section(tasks: str, protocol: str = "cpu", complete: int = 2) -> Any:
+def section(tasks: str, protocol: str = "cpu", complete: int = 2, of: str = "") -> Any:
+    """A section, of the extensions of one encoding if there is one."""
     runs = pd.DataFrame({"protocol": protocol, "shown": tasks.split()})
-    return SimpleNamespace(part=SimpleNamespace(runs=runs), complete=["row"] * complete)
+    rows = Rows(
+        encodings=(of,) if of else ("nope", "rope"), extensions=("direct", "pi"), seeds=(0,)
+    )
+    return SimpleNamespace(part=Part("", rows, runs), complete=["row"] * complete)
 
 
 def test_a_page_opens_with_the_sections_that_have_the_same_and_the_most_tasks() -> None:
@@ -219,3 +226,22 @@ def test_a_page_opens_with_the_sections_that_have_the_same_and_the_most_tasks() 
     assert opening.alike([under_way, whole, wide, other, empty]) == [whole, other]
     assert opening.alike([under_way]) == [under_way]
     assert opening.alike([empty]) == opening.alike([]) == []
+
+
+def test_extensions_of_another_encoding_are_not_drawn_beside_those_of_the_first() -> None:
+    short, encodings, base = (
+        section("a", of="rope_short_base"),
+        section("a"),
+        section("a", of="rope"),
+    )
+    tuned = section("a", of="rope_short_base")
+    assert opening.alike([short, encodings, base, tuned]) == [short, encodings, tuned]
+    assert opening.alike([encodings, short, base]) == [encodings, short, base]
+    assert opening.plain(encodings) == opening.plain(base) == ""
+    base.complete.append("rope")
+    assert opening.plain(base) == "rope"
+
+
+def test_the_model_that_all_rows_have_is_not_repeated() -> None:
+    assert short_names(["pi@a", "yarn@a"]) == ["pi", "yarn"]
+    assert short_names(["pi@a", "yarn@b", "rope"]) == ["pi@a", "yarn@b", "rope"]

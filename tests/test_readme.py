@@ -138,8 +138,8 @@ def test_the_figures_of_the_first_screen_are_those_of_the_records() -> None:
         return with_interval(Estimate.over(by_seed[host, name].to_numpy()))
 
     [found] = re.findall(
-        r"ReRoPE scores (\S+ ±\S+), Self-Extend (\S+ ±\S+) and DCA (\S+ ±\S+), YaRN (\S+ ±\S+) and the "
-        r"model without an extension (\S+ ±\S+)\. ",
+        r"ReRoPE scores (\S+ ±\S+), Self-Extend (\S+ ±\S+) and DCA (\S+ ±\S+), YaRN (\S+ ±\S+) "
+        r"and the model without an extension (\S+ ±\S+)\. ",
         text,
     )
     named = ("rerope", "self_extend", "dca", "yarn", "direct")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 BOARD = ["protocol", "protocol_hash"]
@@ -31,6 +33,13 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
         method_name=table["method"]
         + _suffixes(table, [*BOARD, "method"], "method_hash", " [{:.8}]"),
     )
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The names without the pretrained model behind an @ that all of them have."""
+    if len({name.partition("@")[2] for name in names}) > 1:
+        return list(names)
+    return [name.partition("@")[0] for name in names]
 
 
 def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series | str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from posbench.leaderboard.labels import short_names
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing
 from posbench.showing.templates import rendered
@@ -21,7 +22,9 @@ from posbench.showing.templates import rendered
 WIDTH, HEIGHT = 580, 300
 LEFT, RIGHT, TOP, BOTTOM = 34, 192, 14, 34
 LEADERS = 8
-"""Curves: the first of each section, then the second of each, until there are so many."""
+"""Curves: the first of each section, then the second of each, until there are so many; the last is
+the encoding without an extension where all rows extend one.
+"""
 APART = 15
 """Pixels between two labels."""
 NAMES = 28
@@ -40,17 +43,27 @@ def picture(measured: Measured, standings: Sequence[Standing], own: str = "") ->
     ranked = [
         row for place in range(LEADERS) for each in same for row in each.complete[place : place + 1]
     ]
-    rows = list(dict.fromkeys([own, *ranked] if own else ranked))[:LEADERS]
+    as_trained = plain(same[0])
+    rows = list(dict.fromkeys([own, *ranked] if own else ranked))[: LEADERS - bool(as_trained)]
+    if as_trained and as_trained not in rows:
+        rows.append(as_trained)
     means = {row: same[0].curve(row, measured).mean() for row in rows}  # their tasks are the same
     curves = {row: curve for row, curve in means.items() if len(curve) > 1}
     return drawn(curves, "Mean score of the leaders against test length") if curves else ""
+
+
+def plain(standing: Standing) -> str:
+    """The row without an extension that is drawn with the extensions of one encoding, or ""."""
+    row = standing.part.as_trained if standing.part.is_of_a_host else ""
+    return row if row in standing.complete else ""
 
 
 def alike(standings: Sequence[Standing]) -> list[Standing]:
     """The sections that are ranked on the same tasks as the first of those with most tasks.
 
     A section that is under way is not drawn beside one that has all tasks: a mean over other tasks
-    is another number. All of them are of the protocol of the first section.
+    is another number. Nor are the extensions of one encoding drawn beside those of another, whose
+    training is another. All of them are of the protocol of the first section.
     """
     if not standings:
         return []
@@ -65,7 +78,14 @@ def alike(standings: Sequence[Standing]) -> list[Standing]:
     if not of_protocol:
         return []
     most = (protocol, max(of_protocol, key=len))
-    return [each for each in standings if on(each) == most]
+    same = [each for each in standings if on(each) == most]
+    first = same[0].part
+    return [
+        each
+        for each in same
+        if not (first.is_of_a_host and each.part.is_of_a_host)
+        or each.part.rows.encodings == first.rows.encodings
+    ]
 
 
 @dataclass(frozen=True)
@@ -153,7 +173,7 @@ def drawn(
                 name_y=place,
             )
             for row, name, height, place in zip(
-                ends, _without_host(ends), heights, _apart(heights), strict=True
+                ends, short_names(ends), heights, _apart(heights), strict=True
             )
         ],
     )
@@ -166,13 +186,6 @@ def _ticks(multiples: Sequence[float]) -> list[float]:
     if ticks and np.log2(longest / ticks[-1]) < 0.5:
         return ticks
     return [*ticks, longest]
-
-
-def _without_host(names: Sequence[str]) -> list[str]:
-    """The names without the pretrained model behind an @ that all of them have."""
-    if len({name.partition("@")[2] for name in names}) > 1:
-        return list(names)
-    return [name.partition("@")[0] for name in names]
 
 
 def _style() -> str:

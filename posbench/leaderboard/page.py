@@ -18,6 +18,7 @@ from posbench.boards.definition import Board
 from posbench.errors import counted
 from posbench.leaderboard import opening, page_data
 from posbench.leaderboard.board_sections import changes_of, fixed_before
+from posbench.leaderboard.labels import short_names
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.page_tables import Ranking, tasks
 from posbench.leaderboard.ranking import Standing, span
@@ -74,7 +75,7 @@ class Shown:
     anchor: str
     notes: Sequence[str]
     has: str  # how many of its tasks, if not all
-    leaders: Sequence[tuple[str, str, str]]  # row, overall, rank interval
+    leaders: Sequence[tuple[str, str, str]]  # short name of the row, overall, rank interval
     ranking: Ranking
 
 
@@ -124,7 +125,7 @@ def document(
     )
     asked = bool(board.groups) and any(each.part.rows.about for each in standings)
     nothing = meaningless(measured.lengths["protocol_chosen"])
-    answers = [*(focus.said if focus else ()), _answer(standings, board)]
+    answers = [*(focus.said if focus else ()), *_answers(standings, board)]
     title, own = (focus.title, focus.row) if focus else ("", "")
     text = rendered(
         "posbench.leaderboard",
@@ -155,37 +156,32 @@ def _own(name: str) -> str:
 # -- the answer ------------------------------------------------------------------------------------
 
 
-def _answer(standings: Sequence[Standing], board: Board) -> str:
-    """Who leads the first section that is whole, or why nobody does, after what is under way; and
-    where it is one of a host's extensions, who leads those of other hosts.
+def _answers(standings: Sequence[Standing], board: Board) -> list[str]:
+    """Who leads the first section that is whole, or why nobody does; where it is one of a host's
+    extensions, who leads those of other hosts; and then what is under way.
     """
-    waiting, whole = "", []
+    waiting, whole = [], []
     for each in standings:
         said, title = list(answer(board, each.part, each.complete)), each.part.title
         if each.part.lacking(board):
             far = each.part.how_far(board)
-            waiting = waiting or " ".join([f"{title}: {_lower(far)}.", *said, ""])
+            waiting.append(" ".join([f"{title}: {_lower(far)}.", *said]))
         elif said:
-            rows = f"the {len(each.complete)} rows in “{title}”"
-            whole.append((each, f"Of {rows}: {_lower(said[-1])}"))
+            rows = counted(len(each.complete), "row")
+            whole.append((each, f"{title}, {rows}: {_lower(said[-1])}"))
         elif each.complete:
             overall = each.summary.loc[each.complete, "overall"].astype(float).round(9)
             leading = first_of(overall, board.judged.equivalent)
             whole.append((each, f"{title}, first: {leading}."))
     if not whole:
-        return waiting.strip() or "No row has been run on all tasks yet."
+        return waiting[:1] or ["No row has been run on all tasks yet."]
     first, sentence = whole[0]
     others = [
         said
         for each, said in whole[1:]
-        if _is_of_a_host(first) and _is_of_a_host(each) and each.kind == first.kind
+        if first.part.is_of_a_host and each.part.is_of_a_host and each.kind == first.kind
     ]
-    return waiting + " ".join([sentence, *others])
-
-
-def _is_of_a_host(standing: Standing) -> bool:
-    """Whether its rows are extensions of one encoding."""
-    return len(standing.part.rows.encodings) == 1 and len(standing.part.rows.extensions) > 1
+    return [sentence, *others, *waiting[:1]]
 
 
 def _pictured(standings: Sequence[Standing], own: str) -> str:
@@ -195,8 +191,14 @@ def _pictured(standings: Sequence[Standing], own: str) -> str:
         return ""
     tasks = counted(shown[0].part.runs["shown"].nunique(), "task")
     leaders = f"{own} and the leaders" if own else "the leaders"
-    of = "each section" if len(shown) == len(standings) else "the sections that have them"
-    return f"Mean over {tasks}, corrected for guessing: {leaders} of {of}."
+    if len(shown) == len(standings):
+        of = "each section"
+    elif len(shown) == 1:
+        of = f"“{shown[0].part.title}”"
+    else:
+        of = "the sections that have them"
+    plain = f", and {row} without an extension" if (row := opening.plain(shown[0])) else ""
+    return f"Mean over {tasks}, corrected for guessing: {leaders} of {of}{plain}."
 
 
 def _lower(sentence: str) -> str:
@@ -235,9 +237,10 @@ def _shown(standing: Standing, board: Board, ranking: Ranking) -> Shown:
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
     ranks = f"{standing.over}_rank"
+    first = standing.complete[:FIRST]
     leaders = [
-        (row, number(summary.loc[row, "overall"]), span(summary, row, ranks, 0, NOTHING))
-        for row in standing.complete[:FIRST]
+        (name, number(summary.loc[row, "overall"]), span(summary, row, ranks, 0, NOTHING))
+        for row, name in zip(first, short_names(first), strict=True)
     ]
     has = ""
     if lacking := part.lacking(board):

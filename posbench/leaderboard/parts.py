@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from posbench.boards.definition import Board, Rows
+from posbench.boards.definition import AS_TRAINED, Board, Rows
 from posbench.boards.naming import pairs
 from posbench.errors import counted
 from posbench.leaderboard.measured import Measured
@@ -28,6 +28,17 @@ class Part:
 
     def __len__(self) -> int:
         return int(self.runs["row"].nunique())
+
+    @property
+    def is_of_a_host(self) -> bool:
+        """Whether its rows are extensions of one encoding."""
+        return len(self.rows.encodings) == 1 and len(self.rows.extensions) > 1
+
+    @property
+    def as_trained(self) -> str:
+        """The row of the encoding that all rows extend, without an extension; "" if they do not."""
+        encodings, extensions = self.rows.encodings, self.rows.extensions
+        return encodings[0] if len(encodings) == 1 and AS_TRAINED in extensions else ""
 
     def asked(self, board: Board) -> Sequence[str]:
         """The tasks that the board asks for."""

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from posbench.boards.definition import AS_TRAINED, Board
+from posbench.boards.definition import Board
 from posbench.errors import counted
+from posbench.leaderboard.labels import short_names
 from posbench.leaderboard.leaders import FEW, Leaders
 from posbench.leaderboard.parts import Part
 from posbench.showing.numbers import number
@@ -29,7 +30,7 @@ def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
         return
     means = aggregates.group_means(runs)
     groups = means.round(9)
-    host = _as_trained(part)
+    host = part.as_trained
     winners = "; ".join(f"{group}: {first_of(groups[group], margin, host)}" for group in groups)
     yield f"First of each group{' that is whole' if lacking else ''}: {winners}."
     if lacking:
@@ -59,15 +60,9 @@ def first_of(values: pd.Series, margin: float, host: str = "") -> str:
     return f"{_named(rows, 'row')} ({span}{f', {host} among them' if hidden else ''})"
 
 
-def _as_trained(part: Part) -> str:
-    """The row of the encoding that all rows extend, without an extension; "" if they do not."""
-    encodings, extensions = part.rows.encodings, part.rows.extensions
-    return encodings[0] if len(encodings) == 1 and AS_TRAINED in extensions else ""
-
-
 def _named(names: Sequence[str], noun: str) -> str:
     """A few names, or how many there are."""
     if len(names) > FEW:
         return counted(len(names), noun)
-    *others, last = names
+    *others, last = short_names(names)
     return f"{', '.join(others)} and {last}" if others else last
