@@ -169,16 +169,16 @@ def test_a_setting_that_is_the_protocols_own_is_not_in_the_name() -> None:
     ]
     assert choices.heads(four, panel).decision == choices.heads(found, panel).decision
     other = [changed(each, {"method.changed": ["encoding.base=7"]}) for each in found]
-    with pytest.raises(PosbenchError, match="panel heads lacks"):
+    with pytest.raises(PosbenchError, match="panel heads has no record of"):
         choices.heads(other, panel)
 
 
 def test_a_panel_that_is_not_complete_decides_nothing() -> None:
     panel = definition.load("heads")
     found = of_panel(panel, lambda *_: {})
-    with pytest.raises(PosbenchError, match=r"panel heads lacks \w+ on \w+, seed \d+"):
+    with pytest.raises(PosbenchError, match=r"panel heads has no record of \w+ on \w+, seed \d+"):
         choices.heads(found[1:], panel)
-    assert "Not complete yet: panel heads lacks" in choices.markdown(found[1:])
+    assert "Not complete yet: panel heads has no record of" in choices.markdown(found[1:])
 
 
 def test_tasks_and_protocol_have_what_the_panels_decided() -> None:
@@ -230,7 +230,7 @@ def test_newer_methods_are_shown_with_what_they_took_and_those_that_do_not_learn
     assert list(table.columns) == ["passkey", "induction", "sort"]
     assert table.loc["wall", "induction"] == "1,250, 1,250 (7 s)"
     assert table.loc["bam", "induction"] == "never, never (7 s)"
-    with pytest.raises(PosbenchError, match="panel newer lacks wall on passkey, seed 100"):
+    with pytest.raises(PosbenchError, match="newer has no record of wall on passkey, seed 100"):
         choices.newer(found[1:], panel)
 
 
@@ -257,9 +257,9 @@ def test_rows_that_are_looked_at_have_their_scores_and_an_extension_is_not_taken
     table = choices.look(found, panel).table.set_index("row")
     assert table.loc["rope"].tolist() == ["copy", ".95", ".75", ".55", ".35"]
     assert table.loc["rope_pi"].tolist() == ["copy", ".95", ".15", ".15", ".00"]
-    with pytest.raises(PosbenchError, match="panel look lacks rope with pi on copy, seed 100"):
+    with pytest.raises(PosbenchError, match="look has no record of rope with pi on copy, seed 100"):
         choices.look(found[:2], panel)
-    with pytest.raises(PosbenchError, match="panel look lacks rope on copy, seed 100"):
+    with pytest.raises(PosbenchError, match="look has no record of rope on copy, seed 100"):
         choices.look(found[2:], panel)
 
 

@@ -73,8 +73,7 @@ def of_panel(records: Iterable[Record], panel: Board) -> dict[str, list[Record]]
             if not mine:
                 called = row[0] if row[1] in ("", AS_TRAINED) else f"{row[0]} with {row[1]}"
                 raise PosbenchError(
-                    f"panel {panel.name} lacks {called} on {task}, seed {seed} ({name}): run it "
-                    "first"
+                    f"panel {panel.name} has no record of {called} on {task}, seed {seed} ({name})"
                 )
             found.setdefault(name, []).append(mine[-1])
     return found
