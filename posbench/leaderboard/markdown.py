@@ -20,8 +20,8 @@ GUIDE = {
     "are shown but not averaged: each is measured where the length before it has a score of at "
     "least .5, corrected for chance, and shown where every seed has it.",
     "±": "half the width of the 95 % interval over seeds (Student's t); ±.00 says only that all "
-    "seeds came out alike. Intervals that overlap decide nothing either way: methods share seeds and "
-    "test data, so compare them seed by seed.",
+    "seeds came out alike. Intervals that overlap decide nothing either way: methods share seeds "
+    "and test data, so compare them seed by seed.",
     "Solved": "seeds that learned the task at all, with at least the score at 1x that the task "
     "asks for, mostly .95. A row in which none did is marked “did not learn”: it says nothing "
     "about extrapolation. "
