@@ -54,8 +54,8 @@ def application(cfg: DictConfig) -> None:
 def _run(composed: Composition) -> None:
     """One run, or the job of a sweep."""
     from posbench.composing.building import build, check_source
-    from posbench.running.asked import Asked
     from posbench.running.making import make
+    from posbench.running.run_spec import RunSpec
     from posbench.sweeping.requests import OF_A_BOARD
     from posbench.sweeping.working import work
 
@@ -69,9 +69,9 @@ def _run(composed: Composition) -> None:
     if part := checked(cfg).part:
         raise PosbenchError(OF_A_BOARD.format(part=part))
     check_source(*(composed.content[group] for group in ("encoding", "extension", "task")))
-    asked = Asked.of(composed)
+    spec = RunSpec.of(composed)
     build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
-    make(asked)
+    make(spec)
 
 
 def main() -> None:

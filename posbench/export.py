@@ -28,9 +28,9 @@ from posbench.encodings.rotation import neighbours
 from posbench.errors import ConfigError
 from posbench.frequencies import Frequencies
 from posbench.pretrained.refusal import need_transformers
-from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.ready import Ready
+from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.transformer import Block, Transformer
 
@@ -54,7 +54,7 @@ def _exported(settings: Sequence[str], folders: Sequence[Path]) -> int:
     console = Console()
     with composing():
         mistakes.check(settings)
-        ready = Ready.of(Asked.of(compose(*settings)), console)
+        ready = Ready.of(RunSpec.of(compose(*settings)), console)
         setup = ready.setup
         checked_model(setup.model(), setup)
         model = ready.train().model

@@ -38,10 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
         with composing(*chosen.config_dir):
             mistakes.check(chosen.words, chosen.config_dir)
             loader = GlobalHydra.instance().config_loader()
-            asked = request(chosen.words, loader, chosen.config_dir)
-            for line in asked.lines():
+            requested = request(chosen.words, loader, chosen.config_dir)
+            for line in requested.lines():
                 print(line, flush=True)
-            planned = plan(asked)
+            planned = plan(requested)
             for line in lines(planned, _results_dir(planned)):
                 print(line)
         return 0
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _results_dir(planned: Plan) -> Path:
     """The folder that all runs share; the usual one for a sweep of which none can be run."""
     for run in (*planned.complete, *planned.runs):
-        return run.asked.results_dir
+        return run.spec.results_dir
     return Path(compose().content["results_dir"])
 
 
@@ -60,13 +60,13 @@ def lines(planned: Plan, results_dir: Path) -> Iterator[str]:
     """What is complete, under way, failed and missing, and how long the rest will take."""
     yield from planned.heading()
     found = workers(results_dir)
-    asked = {run.asked.key: run for run in planned.runs}
+    by_key = {run.spec.key: run for run in planned.runs}
     running = {
         event.run: (event, worker)
         for worker in found
-        if (event := worker.unfinished) is not None and event.run in asked and worker.alive
+        if (event := worker.unfinished) is not None and event.run in by_key and worker.alive
     }
-    failed = {name: event for name, event in _failed(found) if name in asked.keys() - running}
+    failed = {name: event for name, event in _failed(found) if name in by_key.keys() - running}
     yield f"  {len(running):7,}  running"
     for event, worker in running.values():
         since = duration(max(time.time() - event.at, 0.0))
@@ -74,9 +74,9 @@ def lines(planned: Plan, results_dir: Path) -> Iterator[str]:
     yield f"  {len(failed):7,}  failed"
     for event in failed.values():
         yield f"           {event.title}: {event.sentence}\n             {event.command}"
-    missing = [run for name, run in asked.items() if name not in running and name not in failed]
+    missing = [run for name, run in by_key.items() if name not in running and name not in failed]
     yield f"  {len(missing):7,}  missing"
-    left = {name: run for name, run in asked.items() if name not in failed}
+    left = {name: run for name, run in by_key.items() if name not in failed}
     if left:
         cost = planned.cost(results_dir, set(left))
         said = f"The rest: {cost.said}"

@@ -25,9 +25,9 @@ from posbench.leaderboard.remarks import remarks
 from posbench.records import files, tables
 from posbench.records.record import Audit, AuditRow
 from posbench.running import preparing, run
-from posbench.running.asked import Asked
 from posbench.running.audit import audit
 from posbench.running.making import make
+from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.scoring import inputs
 
@@ -107,9 +107,9 @@ def test_a_run_whose_audit_disagrees_is_recorded_and_refused(
     """It is complete but for the audit, or not made yet."""
     rows = [AuditRow(test_length=8, num_samples=4, disagreements=2, prefix_disagreements=1)]
     monkeypatch.setattr(preparing, "audit", lambda *_: rows)
-    make(Asked.of(compose(*quick)), io.StringIO())
+    make(RunSpec.of(compose(*quick)), io.StringIO())
     for words in ((), ("method=alibi",)):
-        audited = Asked.of(compose(*quick, *words, "audit=4"))
+        audited = RunSpec.of(compose(*quick, *words, "audit=4"))
         with pytest.raises(PosbenchError, match=r"the audit failed: .* disagree on 3 at n=8, so"):
             make(audited, io.StringIO())
         assert audited.record() is not None
@@ -118,8 +118,8 @@ def test_a_run_whose_audit_disagrees_is_recorded_and_refused(
 def test_a_run_that_is_complete_is_not_made_again(
     quick: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, said = Asked.of(compose(*quick)), io.StringIO()
-    make(asked, io.StringIO())
+    spec, said = RunSpec.of(compose(*quick)), io.StringIO()
+    make(spec, io.StringIO())
     monkeypatch.delattr(run, "make")
-    make(asked, said)
-    assert said.getvalue() == f"Complete already: {asked.path} (force=true repeats the run).\n"
+    make(spec, said)
+    assert said.getvalue() == f"Complete already: {spec.path} (force=true repeats the run).\n"

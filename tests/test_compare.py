@@ -29,7 +29,7 @@ from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
 from posbench.records.record import Record
-from posbench.running.asked import Asked
+from posbench.running.run_spec import RunSpec
 from posbench.statistics import standings
 
 LENGTHS = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
@@ -425,9 +425,9 @@ def test_a_file_in_a_folder_that_says_nothing_is_refused(mine: Path) -> None:
 
 
 def chosen(found: Subject, **tests: str) -> None:
-    asked = Subject(found.row, {key: [value] for key, value in tests.items()}, (), found.folder)
-    asked.chosen_tasks(of_main(["copy"]), quick=False)
-    asked.chosen_seeds(definition.load("main"), quick=False)
+    subject = Subject(found.row, {key: [value] for key, value in tests.items()}, (), found.folder)
+    subject.chosen_tasks(of_main(["copy"]), quick=False)
+    subject.chosen_seeds(definition.load("main"), quick=False)
 
 
 # -- a task of one's own ---------------------------------------------------------------------------
@@ -537,17 +537,17 @@ def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 def as_here(*found: Record) -> list[Record]:
     """Records of the protocol and the tasks that we have."""
-    asked = {}
+    wanted = {}
     with composing():
         for task in {each.task.name for each in found}:
-            asked[task] = Asked.of(compose("protocol=cpu", f"task={task}")).fingerprint
+            wanted[task] = RunSpec.of(compose("protocol=cpu", f"task={task}")).fingerprint
     return [
         changed(
             each,
             {
-                "protocol.hash": asked[each.task.name].protocol,
-                "task.hash": asked[each.task.name].task,
-                "task_version": asked[each.task.name].task_version,
+                "protocol.hash": wanted[each.task.name].protocol,
+                "task.hash": wanted[each.task.name].task,
+                "task_version": wanted[each.task.name].task_version,
             },
         )
         for each in found
@@ -557,13 +557,13 @@ def as_here(*found: Record) -> list[Record]:
 def complete(*words: str) -> None:
     """Make the record of a run with seed 10, as if it were complete."""
     with composing():
-        asked = Asked.of(compose("protocol=cpu", *words))
-    now = asked.fingerprint
+        spec = RunSpec.of(compose("protocol=cpu", *words))
+    now = spec.fingerprint
     found = changed(
-        made("rope", 0.6, asked.identity.task.name, 10),
+        made("rope", 0.6, spec.identity.task.name, 10),
         {
             **{f"{part}.hash": getattr(now, part) for part in ("protocol", "task")},
-            "method": asked.identity.method.model_dump(),
+            "method": spec.identity.method.model_dump(),
             "task_version": now.task_version,
             "training.source_hash": now.training,
             "evaluated.source_hash": now.evaluation,
@@ -571,7 +571,7 @@ def complete(*words: str) -> None:
             "evaluated.versions": provenance.versions(),
         },
     )
-    files.write(found, asked.path)
+    files.write(found, spec.path)
 
 
 @pytest.fixture

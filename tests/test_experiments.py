@@ -27,9 +27,9 @@ from posbench.composing.identity import Identity, identify
 from posbench.errors import ConfigError
 from posbench.records import files
 from posbench.results.command import main as results_command
-from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.run import make
+from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.transformer import Transformer
 
@@ -373,7 +373,7 @@ def test_an_experiment_for_a_cpu_runs_and_is_repeated_by_its_command(
 ) -> None:
     with composing():
         composed = compose(f"experiment={name}", f"method={method}", *QUICK)
-        make(Asked.of(composed.but(results_dir=str(tmp_path / "own"), logger={})), Console())
+        make(RunSpec.of(composed.but(results_dir=str(tmp_path / "own"), logger={})), Console())
     (found,) = files.records(tmp_path / "own")
     assert found.command.startswith(f"python -m posbench experiment={name} method={method} ")
     assert [row.test_length for row in found.rows] == SMALL[name]

@@ -19,10 +19,10 @@ from small_models import characters, gpt_neox, llama
 from posbench import results
 from posbench.leaderboard.board import generate
 from posbench.pretrained import recording
-from posbench.pretrained.asked import Asked
 from posbench.pretrained.command import main
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Answering
+from posbench.pretrained.request import Request
 from posbench.pretrained.tabulating import Score, over
 from posbench.records import files, tables
 from posbench.records.record import Record
@@ -335,20 +335,20 @@ def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -
     recipe = tmp_path / "small.yaml"
     recipe.write_text("extension: [direct, pi]\ntask: passkey\nlengths: [1, 1.5]\nchat: true\n")
     words = [f"model={folder}", f"recipe={recipe}"]
-    asked = Asked.of(words)
+    asked = Request.of(words)
     assert (asked.extensions, asked.lengths, asked.chat) == (["direct", "pi"], [1.0, 1.5], True)
     assert asked.protocol.slug == "small"
-    more = Asked.of([*words, "texts=3", "seed=1", "extension=yarn"])
+    more = Request.of([*words, "texts=3", "seed=1", "extension=yarn"])
     assert more.protocol == asked.protocol and more.texts == [1, 2, 3]
-    changed = Asked.of([*words, "questions=3"])
+    changed = Request.of([*words, "questions=3"])
     assert changed.protocol.changed == ("questions=3",)
     assert changed.protocol.hash != asked.protocol.hash
     tokens = tmp_path / "tokens.yaml"
     tokens.write_text("tokens: [256, 512]\n")
-    counted = Asked.of([words[0], f"recipe={tokens}"])
+    counted = Request.of([words[0], f"recipe={tokens}"])
     assert (counted.tokens, counted.lengths) == ([256, 512], [])
     typed = ["extension=direct,pi", "task=passkey", "lengths=[1,1.5]", "chat=true"]
-    assert Asked.of([words[0], *typed]).protocol.hash == asked.protocol.hash
+    assert Request.of([words[0], *typed]).protocol.hash == asked.protocol.hash
 
 
 @pytest.mark.parametrize(
@@ -367,9 +367,9 @@ def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -
 def test_one_protocol_has_one_name_however_it_is_written(
     folder: Path, usual: str, other: str
 ) -> None:
-    asked = Asked.of([f"model={folder}", usual])
-    assert Asked.of([f"model={folder}", other]).protocol == asked.protocol
-    default = Asked.of([f"model={folder}"]).protocol
+    asked = Request.of([f"model={folder}", usual])
+    assert Request.of([f"model={folder}", other]).protocol == asked.protocol
+    default = Request.of([f"model={folder}"]).protocol
     assert asked.protocol.changed == ((usual,) if usual != "lengths=[1,1.5,2]" else ())
     assert (asked.protocol.hash == default.hash) == (not asked.protocol.changed)
 
@@ -379,7 +379,7 @@ def test_lengths_that_differ_by_little_are_of_two_protocols(folder: Path) -> Non
         ("lengths=1.333333", "lengths=1.3333333"),
         ("tokens=1048576", "tokens=1048577"),
     ):
-        first, second = (Asked.of([f"model={folder}", word]).protocol for word in (one, other))
+        first, second = (Request.of([f"model={folder}", word]).protocol for word in (one, other))
         assert first.hash != second.hash and first.changed != second.changed
 
 
@@ -387,7 +387,7 @@ def test_a_protocol_is_the_one_that_published_records_have(folder: Path) -> None
     recipe = PRETRAINED / "smollm2-135m.yaml"
     published = {each.protocol.hash for each in files.records(PRETRAINED)}
     for word in ("texts=3", "lengths=1.0, 1.50"):
-        asked = Asked.of([f"model={folder}", f"recipe={recipe}", word])
+        asked = Request.of([f"model={folder}", f"recipe={recipe}", word])
         assert {asked.protocol.hash} == published and not asked.protocol.changed
 
 
@@ -397,11 +397,11 @@ def test_lengths_and_tokens_take_the_place_of_those_in_a_recipe(
     recipe = tmp_path / "it.yaml"
     words = [f"model={folder}", f"recipe={recipe}"]
     recipe.write_text("tokens: [256, 512]\n")
-    asked = Asked.of([*words, "lengths=[1,2]"])
+    asked = Request.of([*words, "lengths=[1,2]"])
     assert (asked.tokens, asked.lengths) == ([], [1.0, 2.0])
     assert asked.protocol.changed == ("lengths=[1,2]",)
     recipe.write_text("lengths: [1, 2]\n")
-    asked = Asked.of([*words, "tokens=256"])
+    asked = Request.of([*words, "tokens=256"])
     assert (asked.tokens, asked.lengths) == ([256], [])
     assert asked.protocol.changed == ("tokens=[256]",)
 

@@ -32,9 +32,9 @@ from posbench import provenance, status
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError, Unwritable
 from posbench.records import files
-from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.run import Run, make
+from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.sweeping import journal
 from posbench.sweeping import plan as planning
@@ -70,7 +70,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path / "mine"
 
 
-def asked(*words: str, folders: Sequence[Path] = ()) -> Request:
+def requested(*words: str, folders: Sequence[Path] = ()) -> Request:
     return request(words, GlobalHydra.instance().config_loader(), folders)
 
 
@@ -78,19 +78,19 @@ def asked(*words: str, folders: Sequence[Path] = ()) -> Request:
 
 
 def test_words_ask_for_each_combination_of_their_values(mine: Path) -> None:
-    found = asked("method=rope,alibi", "task=copy", "seed=range(2)", "training.steps=7").runs
+    found = requested("method=rope,alibi", "task=copy", "seed=range(2)", "training.steps=7").runs
     assert found == [
         (f"method={method}", "task=copy", f"seed={seed}", "training.steps=7")
         for method in ("rope", "alibi")
         for seed in (0, 1)
     ]
-    rows = asked("method=glob(alibi*)").runs
+    rows = requested("method=glob(alibi*)").runs
     assert ("method=alibi",) in rows and ("method=alibi_learned",) in rows
-    assert asked().runs == [()], "no words ask for the usual run"
+    assert requested().runs == [()], "no words ask for the usual run"
 
 
 def test_a_board_asks_for_seeds_outermost_and_rows_of_one_training_in_turn(mine: Path) -> None:
-    found = asked("board=small", folders=[mine])
+    found = requested("board=small", folders=[mine])
     assert len(found.runs) == 2 * 3 * 2 + 2 * 2
     assert [word for words in found.runs for word in words if "seed=" in word] == [
         *["seed=10"] * 10,
@@ -123,7 +123,7 @@ def test_a_board_asks_for_seeds_outermost_and_rows_of_one_training_in_turn(mine:
 def test_the_command_line_chooses_among_what_a_board_has(
     words: tuple[str, ...], count: int, mine: Path
 ) -> None:
-    assert len(asked("board=small", *words, folders=[mine]).runs) == count
+    assert len(requested("board=small", *words, folders=[mine]).runs) == count
 
 
 OF_PAPERS = """\
@@ -143,7 +143,7 @@ def test_a_board_of_experiments_asks_for_each_with_its_own_protocol_and_task(
     words: tuple[str, ...], count: int, mine: Path
 ) -> None:
     (mine / "board/papers.yaml").write_text(OF_PAPERS)
-    runs = asked("board=papers", *words, folders=[mine]).runs
+    runs = requested("board=papers", *words, folders=[mine]).runs
     assert len(runs) == count and all(run[0].startswith("experiment=") for run in runs)
     seeds = [word for run in runs for word in run if word.startswith("seed=")]
     assert seeds == sorted(seeds), "seeds outermost"
@@ -152,15 +152,15 @@ def test_a_board_of_experiments_asks_for_each_with_its_own_protocol_and_task(
 def test_another_protocol_cannot_stand_in_for_those_of_experiments(mine: Path) -> None:
     (mine / "board/papers.yaml").write_text(OF_PAPERS)
     with pytest.raises(PosbenchError, match="protocol=smoke: board papers runs experiments, each"):
-        asked("board=papers", "protocol=smoke", folders=[mine])
+        requested("board=papers", "protocol=smoke", folders=[mine])
     with pytest.raises(
         PosbenchError, match="its experiments are kazemnejad2023_copy_cpu, kazemnej"
     ):
-        asked("board=papers", "task=copy", folders=[mine])
+        requested("board=papers", "task=copy", folders=[mine])
 
 
 def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
-    runs = asked("board=small", "protocol=cpu", folders=[mine]).runs
+    runs = requested("board=small", "protocol=cpu", folders=[mine]).runs
     assert {words[0] for words in runs} == {"protocol=cpu"}
 
 
@@ -184,7 +184,7 @@ def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
 )
 def test_what_asks_for_nothing_is_refused(words: tuple[str, ...], said: str, mine: Path) -> None:
     with pytest.raises(PosbenchError, match=re.escape(said)):
-        asked(*words, folders=[mine])
+        requested(*words, folders=[mine])
 
 
 def test_a_board_without_m_is_one_sentence(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_parts_composed_apart_make_what_hydra_makes_of_the_whole(
 
 def test_a_plan_tells_what_can_be_made_from_what_cannot(mine: Path, tmp_path: Path) -> None:
     words = ("board=small", f"results_dir={tmp_path}")
-    found = plan(asked(*words, folders=[mine]))
+    found = plan(requested(*words, folders=[mine]))
     assert len(found.runs) == 14 and not found.complete and not found.wrong
     assert found.refused == {"it asks the task for 'within' position ids": {"abacus": ["passkey"]}}
     assert found.not_applicable == 2, "with two seeds"
@@ -253,22 +253,20 @@ def test_what_is_complete_is_not_run_and_its_training_may_be_shared_out(
     words = ("method=rope", "task=copy", *QUICK, f"results_dir={tmp_path}")
     work([words], "before")
     stretched = "method=rope,rope_pi,rope_ntk"
-    found = plan(asked(stretched, *words[1:]))
+    found = plan(requested(stretched, *words[1:]))
     assert [run.words[0] for run in found.complete] == ["method=rope"]
     assert [run.words[0] for run in found.runs] == ["method=rope_pi", "method=rope_ntk"]
-    assert len(plan(asked(stretched, *words[1:], "force=true")).runs) == 3
+    assert len(plan(requested(stretched, *words[1:], "force=true")).runs) == 3
 
 
 def test_trainings_that_differ_in_their_seed_alone_share_a_job_where_that_is_asked_for(
     mine: Path,
 ) -> None:
     words = ("protocol=smoke", "method=rope,rope_pi,alibi", "task=copy", "seed=range(3)")
-    jobs = plan(asked(*words)).jobs
+    jobs = plan(requested(*words)).jobs
     assert [len(job.runs) for job in jobs] == [2, 2, 2, 1, 1, 1]
-    jobs = plan(asked(*words, "trainer.replicas=2")).jobs
-    shared = [
-        [(run.asked.identity.method.name, run.asked.seed) for run in job.runs] for job in jobs
-    ]
+    jobs = plan(requested(*words, "trainer.replicas=2")).jobs
+    shared = [[(run.spec.identity.method.name, run.spec.seed) for run in job.runs] for job in jobs]
     assert shared == [
         [("rope", 0), ("rope_pi", 0), ("rope", 1), ("rope_pi", 1)],
         [("rope", 2), ("rope_pi", 2)],
@@ -281,14 +279,14 @@ def test_a_run_that_is_asked_for_twice_is_made_and_counted_once(mine: Path) -> N
     one, two = ("method=rope", "seed=0"), ("encoding=rope", "extension=direct", "seed=0")
     planned = plan(Request([one, two, ("method=alibi", "seed=0"), ("method=rope", "seed=x")]))
     assert [run.words for run in planned.runs] == [one, ("method=alibi", "seed=0")]
-    assert (planned.asked, planned.repeated, planned.not_applicable) == (3, 1, 0)
+    assert (planned.requested, planned.repeated, planned.not_applicable) == (3, 1, 0)
     heading = list(planned.heading())
     assert heading[0] == "Sweep: 3 runs on 2 trainings."
     assert "       -1  asked for more than once" in heading
 
 
 def test_runs_that_cannot_be_composed_do_not_hide_the_others(mine: Path) -> None:
-    found = plan(asked("method=rope", "seed=0,x"))
+    found = plan(requested("method=rope", "seed=0,x"))
     assert len(found.runs) == 1 and list(found.wrong.values()) == [
         "seed must be an integer, got 'x'"
     ]
@@ -320,7 +318,7 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
         for seed in (0, 1)
     ]  # 60 s for 100 steps, and 1 s of tests
     words = ("method=rope,nope,rope_pi", "task=copy,passkey", "training.steps=1000")
-    runs = [(run.asked, run.training) for run in plan(asked(*words)).runs]
+    runs = [(run.spec, run.training) for run in plan(requested(*words)).runs]
     # No record is of this protocol: a step costs as much more as there is more work in it.
     unit = 0.6 / multiplications(SMALL, 22)
     steps = {}
@@ -333,11 +331,13 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     assert found.training == pytest.approx(2 * both)
     assert found.total == pytest.approx(2 * both + 6 * 1) and found.unknown == 0
     assert f"{duration(2 * both)} of training" in str(found)
-    complete = {name for asked, name in runs if "rope" in asked.key}
+    complete = {name for spec, name in runs if "rope" in spec.key}
     assert Costs.by(known).of_runs(runs, complete).training == pytest.approx(both)
     # Of this protocol, once there is a record of it, and of no other.
     mine_alone = [
-        changed(each, {"protocol.hash": plan(asked(*words)).runs[0].asked.identity.protocol.hash})
+        changed(
+            each, {"protocol.hash": plan(requested(*words)).runs[0].spec.identity.protocol.hash}
+        )
         for each in known[:1]
     ]
     dear = changed(mine_alone[0], {"training.cpu_seconds": 120.0})
@@ -349,9 +349,9 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     found = both.of_runs([run for run in runs if "passkey" in run[0].key])
     assert found.training == pytest.approx(2 * 600 * 0.9 / 0.75)
     warming = ("method=rope", "task=copy", "training.steps=${training.warmup_steps}")
-    (run,) = plan(asked(*warming)).runs
-    warm_up = run.asked.composed.cfg().training.warmup_steps
-    assert Costs.by(known).of_runs([(run.asked, run.training)]).training == pytest.approx(
+    (run,) = plan(requested(*warming)).runs
+    warm_up = run.spec.composed.cfg().training.warmup_steps
+    assert Costs.by(known).of_runs([(run.spec, run.training)]).training == pytest.approx(
         steps["copy"] * warm_up
     )
     nothing = Costs.by([]).of_runs(runs)
@@ -389,7 +389,7 @@ def test_a_task_whose_dear_encodings_are_still_to_be_made_is_not_taken_for_a_che
 
 def test_a_task_without_a_record_costs_what_its_multiplications_do(mine: Path) -> None:
     words = ("method=rope", "task=copy,passkey")
-    runs = [(run.asked, run.training) for run in plan(asked(*words)).runs]
+    runs = [(run.spec, run.training) for run in plan(requested(*words)).runs]
     of_copy = record("rope", {1: 1.0, 2: 0.5}, 0, task="copy")
     parts = {f"config.{part}": settings for part, settings in SMALL.items()}
     known = changed(of_copy, {**parts, "protocol.hash": runs[0][0].identity.protocol.hash})
@@ -406,8 +406,8 @@ def test_a_plan_says_what_is_published_and_costs_the_same_once_that_is_unpacked(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("task=copy,passkey", "method=rope,nope", *QUICK, f"results_dir={tmp_path}/own")
-    before = plan(asked(*words))
-    done = before.runs[0].asked
+    before = plan(requested(*words))
+    done = before.runs[0].spec
     made = changed(
         record("rope", {1: 1.0, 2: 0.5}, done.seed),
         {
@@ -428,13 +428,13 @@ def test_a_plan_says_what_is_published_and_costs_the_same_once_that_is_unpacked(
         f"1 of the others is published: `python -m posbench.results unpack {folder} --to "
         f"{tmp_path}/own` takes them over"
     )
-    before = plan(asked(*words))
+    before = plan(requested(*words))
     assert [line.strip() for line in before.heading() if "published" in line] == [hint]
-    forced = plan(asked(*words, "force=true"))
+    forced = plan(requested(*words, "force=true"))
     assert not any("published" in line for line in forced.heading()), "it would be made anew"
     whole = before.cost(tmp_path / "own")
     files.unpublish([made], [], tmp_path / "own")
-    after = plan(asked(*words))
+    after = plan(requested(*words))
     assert len(after.complete) == 1
     assert not any("published" in line for line in after.heading())
     rest = after.cost(tmp_path / "own")
@@ -443,20 +443,20 @@ def test_a_plan_says_what_is_published_and_costs_the_same_once_that_is_unpacked(
 
 
 def test_that_many_runs_are_planned_is_said_at_once(mine: Path) -> None:
-    assert not list(asked("seed=range(199)").lines())
-    assert list(asked("seed=range(2000)").lines()) == [
+    assert not list(requested("seed=range(199)").lines())
+    assert list(requested("seed=range(2000)").lines()) == [
         "Planning 2,000 runs, which takes about 10 s."
     ]
-    board = asked("board=small", "seed=10", folders=[mine])
+    board = requested("board=small", "seed=10", folders=[mine])
     many = Request(board.runs * 100, board.board)
     assert next(many.lines()).startswith(f"Planning {len(many.runs):,} runs of board small, ")
 
 
 def test_runs_that_differ_in_their_seed_are_named_as_if_each_were_named_alone(mine: Path) -> None:
     words = ("method=rope", "task=copy", "encoding.base=500")
-    for run in plan(asked(*words, "seed=3,12")).runs:
-        alone = Asked.of(compose(*run.words))
-        assert run.asked == alone and run.asked.identity.command == alone.identity.command
+    for run in plan(requested(*words, "seed=3,12")).runs:
+        alone = RunSpec.of(compose(*run.words))
+        assert run.spec == alone and run.spec.identity.command == alone.identity.command
 
 
 # -- the journal -----------------------------------------------------------------------------------
@@ -586,23 +586,23 @@ class Launcher:
         jobs = [compose(*words).content["job"] for words in job_overrides]
         self.begun.append([])
         for first in range(0, len(jobs), self.width):
-            together = [Asked.of(compose(*job["runs"][0])) for job in jobs[first:][: self.width]]
-            names = [asked.identity.method.label for asked in together]
+            together = [RunSpec.of(compose(*job["runs"][0])) for job in jobs[first:][: self.width]]
+            names = [spec.identity.method.label for spec in together]
             self.begun[-1] += names
             if deadly := [name for name in names if self.deaths[name]]:
                 self.deaths[deadly[0]] -= 1
-                for asked in together:
-                    _die(asked, jobs[0]["sweep"])
+                for spec in together:
+                    _die(spec, jobs[0]["sweep"])
                 raise RuntimeError("a worker has died")
             for job in jobs[first:][: self.width]:
                 work(job["runs"], job["sweep"])
         return []
 
 
-def _die(asked: Asked, sweep: str) -> None:
-    results_dir = Path(asked.composed.content["results_dir"])
+def _die(spec: RunSpec, sweep: str) -> None:
+    results_dir = Path(spec.composed.content["results_dir"])
     writer = Writer(results_dir)
-    writer.write(event(str(asked.path.relative_to(results_dir)), "begun", sweep))
+    writer.write(event(str(spec.path.relative_to(results_dir)), "begun", sweep))
     writer.lock.release()
 
 
@@ -611,7 +611,7 @@ def swept(
 ) -> list[str]:
     """The sweep's own lines; the runs are small."""
     said = [] if said is None else said
-    runs = asked("protocol=smoke", *words, f"results_dir={folder}")
+    runs = requested("protocol=smoke", *words, f"results_dir={folder}")
     sweep = Sweep(runs, str(folder), launcher, said.append)  # type: ignore[arg-type]
     try:
         sweep.make(plan_only=False)
@@ -676,7 +676,9 @@ def test_a_run_is_not_blamed_for_a_death_that_took_its_worker_along(
 @pytest.mark.slow
 @pytest.mark.fault("another sweep that makes one of the runs")
 def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path) -> None:
-    it = Asked.of(compose("protocol=smoke", "task=copy", "method=rope", f"results_dir={tmp_path}"))
+    it = RunSpec.of(
+        compose("protocol=smoke", "task=copy", "method=rope", f"results_dir={tmp_path}")
+    )
     begun, said = threading.Event(), list[str]()
     waits = "Others are making 1 of these runs; waiting for them."
 
@@ -757,10 +759,10 @@ def test_a_failure_stops_no_other_run_and_is_told_with_its_command(
 ) -> None:
     from posbench.running import run
 
-    def made(asked: SimpleNamespace, console: object) -> None:
-        if asked.identity.method.label == "rope_pi":
+    def made(spec: SimpleNamespace, console: object) -> None:
+        if spec.identity.method.label == "rope_pi":
             raise ZeroDivisionError("by nothing")
-        original(asked, console)
+        original(spec, console)
 
     original = run.make
     monkeypatch.setattr(run, "make", made)
@@ -801,7 +803,7 @@ def test_a_clock_that_jumps_loses_nothing_and_doubles_nothing(
     said = swept(tmp_path / "jumping", Launcher(rope=1), *words)
     assert any(line.startswith("2 done in") and "0 failed" in line for line in said), said
     assert lasting(tmp_path / "jumping") == lasting(tmp_path / "undisturbed")
-    planned = plan(asked("protocol=smoke", *words, f"results_dir={tmp_path / 'jumping'}"))
+    planned = plan(requested("protocol=smoke", *words, f"results_dir={tmp_path / 'jumping'}"))
     shown = "\n".join(status.lines(planned, tmp_path / "jumping"))
     assert "2  complete" in shown and "0  failed" in shown and "0  missing" in shown, shown
 

@@ -23,9 +23,9 @@ from posbench.records import bundle, files
 from posbench.records.record import Audit, Record
 from posbench.results.command import main as results_command
 from posbench.running import verify as verifying
-from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.run import make
+from posbench.running.run_spec import RunSpec
 from posbench.running.verify import Today, differences, verify
 
 SMALL = ("protocol=smoke", "task=copy_small", "training.steps=4", "training.validate_every=2")
@@ -37,7 +37,7 @@ def made(folder: Path, *words: str) -> None:
     """The run of `python -m posbench WORDS`, in this process."""
     with composing():
         composed = compose(*SMALL, *words).but(results_dir=str(folder), logger={})
-        make(Asked.of(composed), Console())
+        make(RunSpec.of(composed), Console())
 
 
 @pytest.fixture(scope="module")
@@ -499,7 +499,7 @@ def test_a_class_of_ones_own_is_no_changed_code(
     (mine / "encoding/turned.yaml").write_text("_target_: turned.Turned\n")
     with composing(mine):
         composed = compose(*SMALL, "encoding=turned")
-        make(Asked.of(composed.but(results_dir=str(tmp_path / "runs"), logger={})), Console())
+        make(RunSpec.of(composed.but(results_dir=str(tmp_path / "runs"), logger={})), Console())
     files.publish(files.records(tmp_path / "runs"), [], tmp_path / "all")
     provenance.known_hash.cache_clear()
     sys.modules.pop("turned", None)
@@ -520,7 +520,9 @@ def test_what_was_made_on_the_processor_is_repeated_there(
         composed = compose(*of_gpu, *words, *tests)
         trainer = composed.content["trainer"] | {"accelerator": "cpu"}
         results_dir = str(tmp_path / "runs")
-        make(Asked.of(composed.but(results_dir=results_dir, logger={}, trainer=trainer)), Console())
+        make(
+            RunSpec.of(composed.but(results_dir=results_dir, logger={}, trainer=trainer)), Console()
+        )
     files.publish(files.records(tmp_path / "runs"), [], tmp_path / "all")
     capsys.readouterr()
     assert verify(tmp_path / "all", 1).agreed, capsys.readouterr().out

@@ -83,15 +83,15 @@ def main(arguments: list[str] | None = None) -> int:
                 )
             with composing(task.folder):
                 return _compare_rows(task, board, chosen)
-        asked = subject(chosen.words, board, *own)
-        with composing(*asked.folders):
-            return _compare(asked, board, chosen)
+        mine = subject(chosen.words, board, *own)
+        with composing(*mine.folders):
+            return _compare(mine, board, chosen)
 
     return answered(compared, [word for word in chosen.words if "=" in word], own)
 
 
-def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
-    mistakes.check([*asked.row, *asked.settings], asked.folders)
+def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:
+    mistakes.check([*mine.row, *mine.settings], mine.folders)
     if not board.all_tasks:
         raise PosbenchError(
             f"board {board.name} runs experiments, and a row is compared on tasks: choose a board "
@@ -104,9 +104,9 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
             f"{against} holds no records to compare with: name a folder of published ones with "
             "--against"
         )
-    seeds = asked.chosen_seeds(board, quick=chosen.quick)
-    kind = Kind.of_words(asked.runs(board, board.all_tasks[:1], seeds[:1]).runs[0])
-    here, left = on_tasks_as_here(found, board, asked.protocol(board))
+    seeds = mine.chosen_seeds(board, quick=chosen.quick)
+    kind = Kind.of_words(mine.runs(board, board.all_tasks[:1], seeds[:1]).runs[0])
+    here, left = on_tasks_as_here(found, board, mine.protocol(board))
     if not here:
         raise PosbenchError(
             f"{against} holds no records on the tasks of board {board.name} as they are here: "
@@ -114,13 +114,13 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
         )
     rivals = Rivals.of(here, kind, board, seeds)
     rivals.refuse_lack()
-    tasks = asked.chosen_tasks(rivals, quick=chosen.quick)
+    tasks = mine.chosen_tasks(rivals, quick=chosen.quick)
     rivals.refuse_lack(tasks)
-    asked.refuse_other_tasks(board, tasks)
-    results_dir = Path(compose(*asked.settings).content["results_dir"])
+    mine.refuse_other_tasks(board, tasks)
+    results_dir = Path(compose(*mine.settings).content["results_dir"])
 
-    command = [] if chosen.no_training else asked.command(board, tasks, seeds)
-    planned = _made(asked.runs(board, tasks, seeds), command)
+    command = [] if chosen.no_training else mine.command(board, tasks, seeds)
+    planned = _made(mine.runs(board, tasks, seeds), command)
     own = _complete(planned)
     there = standing(own, rivals)
     notes = [
@@ -133,23 +133,23 @@ def _compare(asked: Subject, board: Board, chosen: argparse.Namespace) -> int:
     print(report.text(there, board, notes))
     from posbench.catalogue.sketches import sketch  # and with it torch
 
-    source = Source(asked.folders, sketch(there.row, asked.row))
+    source = Source(mine.folders, sketch(there.row, mine.row))
     paths = report.write(there, board, notes, own, results_dir / "compare", source)
     print(f"Written: {', '.join(map(str, paths))}")
     return 1 if planned.runs or planned.wrong else 0
 
 
-def _compare_rows(asked: TaskSubject, board: Board, chosen: argparse.Namespace) -> int:
+def _compare_rows(mine: TaskSubject, board: Board, chosen: argparse.Namespace) -> int:
     """The rows of a board on a task of one's own."""
-    mistakes.check([f"task={asked.task}", *asked.settings], [asked.folder])
+    mistakes.check([f"task={mine.task}", *mine.settings], [mine.folder])
     against = chosen.against or published()
-    results_dir = Path(compose(*asked.settings).content["results_dir"])
-    command = [] if chosen.no_training else asked.command
-    planned = _made(asked.runs, command)
+    results_dir = Path(compose(*mine.settings).content["results_dir"])
+    command = [] if chosen.no_training else mine.command
+    planned = _made(mine.runs, command)
     own = _complete(planned)
-    here, left = on_tasks_as_here(files.records(against), board, asked.protocol)
+    here, left = on_tasks_as_here(files.records(against), board, mine.protocol)
     found = of_task.TaskStanding.of(own, here, board)
-    notes = [*of_other_tasks(left), *of_task.remarks(planned, asked.seeds)]
+    notes = [*of_other_tasks(left), *of_task.remarks(planned, mine.seeds)]
     print(of_task.text(found, board, notes))
     print(f"Written: {of_task.write(found, board, notes, results_dir / 'compare')}")
     return 1 if planned.runs or planned.wrong else 0
@@ -180,7 +180,7 @@ def _without_force(request: Request) -> Request:
 
 
 def _complete(planned: Plan) -> list[Record]:
-    own = [record for run in planned.complete if (record := run.asked.record()) is not None]
+    own = [record for run in planned.complete if (record := run.spec.record()) is not None]
     if not own:
         raise PosbenchError("none of its runs is complete, so there is nothing to compare")
     return own

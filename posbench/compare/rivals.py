@@ -18,7 +18,7 @@ from posbench.errors import MANY, PosbenchError, counted
 from posbench.leaderboard.parts import Part
 from posbench.records import tables
 from posbench.records.record import Name, Record
-from posbench.running.asked import Asked
+from posbench.running.run_spec import RunSpec
 from posbench.statistics.measures import of_runs
 
 
@@ -185,15 +185,15 @@ def on_tasks_as_here(
     a task of another version, or with other defaults, asks for something else.
     """
     here = {
-        task: Asked.of(compose(f"protocol={protocol}", f"task={task}")).fingerprint
+        task: RunSpec.of(compose(f"protocol={protocol}", f"task={task}")).fingerprint
         for task in board.all_tasks
     }
     kept, left = [], set()
     for record in published:
-        asked = here.get(record.task.label)
-        if asked and (asked.task, asked.task_version) == (record.task.hash, record.task_version):
+        ours = here.get(record.task.label)
+        if ours and (ours.task, ours.task_version) == (record.task.hash, record.task_version):
             kept.append(record)
-        elif asked and record.protocol.name == protocol:
+        elif ours and record.protocol.name == protocol:
             left.add(record.task.label)
     return kept, [task for task in board.all_tasks if task in left]
 

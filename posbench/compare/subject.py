@@ -183,17 +183,17 @@ def _row(chosen: Mapping[str, Word], board: Board) -> Words:
     return (encoding, words.get("extension", f"extension={AS_TRAINED}"))
 
 
-def offered_seeds(board: Board, asked: Sequence[str] | None, most: int) -> tuple[int, ...]:
+def offered_seeds(board: Board, named: Sequence[str] | None, most: int) -> tuple[int, ...]:
     """The seeds of the board that are asked for, or the first of them."""
     offered = sorted({seed for rows in board.parts.values() for seed in rows.seeds})
-    if asked is None:
+    if named is None:
         return tuple(offered[:most])
-    return tuple(int(seed) for seed in some_of("seed", asked, list(map(str, offered))))
+    return tuple(int(seed) for seed in some_of("seed", named, list(map(str, offered))))
 
 
-def one_protocol(asked: Mapping[str, list[str]], board: Board) -> str:
+def one_protocol(tests: Mapping[str, list[str]], board: Board) -> str:
     """The protocol that words name, or the board's."""
-    chosen = asked.get("protocol", [board.protocol])
+    chosen = tests.get("protocol", [board.protocol])
     if len(chosen) > 1:
         raise PosbenchError(f"protocol={','.join(chosen)}: a board has one protocol")
     return chosen[0]
@@ -226,13 +226,13 @@ def of_file(path: Path, groups: Sequence[str]) -> tuple[str, str, Path]:
     return group, path.stem, folder
 
 
-def some_of(key: str, asked: Sequence[str], offered: Sequence[str]) -> list[str]:
+def some_of(key: str, named: Sequence[str], offered: Sequence[str]) -> list[str]:
     """What is asked for, if it is offered; PosbenchError names what is not."""
-    for name in asked:
+    for name in named:
         if name not in offered:
             said = known_names(offered, HELP, closest(name, offered))
             raise PosbenchError(f"{key}={name} is unknown: {said}")
-    return list(asked)
+    return list(named)
 
 
 def _steps(protocol: str, task: str) -> int:

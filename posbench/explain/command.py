@@ -25,7 +25,7 @@ from posbench.errors import PosbenchError
 
 if TYPE_CHECKING:
     from posbench.explain.page import Explained
-    from posbench.running.asked import Asked
+    from posbench.running.run_spec import RunSpec
 
 MULTIPLES = (1.0, 2.0, 4.0, 8.0)
 MOST = 2
@@ -38,11 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_intermixed_args(arguments)
 
     def explained() -> int:
-        asked = runs(chosen.words, chosen.config_dir)
+        requested = runs(chosen.words, chosen.config_dir)
         with composing(*chosen.config_dir):
-            for words in asked:
+            for words in requested:
                 mistakes.check(words, chosen.config_dir)
-            return _explain(asked, chosen.config_dir)
+            return _explain(requested, chosen.config_dir)
 
     return answered(explained, chosen.words, chosen.config_dir)
 
@@ -60,20 +60,20 @@ def runs(words: Sequence[str], own: Sequence[Path] = ()) -> list[list[str]]:
             "with one seed, so choose one and give the command once for each"
         )
     if len(several) > 1 or any(len(word.values(own)) > MOST for word in several):
-        asked = " ".join(word.text for word in several)
+        said = " ".join(word.text for word in several)
         raise PosbenchError(
-            f"{asked} asks for more than two runs: two stand side by side, as method=rope,rope_yarn"
+            f"{said} asks for more than two runs: two stand side by side, as method=rope,rope_yarn"
         )
     # A pattern that matches nothing is kept, and refused with all else that may be wrong.
     each = [word.each(own) or [word.text] for word in read]
     return [list(run) for run in itertools.product(*each)]
 
 
-def _explain(asked: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
+def _explain(requested: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
     from posbench.explain.page import html, text  # and with it torch
-    from posbench.running.asked import Asked
+    from posbench.running.run_spec import RunSpec
 
-    runs = [Asked.of(compose(*words)) for words in asked]
+    runs = [RunSpec.of(compose(*words)) for words in requested]
     explained: list[Explained] = []
     for run in runs:
         explained.append(_explained(run, own))
@@ -92,25 +92,25 @@ def _explain(asked: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
     return 0
 
 
-def _explained(asked: Asked, own: Sequence[Path]) -> Explained:
+def _explained(spec: RunSpec, own: Sequence[Path]) -> Explained:
     """What is found of one run, whose command names folders of one's own."""
     from posbench.explain.measures import inside
     from posbench.explain.page import Explained
     from posbench.running.console import Console
     from posbench.running.ready import Ready
 
-    ready = Ready.of(asked, Console())
+    ready = Ready.of(spec, Console())
     setup = ready.setup
     if setup.extension.retrained:
         raise PosbenchError("a ceiling is another model at each length: explain the method itself")
     prepared = ready.prepare(ready.train())
-    record = asked.record()
+    record = spec.record()
     rows, views = (record.rows, record.views) if record is not None else prepared.evaluate()
     return Explained(
-        asked.identity.method.label,
-        asked.identity.task.label,
+        spec.identity.method.label,
+        spec.identity.task.label,
         setup.task.measure,
-        with_own(asked.identity.command, own),
+        with_own(spec.identity.command, own),
         rows,
         list(views),
         inside(setup.evaluation, prepared.placed(), prepared.extension, MULTIPLES),

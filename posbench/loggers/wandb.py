@@ -60,9 +60,9 @@ class Wandb(WandbLogger):
         """Open the run, at the server or in a file."""
         self.say = say
         own = {name: value for name, value in self._wandb_init.items() if value is not None}
-        asked = {"name": about.title, "group": about.group, "job_type": about.job_type} | own
-        asked["tags"] = [*about.tags, *self.tags]
-        self._experiment = run = self._opened(asked)
+        arguments = {"name": about.title, "group": about.group, "job_type": about.job_type} | own
+        arguments["tags"] = [*about.tags, *self.tags]
+        self._experiment = run = self._opened(arguments)
         run.define_metric(metrics.STEP, hidden=True, summary="none")
         for name in metrics.CURVE:
             run.define_metric(name, step_metric=metrics.STEP, summary="none")
@@ -101,17 +101,17 @@ class Wandb(WandbLogger):
         except Exception as error:  # whatever W&B meets, the record is written
             self._remark(error, f"what it lacks is in {folder}: `wandb sync {folder}`")
 
-    def _opened(self, asked: dict[str, Any]) -> Any:
+    def _opened(self, arguments: dict[str, Any]) -> Any:
         if not self._offline:
             try:
                 if not Wandb.unreachable:
-                    return self._online(asked)
+                    return self._online(arguments)
             except Exception as error:  # whatever W&B meets, the run goes on
                 self._remark(error, "runs are kept offline, for `wandb sync`")
             self.complete = False
-        return wandb.init(**asked, mode="offline", settings=wandb.Settings(silent=True))
+        return wandb.init(**arguments, mode="offline", settings=wandb.Settings(silent=True))
 
-    def _online(self, asked: dict[str, Any]) -> Any:
+    def _online(self, arguments: dict[str, Any]) -> Any:
         if not wandb.api.api_key:  # W&B would ask the terminal for one, and wait
             raise wandb.errors.UsageError("no API key: `wandb login`, or set WANDB_API_KEY")
         limits = wandb.Settings(
@@ -121,7 +121,7 @@ class Wandb(WandbLogger):
             finish_timeout=self.patience,
             finish_timeout_raises=True,
         )
-        return wandb.init(**asked, mode="online", settings=limits)
+        return wandb.init(**arguments, mode="online", settings=limits)
 
     def _remark(self, error: Exception, consequence: str) -> None:
         self.complete = False

@@ -47,8 +47,8 @@ from posbench.composing.compose import compose, composing
 from posbench.disk import writing_to
 from posbench.errors import ConfigError, IllegalExtension, closest, known_names
 from posbench.extension import Extension, Searched
-from posbench.pretrained.asked import HELP, Asked
 from posbench.pretrained.refusal import need_transformers
+from posbench.pretrained.request import HELP, Request
 from posbench.provenance import content_hash
 
 if TYPE_CHECKING:
@@ -69,39 +69,40 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
     def measured() -> int:
-        asked = Asked.of(words)
-        with writing_to(asked.results_dir):
-            for line in run(asked):
+        request = Request.of(words)
+        with writing_to(request.results_dir):
+            for line in run(request):
                 print(line, flush=True)
         return 0
 
     return answered(measured, words)
 
 
-def run(asked: Asked) -> Iterator[str]:
+def run(request: Request) -> Iterator[str]:
     """Measure what is not known yet, and say what is found as it comes."""
     need_transformers()
     from posbench.pretrained.proof import mounted_and_proved
     from posbench.pretrained.tabulating import table
 
-    model, tokenizer = asked.files.load(asked.dtype, asked.device)
-    tasks = measurements(asked, tokenizer)
-    with mounted_and_proved(model, asked.train_positions or None) as mounted:
+    model, tokenizer = request.files.load(request.dtype, request.device)
+    tasks = measurements(request, tokenizer)
+    with mounted_and_proved(model, request.train_positions or None) as mounted:
         trained = mounted.train_positions
-        yield f"{asked.files.path}, trained for {trained} positions, equals itself when mounted."
-        recorder = _recorder(asked, mounted)
+        yield f"{request.files.path}, trained for {trained} positions, equals itself when mounted."
+        recorder = _recorder(request, mounted)
         lengths = sorted(recorder.multiples)
         refuse_short(tasks, lengths[0])
-        candidates = yield from _candidates(asked, tasks, recorder)
-        for text, length, task in itertools.product(asked.texts, lengths, tasks):
+        candidates = yield from _candidates(request, tasks, recorder)
+        for text, length, task in itertools.product(request.texts, lengths, tasks):
             unit = Unit(recorder, task, length, text)
             for each in candidates[task.name]:
                 yield from unit.measured(each)
         yield ""
         for task in tasks:
-            yield from table(recorder, task, candidates[task.name], lengths, asked.texts)
+            yield from table(recorder, task, candidates[task.name], lengths, request.texts)
         yield from _to_serve(mounted, candidates[tasks[0].name], lengths[-1])
-        yield f"Records: {asked.results_dir}; python -m posbench.leaderboard makes a page of them."
+        where = request.results_dir
+        yield f"Records: {where}; python -m posbench.leaderboard makes a page of them."
 
 
 def refuse_short(tasks: Sequence[Measurement], shortest: int) -> None:
@@ -113,21 +114,31 @@ def refuse_short(tasks: Sequence[Measurement], shortest: int) -> None:
         )
 
 
-def _recorder(asked: Asked, mounted: Mounted) -> Recorder:
+def _recorder(request: Request, mounted: Mounted) -> Recorder:
     from posbench.pretrained.recording import Recorder
 
     trained = mounted.train_positions
-    multiples = {count: count / trained for count in asked.tokens} | {
-        round(multiple * trained): multiple for multiple in asked.lengths
+    multiples = {count: count / trained for count in request.tokens} | {
+        round(multiple * trained): multiple for multiple in request.lengths
     }
-    settings = {"lengths": sorted(multiples), "questions": asked.questions, "dtype": asked.dtype}
+    settings = {
+        "lengths": sorted(multiples),
+        "questions": request.questions,
+        "dtype": request.dtype,
+    }
     return Recorder(
-        asked.results_dir, asked.files, mounted, asked.protocol, settings, multiples, asked.command
+        request.results_dir,
+        request.files,
+        mounted,
+        request.protocol,
+        settings,
+        multiples,
+        request.command,
     )
 
 
 def _candidates(
-    asked: Asked, tasks: Sequence[Measurement], recorder: Recorder
+    request: Request, tasks: Sequence[Measurement], recorder: Recorder
 ) -> Generator[str, None, dict[str, list[Candidate]]]:
     """By task, the extensions that the model can have and that change something beyond L, with the
     settings that were searched for; says which are left out.
@@ -135,12 +146,12 @@ def _candidates(
     mounted, lengths = recorder.mounted, sorted(recorder.multiples)
     trained, longest = mounted.train_positions, lengths[-1]
     found: dict[str, list[Candidate]] = {task.name: [] for task in tasks}
-    for each in extensions(asked, trained, longest):
+    for each in extensions(request, trained, longest):
         try:
             if not isinstance(each.extension, Searched):
                 each.extension.extend(mounted.trained(trained), trained, longest)
             for task in tasks:
-                chosen = searched(each, task, recorder, lengths, asked)
+                chosen = searched(each, task, recorder, lengths, request)
                 if task is tasks[0] or chosen is not each:
                     prove_beyond(mounted, chosen.extension, lengths)
                 found[task.name].append(chosen)
@@ -200,7 +211,7 @@ class Unit:
 
 
 def searched(
-    row: Candidate, task: Measurement, recorder: Recorder, lengths: list[int], asked: Asked
+    row: Candidate, task: Measurement, recorder: Recorder, lengths: list[int], request: Request
 ) -> Candidate:
     """With the settings chosen for this task, if the extension asks for a search."""
     from posbench.pretrained.searching import choose
@@ -209,10 +220,10 @@ def searched(
         return row
     code = recorder.code(task, row)
     kept = content_hash(
-        [recorder.model, task.node, row.node, asked.protocol.hash, asked.texts, code]
+        [recorder.model, task.node, row.node, request.protocol.hash, request.texts, code]
     )
-    path = asked.results_dir / "searches" / f"{kept}.json"
-    chosen, search = choose(row.extension, task, recorder.mounted, lengths, asked.texts, path)
+    path = request.results_dir / "searches" / f"{kept}.json"
+    chosen, search = choose(row.extension, task, recorder.mounted, lengths, request.texts, path)
     return replace(row, extension=chosen, search=search)
 
 
@@ -225,34 +236,34 @@ def prove_beyond(mounted: Mounted, extension: Extension, lengths: list[int]) -> 
         prove_effect(mounted, extension, beyond)
 
 
-def measurements(asked: Asked, tokenizer: Any) -> list[Measurement]:
+def measurements(request: Request, tokenizer: Any) -> list[Measurement]:
     from posbench.pretrained.measuring import Answering, Perplexity
     from posbench.pretrained.text_tasks import SETS, TASKS, Pieces
 
     known = {**TASKS, **SETS, PERPLEXITY: None}
-    names = [each for name in asked.tasks for each in SETS.get(name, (name,))]
+    names = [each for name in request.tasks for each in SETS.get(name, (name,))]
     found: list[Measurement] = []
     for name in dict.fromkeys(names):
         if name not in known:
             raise ConfigError(f"task={name}: {known_names(known, HELP, closest(name, known))}")
         if name == PERPLEXITY:
-            if not asked.text:
+            if not request.text:
                 raise ConfigError("task=perplexity needs text=FILE: name a text file")
-            found.append(Perplexity.of(Path(asked.text), tokenizer))
+            found.append(Perplexity.of(Path(request.text), tokenizer))
         else:
-            pieces = Pieces(tokenizer, asked.chat)
-            found.append(Answering(name, TASKS[name], pieces, asked.questions, asked.chat))
+            pieces = Pieces(tokenizer, request.chat)
+            found.append(Answering(name, TASKS[name], pieces, request.questions, request.chat))
     return found
 
 
-def extensions(asked: Asked, train_positions: int, test_positions: int) -> list[Candidate]:
+def extensions(request: Request, train_positions: int, test_positions: int) -> list[Candidate]:
     """The suite's extensions with its settings, scaled to the positions of the model."""
     from posbench.pretrained.recording import Candidate
 
     found = []
     with composing():
-        for name in asked.extensions:
-            words = [f"extension={name}", *asked.settings]
+        for name in request.extensions:
+            words = [f"extension={name}", *request.settings]
             mistakes.check(words)
             cfg = compose(*words).cfg()
             cfg.train_positions, cfg.test_positions = train_positions, test_positions
@@ -263,5 +274,5 @@ def extensions(asked: Asked, train_positions: int, test_positions: int) -> list[
                     f"extension={name} trains further, and a pretrained model is measured as it "
                     "is: choose an extension without training"
                 )
-            found.append(Candidate(name, extension, node, tuple(asked.settings)))
+            found.append(Candidate(name, extension, node, tuple(request.settings)))
     return found

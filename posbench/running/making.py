@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import IO
 
-from posbench.running.asked import Asked, remark
+from posbench.running.run_spec import RunSpec, remark
 
 
-def make(asked: Asked, file: IO[str] | None = None) -> None:
+def make(spec: RunSpec, file: IO[str] | None = None) -> None:
     """Make a run, or say that it is there; on the terminal, or in a file.
 
     PosbenchError, once all is recorded, if its audit disagrees with its scores.
     """
-    record = asked.record()
-    if record is not None and asked.is_complete:
-        print(remark(record, asked.path), file=file)
+    record = spec.record()
+    if record is not None and spec.is_complete:
+        print(remark(record, spec.path), file=file)
         return
     from posbench.running import run
     from posbench.running.console import Console
 
-    run.make(asked, Console(file))
+    run.make(spec, Console(file))

@@ -13,10 +13,10 @@ import torch
 from posbench.composing.legality import legal_encodings
 from posbench.disk import writing_to
 from posbench.errors import IllegalExtension
-from posbench.running.asked import Asked
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
 from posbench.running.preparing import Preparation, Prepared, preparation
+from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.running.trained import Trained, train
 
@@ -27,17 +27,17 @@ class Ready:
     into the results folder, and what a disk refuses is said in a sentence.
     """
 
-    asked: Asked
+    spec: RunSpec
     setup: Setup
     way: Preparation
     checkpoints: Checkpoints
     console: Console
 
     @classmethod
-    def of(cls, asked: Asked, console: Console) -> Self:
+    def of(cls, spec: RunSpec, console: Console) -> Self:
         """The run, if it can be made: a mistake is refused before anything is written."""
         quiet()
-        setup = Setup.of(asked.composed.cfg())
+        setup = Setup.of(spec.composed.cfg())
         config = setup.config
         torch.set_num_threads(config.trainer.threads)
         _ = setup.device
@@ -45,14 +45,14 @@ class Ready:
         try:
             setup.model(way.longest(setup))
         except IllegalExtension as error:
-            method = asked.identity.method
+            method = spec.identity.method
             legal = ", ".join(legal_encodings(setup.composed.extension)) or "no encoding"
             raise IllegalExtension(
                 f"extension {method.extension} cannot extend encoding {method.encoding}: {error}; "
                 f"it can extend {legal}"
             ) from None
         checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
-        return cls(asked, setup, way, checkpoints, console)
+        return cls(spec, setup, way, checkpoints, console)
 
     def train(self, loggers: Sequence[Any] = ()) -> Trained:
         """The trained model, from the shared checkpoint where there is one."""

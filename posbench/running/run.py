@@ -16,36 +16,36 @@ from posbench.loggers.told import About, Teller
 from posbench.records import files
 from posbench.records.record import MEANINGLESS, Audit, Record
 from posbench.records.row import Row
-from posbench.running.asked import Asked, Fingerprint, remark
 from posbench.running.audit import refuse_disagreement
 from posbench.running.console import Console
 from posbench.running.devices import device_name
 from posbench.running.preparing import Prepared
 from posbench.running.ready import Ready
 from posbench.running.recording import Seconds, build, build_diverged
+from posbench.running.run_spec import Fingerprint, RunSpec, remark
 from posbench.running.setup import Setup
 from posbench.running.trained import Trained, without_weights
 
 
-def make(asked: Asked, console: Console) -> None:
+def make(spec: RunSpec, console: Console) -> None:
     """Make a run, or only its audit where its record is complete already.
 
     PosbenchError, once all is recorded, if the audit disagrees with the scores.
     """
-    complete = asked.record()
+    complete = spec.record()
     if complete is not None:
-        console.say(remark(complete, asked.path))
-    if asked.is_complete:
+        console.say(remark(complete, spec.path))
+    if spec.is_complete:
         return
-    ready = Ready.of(asked, console)
+    ready = Ready.of(spec, console)
     setup = ready.setup
     config = setup.config
-    loggers = _loggers(setup, asked.identity)
+    loggers = _loggers(setup, spec.identity)
     make_writable(config.results_dir)
     with writing_to(config.results_dir):
         hardware = device_name(config.trainer.accelerator)
-        console.announce(asked.identity, config.seed, hardware, asked.path)
-        _begin(loggers, setup, asked.identity, console)
+        console.announce(spec.identity, config.seed, hardware, spec.path)
+        _begin(loggers, setup, spec.identity, console)
         try:
             Run(ready).make(loggers, complete is not None)
         finally:
@@ -55,7 +55,7 @@ def make(asked: Asked, console: Console) -> None:
                     if logger.kept:
                         console.say(logger.kept)
     if config.audit:
-        refuse_disagreement(asked.path)
+        refuse_disagreement(spec.path)
 
 
 class Run:
@@ -63,7 +63,7 @@ class Run:
 
     def __init__(self, ready: Ready) -> None:
         self.ready, self.setup, self.console = ready, ready.setup, ready.console
-        self.identity, self.path = ready.asked.identity, ready.asked.path
+        self.identity, self.path = ready.spec.identity, ready.spec.path
 
     def make(self, loggers: list[Any], only_audit: bool) -> None:
         """Train, prepare, audit where that is asked for, evaluate, record."""

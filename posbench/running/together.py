@@ -16,10 +16,10 @@ from posbench.config import TrainingConfig
 from posbench.errors import Diverged, PosbenchError
 from posbench.provenance import content_hash
 from posbench.replicas import Apart, OwnCurve, fit_together
-from posbench.running.asked import Asked
 from posbench.running.checkpoints import Checkpoints, obeying_signals, stopped
 from posbench.running.console import Console
 from posbench.running.devices import device
+from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.training import Training
 
@@ -32,9 +32,9 @@ class Share:
     settings: TrainingConfig
 
     @classmethod
-    def of(cls, asked: Asked) -> Iterator[Share]:
+    def of(cls, spec: RunSpec) -> Iterator[Share]:
         """The shares of a run, one for each learning rate."""
-        setup = Setup.of(asked.composed.cfg())
+        setup = Setup.of(spec.composed.cfg())
         torch.set_num_threads(setup.config.trainer.threads)
         for settings in setup.config.training.candidates:
             yield cls(setup, settings)
@@ -61,15 +61,15 @@ class Share:
         return Training(setup.model(), setup.task, self.settings, setup.config.seed)
 
 
-def train_together(runs: Sequence[Asked], console: Console) -> None:
+def train_together(runs: Sequence[RunSpec], console: Console) -> None:
     """Make the trainings of runs, `trainer.replicas` at a time, and keep each as if made alone.
 
     Whatever cannot be made so is left to its run, which trains alone or says what is wrong.
     """
     families: dict[str, dict[str, Share]] = defaultdict(dict)
-    for asked in runs:
+    for spec in runs:
         try:
-            for share in Share.of(asked):
+            for share in Share.of(spec):
                 families[share.family].setdefault(share.reference, share)
         except PosbenchError:  # the run will say it
             continue

@@ -23,10 +23,10 @@ from posbench.errors import Diverged, PosbenchError, counted
 from posbench.records import files
 from posbench.records.packing import comparable
 from posbench.records.record import CarriedOver, Record
-from posbench.running.asked import Asked
 from posbench.running.console import Console, Passing
 from posbench.running.devices import device_name
 from posbench.running.run import make
+from posbench.running.run_spec import RunSpec
 
 COMMAND = "python -m posbench "
 
@@ -270,10 +270,10 @@ def _made_again(record: Record, scratch: Path, console: Console) -> Record:
     composed = compose(*words)
     # No name depends on the accelerator, so that a command does not hold it.
     trainer = composed.content["trainer"] | {"accelerator": _accelerator(record)}
-    asked = Asked.of(composed.but(results_dir=str(scratch), logger={}, trainer=trainer))
+    spec = RunSpec.of(composed.but(results_dir=str(scratch), logger={}, trainer=trainer))
     with contextlib.suppress(Diverged):  # recorded, and compared as it is
-        make(asked, console)
-    return files.read(asked.path)
+        make(spec, console)
+    return files.read(spec.path)
 
 
 def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.records.record import Record
-from posbench.running.asked import Asked
+from posbench.running.run_spec import RunSpec
 from posbench.sweeping.watching import duration
 
 COLUMNS = ("protocol", "task", "encoding", "step", "work", "test")
@@ -89,7 +89,7 @@ class Costs:
             self.tests.combine_first(ratio * others.tests),
         )
 
-    def of_runs(self, runs: Sequence[tuple[Asked, str]], made: Iterable[str] = ()) -> Cost:
+    def of_runs(self, runs: Sequence[tuple[RunSpec, str]], made: Iterable[str] = ()) -> Cost:
         """The cost of runs, each with a name for its training; those in `made` are there already.
 
         Where an encoding has no record on a task, the cost is that of the task times that of the
@@ -101,24 +101,24 @@ class Costs:
         found: list[float] = []
         training = 0.0
         seen = set(made)
-        for asked, name in runs:
-            step = self._step(asked)
-            trained = 0.0 if name in seen else step * _steps(asked)
+        for spec, name in runs:
+            step = self._step(spec)
+            trained = 0.0 if name in seen else step * _steps(spec)
             seen.add(name)
             training += 0.0 if np.isnan(trained) else trained
-            found.append(trained + float(self.tests.get(asked.identity.task.name, any_test)))
+            found.append(trained + float(self.tests.get(spec.identity.task.name, any_test)))
         return Cost(tuple(found), training)
 
-    def _step(self, asked: Asked) -> float:
-        protocol, task = asked.identity.protocol.hash, asked.identity.task
-        base = asked.identity.method.base
+    def _step(self, spec: RunSpec) -> float:
+        protocol, task = spec.identity.protocol.hash, spec.identity.task
+        base = spec.identity.method.base
         if task.name in (under := self._under(protocol)).tasks:
             return under.of(task.name, base)
         key = protocol, task.hash
         if key not in self._works:
             from posbench.running.setup import Setup  # and with it torch
 
-            setup = Setup.of(asked.composed.cfg())
+            setup = Setup.of(spec.composed.cfg())
             self._works[key] = multiplications(setup.nodes, setup.train_positions)
         return self._works[key] * self._of_a_multiplication.of(task.name, base)
 
@@ -214,9 +214,9 @@ def _ratio(some: pd.Series, others: pd.Series) -> float:
     return 1.0 if np.isnan(ratio) else ratio
 
 
-def _steps(asked: Asked) -> int:
+def _steps(spec: RunSpec) -> int:
     """The steps of its training."""
-    settings = asked.composed.content["training"]
+    settings = spec.composed.content["training"]
     if not isinstance(settings["steps"], int):  # an interpolation, which takes a while to resolve
-        settings = asked.composed.cfg().training
+        settings = spec.composed.cfg().training
     return max(round(settings["steps"] * settings["steps_scale"]), 1)

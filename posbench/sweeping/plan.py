@@ -20,7 +20,7 @@ from posbench.provenance import content_hash
 from posbench.records import files
 from posbench.records.files import LOCAL
 from posbench.records.record import Record
-from posbench.running.asked import Asked, Fingerprint
+from posbench.running.run_spec import Fingerprint, RunSpec
 from posbench.source import reading_once
 from posbench.sweeping.cost import Cost, Costs
 from posbench.sweeping.refusals import Refusals
@@ -35,24 +35,24 @@ class PlannedRun:
     """A run that is to be made."""
 
     words: Words
-    asked: Asked
+    spec: RunSpec
 
     @cached_property
     def training(self) -> str:
         """A hash that runs have in common which share trained weights."""
-        content = self.asked.composed.content
+        content = self.spec.composed.content
         return content_hash([self.family, content["seed"]])
 
     @cached_property
     def family(self) -> str:
         """A hash that runs have in common whose trainings differ in their seed alone."""
-        content = self.asked.composed.content
+        content = self.spec.composed.content
         return content_hash([content[name] for name in ("task", "encoding", "model", "training")])
 
     @property
     def replicas(self) -> int:
         """How many such trainings are made in step."""
-        return max(int(self.asked.composed.content["trainer"]["replicas"]), 1)
+        return max(int(self.spec.composed.content["trainer"]["replicas"]), 1)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Plan:
     repeated: int  # how many are asked for once more, as a row that stands in two parts of a board
 
     @property
-    def asked(self) -> int:
+    def requested(self) -> int:
         """How many runs are asked for, each counted once."""
         return len(self.request.runs) - self.repeated
 
@@ -84,15 +84,15 @@ class Plan:
     @property
     def not_applicable(self) -> int:
         """How many have a method that cannot be tested on their task."""
-        return self.asked - len(self.runs) - len(self.complete) - len(self.wrong)
+        return self.requested - len(self.runs) - len(self.complete) - len(self.wrong)
 
     def heading(self) -> Iterator[str]:
         """What is asked for, and what needs nothing more."""
         runs, board = self.runs, self.request.board
         trainings = len({run.training for run in [*runs, *self.complete]})
         named = f"Board {board.name}, definition {board.hash[:8]}: " if board else "Sweep: "
-        asked = counted(self.asked, "run")
-        yield f"{named}{asked} on {counted(trainings, 'training')}."
+        requested = counted(self.requested, "run")
+        yield f"{named}{requested} on {counted(trainings, 'training')}."
         if board and self.request.parts:
             for part, count in Counter(self.request.parts.values()).items():
                 yield f"  {count:7,}  {part}"
@@ -120,12 +120,12 @@ class Plan:
         """The CPU time that the runs will take, or those of them with these keys: by the records of
         the results folder, and where they do not tell, by published ones.
         """
-        left = [run for run in self.runs if keys is None or run.asked.key in keys]
+        left = [run for run in self.runs if keys is None or run.spec.key in keys]
         costs = Costs.by(_readable(results_dir))
         for records in self.published.values():
             costs = costs.beside(Costs.by(records))
         made = {run.training for run in self.complete}
-        return costs.of_runs([(run.asked, run.training) for run in left], made)
+        return costs.of_runs([(run.spec, run.training) for run in left], made)
 
     @cached_property
     def published(self) -> dict[Path, list[Record]]:
@@ -142,8 +142,8 @@ class Plan:
         """How many of the runs that are to be made are published, and how to go on from there."""
         if not self.runs:
             return
-        results_dir = self.runs[0].asked.results_dir
-        left = {run.asked.fingerprint for run in self.runs if run.asked.may_be_found}
+        results_dir = self.runs[0].spec.results_dir
+        left = {run.spec.fingerprint for run in self.runs if run.spec.may_be_found}
         for folder, records in self.published.items() if left else ():
             there = left & {Fingerprint.of(record) for record in records}
             if there and folder != results_dir:
@@ -174,18 +174,18 @@ def _plan(request: Request) -> Plan:
     for words in request.runs:
         try:
             run = PlannedRun(words, asking(words))
-            if run.asked.key in seen:
+            if run.spec.key in seen:
                 repeated += 1
                 continue
-            seen.add(run.asked.key)
-            if run.asked.is_complete:
+            seen.add(run.spec.key)
+            if run.spec.is_complete:
                 complete.append(run)
                 continue
-            reason = refusal(words, run.asked.composed)
+            reason = refusal(words, run.spec.composed)
         except (PosbenchError, OmegaConfBaseException) as error:
             wrong[words] = sentence(error, words)
             continue
-        identity = run.asked.identity
+        identity = run.spec.identity
         if not reason:
             left.append(run)
         elif identity.task.label not in (tasks := refused[reason][identity.method.label]):
@@ -195,14 +195,14 @@ def _plan(request: Request) -> Plan:
     return Plan(request, jobs, tuple(complete), refused, wrong, repeated)
 
 
-def _asking() -> Callable[[Words], Asked]:
+def _asking() -> Callable[[Words], RunSpec]:
     """What runs ask for; those that differ in their seed alone are named once."""
-    found: dict[Words, Asked] = {}
+    found: dict[Words, RunSpec] = {}
 
-    def asking(words: Words) -> Asked:
+    def asking(words: Words) -> RunSpec:
         rest, seed = without_seed(words)
         if rest not in found:
-            found[rest] = Asked.of(compose(*rest))
+            found[rest] = RunSpec.of(compose(*rest))
         return found[rest] if seed is None else found[rest].with_seed(seed)
 
     return asking

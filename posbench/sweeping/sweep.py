@@ -76,7 +76,7 @@ class Sweep:
         if plan_only:
             return
         start = time.monotonic()
-        keys = [run.asked.key for run in planned.runs]
+        keys = [run.spec.key for run in planned.runs]
         weights = dict(zip(keys, _weights(planned.runs, cost.runs), strict=True))
         with writing_to(self.results_dir):
             make_writable(self.results_dir)
@@ -111,25 +111,25 @@ class Sweep:
             raise Failed(f"no worker has begun any of {runs}: {said}")
         left: list[Job] = []
         for job in _without(jobs, set(watch.ended)):
-            if any(ends[run.asked.key, "stopped"] for run in job.runs):
+            if any(ends[run.spec.key, "stopped"] for run in job.runs):
                 self._note_failed(job.runs, STOPPED)
             elif not begun:
                 silent = said or "the launcher is silent"
                 self._note_failed(job.runs, f"no worker has begun it: {silent}")
             else:
                 left.append(job)
-        suspects = [run for job in left for run in job.runs if ends[run.asked.key, "died"]]
-        deaths = [now[run.asked.key, "died"] for run in suspects]
+        suspects = [run for job in left for run in job.runs if ends[run.spec.key, "died"]]
+        deaths = [now[run.spec.key, "died"] for run in suspects]
         if len(suspects) == 1 and deaths[0] >= DEATHS:
             self._note_failed(suspects, f"its worker died {deaths[0]} times while it was made")
-            left = _without(left, {suspects.pop().asked.key})
+            left = _without(left, {suspects.pop().spec.key})
         watch.look()
         if left:
             count = sum(len(job.runs) for job in left)
             of = f", {len(suspects):,} of them of workers that have died" * bool(suspects)
             are = "run is" if count == 1 else "runs are"
             self.say(f"{count:,} {are} left{of}; launching again.")
-        others = _without(left, {run.asked.key for run in suspects})
+        others = _without(left, {run.spec.key for run in suspects})
         apart = [Job((run,)) for run in suspects]
         if len(apart) > 1 and min(deaths) >= DEATHS:
             half = len(apart) // 2
@@ -143,8 +143,8 @@ class Sweep:
         watch.look()
         told = False
         while True:
-            left = [run for job in jobs for run in job.runs if run.asked.key not in watch.ended]
-            made = [run for run in left if is_claimed(run.asked)]
+            left = [run for job in jobs for run in job.runs if run.spec.key not in watch.ended]
+            made = [run for run in left if is_claimed(run.spec)]
             if not made:
                 break
             if not told:
@@ -153,7 +153,7 @@ class Sweep:
             time.sleep(PAUSE)
         watch.look()
         for run in left:
-            if run.asked.key not in watch.ended and run.asked.is_complete:
+            if run.spec.key not in watch.ended and run.spec.is_complete:
                 self._note(run, "found")
         watch.look()
 
@@ -194,10 +194,10 @@ class Sweep:
         event = Event(
             kind,
             self.name,
-            run.asked.key,
-            run.asked.title,
+            run.spec.key,
+            run.spec.title,
             time.time(),
-            command=run.asked.identity.command,
+            command=run.spec.identity.command,
             sentence=sentence,
         )
         journal.Writer.of(self.results_dir).write(event)
@@ -226,7 +226,7 @@ class Sweep:
 
 
 def _without(jobs: Iterable[Job], keys: set[str]) -> list[Job]:
-    left = (tuple(run for run in job.runs if run.asked.key not in keys) for job in jobs)
+    left = (tuple(run for run in job.runs if run.spec.key not in keys) for job in jobs)
     return [Job(runs) for runs in left if runs]
 
 

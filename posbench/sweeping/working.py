@@ -16,8 +16,8 @@ from posbench.composing.compose import compose
 from posbench.composing.mistakes import sentence
 from posbench.disk import writing_to
 from posbench.errors import PosbenchError, Unwritable
-from posbench.running.asked import Asked
 from posbench.running.making import make
+from posbench.running.run_spec import RunSpec
 from posbench.sweeping.journal import Event, Kind, Writer
 
 PATIENCE = 1.0
@@ -30,30 +30,30 @@ def work(job: Sequence[Sequence[str]], sweep: str) -> None:
     A run that another process is making is left to that one. What a run says of itself goes into a
     file beside what its loggers write; the journal says what became of it.
     """
-    runs = [Asked.of(compose(*words)) for words in job]
-    _train_together([asked for asked in runs if not asked.is_complete], sweep)
-    for asked in runs:
-        said, claim = Said(asked, sweep), claim_on(asked)
+    runs = [RunSpec.of(compose(*words)) for words in job]
+    _train_together([spec for spec in runs if not spec.is_complete], sweep)
+    for spec in runs:
+        said, claim = Said(spec, sweep), claim_on(spec)
         try:
             claim.acquire(timeout=PATIENCE)
         except filelock.Timeout:
             said.write("busy")
             continue
         try:
-            _work(asked, said)
+            _work(spec, said)
         finally:
             claim.release()
 
 
-def _work(asked: Asked, said: Said) -> None:
-    if asked.is_complete:
+def _work(spec: RunSpec, said: Said) -> None:
+    if spec.is_complete:
         said.write("found")
         return
     said.write("begun")
-    log = log_path(asked)
+    log = log_path(spec)
     with open(log, "a", encoding="utf-8") as file:
         try:
-            make(asked, file)
+            make(spec, file)
         except Unwritable as error:
             said.write("failed", sentence(error))
             raise  # the rest of the job would fail as well
@@ -69,7 +69,7 @@ def _work(asked: Asked, said: Said) -> None:
             said.write("done")
 
 
-def _train_together(runs: Sequence[Asked], sweep: str) -> None:
+def _train_together(runs: Sequence[RunSpec], sweep: str) -> None:
     """Make the trainings of runs in step, if that is asked for."""
     if len(runs) < 2 or int(runs[0].composed.content["trainer"]["replicas"]) < 2:
         return
@@ -95,36 +95,34 @@ def _train_together(runs: Sequence[Asked], sweep: str) -> None:
 class Said:
     """What this process says of one run in the journal."""
 
-    def __init__(self, asked: Asked, sweep: str) -> None:
-        self.asked, self.sweep, self.start = asked, sweep, time.monotonic()
+    def __init__(self, spec: RunSpec, sweep: str) -> None:
+        self.spec, self.sweep, self.start = spec, sweep, time.monotonic()
 
     def write(self, kind: Kind, sentence: str = "") -> None:
-        asked = self.asked
-        took, command = time.monotonic() - self.start, asked.identity.command
-        event = Event(
-            kind, self.sweep, asked.key, asked.title, time.time(), took, command, sentence
-        )
-        with writing_to(asked.results_dir):
-            Writer.of(asked.results_dir).write(event)
+        spec = self.spec
+        took, command = time.monotonic() - self.start, spec.identity.command
+        event = Event(kind, self.sweep, spec.key, spec.title, time.time(), took, command, sentence)
+        with writing_to(spec.results_dir):
+            Writer.of(spec.results_dir).write(event)
 
 
-def log_path(asked: Asked) -> Path:
+def log_path(spec: RunSpec) -> Path:
     """Where a sweep keeps what a run says of itself."""
-    below = asked.path.relative_to(asked.results_dir / "records").with_suffix("")
-    return asked.results_dir / "logs" / below / "said.txt"
+    below = spec.path.relative_to(spec.results_dir / "records").with_suffix("")
+    return spec.results_dir / "logs" / below / "said.txt"
 
 
-def claim_on(asked: Asked) -> filelock.BaseFileLock:
+def claim_on(spec: RunSpec) -> filelock.BaseFileLock:
     """The lock of whoever makes a run for a sweep; the system lets it go when that process ends."""
-    path = log_path(asked).with_name("lock")
+    path = log_path(spec).with_name("lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     return filelock.FileLock(path)
 
 
-def is_claimed(asked: Asked) -> bool:
+def is_claimed(spec: RunSpec) -> bool:
     """Whether a process is making the run."""
     try:
-        with claim_on(asked).acquire(timeout=0):
+        with claim_on(spec).acquire(timeout=0):
             return False
     except filelock.Timeout:
         return True

@@ -45,10 +45,10 @@ from posbench.composing.folders import own_names
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.replicas import Replicas
-from posbench.running.asked import Asked
 from posbench.running.console import Console
 from posbench.running.ready import quiet
 from posbench.running.run import make
+from posbench.running.run_spec import RunSpec
 from posbench.scoring import Inputs, loss
 from posbench.streams import stream_seed
 from posbench.training import Batches, Training, fit
@@ -122,24 +122,24 @@ def completed(folder: Path) -> tuple[str, ...]:
     with composing():
         methods = own_names("method")[:METHODS]
         words = ("protocol=smoke", f"results_dir={folder}")
-        first = Asked.of(compose("method=rope", "task=copy", *words))
+        first = RunSpec.of(compose("method=rope", "task=copy", *words))
         make(first, Console(io.StringIO()))
         made = files.read(first.path)
         for task in TASKS:
             for method in methods:
-                asked = Asked.of(compose(f"method={method}", f"task={task}", *words))
-                text = json.dumps(as_if_made(made, asked).as_json(), indent=1)
+                spec = RunSpec.of(compose(f"method={method}", f"task={task}", *words))
+                text = json.dumps(as_if_made(made, spec).as_json(), indent=1)
                 for seed in range(SEEDS):
-                    path = asked.path.with_name(f"seed={seed}.json")
+                    path = spec.path.with_name(f"seed={seed}.json")
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_text(text.replace('\n "seed": 0,', f'\n "seed": {seed},'))
     asked_for = (f"method={','.join(methods)}", f"task={','.join(TASKS)}", f"seed=range({SEEDS})")
     return (*asked_for, *words)
 
 
-def as_if_made(record: Record, asked: Asked) -> Record:
+def as_if_made(record: Record, spec: RunSpec) -> Record:
     """The record under the names and hashes of another run."""
-    fingerprint, identity = asked.fingerprint, asked.identity
+    fingerprint, identity = spec.fingerprint, spec.identity
     training = record.training.model_copy(update={"source_hash": fingerprint.training})
     evaluated = record.evaluated.model_copy(update={"source_hash": fingerprint.evaluation})
     names = {"protocol": identity.protocol, "task": identity.task, "method": identity.method}
@@ -268,13 +268,13 @@ def opened() -> Iterator[Row]:
         spent(code=f"from posbench.leaderboard import board; board.main([{folder!r}])")
         board, empty = Path(folder, "leaderboard.html"), Path(folder, "empty.html")
         empty.write_text("<!doctype html><title>empty</title>")
-        asked: dict[str, list[float]] = {name: [] for name in ("empty", "drawn", "row", "typed")}
+        took: dict[str, list[float]] = {name: [] for name in ("empty", "drawn", "row", "typed")}
         for _ in range(3):
-            asked["empty"].append(until_drawn(page, lambda: page.open(empty)))
-            asked["drawn"].append(until_drawn(page, lambda: page.open(board)))
-            asked["row"].append(until_drawn(page, lambda: page.run(OPEN_A_ROW)))
-            asked["typed"].append(until_drawn(page, lambda: page.press("/", *"rope")))
-        least = {name: min(seconds) for name, seconds in asked.items()}
+            took["empty"].append(until_drawn(page, lambda: page.open(empty)))
+            took["drawn"].append(until_drawn(page, lambda: page.open(board)))
+            took["row"].append(until_drawn(page, lambda: page.run(OPEN_A_ROW)))
+            took["typed"].append(until_drawn(page, lambda: page.press("/", *"rope")))
+        least = {name: min(seconds) for name, seconds in took.items()}
         rows = page.run("document.querySelectorAll('tr[data-r]').length")
         yield Row(
             "opened",

@@ -11,10 +11,10 @@ from posbench.provenance import content_hash
 from posbench.records import files
 from posbench.records.record import MethodName, Name, Record
 from posbench.running import run as running
-from posbench.running.asked import Asked
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
 from posbench.running.preparing import Prepared, preparation
+from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.running.trained import Trained, train
 
@@ -71,9 +71,9 @@ def ran(folder: Path, *words: str) -> Record:
     method = MethodName(
         name=called, changed=("shown",), hash=digest, encoding="rope", extension="direct"
     )
-    asked = Asked.named(Composition.of(cfg, {}), Identity(name, name, method, called))
-    running.make(asked, Console())
-    return files.read(asked.path)
+    spec = RunSpec.named(Composition.of(cfg, {}), Identity(name, name, method, called))
+    running.make(spec, Console())
+    return files.read(spec.path)
 
 
 def without_seconds(record: Record) -> dict[str, object]:

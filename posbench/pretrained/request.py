@@ -42,7 +42,7 @@ NAME = "pretrained"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What is to be measured, of which model, at which lengths."""
 
     files: Files
@@ -63,7 +63,7 @@ class Asked:
     command: str
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Asked:
+    def of(cls, words: Sequence[str]) -> Request:
         """Read the words; ConfigError names the first one that cannot be."""
         said, settings = _told_apart(words)
         recipe = _recipe(Path(said["recipe"])) if "recipe" in said else {}

@@ -51,7 +51,7 @@ class Fingerprint:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunSpec:
     """A run, before anybody knows whether it has to be made."""
 
     composed: Composition
