@@ -131,8 +131,11 @@ def test_code_of_others_is_not_run_before_it_was_read(
     assert "of its runs 4 new" in said.out and not said.err
     assert "own/decay.py" in said.out and "--run-code" in said.out
     assert not (tmp_path / "published").exists()
-    words = ["accept", str(path), "--to", str(tmp_path / "published"), "--run-code"]
-    assert results_command(words) == 1, "its numbers are made up"
+    words = ["accept", str(path), "--to", str(tmp_path / "published")]
+    assert results_command([*words, "--write"]) == 1, "it asks for what is not done"
+    said = capsys.readouterr()
+    assert said.out.endswith("\nNothing was written: no record was repeated.\n")
+    assert results_command([*words, "--run-code"]) == 1, "its numbers are made up"
     said = capsys.readouterr()
     assert "python -m posbench --config-dir own " in said.out
     assert f"find their files after: tar -xzf {path} own\n" in said.out

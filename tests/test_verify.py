@@ -26,7 +26,7 @@ from posbench.running import verify as verifying
 from posbench.running.console import Console
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
-from posbench.running.verify import Today, differences, verify
+from posbench.running.verify import Kind, Today, Verdict, differences, verify
 
 SMALL = ("protocol=smoke", "task=copy_small", "training.steps=4", "training.validate_every=2")
 METHODS = ("rope", "rope_pi", "alibi")
@@ -137,7 +137,7 @@ def test_a_number_that_was_altered_is_found_and_named(
     assert not verify(tmp_path / "all", 1, scratch=repeated).agreed
     out = capsys.readouterr().out
     assert verdicts(out)["alibi"].startswith(named), out
-    assert "0 of 1 exact." in out
+    assert "0 of 1 exact, 1 different." in out
 
 
 def test_what_a_record_is_called_is_compared_with_what_its_command_makes(
@@ -233,6 +233,8 @@ def test_a_command_that_says_nothing_any_more_is_named_and_stops_no_others(
     assert said["gone"].startswith("cannot be repeated (method=gone is unknown")
     assert said["nope"].startswith("cannot be repeated (extension pi cannot extend encoding nope")
     assert said["alibi"] == "exact" and len(said) == 3
+    assert results_command(["verify", str(folder), "--in", str(scratch)]) == 1
+    assert "1 of 3 exact, 2 cannot be repeated." in capsys.readouterr().out
 
 
 def test_a_folder_without_records_and_a_sample_of_none_are_one_sentence(
@@ -264,7 +266,8 @@ def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_
     assert results_command(words) == 0
     out = capsys.readouterr().out
     assert "Repeating 3 of 4 records, from 3 of 3 strata." in out and "None was" not in out
-    assert f"Nothing was written, with 3 of 4 records repeated; --write adds all to {target}" in out
+    missing = f"Nothing was written: --write is missing, which adds all to {target}"
+    assert f"{missing} (3 of 4 records repeated)." in out
     assert results_command([*words, "--sample", "1", "--write"]) == 0
     out = capsys.readouterr().out
     (none,) = [line for line in out.splitlines() if line.startswith("None was repeated of rope")]
@@ -274,7 +277,38 @@ def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_
     wrong = [changed(each, {"rows.0.loss": 0.5}) if each.method.changed else each for each in mine]
     bundle.write(wrong, [], None, path)
     assert results_command([*words, "--write"]) == 1
-    assert "2 of 3 exact." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    why = "2 of 3 exact, 1 different"
+    assert f"{why}.\n" in out and out.splitlines()[-1] == (
+        f"Nothing was written: {why}, and all that are drawn must be exact."
+    )
+    assert {each.rows[0].loss for each in files.records(target)}.isdisjoint({0.5})
+
+
+def test_what_could_not_be_compared_disagrees_with_nothing_but_is_not_accepted(
+    folder: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of three is of a GPU, then all of them: nothing bears those out."""
+    on_gpu = {"training.device": "a GPU", "evaluated.device": "a GPU"}
+    rewritten(folder, of_method("rope", on_gpu))
+    words = ["verify", str(folder), "--in", str(scratch)]
+    seen = verify(folder, 12, scratch=scratch)
+    assert (seen.counts[Kind.EXACT], seen.counts[Kind.NOT_COMPARED]) == (2, 1)
+    assert (seen.counts[Kind.DIFFERENT], seen.counts[Kind.FAILED]) == (0, 0)
+    assert not seen.agreed and not seen.disagreed
+    capsys.readouterr()
+    assert results_command(words) == 0
+    assert "2 of 3 exact, 1 not compared." in capsys.readouterr().out
+    rewritten(folder, lambda each: changed(each, on_gpu))
+    assert results_command(words) == 1
+    assert "0 of 3 exact, 3 not compared." in capsys.readouterr().out
+    path, target = tmp_path / "mine.tar.gz", tmp_path / "accepted"
+    bundle.write(files.records(folder), [], None, path)
+    assert results_command(["accept", str(path), "--to", str(target), "--write"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "Nothing was written: 0 of 3 exact, 3 not compared, and all that are drawn must be exact."
+    )
+    assert not target.exists()
 
 
 # -- carrying over ---------------------------------------------------------------------------------
@@ -358,10 +392,10 @@ def test_what_is_published_meanwhile_is_not_lost(
     anew = changed(before["alibi"], {"rows.0.loss": 0.5})
     another = changed(before["alibi"], {"seed": 9})
 
-    def meanwhile(record: Record, *_: object) -> str:
+    def meanwhile(record: Record, *_: object) -> Verdict:
         if record == before["alibi"]:
             files.publish([anew, another], audits_of(another), folder)
-        return ""
+        return Verdict(Kind.EXACT)
 
     monkeypatch.setattr(verifying, "_repeat", meanwhile)
     assert verify(folder, 12, restamp=True, scratch=scratch).agreed
@@ -382,7 +416,8 @@ def test_a_stratum_that_disagrees_stays_as_it_was(
     before = by_method(folder)
     assert not verify(folder, 12, restamp=True, scratch=scratch).agreed
     out = capsys.readouterr().out
-    assert "Carried over 2 of 3 records of earlier code." in out and "2 of 3 exact." in out
+    assert "Carried over 2 of 3 records of earlier code." in out
+    assert "2 of 3 exact, 1 different." in out
     after = by_method(folder)
     assert after["alibi"] == before["alibi"] and after["alibi"].carried_over is None
     assert after["rope"].carried_over and after["rope_pi"].carried_over

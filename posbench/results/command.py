@@ -197,7 +197,9 @@ def _accept(chosen: argparse.Namespace) -> int:
             print(f"{chosen.bundle} holds code of others, and nothing of it was run. Read it:")
             print(f"  {shlex.join(['tar', '-xzOf', str(chosen.bundle), *found.code])}")
             print("Then give the same command with --run-code, which repeats records.")
-            return 0
+            if chosen.write:
+                print("Nothing was written: no record was repeated.")
+            return int(chosen.write)
         from posbench.running.verify import of_method_and_task, verify  # and with it torch
 
         seen = verify(
@@ -213,12 +215,15 @@ def _accept(chosen: argparse.Namespace) -> int:
             print(f"These commands find their files after: {there}")
         if seen.without:
             print(f"None was repeated of {_listed(seen.without)}.")
-        of = f"{seen.repeated} of {counted(seen.of, 'record')} repeated"
-        if seen.agreed and chosen.write:
+        of = f"{seen.drawn} of {counted(seen.of, 'record')} repeated"
+        if not seen.agreed:
+            print(f"Nothing was written: {seen}, and all that are drawn must be exact.")
+        elif chosen.write:
             files.publish(found.records, found.audits, chosen.target)
             print(f"Added to {chosen.target}, with {of}: {_board(chosen.target)}")
-        elif seen.agreed:
-            print(f"Nothing was written, with {of}; --write adds all to {chosen.target}.")
+        else:
+            missing = f"--write is missing, which adds all to {chosen.target}"
+            print(f"Nothing was written: {missing} ({of}).")
     return 0 if seen.agreed else 1
 
 
@@ -257,7 +262,7 @@ def _verify(chosen: argparse.Namespace) -> int:
         scratch=chosen.scratch,
         own=chosen.config_dir,
     )
-    return 0 if seen.agreed else 1
+    return 1 if seen.disagreed else 0
 
 
 def _left_of_verify(chosen: argparse.Namespace) -> str:

@@ -6,8 +6,10 @@ import contextlib
 import functools
 import shlex
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -104,19 +106,59 @@ def of_method_and_task(each: Today) -> Stratum:
     return (*(name.label for name in names), *(name.hash for name in names))
 
 
+class Kind(Enum):
+    """What came of repeating a record, as it is counted."""
+
+    EXACT = "exact"
+    DIFFERENT = "different"
+    FAILED = "cannot be repeated"  # its command makes nothing any more
+    NOT_COMPARED = "not compared"  # of other hardware or versions, whose numbers may differ
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of repeating a record, and in words what differs or why."""
+
+    kind: Kind
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.kind is Kind.DIFFERENT:
+            return self.why
+        return f"{self.kind.value} ({self.why})" if self.why else self.kind.value
+
+
 @dataclass(frozen=True)
 class Repeated:
     """How a sample of records came out."""
 
-    exact: int
-    repeated: int
+    counts: Counter[Kind]  # of those that were drawn
     of: int
-    without: list[Stratum]  # of which none was repeated
+    without: list[Stratum]  # of which none was drawn
+
+    @property
+    def drawn(self) -> int:
+        return self.counts.total()
 
     @property
     def agreed(self) -> bool:
-        """Whether all that was repeated is the same."""
-        return self.exact == self.repeated
+        """Whether all that was drawn is made again exactly."""
+        return self.counts[Kind.EXACT] == self.drawn
+
+    @property
+    def disagreed(self) -> bool:
+        """Whether a record differs or cannot be repeated, or nothing at all could be compared."""
+        wrong = self.counts[Kind.DIFFERENT] + self.counts[Kind.FAILED]
+        return wrong > 0 or self.counts[Kind.NOT_COMPARED] == self.drawn > 0
+
+    def __str__(self) -> str:
+        """As "9 of 12 exact, 1 different, 2 not compared", without what there is none of."""
+        others = (
+            f"{self.counts[kind]} {kind.value}"
+            for kind in Kind
+            if kind is not Kind.EXACT and self.counts[kind]
+        )
+        return ", ".join([f"{self.counts[Kind.EXACT]} of {self.drawn} exact", *others])
 
 
 def verify(
@@ -136,8 +178,8 @@ def verify(
     records of earlier code alone, and a stratum whose sample agrees exactly is carried over to the
     code of today: its records name its hash and say how many were repeated. Names, settings and
     counts are compared exactly, losses to the digits that are stored, timings not at all. A record
-    of another machine or version is named and not compared. `own` are folders with methods that
-    posbench has not, called as `shown` says in the commands that need them.
+    of another machine or version is named and counted, but not compared. `own` are folders with
+    methods that posbench has not, called as `shown` says in the commands that need them.
     """
     if sample is not None and sample < 1:
         raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
@@ -175,21 +217,27 @@ def _verified(
             strata.setdefault(alike(each), []).append(each)
     if restamp and not strata:
         console.say(f"{folder}: every record is of today's code already.")
-        return Repeated(0, 0, len(found), [])
+        return Repeated(Counter(), len(found), [])
     drawn = _drawn(strata, sample or len(strata), np.random.default_rng(seed))
     console.say(
         f"Repeating {len(drawn)} of {len(found)} records, from {len({s for s, _ in drawn})} of "
         f"{len(strata)} strata."
     )
-    verdicts: dict[Stratum, list[str]] = {}
+    verdicts: dict[Stratum, list[Verdict]] = {}
     for number, (stratum, each) in enumerate(drawn, start=1):
         verdict = _repeat(each.record, scratch, console)
         verdicts.setdefault(stratum, []).append(verdict)
-        console.say(f"{number} of {len(drawn)}: {verdict or 'exact'}: {said(each.record.command)}")
-    exact = sum(not verdict for each in verdicts.values() for verdict in each)
-    console.say(f"{exact} of {len(drawn)} exact.")
+        console.say(f"{number} of {len(drawn)}: {verdict}: {said(each.record.command)}")
+    without = [stratum for stratum in strata if stratum not in verdicts]
+    counts = Counter(verdict.kind for each in verdicts.values() for verdict in each)
+    seen = Repeated(counts, len(found), without)
+    console.say(f"{seen}.")
     if restamp:
-        agreed = {stratum: each for stratum, each in verdicts.items() if not any(each)}
+        agreed = {
+            stratum: each
+            for stratum, each in verdicts.items()
+            if all(verdict.kind is Kind.EXACT for verdict in each)
+        }
         stamped = [
             (each.record, each.carried_over(len(several), len(strata[stratum])))
             for stratum, several in agreed.items()
@@ -203,8 +251,7 @@ def _verified(
                 f"Left alone {counted(others, 'record')} that another process published anew "
                 "meanwhile."
             )
-    without = [stratum for stratum in strata if stratum not in verdicts]
-    return Repeated(exact, len(drawn), len(found), without)
+    return seen
 
 
 def _drawn(
@@ -224,36 +271,44 @@ def _drawn(
     return sorted(found, key=lambda pair: (pair[1].record.training.hash, pair[1].record.command))
 
 
-def _repeat(record: Record, scratch: Path, console: Console) -> str:
-    """What differs when the record is made again; "" where nothing does."""
-    if not record.command.startswith(COMMAND):
-        return "not compared (it needs a model that does not come with it: repeat it by hand)"
-    today = provenance.versions()
-    for made in (record.training, record.evaluated):
-        if not provenance.same_versions(made.versions, today):
-            names = ", ".join(
-                f"{name} {made.versions.get(name)} there, {today.get(name)} here"
-                for name in provenance.COMPARED
-            )
-            return f"not compared ({names})"
-    hardware = device_name(_accelerator(record))
-    for device in (record.training.device, record.evaluated.device):
-        if device != hardware:
-            return f"not compared (made on {device}, this is {hardware})"
-    if record.training.replicas > 1:
-        return (
-            f"not compared (trained in step with {record.training.replicas - 1} others, which "
-            "training alone equals but for rounding)"
-        )
+def _repeat(record: Record, scratch: Path, console: Console) -> Verdict:
+    """What comes of making the record again."""
+    if reason := _incomparable(record):
+        return Verdict(Kind.NOT_COMPARED, reason)
     try:
         again = _made_again(record, scratch, console)
     except PosbenchError as error:
-        return f"cannot be repeated ({error})"
+        return Verdict(Kind.FAILED, str(error))
     except (HydraException, OmegaConfBaseException) as error:
-        return f"cannot be repeated ({sentence(error)})"
+        return Verdict(Kind.FAILED, sentence(error))
     found = list(differences(comparable(record), comparable(again)))
+    if not found:
+        return Verdict(Kind.EXACT)
     rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return "; ".join(found[:SHOWN]) + rest
+    return Verdict(Kind.DIFFERENT, "; ".join(found[:SHOWN]) + rest)
+
+
+def _incomparable(record: Record) -> str:
+    """Why nothing would follow from making the record again here, or ""."""
+    if not record.command.startswith(COMMAND):
+        return "it needs a model that does not come with it: repeat it by hand"
+    today = provenance.versions()
+    for made in (record.training, record.evaluated):
+        if not provenance.same_versions(made.versions, today):
+            return ", ".join(
+                f"{name} {made.versions.get(name)} there, {today.get(name)} here"
+                for name in provenance.COMPARED
+            )
+    hardware = device_name(_accelerator(record))
+    for device in (record.training.device, record.evaluated.device):
+        if device != hardware:
+            return f"made on {device}, this is {hardware}"
+    if record.training.replicas > 1:
+        return (
+            f"trained in step with {record.training.replicas - 1} others, which training alone "
+            "equals but for rounding"
+        )
+    return ""
 
 
 def _accelerator(record: Record) -> str:
