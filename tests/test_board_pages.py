@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from boards import boards, contents, overall, seeds, summarised
-from making import changed, record, save, searched, view
+from making import changed, plain, record, save, searched, view
 
 from posbench.leaderboard import board as leaderboard
 from posbench.leaderboard import sections as sectioning
@@ -20,6 +21,7 @@ from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing import figures
 from posbench.showing.table import pipes
+from posbench.statistics import likelihoods
 
 # -- tables and curves -----------------------------------------------------------------------------
 
@@ -249,3 +251,72 @@ def test_a_single_depth_is_not_shown() -> None:
     assert "Token accuracy by depth" not in detail(
         viewed("rope", "depth", (0.9, 1.0, 10, 1.0, 0.5))
     )
+
+
+# -- settings under two names ----------------------------------------------------------------------
+
+
+def two_names(change: Callable[[int], dict[str, Any]]) -> list[Record]:
+    """Runs of the same settings under two names, each with values of its own."""
+    return [
+        changed(record(name, {1: 1.0, 2: 0.5}, method_hash="f" * 16), change(number))
+        for number, name in enumerate(("one", "two"))
+    ]
+
+
+def test_two_names_of_the_same_settings_each_have_their_own_depths() -> None:
+    def views(number: int) -> dict[str, Any]:
+        return {"views": [view("depth", 20, (0.0, 0.5, 10, 1.0, 0.1), (0.5, 1.0, 10, number, 0.1))]}
+
+    rows = detail(*two_names(views))["Token accuracy by depth"].table.rows
+    assert {row.name: row.cells for row in rows} == {"one": ["1.00", ".00"], "two": ["1.00"] * 2}
+
+
+def test_two_names_of_the_same_settings_each_have_their_own_choice() -> None:
+    found = two_names(lambda number: {"search": searched({"beta_fast": number})})
+    [section] = sectioning.sections(boards(*found), choices=tables.choices(found))
+    [table] = [each.table for each in section.details if each.title == "What was chosen"]
+    assert {row.name: row.cells for row in table.rows} == {
+        "one": ["beta_fast 0"],
+        "two": ["beta_fast 1"],
+    }
+
+
+def test_two_names_of_the_same_settings_each_have_their_own_likelihood() -> None:
+    """Each beside the model that both extend, and none beside its other name."""
+    kind = {"method_class": "pretrained", "method.encoding": "model"}
+    found = [
+        changed(each, kind | {"seed": seed, "rows.1.loss": 1.0 + number})
+        for seed in (0, 1)
+        for number, each in enumerate((plain(record("model")), *two_names(lambda _: {})))
+    ]
+    [section] = sectioning.sections(boards(*found), table=tables.table(found))
+    [table] = [each.table for each in section.details if each.title == "Log-likelihood"]
+    assert {row.name: row.cells[-1] for row in table.rows} == {
+        "model": "-1.00",
+        "one": "-2.00, -1.00 [-1.00, -1.00]",
+        "two": "-3.00, -2.00 [-2.00, -2.00]",
+    }
+    renamed = [changed(plain(each), kind) for each in two_names(lambda _: {}) for _ in "ab"]
+    found = [changed(each, {"seed": seed % 2}) for seed, each in enumerate(renamed)]
+    assert {each.more for each in likelihoods.of_board(tables.table(found)).values()} == {None}
+
+
+@pytest.mark.parametrize("part", ["protocol", "task"])
+def test_details_of_one_board_are_not_those_of_another_of_the_same_content(part: str) -> None:
+    """A protocol or a task of one's own may say what another says."""
+    found = [
+        changed(each, {f"{part}.name": f"mine_{number}", f"{part}.hash": "f" * 16})
+        for number, each in enumerate(
+            viewed("rope", "depth", (0.0, 0.5, 10, right, 0.1), (0.5, 1.0, 10, right, 0.1))
+            for right in (0.0, 1.0)
+        )
+    ]
+    shown = sectioning.sections(boards(*found), tables.views(found))
+    depths = {
+        section.title: each.table.rows[0].cells
+        for section in shown
+        for each in section.details
+        if each.title == "Token accuracy by depth"
+    }
+    assert sorted(depths.values()) == [[".00"] * 2, ["1.00"] * 2]

@@ -256,6 +256,34 @@ def test_commands_of_ones_own_name_the_folder_of_its_files(tmp_path: Path) -> No
     assert "--config-dir" not in rope["command"]
 
 
+def test_two_names_of_the_same_settings_are_two_rows_with_their_own_details(tmp_path: Path) -> None:
+    """The commands that make them, what explains them, and where their sources stood."""
+    made = [
+        changed(
+            record(name, {1: 1.0, 2: 0.5}, method_hash="f" * 16),
+            {"views": [view("depth", 20, (0, 0.5, 8, right, 1), (0.5, 1, 8, right, 1))]},
+        )
+        for name, right in (("one", 0.0), ("two", 1.0))
+    ]
+    save(tmp_path, *made)
+    for each in made:
+        names = (each.protocol.slug, each.task.slug)
+        page = tmp_path / explanation_path(*names, [each.method.slug], each.seed)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text("why")
+    assert leaderboard.main([str(tmp_path)], emit=lambda _: None) == 0
+    content = held_by(tmp_path / "leaderboard.html")
+    rows = {row["name"]: row for row in content["rows"]}
+    assert {name: row["command"] for name, row in rows.items()} == {
+        each.method.name: each.command for each in made
+    }
+    assert [len(row["explained"]) for row in rows.values()] == [1, 1]
+    assert "one" in rows["one"]["explained"][0][1] and "two" in rows["two"]["explained"][0][1]
+    [depths] = content["depths"]
+    cells = {row["name"]: depths[str(number)] for number, row in enumerate(content["rows"])}
+    assert cells == {"one": {"20": LETTERS[0] * 2}, "two": {"20": LETTERS[-1] * 2}}
+
+
 def test_no_name_ends_the_data() -> None:
     held = {"name": "</script><script>alert(1)</script>\u2028"}
     assert "<" not in as_script(held) and "\u2028" not in as_script(held)

@@ -28,10 +28,12 @@ from posbench.composing import families, flat
 from posbench.composing.folders import with_own
 from posbench.errors import PosbenchError
 from posbench.leaderboard.explanations import explanation_path
+from posbench.leaderboard.labels import METHOD
 from posbench.leaderboard.ranking import Standing
 from posbench.provenance import targets
 from posbench.records.record import Record
-from posbench.records.tables import latest
+from posbench.records.tables import RUN as RUN_OF_TABLES
+from posbench.records.tables import latest, run_of
 from posbench.showing.descriptions import docstring, inline, paragraphs_of
 from posbench.statistics import aggregates, rank_tests
 
@@ -74,15 +76,16 @@ def content(
     tasks = _tasks(known, groups)
     methods = known.drop_duplicates(["method_name"]).sort_values("method_name")
     rows = {name: number for number, name in enumerate(methods["method_name"])}
-    first = {record.method.hash: record for record in reversed(found)}
+    first = {_method(record): record for record in reversed(found)}
     texts: dict[str, str] = {}
     known_sketches = {**sketches(), **sketched}
     described = [
         _row(line, first, texts, folders, known_sketches) for line in methods.to_dict("records")
     ]
     links = _links(found, explained)
-    for line, row in zip(methods["method_hash"], described, strict=True):
-        row["explained"] = links.get(line, [])
+    named = methods[METHOD].itertuples(index=False, name=None)
+    for method, row in zip(named, described, strict=True):
+        row["explained"] = links.get(method, [])
     shown = {name: sketch for name in rows if (sketch := known_sketches.get(name))}
     return {
         "tasks": [
@@ -150,12 +153,12 @@ def sketches() -> dict[str, Json]:
 
 def _row(
     line: Json,
-    records: dict[str, Record],
+    records: dict[tuple[str, str], Record],
     texts: dict[str, str],
     folders: Sequence[Path],
     sketched: Mapping[str, Mapping[str, Any]],
 ) -> Json:
-    record = records[line["method_hash"]]
+    record = records[line["method"], line["method_hash"]]
     encoding, extension = record.config["encoding"], record.config["extension"]
     used = [*sorted(targets(encoding)), *([] if line["plain"] else sorted(targets(extension)))]
     sketch = sketched.get(line["method_name"], {})
@@ -185,15 +188,22 @@ def _explaining(record: Record, folders: Sequence[Path]) -> str:
     return with_own(command, folders)
 
 
-def _links(found: Iterable[Record], pages: Collection[Path]) -> dict[str, list[list[str]]]:
-    """By the hash of a method: each of its runs that a page explains, and where that is."""
-    links: dict[str, dict[str, str]] = {}
+def _method(record: Record) -> tuple[str, str]:
+    """What tells rows apart, as METHOD names it: the same settings may have two names."""
+    return record.method.label, record.method.hash
+
+
+def _links(
+    found: Iterable[Record], pages: Collection[Path]
+) -> dict[tuple[str, str], list[list[str]]]:
+    """By label and hash of a method: each of its runs that a page explains, and where that is."""
+    links: dict[tuple[str, str], dict[str, str]] = {}
     for record in found if pages else ():
         task, protocol, method = record.task, record.protocol, record.method
         path = explanation_path(protocol.slug, task.slug, [method.slug], record.seed)
         if path in pages:
             run = f"{task.label} ({protocol.label}, seed {record.seed})"
-            links.setdefault(method.hash, {})[run] = quote(path.as_posix())
+            links.setdefault(_method(record), {})[run] = quote(path.as_posix())
     return {method: [[*link] for link in sorted(each.items())] for method, each in links.items()}
 
 
@@ -279,7 +289,7 @@ def _depths(
     known: pd.DataFrame,
 ) -> list[Json]:
     """Right tokens by length and depth, summed over seeds; nothing where depth does not vary."""
-    columns = ["protocol_hash", "task_hash", "task_version", "method_hash"]
+    columns = [name for name in RUN_OF_TABLES if name != "seed"]
     named = known.drop_duplicates(columns)
     shown = ["protocol_name", "task_name", "method_name"]
     labels = dict(
@@ -292,8 +302,8 @@ def _depths(
     sums: list[dict[int, dict[int, Any]]] = [{} for _ in tasks]
     numbers = {key: number for number, key in enumerate(tasks)}
     for record in latest(found):
-        hashes = (record.protocol.hash, record.task.hash, record.task_version, record.method.hash)
-        protocol, task, row = labels[hashes]
+        run = run_of(record)
+        protocol, task, row = labels[tuple(run[name] for name in columns)]
         of_row = sums[numbers[protocol, task]].setdefault(rows[row], {})
         for view in record.views:
             if view.by != "depth" or len(view.above) < 2:

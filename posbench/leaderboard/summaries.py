@@ -126,7 +126,7 @@ def mean_of(values: Sequence[float] | Array) -> float:
     return float(np.mean(values)) if len(values) else np.nan
 
 
-SAID = ("task_name", "method_name", "method_hash", "method_class", "parameters")
+SAID = ("task_name", "method_name", "method_class", "parameters")
 OF_SEED = (
     "area",
     "solved",
@@ -144,7 +144,8 @@ class Summary:
     """One method on one task, over its seeds: everything that a table says about it."""
 
     task: str
-    method: str
+    method: str  # as it is shown
+    label: str  # as records have it: with the hash, what tells it from the others
     method_hash: str
     method_class: str
     cells: dict[float, Cell]  # by multiple
@@ -179,6 +180,7 @@ class Summary:
         return cls(
             task=str(runs["task_name"][0]),
             method=str(runs["method_name"][0]),
+            label=str(runs["method"][0]),
             method_hash=str(runs["method_hash"][0]),
             method_class=str(runs["method_class"][0]),
             cells=cells,
@@ -250,7 +252,8 @@ class TaskBoard:
     protocol: str
     task: str
     changed: bool  # whether settings of the task differ from its own
-    hashes: dict[str, Any]  # of protocol and task, and the task's version
+    labels: dict[str, str]  # of protocol and task, as records have them
+    hashes: dict[str, Any]  # of the same, and the task's version
     train_length: int
     train_positions: int
     measure: str  # what the score measures
@@ -265,6 +268,7 @@ class TaskBoard:
             protocol=str(first["protocol_name"]),
             task=str(first["task_name"]),
             changed=bool(first["task_changed"]),
+            labels={name: str(first[name]) for name in ("protocol", "task")},
             hashes={name: first[name] for name in ("protocol_hash", "task_hash", "task_version")},
             train_length=int(first["train_length"]),
             train_positions=int(first["train_positions"]),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from posbench.leaderboard.labels import METHOD
 from posbench.leaderboard.section import Columns, Detail, Section, at_each, gpu_column, tabulated
 from posbench.leaderboard.summaries import Length, Summary, TaskBoard, mean_of
 from posbench.showing.numbers import NOTHING, number, with_interval
@@ -109,11 +110,11 @@ def _likelihoods(board: TaskBoard, table: pd.DataFrame | None) -> Iterator[Detai
     """How likely answers of pretrained models are, beside the model without extension."""
     if table is None:
         return
-    found = likelihoods.of_board(table, [board.hashes[name] for name in likelihoods.BOARD])
+    found = likelihoods.of_board(_of_board(board, table))
     if found:
         columns = at_each(
             board.lengths,
-            lambda row, multiple: str(found.get((row.method_hash, multiple), NOTHING)),
+            lambda row, multiple: str(found.get((*_row(row), multiple), NOTHING)),
         )
         yield Detail("Log-likelihood", LIKELIHOOD_NOTE, tabulated(columns, board.summaries))
 
@@ -133,12 +134,15 @@ def _distance_columns(lengths: Sequence[Length]) -> Columns:
     return at_each(lengths, both)
 
 
-def _of_board(board: TaskBoard, views: pd.DataFrame) -> pd.DataFrame:
-    return views[
-        (views["task_hash"] == board.hashes["task_hash"])
-        & (views["task_version"] == board.hashes["task_version"])
-        & (views["protocol_hash"] == board.hashes["protocol_hash"])
-    ]
+def _of_board(board: TaskBoard, lines: pd.DataFrame) -> pd.DataFrame:
+    """Those of the runs of one board."""
+    known = board.labels | board.hashes
+    return lines[(lines[[*known]] == [*known.values()]).all(axis=1)]
+
+
+def _row(row: Summary) -> tuple[str, str]:
+    """What its runs go by in tables: two rows may have the same settings."""
+    return row.label, row.method_hash
 
 
 def _binned(board: TaskBoard, views: pd.DataFrame | None) -> Iterator[Detail]:
@@ -162,7 +166,7 @@ def _binned(board: TaskBoard, views: pd.DataFrame | None) -> Iterator[Detail]:
         if part.empty:
             continue
         weighted = part.assign(total=part[value] * part["num_tokens"])
-        sums = weighted.groupby(["method_hash", "above", "up_to"], dropna=False)[
+        sums = weighted.groupby([*METHOD, "above", "up_to"], dropna=False)[
             ["total", "num_tokens"]
         ].sum()
         means = sums["total"] / sums["num_tokens"]
@@ -184,22 +188,24 @@ def _bin(low: float, high: float) -> str:
 
 
 def _of(means: pd.Series, low: float, high: float) -> Callable[[Summary], str]:
-    by_bin = {(method, above): value for (method, above, _), value in means.items()}
-    return lambda row: number(by_bin.get((row.method_hash, low), np.nan))
+    by_bin = {(*method, above): value for (*method, above, _), value in means.items()}
+    return lambda row: number(by_bin.get((*_row(row), low), np.nan))
 
 
 def _choices(board: TaskBoard, choices: pd.DataFrame | None) -> Iterator[Detail]:
     """What was chosen for every method and seed that had a choice."""
     if choices is None or (mine := _of_board(board, choices)).empty:
         return
-    chosen = {(row.method_hash, row.seed): _settings(row.chosen) for row in mine.itertuples()}
+    runs = mine[[*METHOD, "seed"]].itertuples(index=False, name=None)
+    chosen = dict(zip(runs, map(_settings, mine["chosen"]), strict=True))
     columns = {f"seed {seed}": _by_seed(chosen, seed) for seed in sorted(set(mine["seed"]))}
-    rows = [row for row in board.summaries if row.method_hash in set(mine["method_hash"])]
+    known = set(mine[METHOD].itertuples(index=False, name=None))
+    rows = [row for row in board.summaries if _row(row) in known]
     yield Detail("What was chosen", CHOICES_NOTE, tabulated(columns, rows))
 
 
-def _by_seed(chosen: dict[tuple[str, int], str], seed: int) -> Callable[[Summary], str]:
-    return lambda row: chosen.get((row.method_hash, seed), NOTHING)
+def _by_seed(chosen: dict[tuple[Any, ...], str], seed: int) -> Callable[[Summary], str]:
+    return lambda row: chosen.get((*_row(row), seed), NOTHING)
 
 
 def _settings(chosen: dict[str, Any]) -> str:

@@ -136,8 +136,11 @@ def documentation() -> pd.DataFrame:
     )
 
 
-RUN = ["protocol_hash", "task_hash", "task_version", "method_hash", "seed"]
-"""What tells runs apart in all tables."""
+CONTENTS = ["protocol_hash", "task_hash", "task_version", "method_hash"]
+"""What a run is of, whatever it is called."""
+NAMES = ["protocol", "task", "method"]
+RUN = [*NAMES, *CONTENTS, "seed"]
+"""What tells runs apart in all tables: the same settings may have two names, each with runs."""
 BINNED = ("above", "up_to", "num_tokens", "token_accuracy_teacher_forced", "loss")
 
 
@@ -151,9 +154,11 @@ def latest(found: Iterable[Record]) -> list[Record]:
     return list({record.run: record for record in found}.values())
 
 
-def _run(record: Record) -> dict[str, Any]:
+def run_of(record: Record) -> dict[str, Any]:
+    """What tells a run apart, by the columns of `RUN`."""
+    labels = (record.protocol.label, record.task.label, record.method.label)
     hashes = (record.protocol.hash, record.task.hash, record.task_version, record.method.hash)
-    return dict(zip(RUN, (*hashes, record.seed), strict=True))
+    return dict(zip(RUN, (*labels, *hashes, record.seed), strict=True))
 
 
 def table(found: Iterable[Record]) -> pd.DataFrame:
@@ -178,7 +183,7 @@ def refuse_mixed(table: pd.DataFrame, names: Sequence[str]) -> None:
         table: the long table, or other rows with the names, `seed` and `multiple`
         names: columns that choose what a mean is taken over
     """
-    contents = [column for column in RUN if column in table and column != "seed"]
+    contents = [column for column in CONTENTS if column in table]
     kinds = table[[*names, *contents]].drop_duplicates()
     several = kinds[kinds.duplicated([*names], keep=False)]
     if len(several):
@@ -215,7 +220,7 @@ def views(found: Iterable[Record], longest: bool = False) -> pd.DataFrame:
     """
     rows = []
     for record in latest(found):
-        run = _run(record)
+        run = run_of(record)
         last = max((row.test_length for row in record.rows if row.aggregated), default=None)
         for view in record.views:
             if longest and view.test_length != last:
@@ -235,5 +240,5 @@ def choices(found: Iterable[Record]) -> pd.DataFrame:
             chosen["learning_rate"] = record.training.learning_rate
         elif not record.search:
             continue
-        rows.append(_run(record) | {"chosen": chosen})
+        rows.append(run_of(record) | {"chosen": chosen})
     return pd.DataFrame(rows, columns=[*RUN, "chosen"])

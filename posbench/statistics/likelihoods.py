@@ -10,7 +10,7 @@ wrong: the likelihood tells extensions apart long before the score does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -20,7 +20,8 @@ from posbench.statistics.bootstrap import Draws
 
 PRETRAINED = "pretrained"
 """What the classes of rows of pretrained models begin with."""
-BOARD = ["protocol_hash", "task_hash", "task_version"]
+BOARD = ["protocol", "protocol_hash", "task", "task_hash", "task_version"]
+METHOD = ["method", "method_hash"]
 
 
 @dataclass(frozen=True)
@@ -72,24 +73,29 @@ def resampled(values: pd.DataFrame) -> Draws:
     return bootstrap.given_tasks(pd.DataFrame(lines))
 
 
-def of_board(table: pd.DataFrame, hashes: Sequence[object]) -> dict[tuple[str, float], Likelihood]:
-    """By the hash of a method and the multiple of a test; empty where nothing is pretrained.
+def of_board(table: pd.DataFrame) -> dict[tuple[str, str, float], Likelihood]:
+    """By the label and the hash of a method and the multiple of a test; empty where nothing is
+    pretrained.
 
     Args:
-        table: the long table of records
-        hashes: of the one task under one protocol, as `BOARD` names them
+        table: the lines of one task under one protocol, of the long table of records
     """
-    mine = table[(table[BOARD] == list(hashes)).all(axis=1)]
-    mine = mine[mine["method_class"].str.startswith(PRETRAINED)]
-    found: dict[tuple[str, float], Likelihood] = {}
+    mine = table[table["method_class"].str.startswith(PRETRAINED)]
+    found: dict[tuple[str, str, float], Likelihood] = {}
     for (_, multiple), tests in mine.groupby(["encoding", "multiple"]):
-        hosts = set(tests.loc[tests["plain"], "method_hash"])
-        losses = tests.pivot_table(index="seed", columns="method_hash", values="loss")
-        for row in losses:
-            both = [losses[[row, host]].dropna() for host in hosts - {row}]
+        plain = tests.loc[tests["plain"], METHOD].drop_duplicates()
+        hosts = sorted(plain.itertuples(index=False, name=None))
+        losses = tests.pivot_table(index="seed", columns=METHOD, values="loss")
+        for label, digest in losses:
+            # The host under another name is no other row to be above.
+            others = [host for host in hosts if host[1] != digest]
+            both = [
+                pd.DataFrame({"row": losses[label, digest], "host": losses[host]}).dropna()
+                for host in others
+            ]
             more = [More.of(pair) for pair in both if len(pair) > 1]
-            likely = -float(losses[row].mean())
-            found[str(row), float(multiple)] = Likelihood(likely, *more[:1])
+            likely = -float(losses[label, digest].mean())
+            found[label, digest, float(multiple)] = Likelihood(likely, *more[:1])
     return found
 
 
@@ -99,14 +105,13 @@ def sentences(table: pd.DataFrame) -> Iterator[str]:
     The model without extension must be there to be compared with.
     """
     mine = table[table["method_class"].str.startswith(PRETRAINED)]
-    for (*hashes, model), tests in mine.groupby([*BOARD, "encoding"]):
-        found = of_board(tests, hashes)
+    for (*_, model), tests in mine.groupby([*BOARD, "encoding"]):
+        found = of_board(tests)
         longest = float(tests["multiple"].max())
-        names = tests.drop_duplicates("method_hash").set_index("method_hash")["extension"]
-        changed = tests.drop_duplicates("method_hash").set_index("method_hash")["changed"]
+        names = _extensions(tests)
         said = {
-            f"{names[row]} ({changed[row]})" if changed[row] else str(names[row]): likelihood.more
-            for (row, multiple), likelihood in found.items()
+            names[label, digest]: likelihood.more
+            for (label, digest, multiple), likelihood in found.items()
             if multiple == longest and likelihood.more is not None
         }
         if not said:
@@ -118,3 +123,13 @@ def sentences(table: pd.DataFrame) -> Iterator[str]:
             f"{task} at {longest:g}x, gain in log-likelihood of an answer's token over {model} "
             f"without extension, in nats, with 95 % intervals over samples: {rows}."
         )
+
+
+def _extensions(tests: pd.DataFrame) -> dict[tuple[str, str], str]:
+    """What each row has been given, with what was changed; the label where two have the same."""
+    rows = tests.drop_duplicates(METHOD)
+    changed = (rows["extension"] + " (" + rows["changed"] + ")").where(
+        rows["changed"] != "", rows["extension"]
+    )
+    shown = rows["method"].where(changed.duplicated(keep=False), changed)
+    return dict(zip(rows[METHOD].itertuples(index=False, name=None), shown, strict=True))
