@@ -20,7 +20,7 @@ from posbench.statistics.bootstrap import Draws
 
 PRETRAINED = "pretrained"
 """What the classes of rows of pretrained models begin with."""
-BOARD = ["protocol", "protocol_hash", "task", "task_hash", "task_version"]
+BOARD = ["protocol_hash", "task_hash", "task_version", "protocol", "task"]
 METHOD = ["method", "method_hash"]
 
 
