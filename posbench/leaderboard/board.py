@@ -66,6 +66,20 @@ def board_of(folder: Path, name: str | None, own: Sequence[Path] = ()) -> Board:
     return definition.load(name, own)
 
 
+def refuse_others(folder: Path, board: Board, found: Sequence[Record]) -> None:
+    """Refuse records that were made for another definition, if the folder is called after the
+    board: that is fixed before the runs.
+    """
+    others = [record for record in found if record.definition not in board.hashes]
+    if others and folder.name == board.name:
+        of = others[0].definition[:8] or "none"
+        raise PosbenchError(
+            f"{len(others)} of {len(found)} records in {folder} were made for another definition "
+            f"({of}, not {board.hash[:8]}): board {board.name} takes no runs that it did not ask "
+            "for; repeat them, or keep them in another folder"
+        )
+
+
 @dataclass(frozen=True)
 class Generated:
     """All that is made of the records of a folder."""
@@ -190,8 +204,7 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     found, audits, unreadable = held.records, held.audits, held.unreadable
     for sentence in unreadable:
         print(f"posbench: left out: {sentence}", file=sys.stderr)
-    if chosen.folder.name == board.name:
-        _of_definition(chosen.folder, board, found)
+    refuse_others(chosen.folder, board, found)
     made = generate(chosen.folder, found, audits, board, chosen.config_dir)
     written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
     if chosen.excerpt is not None:
@@ -227,15 +240,3 @@ def _for_papers(chosen: argparse.Namespace, made: Generated) -> dict[Path, bytes
     if chosen.latex is not None:
         found[chosen.latex] = latex(made.ranked).encode()
     return found
-
-
-def _of_definition(folder: Path, board: Board, found: Sequence[Record]) -> None:
-    """Refuse records that were made for another definition: it is fixed before the runs."""
-    others = [record for record in found if record.definition not in board.hashes]
-    if others:
-        of = others[0].definition[:8] or "none"
-        raise PosbenchError(
-            f"{len(others)} of {len(found)} records in {folder} were made for another definition "
-            f"({of}, not {board.hash[:8]}): board {board.name} takes no runs that it did not ask "
-            "for; repeat them, or keep them in another folder"
-        )

@@ -16,10 +16,12 @@ import argparse
 import shlex
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from posbench.commands import add_config_dir
 from posbench.composing.answering import answered
+from posbench.composing.compose import composing
 from posbench.disk import writing_to
 from posbench.errors import MANY, PosbenchError, counted
 from posbench.provenance import targets
@@ -53,7 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
         status: int = chosen.carry_out(chosen)
         return status
 
-    return answered(carried_out, left=chosen.left(chosen))
+    own = getattr(chosen, "config_dir", ())  # most commands have none
+    return answered(carried_out, own=own, left=chosen.left(chosen))
 
 
 def _show_columns(_: argparse.Namespace) -> int:
@@ -311,19 +314,29 @@ def _add_export(command: argparse.ArgumentParser) -> None:
     help = "with records, default: %(default)s"
     command.add_argument("source", type=Path, nargs="?", default=LOCAL, metavar="folder", help=help)
     command.add_argument("--to", dest="target", type=Path, help="gets dataset/ and site/; needed")
+    command.add_argument(
+        "--board", help="the site's, default: the board that the folder is called after, or main"
+    )
+    add_config_dir(command, "your own boards, and the classes of your methods")
 
 
 def _export(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
         raise PosbenchError("--to is missing: name the folder to write into, --to FOLDER")
+    from posbench.leaderboard import board
     from posbench.results import dataset, site
 
-    held = files.read_folder(chosen.source).whole()
-    if not held.records:
-        raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
+    own = chosen.config_dir
+    with composing(*own) if own else nullcontext():
+        judged = board.board_of(chosen.source, chosen.board, own)
+        held = files.read_folder(chosen.source).whole()
+        if not held.records:
+            raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
+        board.refuse_others(chosen.source, judged, held.records)
+        made = board.generate(chosen.source, held.records, held.audits, judged, own)
     with writing_to(chosen.target):
         dataset.write(held.records, chosen.target / "dataset")
-        site.write(chosen.source, held.records, held.audits, chosen.target / "site")
+        site.write(chosen.source, made, chosen.target / "site")
     print(f"Written: {chosen.target}/dataset, for a dataset hub, and {chosen.target}/site, for a")
     print("static space or a repository's pages: push either as it is.")
     return 0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from posbench.leaderboard import board
+from posbench.leaderboard.board import Generated
 from posbench.leaderboard.explanations import explanations
-from posbench.records.record import Audit, Record
 
 PAGE = "leaderboard.html"
 CARD = """---
@@ -26,9 +24,11 @@ The leaderboard of posbench: transformer position encodings at lengths beyond tr
 """What a static space reads; a repository's pages and other servers ignore it."""
 
 
-def write(source: Path, found: list[Record], audits: Sequence[Audit], folder: Path) -> list[Path]:
-    """Write the site into `folder`; the same records give the same bytes."""
-    pages = dict(board.generate(source, found, audits).pages)
+def write(source: Path, made: Generated, folder: Path) -> list[Path]:
+    """Write what was made of the records of `source` into `folder`; the same records give the same
+    bytes.
+    """
+    pages = dict(made.pages)
     contents = {"index.html": pages.pop(PAGE)} | pages
     contents |= {"README.md": CARD, ".nojekyll": ""}  # without the latter pages are rebuilt first
     linked = explanations(source)
