@@ -107,7 +107,7 @@ def generate(
             hint += f", or read the main board with `python -m posbench.leaderboard {files.MAIN}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = tables.table(found)
-    said = [*about(folder), *likelihoods.sentences(table)]
+    said = [*likelihoods.sentences(table), *about(folder)]
     warned = remarks(found, table, audits)
     notes = [*said, *warned]
     board = board or board_of(folder, None)
