@@ -29,10 +29,12 @@ from posbench.statistics import likelihoods
 def test_not_having_learned_is_told_from_not_having_extrapolated_in_every_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    lost = seeds("lost", [{1: 0.9, 2: 0.0}])
     save(
         tmp_path,
-        *seeds("unlearned", [{1: 0.9, 2: 0.0}]),
-        *seeds("shortsighted", [{1: 1.0, 2: 0.0}]),
+        *map(plain, seeds("unlearned", [{1: 0.9, 2: 0.0}])),
+        *map(plain, seeds("shortsighted", [{1: 1.0, 2: 0.0}])),
+        *[changed(each, {"solved_step": 100}) for each in lost],
     )
     assert leaderboard.main([str(tmp_path)]) == 0
     terminal = capsys.readouterr().out
@@ -40,9 +42,11 @@ def test_not_having_learned_is_told_from_not_having_extrapolated_in_every_format
     assert "| unlearned *(did not learn)* |" in text and "| shortsighted |" in text
     assert '<th scope="row">unlearned <span class="mark">did not learn</span><td' in page
     assert '<th scope="row">shortsighted<td' in page
+    assert '<th scope="row">lost <span class="mark">fails at 1x</span><td' in page
+    assert "| lost *(fails at 1x)* |" in text
     assert "unlearned (did not learn)  " in terminal and "shortsighted (did" not in terminal
     solved = pd.read_csv(tmp_path / "leaderboard.csv").groupby("method")["seeds_solved"].max()
-    assert solved.to_dict() == {"unlearned": 0, "shortsighted": 1}
+    assert solved.to_dict() == {"unlearned": 0, "shortsighted": 1, "lost": 0}
     assert table.startswith("protocol,task,measure,method,")
 
 

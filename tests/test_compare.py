@@ -334,7 +334,7 @@ def of_main(tasks: Iterable[str], **others: Iterable[str]) -> Rivals:
 
 
 def test_a_row_is_compared_on_the_tasks_that_most_rivals_have() -> None:
-    """Two rows have them all: on these nobody else would be left."""
+    """Two rows have them all: on these nobody else would be left. One in ten may wait."""
     main = definition.load("main")
     found = subject(["method=rope", "encoding.base=500"], main)
     few = ["copy", "passkey"]
@@ -344,8 +344,9 @@ def test_a_row_is_compared_on_the_tasks_that_most_rivals_have() -> None:
     said = list(published.remarks(few))
     assert len(said) == 1 and said[0].startswith("Board main is under way: most of its rows have")
     assert "reverse, key_value_retrieval" in said[0] and "task=reverse compares" in said[0]
-    half = of_main(main.all_tasks, nope=main.all_tasks, alibi=few, t5=few)
-    assert found.chosen_tasks(half, quick=False) == list(main.all_tasks), "half of them are enough"
+    names = ["nope", "t5", "fox", "cable", "path", "fire", "wall", "cope", "shaw"]
+    nine = of_main(main.all_tasks, alibi=few, **dict.fromkeys(names[1:], main.all_tasks))
+    assert found.chosen_tasks(nine, quick=False) == list(main.all_tasks), "nine in ten are enough"
 
 
 def test_rows_that_stand_aside_are_named_with_what_they_lack() -> None:

@@ -60,10 +60,24 @@ def test_tasks_are_compared_where_there_are_several_and_methods_to_tell_apart() 
         section for section in shown if section.title == "What tasks tell apart, protocol cpu"
     ]
     assert [row.name for row in compared.table.rows] == ["copy", "passkey"]
-    assert compared.table.headings[:4] == ["task", "solved", "CPU s", "steps"]
+    assert compared.table.headings[:4] == ["task", "solved", "by encodings", "CPU s"]
+    cells = [
+        dict(zip(compared.table.headings[1:], row.cells, strict=True))
+        for row in compared.table.rows
+    ]
+    assert [each["by encodings"] for each in cells] == ["2", "2"]
     changed_task = "copy (task.num_symbols=8)"
     own = [plain(record(method, task=changed_task)) for method in ("rope", "nope")]
     assert discriminated(*own) is None, "an experiment of somebody's own is not compared"
+
+
+def test_a_spread_needs_two_encodings_that_have_solved_the_task() -> None:
+    """The standard deviation of one number is 0, and says nothing."""
+    known = [plain(record("rope", {1: 1.0, 2: 0.4})), plain(record("nope", {1: 0.1, 2: 0.0}))]
+    alone = discriminated(*known)
+    assert alone is not None and alone.num_encodings == 1 and np.isnan(alone.spread[2])
+    both = discriminated(*known, plain(record("t5", {1: 1.0, 2: 0.6})))
+    assert both is not None and both.spread[2] == pytest.approx(0.1)
 
 
 def test_protocols_agree_as_far_as_the_order_of_their_methods_does() -> None:

@@ -136,7 +136,9 @@ def test_a_row_is_compared_where_both_have_runs() -> None:
     assert alone[drawn].isna().all(axis=None), "there is nothing to draw"
     assert alone["difference"].to_list() == pytest.approx([-0.4, -0.2, -0.3, -0.3])
     grouped = results.compare(once, "p", "q", draws=50)
-    assert grouped.loc["over tasks", "p_below"] == 1 and np.isnan(grouped.loc["overall", "p_below"])
+    assert grouped.loc["over tasks", "p_below"] > 0.5 and np.isnan(
+        grouped.loc["overall", "p_below"]
+    )
     with pytest.raises(PosbenchError, match="no task in common"):
         results.compare(table, "p", "r")
     with pytest.raises(PosbenchError, match="no row 'z'"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy import stats
 
 from posbench.errors import PosbenchError
 from posbench.statistics import aggregates, bootstrap, distributions, measures, sensitivity
-from posbench.statistics.bootstrap import given_tasks, over_tasks
+from posbench.statistics.bootstrap import Draws, given_tasks, over_tasks
 
 TWO_GROUPS = {"a": "x", "b": "x", "c": "y"}
 
@@ -68,27 +69,75 @@ def test_an_interval_given_one_task_is_of_all_resamples_of_a_seed_less() -> None
     # All 625 resamples of four seeds that there are.
     means = np.array(list(itertools.product(seeds, repeat=4))).mean(1)
     exact = np.quantile(means, [0.025, 0.975])
-    found = drawn.intervals()["overall"].loc["p"]
-    assert found.tolist() == pytest.approx(exact, abs=0.01)
-    assert drawn.overall.std() == pytest.approx(stats.sem(seeds), rel=0.02)
+    assert np.quantile(unwidened(drawn), [0.025, 0.975]) == pytest.approx(exact, abs=0.01)
+    assert unwidened(drawn).std() == pytest.approx(stats.sem(seeds), rel=0.02)
+
+
+@pytest.mark.parametrize("resample", [given_tasks, over_tasks])
+def test_deviations_are_those_of_student(resample: Callable[..., Draws]) -> None:
+    """Two groups of two tasks with four seeds: 12 degrees of freedom given the tasks, 2 over them,
+    and in each group half of that.
+    """
+    rng = np.random.default_rng(0)
+    names = {"a": "one", "b": "one", "c": "two", "d": "two"}
+    table = runs({"p": {task: rng.uniform(0.4, 0.6, 4) for task in names}}, names)
+    drawn = resample(table, draws=500)
+    of_all = {given_tasks: 12, over_tasks: 2}[resample]
+    for found, values, estimate, freedom in (
+        (drawn.overall, unwidened(drawn), drawn.estimates.mean(), of_all),
+        (drawn.of_group("two"), drawn.values[:, 1], drawn.estimates[1, 0], of_all / 2),
+    ):
+        factor = stats.t.ppf(0.975, freedom) / stats.norm.ppf(0.975)
+        assert found - estimate == pytest.approx(factor * (values - estimate), abs=1e-8)
 
 
 @pytest.mark.slow
-def test_intervals_of_three_seeds_on_twelve_tasks_cover_the_true_number() -> None:
-    """In about 94 % of simulated boards; with k draws of k seeds it would be 87 %."""
+@pytest.mark.parametrize("tasks", [1, 2, 12])
+def test_intervals_of_three_seeds_cover_the_true_number(tasks: int) -> None:
+    """In 91 to 96 % of simulated boards; without Student's t it would be 76 % on one task and 84 %
+    on two, and with k draws of k seeds 87 % on twelve.
+    """
     rng = np.random.default_rng(0)
     covered = []
     for _ in range(400):
-        levels, spreads = rng.uniform(0.2, 0.8, 12), rng.uniform(0.02, 0.2, 12)
-        lines = [
-            {"row": "rope", "task": f"task{task}", "group": f"group{task // 2}", "seed": seed}
-            | {"area": levels[task] + spreads[task] * rng.standard_normal()}
-            for task, seed in itertools.product(range(12), range(3))
-        ]
-        draws = bootstrap.given_tasks(pd.DataFrame(lines), 1000)
-        low, high = draws.intervals()["overall"].loc["rope"]
+        levels, spreads = rng.uniform(0.2, 0.8, tasks), rng.uniform(0.02, 0.2, tasks)
+        draws = bootstrap.given_tasks(simulated(levels[None], spreads, 3, rng), 1000)
+        low, high = draws.intervals()["overall"].loc["0"]
         covered.append(low <= levels.mean() <= high)
-    assert 0.91 < np.mean(covered) < 0.97
+    assert 0.89 < np.mean(covered) < 0.98
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_intervals_over_tasks_cover_the_number_over_all_tasks(seeds: int) -> None:
+    """Tasks are drawn around .5 as well. Without Student's t it would be 89 % with one seed."""
+    rng = np.random.default_rng(0)
+    covered, apart = [], []
+    for _ in range(200):
+        levels = np.clip(0.5 + 0.15 * rng.standard_normal((2, 12)), 0, 1)
+        draws = bootstrap.over_tasks(simulated(levels, np.full(12, 0.05), seeds, rng), 500)
+        low, high = draws.intervals()["overall"].loc["0"]
+        covered.append(low <= 0.5 <= high)
+        low, high = draws.difference("0", "1")
+        apart.append(low <= 0 <= high)
+    assert np.mean(covered) > 0.91 and np.mean(apart) > 0.91
+
+
+def simulated(
+    levels: np.ndarray, spreads: np.ndarray, seeds: int, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Runs around the level of each row and task, [row, task]; two tasks make a group."""
+    lines = [
+        {"row": str(row), "task": f"task{task}", "group": f"group{task // 2}", "seed": seed}
+        | {"area": levels[row, task] + spreads[task] * rng.standard_normal()}
+        for row, task, seed in itertools.product(*map(range, levels.shape), range(seeds))
+    ]
+    return pd.DataFrame(lines)
+
+
+def unwidened(drawn: Draws) -> np.ndarray:
+    """Overall numbers as they were drawn, [draw, row]."""
+    return drawn.values.mean(1)
 
 
 def test_seeds_are_drawn_anew_on_every_task_and_for_every_row() -> None:
@@ -96,7 +145,7 @@ def test_seeds_are_drawn_anew_on_every_task_and_for_every_row() -> None:
     table = random_runs(rows=2)
     variances = table.groupby(["row", "task"])["area"].var() / 5
     expected = variances.groupby("row").sum() / 6**2
-    assert drawn.overall.var(0) == pytest.approx(expected.to_numpy(), rel=0.05)
+    assert unwidened(drawn).var(0) == pytest.approx(expected.to_numpy(), rel=0.05)
     assert abs(np.corrcoef(drawn.overall.T)[0, 1]) < 0.03
 
 
@@ -142,15 +191,16 @@ def test_an_interval_over_tasks_is_that_of_all_nested_resamples_widened() -> Non
     drawn = over_tasks(table, draws=60_000)
     exact = exact_over_tasks(seeds)
     widened = exact.mean() + 2**0.5 * (exact - exact.mean())
-    assert drawn.overall.var() == pytest.approx(widened.var(), rel=0.03)
-    bounds = drawn.intervals()["overall"].loc["p"].tolist()
-    assert bounds == pytest.approx(np.quantile(widened, [0.025, 0.975]), abs=2e-3)
+    found = unwidened(drawn)
+    assert found.var() == pytest.approx(widened.var(), rel=0.03)
+    tails = [0.025, 0.975]
+    assert np.quantile(found, tails) == pytest.approx(np.quantile(widened, tails), abs=2e-3)
 
 
 def test_the_widened_variance_is_unbiased_where_seeds_agree() -> None:
     """With one seed a task, it is the variance of a mean of n: the sample variance / n."""
     table = runs({"p": {"a": [0.2], "b": [0.3], "c": [0.7]}})
-    drawn = over_tasks(table, draws=60_000).overall
+    drawn = unwidened(over_tasks(table, draws=60_000))
     assert drawn.var() == pytest.approx(np.var([0.2, 0.3, 0.7], ddof=1) / 3, rel=0.03)
 
 
@@ -208,8 +258,8 @@ def test_a_difference_below_the_margin_is_none() -> None:
 
 
 def test_identical_rows_are_never_above_each_other_and_share_a_tier() -> None:
-    seeds = {"a": [0.1, 0.5, 0.3], "b": [0.8, 0.7, 0.9]}
-    table = runs({"p": seeds, "q": seeds, "low": {"a": [0.0] * 3, "b": [0.1] * 3}})
+    seeds = {"a": [0.7, 0.8, 0.75], "b": [0.8, 0.7, 0.9], "c": [0.8, 0.9, 0.7]}
+    table = runs({"p": seeds, "q": seeds, "low": {task: [0.1] * 3 for task in seeds}})
     table = table.assign(host=table["row"].replace({"q": "p"}))
     for drawn in (given_tasks(table, draws=500), over_tasks(table, draws=500)):
         order = drawn.order("p", "q")
@@ -369,7 +419,7 @@ def test_the_first_board_has_the_intervals_that_were_found_before() -> None:
     """
     drawn = over_tasks(old_runs(CHOSEN))
     estimates = drawn.estimates.mean(0)
-    plain = estimates + (drawn.overall - estimates) / (6 / 5) ** 0.5
+    plain = estimates + (unwidened(drawn) - estimates) / (6 / 5) ** 0.5
     bounds = pd.DataFrame(np.quantile(plain, [0.025, 0.975], axis=0).T, index=drawn.rows)
     published = {"nope": [0.82, 0.99], "alibi": [0.57, 1.00], "t5": [0.56, 0.98]}
     for row, expected in published.items():
@@ -396,11 +446,12 @@ def test_t5_is_first_over_six_groups_of_useful_tasks() -> None:
     }
     assert found.to_dict() == pytest.approx(published, abs=0.025)
     assert found.sort_values(ascending=False).index.tolist() == list(published)
-    assert over_tasks(table).p_best()["t5"] == pytest.approx(0.9, abs=0.05)
+    first = np.argmax(unwidened(drawn := over_tasks(table)), axis=1)
+    assert np.mean(first == drawn.rows.index("t5")) == pytest.approx(0.9, abs=0.05)
     # The published interval resampled groups: one task a group, in one group, does the same.
     groups = aggregates.group_means(table).stack().rename("area").rename_axis(["row", "task"])
     drawn = over_tasks(groups.reset_index().assign(group="all", seed=0))
     estimates = drawn.estimates.mean(0)
-    plain = estimates + (drawn.overall - estimates) / (6 / 5) ** 0.5
+    plain = estimates + (unwidened(drawn) - estimates) / (6 / 5) ** 0.5
     bounds = np.quantile(plain[:, drawn.rows.index("t5")], [0.025, 0.975])
     assert bounds == pytest.approx([0.57, 0.93], abs=0.02)

@@ -74,7 +74,7 @@ class Rows(Written):
 class Group(Written):
     """Tasks that ask for one capability."""
 
-    asks: str  # to do what
+    asks: str  # to do what, in words
     tasks: tuple[str, ...] = Field(min_length=1)
 
 
@@ -110,7 +110,7 @@ class Change(Written):
 
 
 class Board(Written):
-    """A board; `hash` stands for all of it but the words around it."""
+    """A board; `hash` stands for all of it that decides what is run and how it is judged."""
 
     name: str
     about: str = ""
@@ -154,8 +154,14 @@ class Board(Written):
     @property
     def hash(self) -> str:
         """What records carry: the definition without its name, its words and what was mended."""
-        content = self.model_dump(mode="json", exclude={"name", "about", "changes"})
-        return content_hash(content)
+        words: Any = {
+            "name": True,
+            "about": True,
+            "changes": True,
+            "groups": {name: {"asks"} for name in self.groups},
+            "parts": {title: {"about"} for title in self.parts},
+        }
+        return content_hash(self.model_dump(mode="json", exclude=words))
 
     @property
     def hashes(self) -> set[str]:

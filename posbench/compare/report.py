@@ -69,9 +69,9 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
     ]
     interval = f" ({', '.join(bounds)})" if bounds else ""
     yield (
-        f"Overall {number(ours['overall'])}{interval}; it learned "
-        f"{100 * ours['learned']:.0f} % of its trainings, and its reach is "
-        f"{found.reach} times the length of training."
+        f"Overall {number(ours['overall'])}{interval}; at 1x "
+        f"{100 * ours['learned']:.0f} % of its runs get to the gate of their task, and its reach "
+        f"is {found.reach} times the length of training."
     )
 
 

@@ -115,7 +115,7 @@ class Rivals:
 
     @property
     def common(self) -> list[str]:
-        """The tasks that most of them have a run on, as boards see it: half of them at least."""
+        """The tasks that nearly all of them have a run on, as boards see it."""
         lacking = self._part.lacking(self.board)
         return [task for task in self.tried if task not in lacking]
 

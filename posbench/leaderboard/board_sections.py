@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from posbench.boards.definition import Board
+from posbench.errors import counted
 from posbench.leaderboard.ranking import Standing, span
 from posbench.leaderboard.section import Detail, Section
-from posbench.leaderboard.winners import answer
+from posbench.leaderboard.winners import answer, have, lack
 from posbench.showing.numbers import NOTHING, number
 from posbench.showing.table import Row, Table
 from posbench.statistics import sensitivity
@@ -24,7 +25,8 @@ COLUMNS = (
     "tasks, or over seeds where some group has a single task. Rows of one tier are not told apart "
     "from its first; a row whose scores vary widely may share the top tier although rows with a "
     "higher number do not. *1x* is the corrected score at the training length, *solved* the share "
-    "of trainings that have learned their task, *solved only* the overall number of those alone. "
+    "of runs whose test at 1x got to the gate of their task, *solved only* the overall number of "
+    "those alone. "
     "*Reach* is the median multiple up to which the corrected score is .5 or more, *censored* the "
     "share of trainings whose reach lies outside of what was tested. CPU s are those of a training."
 )
@@ -83,8 +85,7 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
     }
     rows = [Row(str(row), [show(row) for show in columns.values()]) for row in summary.index]
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
-    if lacks := part.lacks(board):
-        notes.append(lacks)
+    notes += waiting(board, standing)
     notes += answer(board, part, complete)
     return [
         Section(
@@ -94,6 +95,19 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
             details=list(_sensitivity(standing)),
         )
     ]
+
+
+def waiting(board: Board, standing: Standing) -> Iterator[str]:
+    """What the section waits for, in sentences: tasks, and the rows that have no place."""
+    if lacks := standing.part.lacks(board):
+        yield lacks
+        halves = set(standing.groups) - set(standing.part.whole(board)["group"])
+        if half := [group for group in standing.groups if group in halves]:
+            yield f"Only one of the tasks stands for {', '.join(half)} so far."
+    if rest := len(standing.summary) - len(standing.complete):
+        yield f"{counted(rest, 'row')} {lack(rest)} one of the tasks, and so an overall number."
+    if unrun := standing.part.unrun:
+        yield f"{counted(unrun, 'row')} that the board asks for {have(unrun)} not been run."
 
 
 def _of(summary: pd.DataFrame, group: str) -> Callable[[str], str]:

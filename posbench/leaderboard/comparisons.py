@@ -30,7 +30,9 @@ class Discrimination:
     num_trainings: int
     solved_step: float  # median over the trainings that got there
     cpu_seconds: float  # mean
-    # by multiple: the standard deviation between encodings, over the trainings that solved the task
+    num_encodings: int  # that some training of has solved it
+    # by multiple: the standard deviation between these, over the trainings that solved the task;
+    # NaN where there is one alone
     spread: dict[float, float]
     ceiling: dict[float, float]  # by multiple: the score of a model trained at that length
 
@@ -47,8 +49,9 @@ class Discrimination:
         lengths = sorted(set(plain.loc[plain["aggregated"] & (plain["multiple"] > 1), "multiple"]))
         # A training that did not learn says nothing about extrapolation, but would by itself make a
         # spread.
-        means = plain[plain["solved"]].groupby(["multiple", *METHOD])["score"].mean()
-        between = means.groupby("multiple").std(ddof=0)
+        solved = plain[plain["solved"]]
+        means = solved.groupby(["multiple", *METHOD])["score"].mean().groupby("multiple")
+        between = means.std(ddof=0).where(means.size() > 1)
         ceiling = runs[runs["method_class"] == "ceiling"].groupby("multiple")["score"].mean()
         return cls(
             task=str(plain.iloc[0]["task_name"]),
@@ -56,6 +59,7 @@ class Discrimination:
             num_trainings=len(trainings),
             solved_step=float(trainings["solved_step"].median()),
             cpu_seconds=float(trainings["train_cpu_seconds"].mean()),
+            num_encodings=len(solved.drop_duplicates(METHOD)),
             spread={multiple: float(between.get(multiple, np.nan)) for multiple in lengths},
             ceiling={multiple: float(ceiling.get(multiple, np.nan)) for multiple in lengths},
         )

@@ -51,11 +51,12 @@ class ExcerptOfGroups:
             [
                 f"`{row}`",
                 number(numbers[row]["overall"]),
+                f"{numbers[row]['num_seeds']:.0f}",
                 span(places[row].summary, row, "tasks"),
                 *(number(numbers[row][group]) for group in groups),
                 number(float(places[row].part.cost[row]), 0),
             ]
             for row in sorted(self.rows, key=lambda row: (-numbers[row]["overall"], row))
         ]
-        headings = ["method", "overall", "95 % over tasks", *groups, "CPU s"]
+        headings = ["method", "overall", "seeds", "95 % over tasks", *groups, "CPU s"]
         return "\n".join([*pipes(headings, rows), ""])

@@ -1,7 +1,5 @@
 """What a board has found, in sentences: every one is a comparison, with its interval.
 
-The rules were written before the first run of the main board:
-
 - **First** is the row with the largest number, and which rows are not told apart from it is decided
   in `leaders`. A number is that of a group, or of one length, as the board has it.
 - **Over all groups** the board's own rule names a winner or none.
@@ -11,8 +9,11 @@ The rules were written before the first run of the main board:
   draws of the seeds of both models.
 - **Cost**: CPU seconds of a training, of the cheapest row that is not told apart from the first.
 - **Learning**: at 8x extensions are compared once more on the tasks that every training of their
-  host has learned. This rule alone came after the runs.
+  host has learned.
 - What no row has learned, what has too few seeds, and what was not run at all is said as well.
+
+Most of these rules were written before the first run of the main board; results/main/measured.md
+says which came after it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from posbench.leaderboard.leaders import SURE, Leaders
 from posbench.leaderboard.markdown import MADE
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing
-from posbench.leaderboard.winners import answer
+from posbench.leaderboard.winners import have, overall
 from posbench.showing.numbers import number
 from posbench.statistics import aggregates, bootstrap
 from posbench.statistics.correlation import RankCorrelation
@@ -55,8 +56,7 @@ def markdown(board: Board, measured: Measured, found: Sequence[Standing]) -> str
         "Each sentence is a comparison on the tasks of this board, with its 95 % interval over "
         f"seeds where there are {aggregates.FEWEST} or more. Two rows are told apart if one leads "
         f"by at least {number(board.judged.equivalent)} in {100 * SURE:.0f} % of the draws of "
-        "seeds. The rules were written before the runs; the one about tasks that a host has "
-        "learned came after them.",
+        "seeds.",
     ]
     for title, sentences in sections:
         if sentences:
@@ -69,20 +69,20 @@ def _encodings(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     first = next(iter(found), None)
     if first is None or not _comparable(first):
         return
-    runs = _complete(first)
-    whole = set(first.part.whole(board)["group"])
-    for group in (group for group in first.groups if group in whole):
-        leaders = Leaders.of(runs[runs["group"] == group], board)
-        asks, failed = board.groups[group].asks, _not_learned(runs, leaders.named, group)
+    runs = first.part.whole(board)
+    for group in dict.fromkeys(runs["group"]):
+        # A row that lacks a task of another group is as good here as any.
+        here = runs[runs["group"] == group]
+        leaders = Leaders.of(_whole(here, sorted(set(here["task"]))), board)
+        asks, failed = board.groups[group].asks, _not_learned(here, leaders.named)
         yield f"{group.capitalize()} ({asks}): {leaders}{failed}. {_link(first)}"
-    overall = list(answer(board, first.part, first.complete))
-    if overall and aggregates.repeated(runs):
-        yield f"{overall[-1]} {_link(first)}"
+    for sentence in overall(board, first.part, first.complete):
+        yield f"{sentence} {_link(first)}"
 
 
-def _not_learned(runs: pd.DataFrame, rows: Sequence[str], group: str) -> str:
-    """The tasks of the group that most trainings of these rows have not learned."""
-    learned = runs[runs["group"] == group].groupby(["row", "task"])["learned"]
+def _not_learned(runs: pd.DataFrame, rows: Sequence[str]) -> str:
+    """The tasks that most trainings of these rows have not learned."""
+    learned = runs.groupby(["row", "task"])["learned"]
     few = [
         f"`{row}` learned {task} in {each.sum()} of {len(each)} trainings"
         for (row, task), each in learned
@@ -173,9 +173,11 @@ def _size(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         here = found[0].part.runs
         here = here[here["task"].isin(tasks)]
         rows = sorted(set(other["row"]) & set(_whole(here, tasks)["row"]))
-        if len(rows) < 3 or not aggregates.repeated(other):
+        if len(rows) < 3 or standing.part.lacking(board):
             continue
         sides = [runs[runs["row"].isin(rows)] for runs in (_whole(here, tasks), other)]
+        if not all(map(aggregates.repeated, sides)):
+            continue
         judged = board.judged
         one, two = (bootstrap.given_tasks(runs, judged.draws, judged.seed) for runs in sides)
         agreed = RankCorrelation.of(one, two)
@@ -208,12 +210,13 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         runs = standing.part.runs
         if lacking := standing.part.lacking(board):
             yield (
-                f"Fewer than half of the rows of {_link(standing)} have been run on "
-                f"{', '.join(lacking)}."
+                f"Too few of the rows of {_link(standing)} have been run on {', '.join(lacking)}."
             )
-        rest = len(standing.summary) - len(standing.complete)
-        if rest:
-            yield f"{counted(rest, 'row')} of {_link(standing)} lack a task and have no place yet."
+        if rest := len(standing.summary) - len(standing.complete):
+            yield (
+                f"{counted(rest, 'row')} of {_link(standing)} {have(rest)} not been run on all of "
+                "the other tasks."
+            )
         learned = runs.groupby("task")["learned"].mean()
         if never := list(learned.index[learned == 0]):
             yield (

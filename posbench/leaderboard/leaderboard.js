@@ -36,8 +36,10 @@ const labelled = (text, field) => el("label", {}, text, field);
 
 const runsOf = (task, row) => (D.runs[task][row] || []).map(([seed, training, learned, area, ...scores]) =>
   ({ seed, training, learned, area, scores }));
-const areaOf = (task, row) => {
-  const areas = runsOf(task, row).map(run => run.area);
+// The runs that a section ranks: on some tasks other seeds have been run with a few of its rows only.
+const rankedOf = (section, task, row) => runsOf(task, row).filter(run => section.seeds[D.tasks[task].name]?.includes(run.seed));
+const areaOf = runs => {
+  const areas = runs.map(run => run.area);
   return areas.length && !areas.includes(null) ? mean(areas) / 1000 : null;
 };
 const correctedAt = (task, place, score) => {
@@ -60,10 +62,12 @@ function curveOf(task, row) {
     return [{ x, y, half, further: further[place] }];
   });
 }
-// The mean over tasks of the corrected score, by seed, at a nominal multiple: the rule of posbench/statistics/curves.py.
+// The mean over tasks of the corrected score, by seed, at a nominal multiple: the rule of posbench/statistics/curves.py, for
+// the runs that a section ranks.
 // A score below chance counts as 0, and only seeds that all tasks have count; [] where one of these lacks the length on a task.
-function meansAt(row, tasks, multiple) {
-  const each = tasks.map(task => new Map(runsOf(task, row).map(run => [run.seed, run])));
+function meansAt(row, section, multiple) {
+  const tasks = tasksOfSection(section);
+  const each = tasks.map(task => new Map(rankedOf(section, task, row).map(run => [run.seed, run])));
   const places = tasks.map(task => D.tasks[task].multiples.indexOf(multiple));
   if (!each.length || places.includes(-1)) return [];
   const seeds = [...each[0].keys()].filter(seed => each.every(runs => runs.has(seed)));
@@ -72,11 +76,12 @@ function meansAt(row, tasks, multiple) {
   return bySeed.some(Number.isNaN) ? [] : bySeed;
 }
 // The points of that mean, at the lengths that count on all tasks.
-function meanCurve(row, tasks) {
+function meanCurve(row, section) {
+  const tasks = tasksOfSection(section);
   const counts = (task, x) => D.tasks[task].further[D.tasks[task].multiples.indexOf(x)] === 0;
   const multiples = tasks.length ? D.tasks[tasks[0]].multiples.filter(x => tasks.every(task => counts(task, x))) : [];
   return multiples.flatMap(x => {
-    const bySeed = meansAt(row, tasks, x);
+    const bySeed = meansAt(row, section, x);
     if (!bySeed.length) return [];
     const [y, half] = interval(bySeed);
     return [{ x, y, half, further: 0 }];
@@ -170,7 +175,7 @@ function seedDots(task, row, look) {
   const x = value => 24 + value / 1000 * 188;
   picture.append(draw("path", { class: "grid", d: "M24 8H212" }));
   for (const { seed, area, learned } of runs) if (area !== null)
-    picture.append(draw("circle", { class: `dot c${look}`, cx: x(area), cy: 8, r: 3.4, "fill-opacity": learned ? .75 : .1 }, draw("title", {}, `seed ${seed}: ${number(area / 1000)}${learned ? "" : ", did not learn"}`)));
+    picture.append(draw("circle", { class: `dot c${look}`, cx: x(area), cy: 8, r: 3.4, "fill-opacity": learned ? .75 : .1 }, draw("title", {}, `seed ${seed}: ${number(area / 1000)}${learned ? "" : ", below the gate at 1x"}`)));
   return picture;
 }
 function sketch(name) {
@@ -222,9 +227,9 @@ function detail(number_, section) {
       row.explain ? el("p", { class: "small" }, "Explains where it stops, on this task or another:") : null,
       row.explain ? el("code", { class: "command" }, row.explain) : null,
       row.explained.length ? el("p", {}, "Explained on ", ...row.explained.flatMap(([task, href], place) => [place ? ", " : "", el("a", { href }, task)])) : null)),
-    el("h3", {}, "Score against length, task by task; below it the areas of the seeds, hollow where nothing was learned"),
+    el("h3", {}, "Score against length, task by task; below it the areas of the seeds, hollow where the test at 1x is below its gate"),
     el("div", { class: "small-multiples" }, ...tasks.map(task => el("figure", {},
-      el("figcaption", {}, `${taskName(task)}  ${number(areaOf(task, number_))}`),
+      el("figcaption", {}, `${taskName(task)}  ${number(areaOf(runsOf(task, number_)))}`),
       chart([{ label: row.name, look: 0, points: curveOf(task, number_) }], { small: true, label: taskName(task) }), seedDots(task, number_, 0)))),
     depths.length ? el("h3", {}, "Right tokens by length (down) and depth of their source (across), dark is right") : null,
     depths.length ? el("div", { class: "small-multiples" }, ...depths) : null);
@@ -306,17 +311,14 @@ function reset() {
 }
 function scoreOf(row, section) {
   const task = controls.task.value, length = controls.length.value;
-  const tasks = task === "" ? tasksOfSection(section) : [+task];
-  if (task === "" && length !== "") {
-    const bySeed = meansAt(row, tasks, +length);
-    return bySeed.length ? mean(bySeed) : null;
-  }
-  const each = tasks.map(number_ => {
-    if (length === "") return areaOf(number_, row);
-    const place = D.tasks[number_].multiples.indexOf(+length), scores = runsOf(number_, row).map(run => run.scores[place]);
+  if (task !== "") {
+    const runs = runsOf(+task, row);
+    if (length === "") return areaOf(runs);
+    const place = D.tasks[+task].multiples.indexOf(+length), scores = runs.map(run => run.scores[place]);
     if (place < 0 || !scores.length || scores.some(score => score === null || score === undefined)) return null;
     return mean(scores) / 1000;
-  });
+  }
+  const each = length === "" ? tasksOfSection(section).map(number_ => areaOf(rankedOf(section, number_, row))) : meansAt(row, section, +length);
   return each.length && !each.includes(null) ? mean(each) : null;
 }
 function filter() {
@@ -446,7 +448,7 @@ const rowsShown = section => section.rows.filter(row => lines.some(each => each.
 const leading = (section, count) => chosen.size ? [...chosen] : rowsShown(section).slice(0, count);
 function points(row, section) {
   const task = controls.task.value;
-  return task === "" ? meanCurve(row, tasksOfSection(section)) : curveOf(+task, row);
+  return task === "" ? meanCurve(row, section) : curveOf(+task, row);
 }
 const ylabel = () => controls.task.value === "" ? "corrected score, mean over tasks" : `${D.tasks[+controls.task.value].name}: ${D.tasks[+controls.task.value].measure}`;
 function picture() {

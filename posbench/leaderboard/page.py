@@ -17,7 +17,7 @@ import pandas as pd
 from posbench.boards.definition import Board
 from posbench.errors import counted
 from posbench.leaderboard import opening, page_data
-from posbench.leaderboard.board_sections import changes_of, fixed_before
+from posbench.leaderboard.board_sections import changes_of, fixed_before, waiting
 from posbench.leaderboard.labels import short_names
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.page_tables import Ranking, tasks
@@ -157,8 +157,8 @@ def _own(name: str) -> str:
 
 
 def _answers(standings: Sequence[Standing], board: Board) -> list[str]:
-    """Who leads the first section that is whole, or why nobody does; where it is one of a host's
-    extensions, who leads those of other hosts; and then what is under way.
+    """Who leads the first section that is whole, or why nobody does; who leads the extensions of
+    each host, where all are whole; and then what is under way.
     """
     waiting, whole = [], []
     for each in standings:
@@ -177,9 +177,7 @@ def _answers(standings: Sequence[Standing], board: Board) -> list[str]:
         return waiting[:1] or ["No row has been run on all tasks yet."]
     first, sentence = whole[0]
     others = [
-        said
-        for each, said in whole[1:]
-        if first.part.is_of_a_host and each.part.is_of_a_host and each.kind == first.kind
+        said for each, said in whole[1:] if each.part.is_of_a_host and each.kind == first.kind
     ]
     return [sentence, *others, *waiting[:1]]
 
@@ -246,7 +244,7 @@ def _shown(standing: Standing, board: Board, ranking: Ranking) -> Shown:
     if lacking := part.lacking(board):
         asked = part.asked(board)
         has = f"{len(asked) - len(lacking)} of {counted(len(asked), 'task')}"
-        notes.append(part.lacks(board))
+    notes += waiting(board, standing)
     return Shown(part.title, _anchor(part.title), notes, has, leaders, ranking)
 
 

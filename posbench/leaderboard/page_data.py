@@ -354,7 +354,9 @@ def _section(standing: Standing, rows: dict[str, int]) -> Json:
             None if value != value else round(value, 1)
             for value in (float(part.cost.get(row, np.nan)) for row in summary.index)
         ],
-        "seeds": sorted({int(seed) for seed in part.runs["seed"]}),
+        "seeds": {
+            task: sorted(map(int, set(seeds))) for task, seeds in part.runs.groupby("shown")["seed"]
+        },
         "longest": standing.longest,
     }
     if len(complete) > 1:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from posbench.composing.methods import AS_TRAINED
 from posbench.leaderboard import page_data
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing, span
@@ -33,7 +34,7 @@ class Column:
 
 MORE = (
     Column("reach", "length in multiples of training up to which the score is .5 or more, median"),
-    Column("solved", "share of trainings that learned their task"),
+    Column("solved", "share of runs whose test at 1x got to the gate of their task"),
     Column("CPU s", "of training, mean over tasks and seeds"),
     Column("path", "how attention is computed: fused kernel, fused by rows, or dense"),
     Column("keys", "whether the keys of earlier tokens can be cached while others follow"),
@@ -105,7 +106,7 @@ class Ranking:
             RankedLine(
                 row,
                 [of_row[place] for place in kept],
-                _marks(standing, row, own),
+                _marks(standing, row, own, known[row][1]["extension"]),
                 row == own,
                 known[row][0],
                 bool(pd.isna(standing.summary.loc[row, "overall"])),
@@ -134,14 +135,16 @@ def _cells(standing: Standing, row: str, known: Mapping[str, Any]) -> list[Cell]
     ]
 
 
-def _marks(standing: Standing, row: str, own: str) -> list[str]:
-    failed = "fails at 1x" if standing.kind.startswith(PRETRAINED) else "did not learn"
+def _marks(standing: Standing, row: str, own: str, extension: str) -> list[str]:
+    # An extension may lose what its training has learned.
+    trained = extension == AS_TRAINED and not standing.kind.startswith(PRETRAINED)
+    failed = "did not learn" if trained else "fails at 1x"
     said = {"yours": row == own, failed: _solved(standing, row) == 0}
     return [mark for mark, holds in said.items() if holds]
 
 
 def _solved(standing: Standing, row: str) -> float:
-    """The share of its trainings that learned their task; NaN where that is not known."""
+    """The share of its runs that got to the gate of their task; NaN where that is not known."""
     summary = standing.summary
     return float(summary["learned"].get(row, np.nan)) if "learned" in summary else np.nan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,18 @@ from posbench.boards.definition import AS_TRAINED, Board, Rows
 from posbench.boards.naming import pairs
 from posbench.errors import counted
 from posbench.leaderboard.measured import Measured
+
+MOST = 0.9
+"""The share of rows that must have a task, or a seed of it, for it to count; the tasks and seeds
+that the most rows have count in any case.
+
+A sweep goes from task to task. While it is in the middle of one, rows that it has not come to yet
+would lose their place, and the best of the others would be called the first.
+"""
+
+
+ROW = ["encoding", "extension", "changed"]
+"""What a board asks for, as the long table has it; see `posbench.boards.naming.pairs`."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +37,7 @@ class Part:
     title: str
     rows: Rows
     runs: pd.DataFrame  # see `posbench.statistics.aggregates`
+    unrun: int = 0  # how many rows it asks for that have no run
 
     def __len__(self) -> int:
         return int(self.runs["row"].nunique())
@@ -45,15 +58,16 @@ class Part:
         return self.rows.tasks or board.all_tasks
 
     def lacking(self, board: Board) -> list[str]:
-        """The tasks asked for that less than half of its rows have a run on."""
+        """The tasks asked for that fewer than nine in ten of its rows have a run on."""
         rows = self.runs.groupby("task")["row"].nunique()
-        return [task for task in self.asked(board) if 2 * rows.get(task, 0) < max(len(self), 1)]
+        enough = min(MOST * max(len(self), 1), rows.max())
+        return [task for task in self.asked(board) if rows.get(task, 0) < enough]
 
     def lacks(self, board: Board) -> str:
         """The lacking tasks in a sentence; "" if there are none."""
         if not (lacking := self.lacking(board)):
             return ""
-        return f"{self.how_far(board)}: most rows have not been run on {', '.join(lacking)}."
+        return f"{self.how_far(board)}: too few rows have been run on {', '.join(lacking)}."
 
     def how_far(self, board: Board) -> str:
         """How many of the tasks it is ranked on."""
@@ -67,17 +81,18 @@ class Part:
         return self.runs[~self.runs["group"].isin(halves)]
 
     def on_common_tasks(self, board: Board) -> Part:
-        """The part without the tasks that most rows lack."""
-        return Part(self.title, self.rows, self.runs[~self.runs["task"].isin(self.lacking(board))])
+        """The part without the tasks that too few rows have."""
+        return replace(self, runs=self.runs[~self.runs["task"].isin(self.lacking(board))])
 
     def on_common_runs(self, board: Board) -> Part:
-        """That, and on each task without the seeds that most of its rows lack: the few rows that
-        have them would be compared with other luck.
+        """That, and on each task without the seeds that too few of its rows have: these would be
+        compared with other luck.
         """
         runs = self.on_common_tasks(board).runs
         rows = runs.groupby("task")["row"].transform("nunique")
         having = runs.groupby(["task", "seed"])["row"].transform("nunique")
-        return Part(self.title, self.rows, runs[2 * having >= rows])
+        most = having.groupby(runs["task"]).transform("max")
+        return replace(self, runs=runs[having >= np.minimum(MOST * rows, most)])
 
     @functools.cached_property
     def cost(self) -> pd.Series:
@@ -93,7 +108,7 @@ def parts(board: Board, measured: Measured) -> list[Part]:
     once = once[~once["task_changed"] & once["task"].isin(board.all_tasks)]
     once = _of_one_kind(once, "task", ["task_version", "task_hash"])
     once = _of_one_kind(once, "protocol", ["protocol_hash"])
-    methods = list(zip(once["encoding"], once["extension"], once["changed"], strict=True))
+    methods = list(once[ROW].itertuples(index=False, name=None))
     label = dict(zip(once["task_name"], once["task"], strict=True))
     places = measured.runs.set_index(["protocol", "task", "row", "seed"])
     found = []
@@ -114,7 +129,8 @@ def parts(board: Board, measured: Measured) -> list[Part]:
         runs = places.loc[places.index.isin(index)].reset_index()
         runs["shown"], runs["task"] = runs["task"], runs["task"].map(label)
         runs["group"] = runs["task"].map(board.group_of)
-        found.append(Part(title, rows, runs))
+        unrun = asked.difference(mine[ROW].itertuples(index=False, name=None))
+        found.append(Part(title, rows, runs, len(unrun)))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from posbench.leaderboard.labels import as_shown
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.parts import Part, parts
 from posbench.showing.numbers import NOTHING, number
-from posbench.statistics import standings
+from posbench.statistics import aggregates, standings
 from posbench.statistics.bootstrap import Draws
 from posbench.statistics.curves import mean_curve
 from posbench.statistics.measures import LONGEST, Reach, median_reach, of_runs
@@ -50,15 +50,19 @@ class Standing:
     @property
     def drawn(self) -> str:
         """What is drawn again for them."""
-        return {"tasks": "other tasks and seeds", "seeds": "other seeds"}[self.over]
+        if self.over == "seeds":
+            return "other seeds"
+        once = not aggregates.repeated(self.part.runs)
+        return "other tasks" if once else "other tasks and seeds"
 
     def reach(self, row: str) -> tuple[Reach, float]:
         """The median over tasks and seeds, and the share that is censored."""
         return self._reaches[row]
 
     def curve(self, row: str, measured: Measured) -> pd.DataFrame:
-        """The mean over its tasks that a row has at the lengths that count, [seed, multiple]; empty
-        where no seed has all tasks. See `posbench.statistics.curves`.
+        """The mean over its tasks that a row has at the lengths that count, [seed, multiple], of
+        the runs that are ranked; empty where no seed has all tasks. See
+        `posbench.statistics.curves`.
         """
         runs, known = self.part.runs, measured.lengths
         mine = known[
@@ -67,6 +71,8 @@ class Standing:
             & known["aggregated"]
             & (known["multiple"] >= 1)
         ]
+        ranked = pd.MultiIndex.from_frame(runs.loc[runs["row"] == row, ["shown", "seed"]])
+        mine = mine[pd.MultiIndex.from_frame(mine[["task_name", "seed"]]).isin(ranked)]
         return mean_curve(as_shown(mine), set(runs["shown"]))
 
     @functools.cached_property
@@ -85,7 +91,7 @@ def standings_of(board: Board, measured: Measured) -> list[Standing]:
     for part in (part.on_common_runs(board) for part in parts(board, measured)):
         for kind, unsorted in part.runs.groupby("class", sort=False):
             runs = unsorted.sort_values("group", key=lambda names: names.map(places), kind="stable")
-            each = Part(_titled(part, str(kind)), part.rows, runs)
+            each = replace(part, title=_titled(part, str(kind)), runs=runs)
             summary, draws = standings.standing(runs, judged.draws, judged.seed)
             found.append(Standing(each, str(kind), summary, draws))
     return found

@@ -104,6 +104,7 @@ def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
     multiples = sorted(set().union(*(task.spread for task in compared)))
     columns: dict[str, Callable[[Discrimination], str]] = {
         "solved": lambda task: f"{task.num_solved}/{task.num_trainings}",
+        "by encodings": lambda task: str(task.num_encodings),
         "CPU s": lambda task: number(task.cpu_seconds, 0),
         "steps": lambda task: number(task.solved_step, 0),
         **{f"spread {m:g}x": _at(lambda task: task.spread, m) for m in multiples},
@@ -111,10 +112,11 @@ def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
     }
     rows = [Row(task.task, [show(task) for show in columns.values()]) for task in compared]
     note = (
-        "Of encodings without an extension. Solved: trainings, one for each encoding and seed, "
-        "that get to the gate of the task in the test at 1x. Steps: the median until a validation "
-        "did so for the first time. Spread: the standard deviation between encodings of their mean "
-        "score, at most .5, over the trainings that solved the task. Ceiling: the score of a model "
+        "The table covers encodings without an extension. Solved: how many trainings, one for each "
+        "encoding and seed, get to the gate of the task in the test at 1x. By encodings: how many "
+        "encodings these trainings have. Steps: the median until a validation got there for the "
+        "first time. Spread: the standard deviation between these encodings of their mean score, "
+        "at most .5, over the trainings that solved the task. Ceiling: the score of a model "
         "trained at that length, with the encodings and seeds of the ceiling rows below; a low one "
         "is a training that failed there, and another seed or more steps may not. All of this is "
         "information: no task is chosen by it."

@@ -16,38 +16,55 @@ from posbench.statistics import aggregates, sensitivity
 
 
 def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
-    """Who wins each group, and whether anyone wins all in all."""
-    margin = board.judged.equivalent
-    lacking = part.lacking(board)
-    if len(complete) < 2:
-        return
+    """Who wins each group, and whether anyone wins all in all; nothing if no two rows are there."""
     runs = part.whole(board)
-    runs = runs[runs["row"].isin(complete)]
-    if runs["group"].nunique() < (1 if lacking else 2):
+    if len(complete) < 2 or runs["group"].nunique() < (1 if part.lacking(board) else 2):
         return
     if not aggregates.repeated(runs):
         yield f"No winner is named: some rows have fewer than {aggregates.FEWEST} seeds."
         return
-    means = aggregates.group_means(runs)
-    groups = means.round(9)
-    host = part.as_trained
-    winners = "; ".join(f"{group}: {first_of(groups[group], margin, host)}" for group in groups)
-    yield f"First of each group{' that is whole' if lacking else ''}: {winners}."
-    if lacking:
+    yield _of_groups(board, part)
+    yield from overall(board, part, complete)
+
+
+def _of_groups(board: Board, part: Part) -> str:
+    """The first of each group, among the rows that have the tasks of that group."""
+    groups = aggregates.group_means(part.whole(board)).round(9)
+    margin, host = board.judged.equivalent, part.as_trained
+    winners = (f"{group}: {first_of(groups[group].dropna(), margin, host)}" for group in groups)
+    whole = " that is whole" if part.lacking(board) else ""
+    return f"First of each group{whole}: {'; '.join(winners)}."
+
+
+def overall(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
+    """Whether anyone wins all in all, and why nobody does; nothing while a task lacks."""
+    if part.lacking(board):
+        return
+    none = "No overall winner is named"
+    if waiting := len(part) - len(complete) + part.unrun:
+        yield f"{none}: {counted(waiting, 'row')} {lack(waiting)} a task."
+        return
+    runs = part.runs
+    if not aggregates.repeated(runs):
         return
     best, *others = Leaders.of(runs, board).peers
     if others:
-        yield f"No overall winner is named: {_named([best, *others], 'row')} are not told apart."
+        yield f"{none}: {_named([best, *others], 'row')} are not told apart."
         return
     without = sensitivity.leave_one_out(runs, "group")
     if (without.loc[best] == 1).all():
         yield f"{best} has the largest mean, and keeps it whichever group is left out."
     else:
         lost = [str(group) for group in without if without.loc[best, group] != 1]
-        yield (
-            f"No overall winner is named: {best} has the largest mean, and loses it without "
-            f"{_named(lost, 'group')}."
-        )
+        yield f"{none}: {best} has the largest mean, and loses it without {_named(lost, 'group')}."
+
+
+def lack(count: int) -> str:
+    return "lacks" if count == 1 else "lack"
+
+
+def have(count: int) -> str:
+    return "has" if count == 1 else "have"
 
 
 def first_of(values: pd.Series, margin: float, host: str = "") -> str:

@@ -59,8 +59,9 @@ def summarise(
         `overall_learned` (runs that learned alone; NaN if a task has none); and, for each group,
         `GROUP`, `GROUP_low`, `GROUP_high` (given these tasks). A row that lacks a task has NaN
         and stands last. Intervals given these tasks are NaN where a task has fewer than three
-        seeds, those over tasks and `p_best` where some group has a single task, or where there is
-        a single task in all.
+        seeds, and ranks and tiers given them where that is so for some row. Intervals over tasks
+        and `p_best` are NaN where some group has a single task, or where there is a single task in
+        all. A row that stands alone has no rank interval.
 
     Raises:
         PosbenchError: if a column is missing, a run is there twice, or protocols are mixed
@@ -183,9 +184,11 @@ def standing(
         repeated = table["num_seeds"] >= aggregates.FEWEST
         several = pd.Series(aggregates.has_tasks_to_draw(runs), table.index)
         table["p_best"] = over.p_best().where(several)
-        _add(table, given, "seeds", repeated)
-        _add(table, over, "tasks", several)
-        drawn = over if several.any() else given if repeated.any() else None
+        # Ranks among rows of which some stand still in every draw would say more than is known.
+        alone = len(given.rows) == 1
+        _add(table, given, "seeds", repeated, ranked=bool(repeated.all()) and not alone)
+        _add(table, over, "tasks", several, ranked=not alone)
+        drawn = over if several.any() else given if repeated.all() else None
         bounds = given.intervals()
         for group in groups:
             table[group] = groups[group]
@@ -198,12 +201,12 @@ def standing(
     return ordered, drawn
 
 
-def _add(table: pd.DataFrame, drawn: Draws, name: str, known: pd.Series) -> None:
+def _add(table: pd.DataFrame, drawn: Draws, name: str, known: pd.Series, *, ranked: bool) -> None:
     bounds, ranks = drawn.intervals(groups=())["overall"], drawn.rank_intervals()
     for side in ("low", "high"):
         table[f"{name}_{side}"] = bounds[side].where(known)
-        table[f"{name}_rank_{side}"] = ranks[side].where(known)
-    table[f"{name}_tier"] = bootstrap.tiers(table["overall"], ranks).where(known)
+        table[f"{name}_rank_{side}"] = ranks[side].where(known & ranked)
+    table[f"{name}_tier"] = bootstrap.tiers(table["overall"], ranks).where(known & ranked)
 
 
 def _compared(runs: pd.DataFrame, drawn: Draws, a: str, b: str, known: bool) -> dict[str, Any]:
