@@ -456,7 +456,7 @@ def test_runs_that_differ_in_their_seed_are_named_as_if_each_were_named_alone(mi
     words = ("method=rope", "task=copy", "encoding.base=500")
     for run in plan(requested(*words, "seed=3,12")).runs:
         alone = RunSpec.of(compose(*run.words))
-        assert run.spec == alone and run.spec.identity.command == alone.identity.command
+        assert run.spec == alone and run.spec.command == alone.command
 
 
 # -- the journal -----------------------------------------------------------------------------------

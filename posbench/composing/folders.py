@@ -5,7 +5,6 @@ composes, which would pass over a file in silence or answer in terms of its own.
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError
+from posbench.records.command import Command
 
 GROUPS = {
     "method": "an encoding, and what extends it: a row of the leaderboard",
@@ -97,23 +97,23 @@ def is_own(path: Path, group: str) -> bool:
         return own.exists() and own.samefile(path)
 
 
-def with_own(command: str, own: Iterable[Path], shown: Callable[[Path], str] = str) -> str:
+def with_own(command: Command, own: Iterable[Path], shown: Callable[[Path], str] = str) -> Command:
     """The command of a record with --config-dir before its words, for each folder that holds a
     file which one of them chooses. No record names a folder.
 
     Args:
-        command: python -m MODULE WORDS
+        command: repeats a run
         own: folders
         shown: how a folder is called
     """
-    python, flag, module, words = [*command.split(" ", 3), ""][:4]
     needed = [
         folder
         for folder in dict.fromkeys(own)
-        if any(_chooses(word, folder) for word in words.split())
+        if any(_chooses(word, folder) for word in command.words)
     ]
-    options = [shlex.quote(text) for each in needed for text in ("--config-dir", shown(each))]
-    return " ".join([python, flag, module, *options, words]).rstrip()
+    return command.with_options(
+        *(text for each in needed for text in ("--config-dir", shown(each)))
+    )
 
 
 def _chooses(word: str, folder: Path) -> bool:

@@ -6,11 +6,10 @@ A name promises the content of its YAML. If you override a setting, the name say
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from hydra.core.global_hydra import GlobalHydra
 
@@ -19,6 +18,7 @@ from posbench.composing.methods import chosen_of_model, methods, turned_on
 from posbench.config import OF_METHODS, ModelConfig
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash, without_places
+from posbench.records.command import Command
 from posbench.records.record import MethodName, Name, as_file_name
 
 NAMED = ("protocol", "task", "method", "encoding", "extension")
@@ -27,8 +27,6 @@ HOST, PART = "encoding@encoding.", "extension@extension."
 """How Hydra's choices of a host (`encoding@encoding.host=alibi`) and of a sequence's part begin."""
 OFF = {f"model.{name}": getattr(ModelConfig(), name) for name in OF_METHODS}
 """The values of settings that are left out where they are off."""
-SEED = " seed="
-"""How the last word of a command begins."""
 LENGTHS = ("min_length", "max_length", "steps")
 """The training settings that belong to the task, not to the protocol."""
 
@@ -38,12 +36,11 @@ class Identity:
     protocol: Name
     task: Name
     method: MethodName
-    command: str
+    words: tuple[str, ...]  # of the command that repeats the run, but for its seed
 
-    def with_seed(self, seed: int) -> Self:
-        """The same with another seed, which no name depends on."""
-        words, last, _ = self.command.rpartition(SEED)
-        return replace(self, command=f"{words}{last}{seed}")
+    def command(self, seed: int) -> Command:
+        """The command that repeats the run."""
+        return Command("posbench", (*self.words, f"seed={seed}"))
 
     def title(self, seed: int) -> str:
         return f"{self.method.label} on {self.task.label}, {self.protocol.label}, seed {seed}"
@@ -67,7 +64,7 @@ def identify(composed: Composition) -> Identity:
         _name(group["protocol"], parts["protocol"], canonical["protocol"]),
         _name(group["task"], parts["task"], canonical["task"]),
         _method_name(composed, group, _name(called.label, parts["method"], canonical["method"])),
-        _command(composed, test, called.words, parts, canonical),
+        _repeating(composed, test, called.words, parts, canonical),
     )
 
 
@@ -275,14 +272,14 @@ def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _command(
+def _repeating(
     composed: Composition,
     test: Sequence[str],
     method: Sequence[str],
     parts: dict[str, dict[str, Any]],
     canonical: dict[str, dict[str, Any]],
-) -> str:
-    """The command that repeats the run: choices, and what differs from what they compose."""
+) -> tuple[str, ...]:
+    """The words that repeat a run: choices, and what differs from what they compose."""
     experiment = composed.choices.get("experiment")
     if experiment is None:
         words, written = [*test, *method], canonical
@@ -290,10 +287,5 @@ def _command(
         words = [f"experiment={experiment}", *method]
         written = _parts(compose(*words))
     for part in parts:
-        words += [_quoted(change) for change in _changes(parts[part], written[part])]
-    return " ".join(["python -m posbench", *words]) + f"{SEED}{composed.content['seed']}"
-
-
-def _quoted(change: str) -> str:
-    """For a shell; a list without spaces is quoted as well, as Hydra's pages have it."""
-    return f"'{change}'" if "," in change and "'" not in change else shlex.quote(change)
+        words += _changes(parts[part], written[part])
+    return tuple(words)

@@ -110,7 +110,7 @@ def _explained(spec: RunSpec, own: Sequence[Path]) -> Explained:
         spec.identity.method.label,
         spec.identity.task.label,
         setup.task.measure,
-        with_own(spec.identity.command, own),
+        str(with_own(spec.command, own)),
         rows,
         list(views),
         inside(setup.evaluation, prepared.placed(), prepared.extension, MULTIPLES),

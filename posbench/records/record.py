@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, field_validator
 from posbench.config import LARGEST_SEED
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash, known_hash, targets, without_places
+from posbench.records.command import Command
 from posbench.records.row import COUNTED, Loss, Part, Row, Score, View
 
 SCHEMA = 4
@@ -223,6 +224,13 @@ class Record(Part):
         if lacking:
             raise ValueError(f"lacks {', '.join(lacking)}")
         return config
+
+    @field_validator("command")
+    @classmethod
+    def _readable(cls, command: str) -> str:
+        """A shell can read it."""
+        Command.parse(command)
+        return command
 
     @field_validator("rows")
     @classmethod

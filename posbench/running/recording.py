@@ -66,7 +66,7 @@ def build(
             further_training_cpu_seconds=seconds.further_training,
             evaluation_cpu_seconds=seconds.evaluation,
         ),
-        command=identity.command,
+        command=str(identity.command(config.seed)),
         definition=config.definition,
     )
 

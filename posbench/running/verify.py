@@ -23,14 +23,13 @@ from posbench.composing.folders import with_own
 from posbench.composing.mistakes import sentence
 from posbench.errors import Diverged, PosbenchError, counted
 from posbench.records import files
+from posbench.records.command import Command
 from posbench.records.packing import comparable
 from posbench.records.record import CarriedOver, Record
 from posbench.running.console import Console, Passing
 from posbench.running.devices import device_name
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
-
-COMMAND = "python -m posbench "
 
 SHOWN = 5
 """How many differences of a record are named."""
@@ -206,7 +205,7 @@ def _verified(
     scratch: Path,
     alike: Callable[[Today], Stratum],
     console: Console,
-    said: Callable[[str], str],
+    said: Callable[[Command], Command],
 ) -> Repeated:
     found = [Today.of(record) for record in files.records(folder)]
     if not found:
@@ -227,7 +226,8 @@ def _verified(
     for number, (stratum, each) in enumerate(drawn, start=1):
         verdict = _repeat(each.record, scratch, console)
         verdicts.setdefault(stratum, []).append(verdict)
-        console.say(f"{number} of {len(drawn)}: {verdict}: {said(each.record.command)}")
+        command = said(Command.parse(each.record.command))
+        console.say(f"{number} of {len(drawn)}: {verdict}: {command}")
     without = [stratum for stratum in strata if stratum not in verdicts]
     counts = Counter(verdict.kind for each in verdicts.values() for verdict in each)
     seen = Repeated(counts, len(found), without)
@@ -290,7 +290,7 @@ def _repeat(record: Record, scratch: Path, console: Console) -> Verdict:
 
 def _incomparable(record: Record) -> str:
     """Why nothing would follow from making the record again here, or ""."""
-    if not record.command.startswith(COMMAND):
+    if Command.parse(record.command).module != "posbench":
         return "it needs a model that does not come with it: repeat it by hand"
     today = provenance.versions()
     for made in (record.training, record.evaluated):
@@ -318,11 +318,7 @@ def _accelerator(record: Record) -> str:
 
 def _made_again(record: Record, scratch: Path, console: Console) -> Record:
     """The record that its command makes today, in a folder of its own."""
-    try:
-        words = shlex.split(record.command.removeprefix(COMMAND))
-    except ValueError as error:
-        raise PosbenchError(f"its command is none of a shell: {error}") from None
-    composed = compose(*words)
+    composed = compose(*Command.parse(record.command).words)
     # No name depends on the accelerator, so that a command does not hold it.
     trainer = composed.content["trainer"] | {"accelerator": _accelerator(record)}
     spec = RunSpec.of(composed.but(results_dir=str(scratch), logger={}, trainer=trainer))

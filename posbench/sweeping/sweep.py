@@ -197,7 +197,7 @@ class Sweep:
             run.spec.key,
             run.spec.title,
             time.time(),
-            command=run.spec.identity.command,
+            command=str(run.spec.command),
             sentence=sentence,
         )
         journal.Writer.of(self.results_dir).write(event)

@@ -100,7 +100,7 @@ class Said:
 
     def write(self, kind: Kind, sentence: str = "") -> None:
         spec = self.spec
-        took, command = time.monotonic() - self.start, spec.identity.command
+        took, command = time.monotonic() - self.start, str(spec.command)
         event = Event(kind, self.sweep, spec.key, spec.title, time.time(), took, command, sentence)
         with writing_to(spec.results_dir):
             Writer.of(spec.results_dir).write(event)
