@@ -165,7 +165,8 @@ def _method(words: tuple[str, ...]) -> Composition:
     Looked up are options that stand alone, without a defaults list of their own.
     """
     named = dict(word.partition("=")[::2] for word in words)
-    row = methods.methods().get(named.get("method", "rope"))
+    usual = _whole(())
+    row = methods.methods().get(named.get("method", usual.choices["method"]))
     if words in _cache() or row is None or not named.keys() <= set(OF_A_ROW):
         return _whole(words)
     if row.model:
@@ -174,7 +175,6 @@ def _method(words: tuple[str, ...]) -> Composition:
     found = {group: _alone(group, chosen[group]) for group in ("encoding", "extension")}
     if None in found.values():
         return _whole(words)
-    usual = _whole(())
     _cache()[words] = Composition(usual.content | found, {**usual.choices, **chosen})
     return _cache()[words]
 
