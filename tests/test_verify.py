@@ -22,11 +22,10 @@ from posbench.leaderboard import board
 from posbench.records import bundle, files
 from posbench.records.record import Audit, Record
 from posbench.results.command import main as results_command
-from posbench.running import verify as verifying
 from posbench.running.console import Console
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
-from posbench.running.verify import Kind, Today, Verdict, differences, verify
+from posbench.running.verify import Kind, Repeating, Today, Verdict, differences, restamp, verify
 
 SMALL = ("protocol=smoke", "task=copy_small", "training.steps=4", "training.validate_every=2")
 METHODS = ("rope", "rope_pi", "alibi")
@@ -350,7 +349,7 @@ def test_a_stratum_whose_sample_agrees_is_carried_over_and_says_how_many_were_re
     assert "3 records were made by earlier code. A sample of 3 of 3 was repeated" in said
     assert "come from other code" not in said
     capsys.readouterr()
-    assert verify(folder, 12, restamp=True, scratch=scratch).agreed
+    assert restamp(folder, 12, scratch=scratch).agreed
     assert "every record is of today's code already" in capsys.readouterr().out
 
 
@@ -363,7 +362,7 @@ def test_one_that_was_repeated_speaks_for_its_stratum(
     assert len(found) == 2
     changes = older({"training.source_hash": OLD})
     files.publish([changes(each) for each in found], [], tmp_path / "all")
-    assert verify(tmp_path / "all", 1, restamp=True, scratch=scratch).agreed
+    assert restamp(tmp_path / "all", 1, scratch=scratch).agreed
     assert "Repeating 1 of 2 records, from 1 of 1 strata." in capsys.readouterr().out
     stamps = [each.carried_over for each in files.records(tmp_path / "all")]
     assert [(stamp.verified, stamp.of) for stamp in stamps if stamp] == [(1, 2), (1, 2)]
@@ -375,7 +374,7 @@ def test_carrying_over_reads_each_published_record_before_and_after(
     """A record that is published meanwhile is not lost; a third look would tell nothing."""
     rewritten(folder, older({"training.source_hash": OLD}))
     validated.clear()
-    assert verify(folder, 1, restamp=True, scratch=scratch).agreed
+    assert restamp(folder, 1, scratch=scratch).agreed
     assert len([where for where in validated if where.startswith(str(folder))]) == 2 * len(METHODS)
 
 
@@ -392,13 +391,13 @@ def test_what_is_published_meanwhile_is_not_lost(
     anew = changed(before["alibi"], {"rows.0.loss": 0.5})
     another = changed(before["alibi"], {"seed": 9})
 
-    def meanwhile(record: Record, *_: object) -> Verdict:
+    def meanwhile(_: Repeating, record: Record) -> Verdict:
         if record == before["alibi"]:
             files.publish([anew, another], audits_of(another), folder)
         return Verdict(Kind.EXACT)
 
-    monkeypatch.setattr(verifying, "_repeat", meanwhile)
-    assert verify(folder, 12, restamp=True, scratch=scratch).agreed
+    monkeypatch.setattr(Repeating, "verdict", meanwhile)
+    assert restamp(folder, 12, scratch=scratch).agreed
     out = capsys.readouterr().out
     assert "Carried over 2 of 3 records of earlier code." in out
     assert "Left alone 1 record that another process published anew meanwhile." in out
@@ -414,7 +413,7 @@ def test_a_stratum_that_disagrees_stays_as_it_was(
     rewritten(folder, older({"evaluated.source_hash": OLD}))
     rewritten(folder, of_method("alibi", {"training.source_hash": OLD, "rows.0.loss": 0.5}))
     before = by_method(folder)
-    assert not verify(folder, 12, restamp=True, scratch=scratch).agreed
+    assert not restamp(folder, 12, scratch=scratch).agreed
     out = capsys.readouterr().out
     assert "Carried over 2 of 3 records of earlier code." in out
     assert "2 of 3 exact, 1 different." in out
@@ -429,7 +428,7 @@ def test_a_stratum_that_could_not_be_compared_stays_as_it_was(
     strange = {"training.source_hash": OLD, "training.versions.torch": "1.4.2"}
     files.publish([changed(by_method(own)["rope"], strange)], [], tmp_path / "all")
     [before] = files.records(tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, restamp=True, scratch=scratch).agreed
+    assert not restamp(tmp_path / "all", 1, scratch=scratch).agreed
     assert files.records(tmp_path / "all") == [before]
 
 
@@ -438,7 +437,7 @@ def test_a_stratum_of_which_none_was_drawn_stays_as_it_was(
 ) -> None:
     rewritten(folder, older({"training.source_hash": OLD}))
     rewritten(folder, of_method("rope_pi", {"evaluated.source_hash": OLD}))
-    assert verify(folder, 1, restamp=True, scratch=scratch).agreed
+    assert restamp(folder, 1, scratch=scratch).agreed
     assert "from 1 of 3 strata" in capsys.readouterr().out
     carried = [each for each in files.records(folder) if each.carried_over]
     assert len(carried) == 1

@@ -255,15 +255,11 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
 
 
 def _verify(chosen: argparse.Namespace) -> int:
-    from posbench.running.verify import verify  # and with it torch
+    from posbench.running.verify import restamp, verify  # and with it torch
 
-    seen = verify(
-        chosen.folder,
-        chosen.sample,
-        chosen.seed,
-        restamp=chosen.restamp,
-        scratch=chosen.scratch,
-        own=chosen.config_dir,
+    repeat = restamp if chosen.restamp else verify
+    seen = repeat(
+        chosen.folder, chosen.sample, chosen.seed, scratch=chosen.scratch, own=chosen.config_dir
     )
     return 1 if seen.disagreed else 0
 
