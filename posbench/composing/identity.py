@@ -15,7 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from posbench.composing.compose import Composition, compose
 from posbench.composing.methods import chosen_of_model, methods, turned_on
-from posbench.config import OF_METHODS, ModelConfig
+from posbench.config import OF_METHODS
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash, without_places
 from posbench.records.command import Command
@@ -25,8 +25,6 @@ NAMED = ("protocol", "task", "method", "encoding", "extension")
 """Groups whose options names are made of."""
 HOST, PART = "encoding@encoding.", "extension@extension."
 """How Hydra's choices of a host (`encoding@encoding.host=alibi`) and of a sequence's part begin."""
-OFF = {f"model.{name}": getattr(ModelConfig(), name) for name in OF_METHODS}
-"""The values of settings that are left out where they are off."""
 LENGTHS = ("min_length", "max_length", "steps")
 """The training settings that belong to the task, not to the protocol."""
 
@@ -254,8 +252,8 @@ def _name(name: str, content: dict[str, Any], canonical: dict[str, Any]) -> Name
 def _changes(content: dict[str, Any], canonical: dict[str, Any]) -> list[str]:
     new, old = _flat(content), _flat(canonical)
     keys = sorted(key for key in new.keys() | old.keys() if new.get(key) != old.get(key))
-    values = {key: new.get(key, OFF.get(key)) for key in keys}
-    return [f"{key}={_written(value)}" for key, value in values.items()]
+    off = _flat({"model": OF_METHODS})  # is left out of a content, and said where it is a change
+    return [f"{key}={_written(new.get(key, off.get(key)))}" for key in keys]
 
 
 def _written(value: Any) -> str:

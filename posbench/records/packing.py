@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from posbench.config import OF_METHODS, ModelConfig
+from posbench.config import without_off
 from posbench.errors import PosbenchError
 from posbench.provenance import content_hash, without_places
 from posbench.records.record import SCHEMA, Audit, Record
@@ -74,8 +74,6 @@ OF_ONE_RUN = ("carried_over", "definition", "evaluated")
 """What two runs by one command may differ in: the code and the machine of the test, and for which
 board it was made.
 """
-OFF: Json = {name: getattr(ModelConfig(), name) for name in OF_METHODS}
-"""What records of models that do without it may leave out of the settings."""
 LARGEST = 2**24
 """Bytes of a record, and characters of a line: what is larger is something else."""
 OMITTED: Json = {
@@ -411,7 +409,6 @@ def _settings(config: Json) -> Json:
     """Each class by its name alone, wherever its module stands, and nothing that is off."""
     model = config.get("model")
     if isinstance(model, dict):
-        kept = {key: value for key, value in model.items() if OFF.get(key, ...) != value}
-        config = config | {"model": kept}
+        config = config | {"model": without_off(model)}
     found: Json = without_places(config)
     return found

@@ -14,8 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from posbench import provenance
 from posbench.composing.building import build
 from posbench.composing.legality import supplying_tasks
-from posbench.composing.methods import chosen_of_model
-from posbench.config import OF_METHODS, Config, TrainingConfig, checked
+from posbench.config import Config, TrainingConfig, checked, without_off
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError
 from posbench.evaluation import Evaluation, Lengths, nearest
@@ -213,13 +212,11 @@ class Setup:
     def training_settings(self, training: TrainingConfig) -> dict[str, Any]:
         """All but the code that the trained weights depend on; the extension is not among it."""
         config = self.config
-        model = dataclasses.asdict(config.model)
-        sizes = {name: value for name, value in model.items() if name not in OF_METHODS}
         resolved = {"lengths": training.lengths, "total_steps": training.total_steps}
         return {
             "encoding": provenance.without_places(self.nodes["encoding"]),
             "task": [provenance.without_places(self.nodes["task"]), self.task.version],
-            "model": sizes | chosen_of_model(model),  # what is off is no setting of the weights
+            "model": without_off(dataclasses.asdict(config.model)),
             "training": dataclasses.asdict(training) | resolved,
             "seed": config.seed,
         }
