@@ -97,6 +97,11 @@ class Rate(Part):
     loss: Loss  # in distribution, at the end; none: it diverged
 
 
+def weights_hash(settings_hash: str, source_hash: str) -> str:
+    """The hash of all that trained weights depend on, from that of the settings and of the code."""
+    return content_hash([settings_hash, source_hash])
+
+
 class Training(Part):
     """One training: what all runs share whose weights are these."""
 
@@ -119,7 +124,7 @@ class Training(Part):
     @property
     def hash(self) -> str:
         """The hash of all that the weights depend on: runs that share it share them."""
-        return content_hash([self.settings_hash, self.source_hash])
+        return weights_hash(self.settings_hash, self.source_hash)
 
     @property
     def gpu_seconds(self) -> float:

@@ -144,10 +144,10 @@ class GoingOn(Preparation):
     def prepare(
         self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
     ) -> Prepared:
-        settings = self.finetuning.settings(trained.settings, setup.task)
+        settings = self.finetuning.settings(trained.training.settings, setup.task)
         resolved = {"lengths": settings.lengths, "steps": settings.total_steps}
         content = {
-            "start": trained.hash,
+            "start": trained.training.hash,
             "extension": provenance.without_places(setup.nodes["extension"]),
             "training": dataclasses.asdict(settings) | resolved,
             "source": setup.evaluation_hash,
@@ -241,8 +241,8 @@ def _training_of(setup: Setup, trained: Trained) -> CeilingTraining:
     [n] = setup.lengths.multiples
     return CeilingTraining(
         test_length=n,
-        hash=trained.hash,
-        learning_rate=trained.settings.learning_rate,
+        hash=trained.training.hash,
+        learning_rate=trained.training.settings.learning_rate,
         steps=trained.log.curve.step[-1],
         cpu_seconds=trained.log.cpu_seconds,
     )

@@ -49,7 +49,7 @@ def build(
         method_class=method_class(setup.extension, trained.model.encodings),
         scale_policy=setup.extension.scale_policy,
         seed=config.seed,
-        training=trained.record(setup),
+        training=trained.record(),
         solved_step=solved[0] if solved else None,
         search=prepared.search,
         finetuning=prepared.finetuning,

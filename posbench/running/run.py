@@ -159,16 +159,16 @@ class Run:
 
     def without_extension(self, trained: Trained, rows: list[Row]) -> list[Row] | None:
         """The rows of the same weights alone, measured once; None where `rows` are these."""
-        setup, checkpoints = self.setup, self.ready.checkpoints
+        setup, checkpoints, weights = self.setup, self.ready.checkpoints, trained.training.hash
         source = provenance.source_hash("posbench.evaluation")
         test = provenance.content_hash([setup.nodes["evaluation"], source])
         if not setup.extension.changes and not setup.extension.trains:
-            checkpoints.remember(trained.hash, test, rows)
+            checkpoints.remember(weights, test, rows)
             return None
-        base = checkpoints.remembered(trained.hash, test)
+        base = checkpoints.remembered(weights, test)
         if base is None:
             base, _ = setup.evaluation.evaluate(trained.model.to(setup.device), None)
-            checkpoints.remember(trained.hash, test, base)
+            checkpoints.remember(weights, test, base)
         return base
 
 
