@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posbench.composing import folders, mistakes
 from posbench.composing.compose import Composition, register
+from posbench.composing.options import BROKEN
 from posbench.config import checked
 from posbench.errors import PosbenchError, Terminated
 
@@ -86,7 +87,7 @@ def main() -> None:
             folders.check(folder)
         mistakes.check(given.overrides, own)
         application()
-    except mistakes.EXPECTED as error:
+    except BROKEN as error:
         if verbose:
             raise
         _say(mistakes.sentence(error, given.overrides, own))

@@ -27,7 +27,7 @@ from posbench.attention import Attention, attend
 from posbench.composing.building import build
 from posbench.composing.compose import composing
 from posbench.composing.folders import own_names
-from posbench.composing.legality import node
+from posbench.composing.options import node
 from posbench.encoding import Draw, EncodingStack, PositionEncoding
 from posbench.errors import ConfigError
 from posbench.extension import Extension

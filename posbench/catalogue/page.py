@@ -30,7 +30,8 @@ from posbench.composing import flat, mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import composing
 from posbench.composing.folders import OF_A_ROW
-from posbench.composing.legality import legal, method_class, options
+from posbench.composing.legality import legal, method_class
+from posbench.composing.options import options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper

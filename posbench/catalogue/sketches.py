@@ -40,8 +40,8 @@ from posbench.check.subject import Subject
 from posbench.composing import mistakes
 from posbench.composing.answering import answered
 from posbench.composing.compose import composing
-from posbench.composing.legality import options
 from posbench.composing.methods import AS_TRAINED, methods
+from posbench.composing.options import options
 from posbench.encoding import EncodingStack, PositionEncoding
 
 COMMAND = "python -m posbench.catalogue.sketches"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from posbench.composing import mistakes
+from posbench.composing.options import BROKEN
 from posbench.errors import Terminated
 
 
@@ -35,7 +36,7 @@ def answered(
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
         return 0
-    except mistakes.EXPECTED as error:
+    except BROKEN as error:
         print(f"posbench: {mistakes.sentence(error, words, own)}", file=sys.stderr)
         return 1
     except OSError as error:  # some of Hydra's are both

@@ -20,7 +20,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra_plugins.posbench_sweeper import PosbenchSweeper
 from omegaconf import DictConfig, OmegaConf
 
-from posbench.composing import folders, methods, resolvers
+from posbench.composing import folders, methods, options, resolvers
 from posbench.composing.folders import OF_A_ROW
 from posbench.composing.words import Word
 
@@ -181,8 +181,7 @@ def _method(words: tuple[str, ...]) -> Composition:
 
 def _alone(group: str, option: str) -> dict[str, Any] | None:
     """The content of an option that has no defaults list; None of any other."""
-    repository = GlobalHydra.instance().config_loader().repository  # type: ignore[attr-defined]
-    found = repository.load_config(f"{group}/{option}")
+    found = options.file(group, option)
     if found is None or not all(default.is_self() for default in found.defaults_list):
         return None
     plain: Any = OmegaConf.to_container(found.config, resolve=False)

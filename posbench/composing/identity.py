@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from hydra.core.global_hydra import GlobalHydra
 
+from posbench.composing import options
 from posbench.composing.compose import Composition, compose
 from posbench.composing.methods import chosen_of_model, methods, turned_on
 from posbench.config import OF_METHODS
@@ -121,7 +122,7 @@ def _called(
     if not other:
         return chosen
     base = "-".join(filter(None, (group["encoding"], _host(hosts))))
-    label = _joined(base, _parted(group["extension"], composed.choices, hosts), plain)
+    label = _joined(base, parted(group["extension"], composed.choices, hosts), plain)
     return Called(label, tuple(_overrides(pair)))
 
 
@@ -132,7 +133,7 @@ def _method_name(composed: Composition, group: Mapping[str, str], name: Name) ->
         **dict(name),
         encoding=group["encoding"],
         host=_host(hosts),
-        extension=_parted(group["extension"], composed.choices, hosts),
+        extension=parted(group["extension"], composed.choices, hosts),
         encoding_changed=tuple(
             change for change in name.changed if change.startswith(("encoding.", "model."))
         ),
@@ -162,7 +163,7 @@ def _host(chosen: Mapping[str, str]) -> str | None:
     return "-".join(choice for key, choice in chosen.items() if key.startswith(HOST)) or None
 
 
-def _parted(extension: str, choices: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
+def parted(extension: str, choices: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
     """The name of an extension with what is inside it.
 
     A sequence is named by its parts in order, "yarn+sliding_window". Any other extension has its
@@ -188,8 +189,7 @@ def _method_of(chosen: Mapping[str, str], model: Mapping[str, Any]) -> str | Non
         if (pair, dict(row.model)) == (chosen, model):
             return name
     for name in _own_methods():
-        # Files are read, not composed: composing takes a tenth of a second.
-        found = GlobalHydra.instance().config_loader().repository.load_config(f"method/{name}")  # type: ignore[attr-defined]
+        found = options.file("method", name)
         defaults = [default for default in found.defaults_list if default.override]
         asked = chosen_of_model(found.config.get("model") or {})
         if asked == model and chosen == {_key(each): each.value for each in defaults}:

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 
 from posbench import provenance
 from posbench.composing.compose import compose, composing
 from posbench.composing.folders import with_own
 from posbench.composing.mistakes import sentence
+from posbench.composing.options import BROKEN
 from posbench.errors import Diverged, PosbenchError, counted
 from posbench.records import files
 from posbench.records.command import Command
@@ -342,9 +341,7 @@ class Repeating:
             return Verdict(Kind.NOT_COMPARED, reason)
         try:
             again = self._made_again(record)
-        except PosbenchError as error:
-            return Verdict(Kind.FAILED, str(error))
-        except (HydraException, OmegaConfBaseException) as error:
+        except BROKEN as error:
             return Verdict(Kind.FAILED, sentence(error))
         found = list(differences(comparable(record), comparable(again)))
         if not found:

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import filelock
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 
 from posbench.composing.compose import compose
 from posbench.composing.mistakes import sentence
+from posbench.composing.options import BROKEN
 from posbench.disk import writing_to
-from posbench.errors import PosbenchError, Unwritable
+from posbench.errors import Unwritable
 from posbench.running.making import make
 from posbench.running.run_spec import RunSpec
 from posbench.sweeping.journal import Event, Kind, Writer
@@ -57,7 +56,7 @@ def _work(spec: RunSpec, said: Said) -> None:
         except Unwritable as error:
             said.write("failed", sentence(error))
             raise  # the rest of the job would fail as well
-        except (PosbenchError, HydraException, OmegaConfBaseException) as error:
+        except BROKEN as error:
             said.write("failed", sentence(error))
         except Exception as error:  # a mistake of ours, or the machine's: the next may work
             traceback.print_exc(file=file)
