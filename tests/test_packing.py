@@ -19,7 +19,7 @@ from making import changed, record, save, view
 from posbench import results
 from posbench.errors import PosbenchError
 from posbench.records import files, packing
-from posbench.records.packing import Shelf, counted, packed, shared_out, unpacked
+from posbench.records.packing import Shelf, as_count, as_share, packed, unpacked
 from posbench.records.record import Record
 from posbench.running.verify import differences
 
@@ -229,17 +229,17 @@ def test_losses_have_four_digits_and_shares_are_exact(tmp_path: Path) -> None:
 @given(st.integers(1, 2**20), st.data())
 def test_a_share_is_kept_as_its_count(total: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, total))
-    kept = counted(count / total, total)
+    kept = as_count(count / total, total)
     assert kept == count and isinstance(kept, int)
-    assert shared_out(kept, total) == count / total
+    assert as_share(kept, total) == count / total
 
 
 @given(st.one_of(st.none(), st.floats(0, 1)), st.integers(0, 10_000))
 def test_a_share_that_is_no_count_keeps_six_digits(share: float | None, total: int) -> None:
-    kept = json.loads(json.dumps(counted(share, total)))
-    back = shared_out(kept, total)
+    kept = json.loads(json.dumps(as_count(share, total)))
+    back = as_share(kept, total)
     assert (back is None) if share is None else back == pytest.approx(share, rel=1e-5, abs=6e-7)
-    assert counted(back, total) == kept, "and again the same"
+    assert as_count(back, total) == kept, "and again the same"
 
 
 counts = st.lists(st.integers(0, 384), min_size=3, max_size=3)

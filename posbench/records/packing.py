@@ -90,7 +90,7 @@ OMITTED: Json = {
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-def counted(share: float | None, total: int) -> float | int | None:
+def as_count(share: float | None, total: int) -> float | int | None:
     """A share as the count that it stands for, an integer; as itself where there is none."""
     if share is None:
         return None
@@ -98,8 +98,8 @@ def counted(share: float | None, total: int) -> float | int | None:
     return count if total and abs(count / total - share) < 6e-7 else _digits(share, 6)
 
 
-def shared_out(count: float | int | None, total: int) -> float | None:
-    """The share that `counted` has made a count of."""
+def as_share(count: float | int | None, total: int) -> float | None:
+    """The share that `as_count` has made a count of."""
     return count / total if isinstance(count, int) else count
 
 
@@ -152,7 +152,7 @@ def _packed_rows(rows: list[Row], shared: Shelf) -> Json:
 
 def _measures(rows: list[Row]) -> Json:
     found: Json = {
-        name: [counted(getattr(row, name), getattr(row, total)) for row in rows]
+        name: [as_count(getattr(row, name), getattr(row, total)) for row in rows]
         for name, total in COUNTED.items()
     }
     for name in ("score", "proficiency", "correct_prefix", "untrained"):
@@ -169,7 +169,7 @@ def _measures_of_views(views: Sequence[View]) -> Json:
     return {
         "right": [
             [
-                counted(share, total)
+                as_count(share, total)
                 for share, total in zip(
                     view.token_accuracy_teacher_forced, view.num_tokens, strict=True
                 )
@@ -244,7 +244,7 @@ def _unpacked_rows(rows: Json, shared: Json) -> list[Json]:
     }
     for name, total in COUNTED.items():
         pairs = zip(rows[name], columns[total], strict=True)
-        columns[name] = [shared_out(count, number) for count, number in pairs]
+        columns[name] = [as_share(count, number) for count, number in pairs]
     for name, other in SAME.items():
         if rows[name] is None:
             columns[name] = columns[other]
@@ -254,7 +254,7 @@ def _unpacked_rows(rows: Json, shared: Json) -> list[Json]:
 def _unpacked_views(views: Json, shared: Json) -> list[Json]:
     design = shared[views["design"]]
     shares = [
-        [shared_out(count, total) for count, total in zip(counts, totals, strict=True)]
+        [as_share(count, total) for count, total in zip(counts, totals, strict=True)]
         for counts, totals in zip(views["right"], design["num_tokens"], strict=True)
     ]
     return _as_rows(design | {"token_accuracy_teacher_forced": shares, "loss": views["loss"]})

@@ -20,8 +20,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from posbench.commands import add_config_dir
-from posbench.composing.answering import answered
 from posbench.composing.compose import composing
+from posbench.composing.exit_status import exit_status
 from posbench.disk import writing_to
 from posbench.errors import MANY, PosbenchError, counted
 from posbench.provenance import targets
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         return status
 
     own = getattr(chosen, "config_dir", ())  # most commands have none
-    return answered(carried_out, own=own, left=chosen.left(chosen))
+    return exit_status(carried_out, own=own, left=chosen.left(chosen))
 
 
 def _show_columns(_: argparse.Namespace) -> int:

@@ -93,7 +93,7 @@ class Console:
         self.say(f"Leaderboard: {shlex.join(command)}")
 
 
-class Passing(Console):
+class TemporaryConsole(Console):
     """Of runs in a folder that goes when they have been looked at: nobody is sent there."""
 
     def kept(self, cpu_seconds: float, path: Path, results_dir: Path) -> None:

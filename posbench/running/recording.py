@@ -26,7 +26,7 @@ class Seconds:
     evaluation: float = 0.0
 
 
-def build(
+def record_of(
     setup: Setup,
     identity: Identity,
     trained: Trained,
@@ -71,10 +71,10 @@ def build(
     )
 
 
-def build_diverged(
+def record_of_diverged(
     setup: Setup,
     identity: Identity,
-    way: Preparation,
+    preparation: Preparation,
     trained: Trained,
     error: Diverged,
     seconds: Seconds,
@@ -89,8 +89,8 @@ def build_diverged(
             total_length=setup.task.total_length(n),
             chance=setup.task.chance(n),
         )
-        for n, multiple in way.lengths(setup).items()
+        for n, multiple in preparation.lengths(setup).items()
     ]
     prepared = Prepared(setup, trained.model, setup.extension)
-    record = build(setup, identity, trained, prepared, rows, [], seconds)
+    record = record_of(setup, identity, trained, prepared, rows, [], seconds)
     return record.model_copy(update={"diverged": str(error)})

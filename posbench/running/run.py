@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from posbench import provenance
-from posbench.composing.building import build as build_from
+from posbench.composing.building import build
 from posbench.composing.identity import Identity
 from posbench.disk import make_writable, write_json, writing_to
 from posbench.errors import Diverged
@@ -21,7 +21,7 @@ from posbench.running.console import Console
 from posbench.running.devices import device_name
 from posbench.running.preparing import Prepared
 from posbench.running.ready import Ready
-from posbench.running.recording import Seconds, build, build_diverged
+from posbench.running.recording import Seconds, record_of, record_of_diverged
 from posbench.running.run_spec import Fingerprint, RunSpec, remark
 from posbench.running.setup import Setup
 from posbench.running.trained import Trained, without_weights
@@ -83,7 +83,7 @@ class Run:
                 further_training=prepared.cpu_seconds,
                 evaluation=time.process_time() - before,
             )
-            record = build(setup, self.identity, trained, prepared, rows, views, seconds)
+            record = record_of(setup, self.identity, trained, prepared, rows, views, seconds)
         except Diverged as error:
             # A method that diverges for some seeds must not look as good as its other seeds.
             _log(loggers, self.record_diverged(error, trained))
@@ -119,8 +119,8 @@ class Run:
         further = error.cpu_seconds if trained is not None else 0.0
         trained = trained or without_weights(self.setup, error)
         seconds = Seconds(further_training=further)
-        way = self.ready.way
-        record = build_diverged(self.setup, self.identity, way, trained, error, seconds)
+        preparation = self.ready.preparation
+        record = record_of_diverged(self.setup, self.identity, preparation, trained, error, seconds)
         self.keep(record)
         self.console.say(f"Recorded as a run that diverged: {self.path}")
         return record
@@ -181,7 +181,7 @@ def _loggers(setup: Setup, identity: Identity) -> list[Any]:
         return []
     node.setdefault("save_dir", str(_log_folder(setup, identity)))  # else as each calls it
     node.setdefault("name", About.of(identity, setup.config.seed).title)
-    return [build_from(node, "logger")]
+    return [build(node, "logger")]
 
 
 def _begin(loggers: list[Any], setup: Setup, identity: Identity, console: Console) -> None:

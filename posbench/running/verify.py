@@ -25,7 +25,7 @@ from posbench.records import files
 from posbench.records.command import Command
 from posbench.records.packing import comparable
 from posbench.records.record import CarriedOver, Record
-from posbench.running.console import Console, Passing
+from posbench.running.console import Console, TemporaryConsole
 from posbench.running.devices import device_name
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
@@ -369,7 +369,7 @@ def _repeating(
     # Classes of their own must be at hand before their code is hashed.
     with tempfile.TemporaryDirectory() as temporary, composing(*own):
         if scratch is None:
-            yield Repeating(Path(temporary), Passing(), called)
+            yield Repeating(Path(temporary), TemporaryConsole(), called)
         else:
             yield Repeating(scratch, Console(), called)
 

@@ -13,15 +13,15 @@ from posbench.composing.options import BROKEN
 from posbench.errors import Terminated
 
 
-def answered(
+def exit_status(
     act: Callable[[], int],
     words: Sequence[str] = (),
     own: Sequence[Path] = (),
     left: str = "what was complete is kept",
 ) -> int:
-    """The status of a command that `act` carries out: what it returns, 1 for a mistake of the user
-    or a file that cannot be read or written, 128 and the number of the signal for what was stopped.
-    A reader that has seen enough, as `head`, ends it quietly.
+    """Carry a command out and return its exit status: that of `act`, 1 for a mistake of the user or
+    a file that cannot be read or written, 128 and the number of the signal for what was stopped. A
+    reader that has seen enough, as `head`, ends it quietly.
 
     Args:
         act: does what the command is for
