@@ -56,7 +56,7 @@ class _Folders(SearchPathPlugin):
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in self.chosen:
-            search_path.append("command-line", f"file://{folder}")
+            search_path.append(folders.PROVIDER, f"file://{folder}")
 
 
 @contextmanager

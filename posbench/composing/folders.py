@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError
@@ -28,6 +29,8 @@ GROUPS = {
 OF_A_ROW = ("method", "encoding", "extension")
 """Groups whose choices, and the settings below them, make a row; all others make its test."""
 
+PROVIDER = "command-line"
+"""What Hydra calls whoever has given it a folder with `--config-dir`."""
 WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "nan", "inf")
 
 
@@ -53,6 +56,17 @@ def around(path: Path) -> Path:
     """The folder that holds a path: as it was given, unless it is not named there, as by `.`."""
     real = path.resolve().parent
     return path.parent if path.parent.resolve() == real else real
+
+
+def given(sources: Iterable[Any]) -> list[Path]:
+    """The folders of one's own among the sources, or the search path, of Hydra."""
+    own = (each.path for each in sources if each.provider == PROVIDER and each.path)
+    return [Path(path.removeprefix("file://")) for path in own]
+
+
+def make_importable(own: Iterable[Path]) -> None:
+    """Make classes in folders of one's own importable, beside the YAML that names them."""
+    sys.path[:0] = [str(folder) for folder in own if str(folder) not in sys.path]
 
 
 @contextmanager

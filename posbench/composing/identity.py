@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra.core.global_hydra import GlobalHydra
 
-from posbench.composing import options
+from posbench.composing import folders, options
 from posbench.composing.compose import Composition, compose
 from posbench.composing.methods import chosen_of_model, methods, turned_on
 from posbench.config import OF_METHODS
@@ -200,9 +199,8 @@ def _method_of(chosen: Mapping[str, str], model: Mapping[str, Any]) -> str | Non
 def _own_methods() -> list[str]:
     """Names of methods in folders given with --config-dir."""
     searched = GlobalHydra.instance().config_loader().get_search_path().get_path()
-    own = [each.path for each in searched if each.provider == "command-line" and each.path]
-    folders = [Path(path.removeprefix("file://")) for path in own]
-    return sorted(path.stem for folder in folders for path in (folder / "method").glob("*.yaml"))
+    found = (folder / "method" for folder in folders.given(searched))
+    return sorted(path.stem for folder in found for path in folder.glob("*.yaml"))
 
 
 def _key(default: Any) -> str:

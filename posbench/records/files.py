@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from posbench.disk import atomically, make_writable, write_json, writing_to
 from posbench.errors import PosbenchError, place_and_reason
 from posbench.provenance import content_hash
+from posbench.records.command import Command
 from posbench.records.packing import (
     AUDITS,
     LARGEST,
@@ -42,6 +43,11 @@ def record_path(results_dir: str | Path, protocol: str, task: str, method: str, 
 def path_of(record: Record, results_dir: str | Path) -> Path:
     names = (record.protocol.slug, record.task.slug, record.method.slug)
     return record_path(results_dir, *names, record.seed)
+
+
+def leaderboard_command(results_dir: Path) -> Command:
+    """What makes the leaderboard of a results folder; your own needs no name."""
+    return Command("posbench.leaderboard", () if results_dir == LOCAL else (str(results_dir),))
 
 
 def loose(results_dir: str | Path) -> list[Path]:

@@ -26,7 +26,7 @@ from posbench.disk import writing_to
 from posbench.errors import MANY, PosbenchError, counted
 from posbench.provenance import targets
 from posbench.records import bundle, files, tables
-from posbench.records.files import LOCAL
+from posbench.records.files import LOCAL, leaderboard_command
 from posbench.records.record import Record
 from posbench.results.publishing import matching, publish
 
@@ -97,13 +97,8 @@ def _publish(chosen: argparse.Namespace) -> int:
     if not count:
         raise PosbenchError(f"no record of {pattern} in {chosen.source}: run it first")
     print(f"Copied {count} records ({pattern}) to {chosen.target}.")
-    print(f"Bring its board up to date: {_board(chosen.target)}")
+    print(f"Bring its board up to date: {leaderboard_command(chosen.target)}")
     return 0
-
-
-def _board(folder: Path) -> str:
-    """The command that writes the board of a folder."""
-    return f"python -m posbench.leaderboard {shlex.quote(str(folder))}"
 
 
 def _add_unpack(command: argparse.ArgumentParser) -> None:
@@ -223,7 +218,7 @@ def _accept(chosen: argparse.Namespace) -> int:
             print(f"Nothing was written: {seen}, and all that are drawn must be exact.")
         elif chosen.write:
             files.publish(found.records, found.audits, chosen.target)
-            print(f"Added to {chosen.target}, with {of}: {_board(chosen.target)}")
+            print(f"Added to {chosen.target}, with {of}: {leaderboard_command(chosen.target)}")
         else:
             missing = f"--write is missing, which adds all to {chosen.target}"
             print(f"Nothing was written: {missing} ({of}).")
