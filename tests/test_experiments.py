@@ -24,7 +24,7 @@ from posbench.composing.compose import compose, composing
 from posbench.composing.folders import own_names
 from posbench.composing.identity import Identity, identify
 from posbench.errors import ConfigError
-from posbench.records import files
+from posbench.records import files, published
 from posbench.results.command import main as results_command
 from posbench.running.console import Console
 from posbench.running.run import make
@@ -376,7 +376,7 @@ def test_an_experiment_for_a_cpu_runs_and_is_repeated_by_its_command(
     (found,) = files.records(tmp_path / "own")
     assert found.command.startswith(f"python -m posbench experiment={name} method={method} ")
     assert [row.test_length for row in found.rows] == SMALL[name]
-    files.publish([found], [], tmp_path / "all")
+    published.publish([found], [], tmp_path / "all")
     status = results_command(["verify", str(tmp_path / "all"), "--in", str(tmp_path / "again")])
     out, err = capsys.readouterr()
     assert status == 0 and "1 of 1 exact." in out, err

@@ -12,7 +12,7 @@ from boards import contents, seeds
 from making import altered, changed, record, save, view
 
 from posbench.leaderboard import board as leaderboard
-from posbench.records import files
+from posbench.records import files, published
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 GOOD = record("rope", {1: 1.0, 2: 0.5}).as_json()
@@ -109,7 +109,7 @@ def test_each_broken_record_is_named_and_the_others_make_the_page(
 def test_a_broken_line_of_published_records_is_named_with_its_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files.publish(seeds("alibi", [{1: 1.0, 2: 0.5}]), [], tmp_path)
+    published.publish(seeds("alibi", [{1: 1.0, 2: 0.5}]), [], tmp_path)
     path = tmp_path / "records/copy.jsonl"
     good = path.read_text(encoding="utf-8")
     bad = ("[" * 100_000, good.strip()[:-20], '{"loss": NaN}', "x" * (files.LARGEST + 1))

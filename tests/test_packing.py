@@ -20,6 +20,7 @@ from posbench import results
 from posbench.errors import PosbenchError
 from posbench.records import files, packing
 from posbench.records.packing import Shelf, as_count, as_share, packed, unpacked
+from posbench.records.published import publish, write_packed
 from posbench.records.record import Record
 from posbench.running.verify import differences
 
@@ -113,7 +114,7 @@ def test_a_measure_that_is_that_of_another_is_not_written_twice() -> None:
 
 
 def published(folder: Path, *found: Record) -> list[Record]:
-    files.write_packed(list(found), [], folder)
+    write_packed(list(found), [], folder)
     return files.records(folder)
 
 
@@ -307,9 +308,9 @@ def test_the_same_records_in_another_order_give_the_same_bytes() -> None:
 
 def test_publishing_in_parts_gives_the_bytes_of_publishing_at_once(tmp_path: Path) -> None:
     found = [each for each in many() if each not in KINDS.values()]
-    files.publish(found, [], tmp_path / "once")
+    publish(found, [], tmp_path / "once")
     for each in reversed(found):
-        files.publish([each], [], tmp_path / "parts")
+        publish([each], [], tmp_path / "parts")
 
     def contents(folder: Path) -> dict[str, bytes]:
         return {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()}

@@ -25,10 +25,10 @@ from posbench.composing.exit_status import exit_status
 from posbench.disk import writing_to
 from posbench.errors import MANY, PosbenchError, counted
 from posbench.provenance import targets
-from posbench.records import bundle, files, tables
+from posbench.records import bundle, files, published, tables
 from posbench.records.files import LOCAL, leaderboard_command
 from posbench.records.record import Record
-from posbench.results.publishing import matching, publish
+from posbench.results.publishing import matching, publish_matching
 
 CONTRIBUTED = Path("results/contributed")
 """Where records that others have sent go."""
@@ -92,7 +92,9 @@ def _add_patterns(command: argparse.ArgumentParser) -> None:
 def _publish(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
         raise PosbenchError("--to is missing: name the folder to pack records into, --to FOLDER")
-    count = publish(chosen.source, chosen.target, chosen.protocol, chosen.task, chosen.method)
+    count = publish_matching(
+        chosen.source, chosen.target, chosen.protocol, chosen.task, chosen.method
+    )
     pattern = f"protocol {chosen.protocol}, task {chosen.task}, method {chosen.method}"
     if not count:
         raise PosbenchError(f"no record of {pattern} in {chosen.source}: run it first")
@@ -114,7 +116,7 @@ def _unpack(chosen: argparse.Namespace) -> int:
     held = files.read_folder(chosen.source).whole()
     if not held.records:
         raise PosbenchError(f"no records in {chosen.source}: name a published folder")
-    count = files.unpublish(held.records, held.audits, chosen.target)
+    count = published.unpublish(held.records, held.audits, chosen.target)
     of = len(held.records)
     print(f"Copied {count} records to {chosen.target}, of {of}; the others were there.")
     return 0
@@ -217,7 +219,7 @@ def _accept(chosen: argparse.Namespace) -> int:
         if not seen.agreed:
             print(f"Nothing was written: {seen}, and all that are drawn must be exact.")
         elif chosen.write:
-            files.publish(found.records, found.audits, chosen.target)
+            published.publish(found.records, found.audits, chosen.target)
             print(f"Added to {chosen.target}, with {of}: {leaderboard_command(chosen.target)}")
         else:
             missing = f"--write is missing, which adds all to {chosen.target}"

@@ -21,7 +21,7 @@ from posbench.composing.folders import with_own
 from posbench.composing.mistakes import sentence
 from posbench.composing.options import BROKEN
 from posbench.errors import Diverged, PosbenchError, counted
-from posbench.records import files
+from posbench.records import files, published
 from posbench.records.command import Command
 from posbench.records.packing import comparable
 from posbench.records.record import CarriedOver, Record
@@ -231,7 +231,7 @@ def _carry_over(
         if all(verdict.kind is Kind.EXACT for verdict in several)
         for each in strata[stratum]
     ]
-    carried = files.revise(stamped, folder)
+    carried = published.revise(stamped, folder)
     total = sum(map(len, strata.values()))
     console.say(f"Carried over {carried} of {total} records of earlier code.")
     if others := len(stamped) - carried:
