@@ -1,7 +1,7 @@
 """posbench: benchmarks position encodings of transformers, and how far their extensions reach.
 
 `from posbench import rope, yarn` takes an encoding or an extension into code of one's own; see
-`posbench.elsewhere`.
+`posbench.standalone`.
 """
 
 from importlib.resources import files
@@ -14,7 +14,7 @@ def __getattr__(name: str) -> Any:
     """An encoding or extension by its name; modules of posbench are asked for here as well."""
     groups = () if name.startswith("_") else ("encoding", "extension")
     if any(files("posbench.conf").joinpath(group, f"{name}.yaml").is_file() for group in groups):
-        from posbench.elsewhere import named
+        from posbench.standalone import named
 
         return named(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

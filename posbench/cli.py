@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posbench.composing import folders, mistakes
 from posbench.composing.compose import Composition, register
+from posbench.composing.options import BROKEN
 from posbench.config import checked
 from posbench.errors import PosbenchError, Terminated
 
@@ -30,10 +31,7 @@ def application(cfg: DictConfig) -> None:
     """One run; in a sweep, one of its runs."""
     register()  # again: a launcher's worker process has not been through `main`
     settings = HydraConfig.get()
-    for source in settings.runtime.config_sources:
-        # An encoding of one's own may stand beside its YAML, in the folder given with --config-dir.
-        if source.provider == "command-line" and source.path not in sys.path:
-            sys.path.insert(0, source.path)
+    folders.make_importable(folders.given(settings.runtime.config_sources))
     composed = Composition.of(cfg, settings.runtime.choices)
     try:
         if composed.content.get("board") is not None:
@@ -86,7 +84,7 @@ def main() -> None:
             folders.check(folder)
         mistakes.check(given.overrides, own)
         application()
-    except mistakes.EXPECTED as error:
+    except BROKEN as error:
         if verbose:
             raise
         _say(mistakes.sentence(error, given.overrides, own))

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from posbench.composing.answering import answered
+from posbench.composing.exit_status import exit_status
 from posbench.errors import PosbenchError
 
 
@@ -84,7 +84,7 @@ def write_or_check(
         raise PosbenchError(f"regenerating changes {names}: {again}")
 
 
-def written(
+def write_page(
     path: Path,
     page: Callable[[], str],
     command: str,
@@ -92,7 +92,7 @@ def written(
     emit: Callable[[str], None] = print,
     shown: str = "",
 ) -> int:
-    """The status of a command that writes one page, or only looks whether it is as it should be.
+    """Write one page, or only look whether it is as it should be; returns the exit status.
 
     Args:
         path: of the page
@@ -112,4 +112,4 @@ def written(
         emit(f"{shown}: up to date." if check else f"Written: {shown}")
         return 0
 
-    return answered(made)
+    return exit_status(made)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -63,10 +63,18 @@ class ModelConfig:
             raise ConfigError(f"model.embedding_std must be positive, got {self.embedding_std}")
 
 
-OF_METHODS = ("qk_norm", "output_gate", "short_conv")
+OF_METHODS: dict[str, bool | int] = {
+    name: getattr(ModelConfig(), name) for name in ("qk_norm", "output_gate", "short_conv")
+}
 """The settings of the model that belong to a method, not to the protocol: what its paper's claim
-rests on beside the encoding. A protocol leaves them off.
+rests on beside the encoding. Each has the value at which it is off, as a protocol leaves it.
 """
+
+
+def without_off(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a model but for those of methods that are off."""
+    return {name: value for name, value in model.items() if OF_METHODS.get(name, ...) != value}
+
 
 CHOICES = {
     "loss_on": ("answer", "all"),

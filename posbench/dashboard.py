@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from posbench.composing.answering import answered
+from posbench.composing.exit_status import exit_status
 from posbench.disk import writing_to
 from posbench.errors import PosbenchError
 from posbench.loggers import metrics
@@ -209,7 +209,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print(f"Saved: the {name}, {_saved(made).url}")
         return 0
 
-    return answered(written)
+    return exit_status(written)
 
 
 def _to_preview(results: Path, task: str, protocol: str | None) -> list[Record]:

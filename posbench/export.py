@@ -19,8 +19,8 @@ from torch import Tensor
 
 from posbench import commands
 from posbench.composing import mistakes
-from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
+from posbench.composing.exit_status import exit_status
 from posbench.encoding import PositionEncoding
 from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     words = parser.parse_intermixed_args(arguments).words
     settings = [word for word in words if not word.startswith("to=")]
     folders = [Path(word.removeprefix("to=")) for word in words if word.startswith("to=")]
-    return answered(lambda: _exported(settings, folders), settings)
+    return exit_status(lambda: _exported(settings, folders), settings)
 
 
 def _exported(settings: Sequence[str], folders: Sequence[Path]) -> int:

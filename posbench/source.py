@@ -12,8 +12,9 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 Place = tuple[str, str]
 """A module and a name in it, "" for the module itself."""
@@ -201,14 +202,13 @@ class Standing:
     file: Path | None = None
     folders: tuple[Path, ...] = ()
 
-    def below(self, name: str) -> Standing:
-        for folder in self.folders:
-            if (package := folder / name / "__init__.py").is_file():
-                return Standing(package, (package.parent,))
-            if (file := folder / f"{name}.py").is_file():
-                return Standing(file)
-        within = (folder / name for folder in self.folders)
-        return Standing(None, tuple(folder for folder in within if folder.is_dir()))
+    @classmethod
+    def of(cls, spec: ModuleSpec | None) -> Self:
+        """Where the import system has found a module."""
+        if spec is None:
+            return cls()
+        file = Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+        return cls(file, tuple(map(Path, spec.submodule_search_locations or ())))
 
 
 def module_file(module: str) -> Path | None:
@@ -222,20 +222,16 @@ def _standing(module: str) -> Standing:
         parents = module.rpartition(".")[0]
         return _found(module) if not parents or _is_package(parents) else Standing()
     there = _found(top)
-    for name in inside:  # to ask the import system for a part of a package would import the package
-        there = there.below(name)
+    for name in inside:  # one by one: asked for the whole name, the import system would import them
+        there = Standing.of(PathFinder.find_spec(name, [*map(str, there.folders)]))
     return there
 
 
 def _found(module: str) -> Standing:
     try:
-        spec = importlib.util.find_spec(module)
+        return Standing.of(importlib.util.find_spec(module))
     except (ImportError, ValueError):  # a name that was imported from a module is no module itself
         return Standing()
-    if spec is None:
-        return Standing()
-    file = Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
-    return Standing(file, tuple(map(Path, spec.submodule_search_locations or ())))
 
 
 def _is_package(module: str) -> bool:

@@ -18,8 +18,8 @@ from hydra.core.global_hydra import GlobalHydra
 
 from posbench import commands
 from posbench.composing import mistakes
-from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
+from posbench.composing.exit_status import exit_status
 from posbench.sweeping.journal import Event, Worker, workers
 from posbench.sweeping.plan import Plan, plan
 from posbench.sweeping.requests import request
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print(line)
         return 0
 
-    return answered(told, chosen.words, chosen.config_dir)
+    return exit_status(told, chosen.words, chosen.config_dir)
 
 
 def _results_dir(planned: Plan) -> Path:

@@ -14,7 +14,7 @@ from making import altered, audits_of, changed, record, save
 from posbench.composing.building import build
 from posbench.errors import ConfigError, PosbenchError
 from posbench.provenance import content_hash
-from posbench.records import bundle, files, packing
+from posbench.records import bundle, files, packing, published
 from posbench.results.command import main as results_command
 
 
@@ -50,7 +50,7 @@ def test_what_goes_in_comes_out_and_the_same_gives_the_same_bytes(
     assert manifest["code"] == ["decay.py", "encoding/decay.yaml"]
     assert paths[0].read_bytes() == paths[1].read_bytes()
     found = bundle.unpack(paths[0], tmp_path / "out")
-    files.publish(files.records(source), [], tmp_path / "published")
+    published.publish(files.records(source), [], tmp_path / "published")
     assert found.records == files.records(tmp_path / "published")
     assert found.code == ["own/decay.py"] and found.own is not None
     assert {path.name for path in found.own.rglob("*.*")} == {"decay.yaml", "decay.py"}
@@ -68,11 +68,11 @@ def test_a_bundle_holds_the_audits_of_its_records_alone(source: Path, tmp_path: 
 
 def test_what_it_would_add_is_said_row_by_row(source: Path, tmp_path: Path) -> None:
     made = files.records(source)
-    published = tmp_path / "published"
-    files.publish([each for each in made if each.method.name == "rope"], [], published)
+    folder = tmp_path / "published"
+    published.publish([each for each in made if each.method.name == "rope"], [], folder)
     worse = [changed(each, {"rows.0.score": 0.0}) for each in made if each.task.name == "sort"]
-    files.publish(worse, [], published)
-    assert [str(line) for line in bundle.added(made, published)] == [
+    published.publish(worse, [], folder)
+    assert [str(line) for line in bundle.added(made, folder)] == [
         "decay, cpu: 2 tasks, 2 seeds; of its runs 2 new, 2 in the place of others, "
         "0 there already",
         "rope, cpu: 1 task, 1 seed; of its runs 0 new, 0 in the place of others, 1 there already",
@@ -94,7 +94,7 @@ def test_what_it_would_add_is_said_row_by_row(source: Path, tmp_path: Path) -> N
 def test_a_run_is_there_already_only_if_its_record_says_the_same(
     values: dict[str, object], same: bool, tmp_path: Path
 ) -> None:
-    files.publish([record()], [], tmp_path)
+    published.publish([record()], [], tmp_path)
     (line,) = bundle.added([changed(record(), values)], tmp_path)
     assert (line.same, line.replaced) == ((1, 0) if same else (0, 1))
 
@@ -102,18 +102,18 @@ def test_a_run_is_there_already_only_if_its_record_says_the_same(
 def test_what_it_would_add_is_what_publishing_adds(source: Path, tmp_path: Path) -> None:
     """The same settings under another name are another row."""
     (made,) = [each for each in files.records(source) if each.method.name == "rope"]
-    files.publish([made], [], tmp_path / "published")
+    published.publish([made], [], tmp_path / "published")
     renamed = changed(made, {"method.name": "rope_of_mine"})
     (line,) = bundle.added([renamed], tmp_path / "published")
     assert line.new == 1
-    files.publish([renamed], [], tmp_path / "published")
+    published.publish([renamed], [], tmp_path / "published")
     assert len(files.records(tmp_path / "published")) == 2
 
 
 def test_two_published_runs_of_one_name_are_both_kept(tmp_path: Path) -> None:
     one = record("rope", seed=0)
     found = [one, changed(one, {"method.hash": "0" * 16})]
-    assert files.unpublish(found, [], tmp_path) == 2
+    assert published.unpublish(found, [], tmp_path) == 2
     assert {each.method.hash for each in files.records(tmp_path)} == {
         each.method.hash for each in found
     }

@@ -49,7 +49,7 @@ def test_a_page_is_called_as_it_is_known(
     said: list[str] = []
 
     def status(check: bool) -> int:
-        return commands.written(path, lambda: "é\n", "it", check, said.append, "conf/README.md")
+        return commands.write_page(path, lambda: "é\n", "it", check, said.append, "conf/README.md")
 
     assert status(check=True) == 1
     assert capsys.readouterr().err == "posbench: regenerating changes conf/README.md: run `it`\n"
@@ -60,7 +60,7 @@ def test_a_page_is_called_as_it_is_known(
 
 def test_a_page_makes_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "misspelt"
-    assert commands.written(folder / "it.md", lambda: "nothing\n", "it", check=False) == 1
+    assert commands.write_page(folder / "it.md", lambda: "nothing\n", "it", check=False) == 1
     said = capsys.readouterr().err
     assert said == f"posbench: {folder} is not a folder: name one that is there\n"
     assert not folder.exists()

@@ -28,6 +28,7 @@ from posbench.compare.subject import Subject, host, subject
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
+from posbench.records.published import publish, write_packed
 from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
 from posbench.statistics import standings
@@ -578,7 +579,7 @@ def complete(*words: str) -> None:
 @pytest.fixture
 def against(tmp_path: Path) -> list[str]:
     """Published records of the cpu protocol and of tasks as they are."""
-    files.publish(as_here(*published()), [], tmp_path / "published")
+    publish(as_here(*published()), [], tmp_path / "published")
     return ["--against", str(tmp_path / "published")]
 
 
@@ -672,7 +673,7 @@ def test_runs_of_another_version_of_a_task_are_not_compared_and_that_is_said(
         changed(each, other) if (each.method.name, each.task.name) == ("rope", "copy") else each
         for each in as_here(*published())
     ]
-    files.publish(found, [], tmp_path / "published")
+    publish(found, [], tmp_path / "published")
     for task in ("copy", "reverse"):
         complete(*words, f"task={task}")
     words += ["--no-training", "--against", str(tmp_path / "published")]
@@ -682,7 +683,7 @@ def test_runs_of_another_version_of_a_task_are_not_compared_and_that_is_said(
     assert "with other defaults, are not compared: they are of copy." in said
     assert command.main([*words, "task=reverse"]) == 0
     assert "is 2nd of 3" in capsys.readouterr().out
-    files.write_packed([changed(each, other) for each in found], [], tmp_path / "published")
+    write_packed([changed(each, other) for each in found], [], tmp_path / "published")
     assert command.main([*words, "task=copy"]) == 1
     assert "holds no records on the tasks of board main as they are" in capsys.readouterr().err
 

@@ -19,7 +19,7 @@ from posbench.attention import Attention
 from posbench.check.subject import Subject, composed
 from posbench.composing.building import build
 from posbench.composing.folders import own_names
-from posbench.composing.legality import node
+from posbench.composing.options import node
 from posbench.encoding import Draw, PositionEncoding
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.extension import Extension

@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 import functools
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +24,7 @@ from posbench.composing.compose import compose, composing
 from posbench.composing.folders import own_names
 from posbench.composing.identity import Identity, identify
 from posbench.errors import ConfigError
-from posbench.records import files
+from posbench.records import files, published
 from posbench.results.command import main as results_command
 from posbench.running.console import Console
 from posbench.running.run import make
@@ -377,7 +376,7 @@ def test_an_experiment_for_a_cpu_runs_and_is_repeated_by_its_command(
     (found,) = files.records(tmp_path / "own")
     assert found.command.startswith(f"python -m posbench experiment={name} method={method} ")
     assert [row.test_length for row in found.rows] == SMALL[name]
-    files.publish([found], [], tmp_path / "all")
+    published.publish([found], [], tmp_path / "all")
     status = results_command(["verify", str(tmp_path / "all"), "--in", str(tmp_path / "again")])
     out, err = capsys.readouterr()
     assert status == 0 and "1 of 1 exact." in out, err
@@ -400,8 +399,8 @@ def test_the_command_line_runs_one(tmp_path: Path) -> None:
 )
 def test_its_command_gives_the_same_run_and_so_do_its_settings_without_it(name: str) -> None:
     first, identity = called(f"experiment={name}", "method=rope", "seed=3")
-    assert identity.command == f"python -m posbench experiment={name} method=rope seed=3"
-    assert called(*shlex.split(identity.command)[3:])[1] == identity
+    assert str(identity.command(3)) == f"python -m posbench experiment={name} method=rope seed=3"
+    assert called(*identity.command(3).words)[1] == identity
     changes = [*identity.protocol.changed, *identity.task.changed]
     words = [f"protocol={identity.protocol.name}", f"task={identity.task.name}", *changes]
     spelled, same = called(*words, "method=rope", "seed=3")
@@ -432,17 +431,17 @@ def test_what_the_user_sets_on_top_is_a_change_as_always() -> None:
     assert set(found.task.changed) - set(plain.task.changed) == {"training.steps=10"}
     assert set(found.protocol.changed) - set(plain.protocol.changed) == {"model.width=64"}
     assert found.method.label == "rope (encoding.base=500)"
-    assert found.command == (
+    assert str(found.command(0)) == (
         "python -m posbench experiment=kazemnejad2023_sort method=rope model.width=64 "
         "training.steps=10 encoding.base=500 seed=0"
     )
-    assert called(*shlex.split(found.command)[3:])[1] == found
+    assert called(*found.words)[1] == found
 
 
 def test_what_the_user_sets_back_is_said_in_the_command() -> None:
     found = called("experiment=zoology2024_mqar_64", "task.num_symbols=16")[1]
-    assert found.task.changed == () and "task.num_symbols=16" in found.command
-    assert called(*shlex.split(found.command)[3:])[1] == found
+    assert found.task.changed == () and "task.num_symbols=16" in found.words
+    assert called(*found.words)[1] == found
 
 
 def test_an_experiment_of_ones_own_may_set_the_method(tmp_path: Path) -> None:
@@ -456,9 +455,9 @@ def test_an_experiment_of_ones_own_may_set_the_method(tmp_path: Path) -> None:
         found = called("experiment=mine")[1]
         assert (found.protocol.label, found.task.label) == ("cpu", "copy")
         assert found.method.label == "alibi (encoding.steepness=7)"
-        assert found.command == "python -m posbench experiment=mine method=alibi seed=0"
+        assert str(found.command(0)) == "python -m posbench experiment=mine method=alibi seed=0"
         other = called("experiment=mine", "encoding.steepness=8")[1]
-        assert called(*shlex.split(other.command)[3:])[1] == other != found
+        assert called(*other.words)[1] == other != found
 
 
 # -- mistakes --------------------------------------------------------------------------------------

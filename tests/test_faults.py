@@ -36,6 +36,7 @@ from small_runs import trained
 from posbench.check.subject import setup
 from posbench.disk import write_json, writing_to
 from posbench.errors import Unwritable
+from posbench.running.shared_training import SharedTraining
 from posbench.sweeping import journal
 
 SMOKE = ("protocol=smoke", "method=rope")
@@ -210,7 +211,7 @@ def test_a_training_killed_after_its_last_step_is_kept_without_another(tmp_path:
     from posbench.training import Training, fit
 
     run = setup("protocol=smoke", f"results_dir={tmp_path}")
-    folder = tmp_path / "checkpoints" / run.training_hash(run.config.training)
+    folder = tmp_path / "checkpoints" / SharedTraining(run, run.config.training).hash
     folder.mkdir(parents=True)
     training = Training(run.model(), run.task, run.config.training, 0)
     curve = fit(training, folder / "last.ckpt", "cpu", 10, [], [], lambda point: None)

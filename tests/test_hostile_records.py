@@ -12,7 +12,7 @@ from boards import contents, seeds
 from making import altered, changed, record, save, view
 
 from posbench.leaderboard import board as leaderboard
-from posbench.records import files
+from posbench.records import files, published
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 GOOD = record("rope", {1: 1.0, 2: 0.5}).as_json()
@@ -47,6 +47,14 @@ BROKEN: dict[str, tuple[Callable[[], str], str]] = {
     "a name that leads elsewhere": (
         lambda: with_values(task__name="../copy"),
         "is no valid record (task.name: '../copy' cannot be the name of a file",
+    ),
+    "a command of another program": (
+        lambda: with_values(command="rm -r posbench"),
+        "is no valid record (command: 'rm -r posbench' is no command python -m MODULE WORDS)",
+    ),
+    "a command with an open quotation mark": (
+        lambda: with_values(command="python -m posbench 'method=rope"),
+        'method=rope" is no command python -m MODULE WORDS)',
     ),
     "a list": (lambda: "[1, 2]", "record schema None"),
     "not a number": (lambda: with_values(rows__0__score=float("nan")), "NaN is no number of JSON"),
@@ -101,7 +109,7 @@ def test_each_broken_record_is_named_and_the_others_make_the_page(
 def test_a_broken_line_of_published_records_is_named_with_its_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files.publish(seeds("alibi", [{1: 1.0, 2: 0.5}]), [], tmp_path)
+    published.publish(seeds("alibi", [{1: 1.0, 2: 0.5}]), [], tmp_path)
     path = tmp_path / "records/copy.jsonl"
     good = path.read_text(encoding="utf-8")
     bad = ("[" * 100_000, good.strip()[:-20], '{"loss": NaN}', "x" * (files.LARGEST + 1))
@@ -133,7 +141,7 @@ def test_no_text_of_a_record_becomes_markup(tmp_path: Path) -> None:
     evil = changed(
         made,
         {
-            "command": EVIL,
+            "command": f"python -m posbench {EVIL}",
             "measure": EVIL,
             "method_class": EVIL,
             "training.commit": EVIL,

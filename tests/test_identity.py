@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from posbench.composing.compose import compose, composing
-from posbench.composing.identity import Identity, _quoted, identify
+from posbench.composing.identity import Identity, identify
 from posbench.composing.methods import methods
 from posbench.provenance import content_hash, without_places
+from posbench.records.command import Command
 
 
 def identity(*overrides: str) -> Identity:
@@ -65,7 +66,9 @@ def test_no_two_of_an_extension_its_tuned_and_its_fine_tuned_form_share_a_folder
 
 @pytest.mark.parametrize("setting", ["a'b", "a&b", "f(x)", "#x", "a b", "[1,2]", "$x", "*"])
 def test_a_command_gives_a_shell_the_settings_that_were_given(setting: str) -> None:
-    assert shlex.split(_quoted(f"logger.name={setting}")) == [f"logger.name={setting}"]
+    command = Command("posbench", (f"logger.name={setting}", "seed=0"))
+    assert shlex.split(str(command))[3:] == [*command.words]
+    assert Command.parse(str(command)) == command
 
 
 def test_the_command_of_a_nested_choice_gives_that_choice_again() -> None:
@@ -75,7 +78,7 @@ def test_the_command_of_a_nested_choice_gives_that_choice_again() -> None:
         "extension.steps=0.2",
     )
     first = identity(*words)
-    again = identity(*[word.strip("'") for word in first.command.split()[3:]])
+    again = identity(*first.command(0).words)
     assert again.method == first.method
 
 
@@ -150,7 +153,7 @@ def test_a_setting_that_is_turned_off_is_told() -> None:
 
 def test_the_same_settings_make_the_same_method_however_they_are_chosen() -> None:
     row, by_hand = identity("method=rope_qk_norm"), identity("method=rope", "model.qk_norm=true")
-    assert (row.method, row.command) == (by_hand.method, by_hand.command)
+    assert (row.method, row.words) == (by_hand.method, by_hand.words)
 
 
 def test_an_encoding_of_ones_own_does_not_go_by_the_name_of_a_method(tmp_path: Path) -> None:
@@ -172,8 +175,8 @@ def test_an_encoding_of_ones_own_does_not_go_by_the_name_of_a_method(tmp_path: P
         "decay": "decay+direct",
         "plain": "plain",
     }
-    assert "encoding=rope_yarn extension=direct" in names["rope_yarn"].command
-    assert "method=plain" in names["plain"].command
+    assert "encoding=rope_yarn extension=direct" in str(names["rope_yarn"].command(0))
+    assert "method=plain" in names["plain"].words
 
 
 def test_a_method_of_ones_own_is_found_by_all_that_it_asks(tmp_path: Path) -> None:
@@ -204,5 +207,5 @@ def test_the_command_of_a_method_with_settings_of_the_model_gives_it_again(
     words: tuple[str, ...],
 ) -> None:
     first = identity(*words)
-    again = identity(*[word.strip("'") for word in first.command.split()[3:]])
+    again = identity(*first.command(0).words)
     assert again.method == first.method

@@ -14,7 +14,7 @@ from boards import FILES, a_board, contents
 from making import changed, record, save
 
 from posbench.leaderboard import board as leaderboard
-from posbench.records import files
+from posbench.records import files, published
 
 
 def test_the_same_records_give_the_same_bytes_in_whatever_order_they_were_written(
@@ -145,7 +145,7 @@ def test_a_published_folder_gives_the_board_of_its_records(tmp_path: Path) -> No
     found = a_board(tmp_path / "own")
     exact = [changed(each, {f"rows.{i}.num_samples": 10 for i in range(2)}) for each in found]
     save(tmp_path / "own", *exact)
-    files.publish(files.records(tmp_path / "own"), [], tmp_path / "all")
+    published.publish(files.records(tmp_path / "own"), [], tmp_path / "all")
     for folder in ("own", "all"):
         assert leaderboard.main([str(tmp_path / folder)], emit=lambda line: None) == 0
     assert contents(tmp_path / "own") == contents(tmp_path / "all")

@@ -15,6 +15,7 @@ from posbench.config import EvaluationConfig
 from posbench.errors import ConfigError
 from posbench.evaluation import Lengths, nearest, true_multiple
 from posbench.running.setup import Setup
+from posbench.running.shared_training import SharedTraining
 from posbench.task import Task
 
 TASKS = own_names("task")
@@ -126,11 +127,9 @@ def test_trainings_are_shared_whatever_is_measured() -> None:
             ("evaluation.decoding=greedy",),
         )
     ]
-    assert len({run.training_hash(run.config.training) for run in runs}) == 1
+    hashes = {SharedTraining(run, run.config.training).hash for run in runs}
     longer = setup(*words, "evaluation.longest=9")  # of which the table has more rows
-    assert longer.training_hash(longer.config.training) != runs[0].training_hash(
-        runs[0].config.training
-    )
+    assert len(hashes) == 1 and SharedTraining(longer, longer.config.training).hash not in hashes
 
 
 @pytest.mark.parametrize(

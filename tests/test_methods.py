@@ -17,8 +17,8 @@ from posbench.composing import folders
 from posbench.composing import methods as table
 from posbench.composing.compose import composing
 from posbench.composing.folders import own_names
-from posbench.composing.legality import options
 from posbench.composing.methods import methods
+from posbench.composing.options import options
 from posbench.errors import ConfigError
 
 Answered = Callable[..., tuple[int | None, str, str]]

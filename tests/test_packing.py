@@ -19,7 +19,8 @@ from making import changed, record, save, view
 from posbench import results
 from posbench.errors import PosbenchError
 from posbench.records import files, packing
-from posbench.records.packing import Shelf, counted, packed, shared_out, unpacked
+from posbench.records.packing import Shelf, as_count, as_share, packed, unpacked
+from posbench.records.published import publish, write_packed
 from posbench.records.record import Record
 from posbench.running.verify import differences
 
@@ -113,7 +114,7 @@ def test_a_measure_that_is_that_of_another_is_not_written_twice() -> None:
 
 
 def published(folder: Path, *found: Record) -> list[Record]:
-    files.write_packed(list(found), [], folder)
+    write_packed(list(found), [], folder)
     return files.records(folder)
 
 
@@ -229,17 +230,17 @@ def test_losses_have_four_digits_and_shares_are_exact(tmp_path: Path) -> None:
 @given(st.integers(1, 2**20), st.data())
 def test_a_share_is_kept_as_its_count(total: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, total))
-    kept = counted(count / total, total)
+    kept = as_count(count / total, total)
     assert kept == count and isinstance(kept, int)
-    assert shared_out(kept, total) == count / total
+    assert as_share(kept, total) == count / total
 
 
 @given(st.one_of(st.none(), st.floats(0, 1)), st.integers(0, 10_000))
 def test_a_share_that_is_no_count_keeps_six_digits(share: float | None, total: int) -> None:
-    kept = json.loads(json.dumps(counted(share, total)))
-    back = shared_out(kept, total)
+    kept = json.loads(json.dumps(as_count(share, total)))
+    back = as_share(kept, total)
     assert (back is None) if share is None else back == pytest.approx(share, rel=1e-5, abs=6e-7)
-    assert counted(back, total) == kept, "and again the same"
+    assert as_count(back, total) == kept, "and again the same"
 
 
 counts = st.lists(st.integers(0, 384), min_size=3, max_size=3)
@@ -307,9 +308,9 @@ def test_the_same_records_in_another_order_give_the_same_bytes() -> None:
 
 def test_publishing_in_parts_gives_the_bytes_of_publishing_at_once(tmp_path: Path) -> None:
     found = [each for each in many() if each not in KINDS.values()]
-    files.publish(found, [], tmp_path / "once")
+    publish(found, [], tmp_path / "once")
     for each in reversed(found):
-        files.publish([each], [], tmp_path / "parts")
+        publish([each], [], tmp_path / "parts")
 
     def contents(folder: Path) -> dict[str, bytes]:
         return {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()}

@@ -145,7 +145,8 @@ def test_a_row_says_how_it_is_explained_and_where_it_was(tmp_path: Path) -> None
     ceiling = [CeilingTraining(test_length=20, hash="0", learning_rate=1, steps=1, cpu_seconds=1)]
     above = changed(record("ceiling"), {"ceiling": ceiling})
     changed_row = record("rope (encoding.base=5)", {1: 1.0, 2: 0.5})
-    save(tmp_path, record("nope"), changed_row, above)
+    sent = changed(record("pi@gpt2"), {"command": "python -m posbench.pretrained model=gpt2"})
+    save(tmp_path, record("nope"), changed_row, above, sent)
     for seed in (0, 7):  # of the second there is no record
         path = explanation_path("cpu", "copy", [changed_row.method.slug], seed)
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -153,6 +154,7 @@ def test_a_row_says_how_it_is_explained_and_where_it_was(tmp_path: Path) -> None
     assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
     rows = {row["name"]: row for row in held_by(tmp_path / "leaderboard.html")["rows"]}
     assert rows["ceiling"]["explain"] == "", "another model at each length"
+    assert rows["pi@gpt2"]["explain"] == "", "a model that posbench did not train"
     command = rows["nope"]["command"]
     assert rows["nope"]["explain"] == command.replace("posbench ", "posbench.explain ")
     assert rows["nope"]["explained"] == []

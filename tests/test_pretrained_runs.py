@@ -24,7 +24,7 @@ from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Answering
 from posbench.pretrained.request import Request
 from posbench.pretrained.tabulating import Score, over
-from posbench.records import files, tables
+from posbench.records import files, published, tables
 from posbench.records.record import Record
 from posbench.showing.numbers import NOTHING
 
@@ -208,7 +208,7 @@ def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) 
     assert more in yarn
     (said_first,) = [note for note in made.notes if note.startswith("in_context_language at 1.5x")]
     assert f"samples: yarn {more}" in said_first and "over tiny-llama-" in said_first
-    files.publish(found, [], tmp_path / "published")
+    published.publish(found, [], tmp_path / "published")
     table, again = (results.load(tmp_path / each) for each in ("mine", "published"))
     keys = ["task", "method", "seed", "test_length"]
     columns = [*keys, "score", "token_accuracy_within_trained_distance", "training_hash"]

@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from posbench import elsewhere, results
+from posbench import results, standalone
 from posbench.composing.folders import own_names
 from posbench.errors import ConfigError
 from posbench.extension import FrequencyExtension
@@ -75,10 +75,10 @@ def test_the_block_with_an_encoding_from_posbench_runs_as_printed() -> None:
 
 def test_a_name_that_is_none_is_told_which_was_meant() -> None:
     with pytest.raises(ConfigError, match=r"encoding=ropee is unknown: did you mean rope\?"):
-        elsewhere.encoding("ropee")(num_heads=4, head_width=16, trained=128)
-    trained = elsewhere.encoding("rope")(num_heads=4, head_width=16, trained=128)
+        standalone.encoding("ropee")(num_heads=4, head_width=16, trained=128)
+    trained = standalone.encoding("rope")(num_heads=4, head_width=16, trained=128)
     with pytest.raises(ConfigError, match=r"extension=yarnn is unknown: did you mean yarn\?"):
-        elsewhere.extension("yarnn")().extend(trained, tested=512)
+        standalone.extension("yarnn")().extend(trained, tested=512)
 
 
 def test_every_file_the_readme_points_to_exists() -> None:

@@ -16,7 +16,7 @@ from making import audits_of, changed, record, save, view
 from posbench import results
 from posbench.disk import write_json
 from posbench.errors import PosbenchError
-from posbench.records import files, tables
+from posbench.records import files, published, tables
 from posbench.records.record import Audit, AuditRow, Record
 from posbench.results.command import main as results_command
 
@@ -129,7 +129,7 @@ def publish(tmp_path: Path, *arguments: str) -> int:
     )
 
 
-def published(tmp_path: Path) -> list[tuple[str, int]]:
+def names_published(tmp_path: Path) -> list[tuple[str, int]]:
     return [(each.method.label, each.seed) for each in files.records(tmp_path / "all")]
 
 
@@ -143,7 +143,7 @@ def test_publishing_copies_the_chosen_records_only_and_says_so(
         record("rope", protocol="smoke"),
     )
     assert publish(tmp_path, "--protocol", "cpu", "--task", "copy", "--method", "rope*") == 0
-    assert published(tmp_path) == [(m, s) for m in ("rope", "rope_ntk") for s in (0, 1)]
+    assert names_published(tmp_path) == [(m, s) for m in ("rope", "rope_ntk") for s in (0, 1)]
     written = {path.name for path in (tmp_path / "all").rglob("*.json*")}
     assert written == {"copy.jsonl", "trainings.jsonl", "shared.jsonl"}
     said = capsys.readouterr().out
@@ -248,7 +248,7 @@ def test_a_run_that_is_there_under_another_name_is_not_unpacked_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: str
 ) -> None:
     save(tmp_path / "theirs", record())
-    files.publish([record()], [], tmp_path / "mine")
+    published.publish([record()], [], tmp_path / "mine")
     if kept == "beside":
         [path] = save(tmp_path / "mine", record())
         files.kept_beside(path)
@@ -397,8 +397,8 @@ OLD = [
 GOES = record("rope", task="goes")
 OTHER_CODE = {"training.source_hash": "1", "evaluated.source_hash": "2", "rows.0.loss": 0.5}
 NEW = [changed(each, OTHER_CODE) for each in OLD]
-KILLS = [(files.publish, number) for number in range(7)] + [
-    (files.write_packed, number) for number in range(9)
+KILLS = [(published.publish, number) for number in range(7)] + [
+    (published.write_packed, number) for number in range(9)
 ]
 """Before each change of a file: audits and two files that lines refer to, lines of two tasks, what
 is left over of the first three. Where these are to be all records, one file goes.
@@ -416,7 +416,7 @@ def test_publishing_that_is_killed_loses_no_record_and_is_ended_by_the_same_comm
 ) -> None:
     folder, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     for each in (folder, undisturbed):
-        files.write_packed(*with_audits(*OLD, GOES), each)
+        published.write_packed(*with_audits(*OLD, GOES), each)
     put(write, undisturbed)
     with monkeypatch.context() as patched:
         killed_at(number, folder, patched)
@@ -430,11 +430,11 @@ def test_publishing_that_is_killed_loses_no_record_and_is_ended_by_the_same_comm
     assert bytes_of(folder) == bytes_of(undisturbed)
 
 
-@pytest.mark.parametrize("write", [files.publish, files.write_packed])
+@pytest.mark.parametrize("write", [published.publish, published.write_packed])
 def test_publishing_changes_as_many_files_as_are_killed_above(
     write: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files.write_packed(*with_audits(*OLD, GOES), tmp_path)
+    published.write_packed(*with_audits(*OLD, GOES), tmp_path)
     killed_at(sum(killed == write for killed, _ in KILLS), tmp_path, monkeypatch)
     put(write, tmp_path)
 
@@ -443,24 +443,24 @@ def test_what_several_processes_publish_at_once_is_all_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each reads before it writes, and while one does, the others wait."""
-    packing = files.pack
+    packing = published.pack
 
     def slowly(*given: Any) -> dict[str, str]:
         time.sleep(0.05)
         return packing(*given)
 
-    monkeypatch.setattr(files, "pack", slowly)
+    monkeypatch.setattr(published, "pack", slowly)
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda each: files.publish([each], audits_of(each), tmp_path), OLD))
+        list(pool.map(lambda each: published.publish([each], audits_of(each), tmp_path), OLD))
     held = files.read_folder(tmp_path).whole()
     assert {each.run for each in held.records} == {each.run for each in OLD}
     assert len(held.audits) == len(OLD)
 
 
 def test_publishing_leaves_a_file_alone_that_stays_as_it_is(tmp_path: Path) -> None:
-    files.publish(*with_audits(*OLD), tmp_path)
+    published.publish(*with_audits(*OLD), tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.jsonl")}
-    files.publish(*with_audits(changed(OLD[0], {"rows.0.loss": 0.5})), tmp_path)
+    published.publish(*with_audits(changed(OLD[0], {"rows.0.loss": 0.5})), tmp_path)
     touched = {path.name for path in before if path.stat().st_mtime_ns != before[path]}
     assert touched == {"copy.jsonl"}
 

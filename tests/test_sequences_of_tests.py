@@ -13,6 +13,7 @@ from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.extension import Extension
 from posbench.records.row import Row
 from posbench.running.setup import Setup
+from posbench.running.shared_training import SharedTraining
 from posbench.scoring import inputs
 from posbench.streams import stream_seed
 from posbench.task import EOS, Answers
@@ -196,10 +197,10 @@ def test_who_never_ends_solves_nothing(decoding: str) -> None:
 def test_another_version_of_a_task_is_trained_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     made = small()
     settings = made.config.training
-    before = made.training_hash(settings)
-    assert small().training_hash(settings) == before
+    before = SharedTraining(made, settings).hash
+    assert SharedTraining(small(), settings).hash == before
     monkeypatch.setattr(type(made.task), "version", made.task.version + 1)
-    assert small().training_hash(settings) != before
+    assert SharedTraining(small(), settings).hash != before
 
 
 @pytest.mark.parametrize(
@@ -208,20 +209,26 @@ def test_another_version_of_a_task_is_trained_anew(monkeypatch: pytest.MonkeyPat
 )
 def test_weights_are_shared_by_no_two_trainings_that_differ(word: str) -> None:
     one, other = small("method=rope"), small("method=rope", word)
-    assert one.training_hash(one.config.training) != other.training_hash(other.config.training)
+    assert (
+        SharedTraining(one, one.config.training).hash
+        != SharedTraining(other, other.config.training).hash
+    )
 
 
 def test_what_is_off_in_the_model_is_no_setting_of_a_training() -> None:
     """So that a training keeps its hash where a setting of the model is added."""
     plain, off = small("method=rope"), small("method=rope", "model.qk_norm=false")
-    settings = plain.training_settings(plain.config.training)
+    settings = SharedTraining(plain, plain.config.training).dependencies
     assert not {"qk_norm", "output_gate", "short_conv"} & settings["model"].keys()
-    assert off.training_settings(off.config.training) == settings
+    assert SharedTraining(off, off.config.training).dependencies == settings
     asked = small("method=rope_qk_norm")
-    chosen = asked.training_settings(asked.config.training)
+    chosen = SharedTraining(asked, asked.config.training).dependencies
     assert chosen == settings | {"model": settings["model"] | {"qk_norm": True}}
 
 
 def test_weights_are_shared_by_runs_that_differ_in_their_tests_alone() -> None:
     one, other = small("method=rope"), small("method=rope_ntk", "evaluation.num_samples=7")
-    assert one.training_hash(one.config.training) == other.training_hash(other.config.training)
+    assert (
+        SharedTraining(one, one.config.training).hash
+        == SharedTraining(other, other.config.training).hash
+    )

@@ -31,7 +31,7 @@ from small_runs import without_seconds
 from posbench import provenance, status
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError, Unwritable
-from posbench.records import files
+from posbench.records import files, published
 from posbench.running.console import Console
 from posbench.running.run import Run, make
 from posbench.running.run_spec import RunSpec
@@ -422,7 +422,7 @@ def test_a_plan_says_what_is_published_and_costs_the_same_once_that_is_unpacked(
         },
     )
     folder = tmp_path / "main"
-    files.publish([made], [], folder)
+    published.publish([made], [], folder)
     monkeypatch.setattr("posbench.sweeping.plan.published", lambda: folder)
     hint = (
         f"1 of the others is published: `python -m posbench.results unpack {folder} --to "
@@ -433,7 +433,7 @@ def test_a_plan_says_what_is_published_and_costs_the_same_once_that_is_unpacked(
     forced = plan(requested(*words, "force=true"))
     assert not any("published" in line for line in forced.heading()), "it would be made anew"
     whole = before.cost(tmp_path / "own")
-    files.unpublish([made], [], tmp_path / "own")
+    published.unpublish([made], [], tmp_path / "own")
     after = plan(requested(*words))
     assert len(after.complete) == 1
     assert not any("published" in line for line in after.heading())
@@ -456,7 +456,7 @@ def test_runs_that_differ_in_their_seed_are_named_as_if_each_were_named_alone(mi
     words = ("method=rope", "task=copy", "encoding.base=500")
     for run in plan(requested(*words, "seed=3,12")).runs:
         alone = RunSpec.of(compose(*run.words))
-        assert run.spec == alone and run.spec.identity.command == alone.identity.command
+        assert run.spec == alone and run.spec.command == alone.command
 
 
 # -- the journal -----------------------------------------------------------------------------------

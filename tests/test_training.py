@@ -30,6 +30,7 @@ from posbench.leaderboard.remarks import remarks
 from posbench.records import files, tables
 from posbench.records.row import Row, View
 from posbench.running import checkpoints as keeping
+from posbench.running.shared_training import SharedTraining
 from posbench.scoring import inputs
 from posbench.task import BOS, FIRST_SYMBOL, Batch
 from posbench.tasks.copy import Copy
@@ -273,7 +274,7 @@ def test_a_training_stops_at_the_first_point_that_reaches_the_score(tmp_path: Pa
 
 def test_a_training_killed_after_it_was_stopped_is_kept_without_another(tmp_path: Path) -> None:
     run = tiny(tmp_path, "method=rope", "training.stop_at=0.0", "trainer.checkpoint_every=10")
-    folder = tmp_path / "checkpoints" / run.training_hash(run.config.training)
+    folder = tmp_path / "checkpoints" / SharedTraining(run, run.config.training).hash
     folder.mkdir(parents=True)
     training = Training(run.model(), run.task, run.config.training, 0)
     curve = fit(training, folder / "last.ckpt", "cpu", 10, [], [], lambda point: None)
@@ -327,9 +328,9 @@ def test_of_several_rates_the_one_that_loses_least_in_distribution_is_kept(
     assert not tested, "no test length has a part in the choice"
     lost = {each.learning_rate: each.loss for each in found.rates or []}
     assert list(lost) == [1e-9, 3e-3, 1e-4] and min(lost, key=lambda rate: lost[rate]) == 3e-3
-    assert found.settings.learning_rate == 3e-3
+    assert found.training.settings.learning_rate == 3e-3
     alone = trained(tiny(tmp_path, "method=rope", "training.learning_rate=3e-3"))
-    assert alone.hash == found.hash, "the weights are those of a run at that rate"
+    assert alone.training.hash == found.training.hash, "the weights are those of a run at that rate"
     assert found.log.cpu_seconds > alone.log.cpu_seconds > 0, "and their cost is that of all"
     assert lost[3e-3] == alone.log.curve.validation_loss[-1]
 
@@ -352,7 +353,7 @@ def test_a_rate_that_diverges_is_left_out_and_said(
 
     monkeypatch.setattr(keeping, "fit", diverging)
     found = trained(tiny(tmp_path, "method=rope", RATES))
-    assert found.settings.learning_rate == 1e-4
+    assert found.training.settings.learning_rate == 1e-4
     assert [each.loss is None for each in found.rates or []] == [False, True, False]
     assert "Left out: the loss became nan" in capsys.readouterr().out
     with pytest.raises(

@@ -19,14 +19,13 @@ from posbench import provenance
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board
-from posbench.records import bundle, files
+from posbench.records import bundle, files, published
 from posbench.records.record import Audit, Record
 from posbench.results.command import main as results_command
-from posbench.running import verify as verifying
 from posbench.running.console import Console
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
-from posbench.running.verify import Kind, Today, Verdict, differences, verify
+from posbench.running.verify import Kind, Repeating, Today, Verdict, differences, restamp, verify
 
 SMALL = ("protocol=smoke", "task=copy_small", "training.steps=4", "training.validate_every=2")
 METHODS = ("rope", "rope_pi", "alibi")
@@ -59,7 +58,7 @@ def scratch(own: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def folder(own: Path, tmp_path: Path) -> Path:
     """All of them, published."""
-    files.publish(files.records(own), [], tmp_path / "all")
+    published.publish(files.records(own), [], tmp_path / "all")
     return tmp_path / "all"
 
 
@@ -73,7 +72,7 @@ def repeated(own: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rewritten(folder: Path, change: Callable[[Record], Record]) -> None:
-    files.write_packed([change(each) for each in files.records(folder)], [], folder)
+    published.write_packed([change(each) for each in files.records(folder)], [], folder)
 
 
 def of_method(name: str, values: dict[str, Any]) -> Callable[[Record], Record]:
@@ -133,7 +132,7 @@ def test_a_number_that_was_altered_is_found_and_named(
     named: str,
 ) -> None:
     found = changed(by_method(own)["alibi"], values)
-    files.publish([found], [], tmp_path / "all")
+    published.publish([found], [], tmp_path / "all")
     assert not verify(tmp_path / "all", 1, scratch=repeated).agreed
     out = capsys.readouterr().out
     assert verdicts(out)["alibi"].startswith(named), out
@@ -147,7 +146,7 @@ def test_what_a_record_is_called_is_compared_with_what_its_command_makes(
     made = by_method(own)["alibi"]
     mine = {"name": "mine", "encoding": "mine", "hash": "f" * 16}
     claims = {f"method.{name}": value for name, value in mine.items()}
-    files.publish([changed(made, claims | {"gate": 0.0, "seed": 7})], [], tmp_path / "all")
+    published.publish([changed(made, claims | {"gate": 0.0, "seed": 7})], [], tmp_path / "all")
     assert not verify(tmp_path / "all", 1, scratch=repeated).agreed
     said = verdicts(capsys.readouterr().out)["alibi"].split("; ")
     assert said == [
@@ -189,7 +188,7 @@ def test_a_record_of_another_version_of_torch_is_not_compared(
     here = by_method(own)["rope"]
     for version, compared in (("1.4.2", False), (_other_patch(), True)):
         target = tmp_path / version
-        files.publish([changed(here, {f"{part}.versions.torch": version})], [], target)
+        published.publish([changed(here, {f"{part}.versions.torch": version})], [], target)
         assert verify(target, 1, scratch=scratch).agreed is compared
         said = verdicts(capsys.readouterr().out)["rope"]
         today = provenance.versions()["torch"]
@@ -206,7 +205,7 @@ def test_a_record_of_another_machine_is_not_compared(
     own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     elsewhere = {"training.device": "a GPU", "evaluated.device": "a GPU"}
-    files.publish([changed(by_method(own)["rope"], elsewhere)], [], tmp_path / "all")
+    published.publish([changed(by_method(own)["rope"], elsewhere)], [], tmp_path / "all")
     assert not verify(tmp_path / "all", 1, scratch=scratch).agreed
     assert "not compared (made on a GPU, this is " in verdicts(capsys.readouterr().out)["rope"]
 
@@ -215,7 +214,7 @@ def test_a_record_that_was_trained_in_step_with_others_is_not_compared(
     own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_step = changed(by_method(own)["rope"], {"training.replicas": 4})
-    files.publish([in_step], [], tmp_path / "all")
+    published.publish([in_step], [], tmp_path / "all")
     assert not verify(tmp_path / "all", 1, scratch=scratch).agreed
     said = verdicts(capsys.readouterr().out)["rope"]
     assert said.startswith("not compared (trained in step with 3 others")
@@ -350,7 +349,7 @@ def test_a_stratum_whose_sample_agrees_is_carried_over_and_says_how_many_were_re
     assert "3 records were made by earlier code. A sample of 3 of 3 was repeated" in said
     assert "come from other code" not in said
     capsys.readouterr()
-    assert verify(folder, 12, restamp=True, scratch=scratch).agreed
+    assert restamp(folder, 12, scratch=scratch).agreed
     assert "every record is of today's code already" in capsys.readouterr().out
 
 
@@ -362,8 +361,8 @@ def test_one_that_was_repeated_speaks_for_its_stratum(
     found = [by_method(own)["alibi"], *files.records(scratch)]
     assert len(found) == 2
     changes = older({"training.source_hash": OLD})
-    files.publish([changes(each) for each in found], [], tmp_path / "all")
-    assert verify(tmp_path / "all", 1, restamp=True, scratch=scratch).agreed
+    published.publish([changes(each) for each in found], [], tmp_path / "all")
+    assert restamp(tmp_path / "all", 1, scratch=scratch).agreed
     assert "Repeating 1 of 2 records, from 1 of 1 strata." in capsys.readouterr().out
     stamps = [each.carried_over for each in files.records(tmp_path / "all")]
     assert [(stamp.verified, stamp.of) for stamp in stamps if stamp] == [(1, 2), (1, 2)]
@@ -375,7 +374,7 @@ def test_carrying_over_reads_each_published_record_before_and_after(
     """A record that is published meanwhile is not lost; a third look would tell nothing."""
     rewritten(folder, older({"training.source_hash": OLD}))
     validated.clear()
-    assert verify(folder, 1, restamp=True, scratch=scratch).agreed
+    assert restamp(folder, 1, scratch=scratch).agreed
     assert len([where for where in validated if where.startswith(str(folder))]) == 2 * len(METHODS)
 
 
@@ -388,17 +387,17 @@ def test_what_is_published_meanwhile_is_not_lost(
     """A new run, one that took the place of an old one, and the audits of all."""
     rewritten(folder, older({"training.source_hash": OLD}))
     before = by_method(folder)
-    files.publish([], audits_of(*before.values()), folder)
+    published.publish([], audits_of(*before.values()), folder)
     anew = changed(before["alibi"], {"rows.0.loss": 0.5})
     another = changed(before["alibi"], {"seed": 9})
 
-    def meanwhile(record: Record, *_: object) -> Verdict:
+    def meanwhile(_: Repeating, record: Record) -> Verdict:
         if record == before["alibi"]:
-            files.publish([anew, another], audits_of(another), folder)
+            published.publish([anew, another], audits_of(another), folder)
         return Verdict(Kind.EXACT)
 
-    monkeypatch.setattr(verifying, "_repeat", meanwhile)
-    assert verify(folder, 12, restamp=True, scratch=scratch).agreed
+    monkeypatch.setattr(Repeating, "verdict", meanwhile)
+    assert restamp(folder, 12, scratch=scratch).agreed
     out = capsys.readouterr().out
     assert "Carried over 2 of 3 records of earlier code." in out
     assert "Left alone 1 record that another process published anew meanwhile." in out
@@ -414,7 +413,7 @@ def test_a_stratum_that_disagrees_stays_as_it_was(
     rewritten(folder, older({"evaluated.source_hash": OLD}))
     rewritten(folder, of_method("alibi", {"training.source_hash": OLD, "rows.0.loss": 0.5}))
     before = by_method(folder)
-    assert not verify(folder, 12, restamp=True, scratch=scratch).agreed
+    assert not restamp(folder, 12, scratch=scratch).agreed
     out = capsys.readouterr().out
     assert "Carried over 2 of 3 records of earlier code." in out
     assert "2 of 3 exact, 1 different." in out
@@ -427,9 +426,9 @@ def test_a_stratum_that_could_not_be_compared_stays_as_it_was(
     own: Path, scratch: Path, tmp_path: Path
 ) -> None:
     strange = {"training.source_hash": OLD, "training.versions.torch": "1.4.2"}
-    files.publish([changed(by_method(own)["rope"], strange)], [], tmp_path / "all")
+    published.publish([changed(by_method(own)["rope"], strange)], [], tmp_path / "all")
     [before] = files.records(tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, restamp=True, scratch=scratch).agreed
+    assert not restamp(tmp_path / "all", 1, scratch=scratch).agreed
     assert files.records(tmp_path / "all") == [before]
 
 
@@ -438,7 +437,7 @@ def test_a_stratum_of_which_none_was_drawn_stays_as_it_was(
 ) -> None:
     rewritten(folder, older({"training.source_hash": OLD}))
     rewritten(folder, of_method("rope_pi", {"evaluated.source_hash": OLD}))
-    assert verify(folder, 1, restamp=True, scratch=scratch).agreed
+    assert restamp(folder, 1, scratch=scratch).agreed
     assert "from 1 of 3 strata" in capsys.readouterr().out
     carried = [each for each in files.records(folder) if each.carried_over]
     assert len(carried) == 1
@@ -450,8 +449,8 @@ def test_records_that_are_not_published_are_not_carried_over_but_named(
     """Neither alone nor beside published ones; nothing is repeated before that is said."""
     found = [older({"training.source_hash": OLD})(each) for each in files.records(own)]
     (path,) = save(tmp_path, found[0])
-    for published in ([], found[1:]):
-        files.publish(published, [], tmp_path)
+    for there in ([], found[1:]):
+        published.publish(there, [], tmp_path)
         before = {path: path.read_bytes() for path in tmp_path.rglob("*.json*")}
         assert results_command(["verify", str(tmp_path), "--restamp"]) == 1
         out, error = capsys.readouterr()
@@ -535,7 +534,7 @@ def test_a_class_of_ones_own_is_no_changed_code(
     with composing(mine):
         composed = compose(*SMALL, "encoding=turned")
         make(RunSpec.of(composed.but(results_dir=str(tmp_path / "runs"), logger={})), Console())
-    files.publish(files.records(tmp_path / "runs"), [], tmp_path / "all")
+    published.publish(files.records(tmp_path / "runs"), [], tmp_path / "all")
     provenance.known_hash.cache_clear()
     sys.modules.pop("turned", None)
     words = ["verify", str(tmp_path / "all"), "--restamp"]
@@ -558,7 +557,7 @@ def test_what_was_made_on_the_processor_is_repeated_there(
         make(
             RunSpec.of(composed.but(results_dir=results_dir, logger={}, trainer=trainer)), Console()
         )
-    files.publish(files.records(tmp_path / "runs"), [], tmp_path / "all")
+    published.publish(files.records(tmp_path / "runs"), [], tmp_path / "all")
     capsys.readouterr()
     assert verify(tmp_path / "all", 1).agreed, capsys.readouterr().out
     assert "1 of 1 exact." in capsys.readouterr().out

@@ -12,9 +12,9 @@ from hydra.core.global_hydra import GlobalHydra
 
 from posbench.boards.definition import Rows
 from posbench.composing.compose import compose, composing
-from posbench.composing.identity import identify
-from posbench.composing.legality import BROKEN
+from posbench.composing.identity import PART, identify, parted
 from posbench.composing.methods import AS_TRAINED, Method, methods
+from posbench.composing.options import BROKEN
 from posbench.composing.words import Word
 
 Pair = tuple[str, str, str]
@@ -73,11 +73,5 @@ def recorded(extension: str) -> str:
     if not path.is_file():  # of a folder of one's own
         return extension
     defaults = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("defaults", [])
-    parts = {
-        key: part
-        for entry in defaults
-        if isinstance(entry, dict)
-        for key, part in entry.items()
-        if key.startswith("/extension@")
-    }
-    return "+".join(parts[key] for key in sorted(parts)) if len(parts) > 1 else extension
+    chosen = [item for entry in defaults if isinstance(entry, dict) for item in entry.items()]
+    return parted(extension, {key.replace("/extension@", PART): part for key, part in chosen}, {})

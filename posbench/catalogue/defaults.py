@@ -256,7 +256,7 @@ def main(arguments: list[str] | None = None) -> int:
         command, "What is made of published settings, on a page.", check=True
     ).parse_args(arguments)
     path = Path(str(files("posbench.conf"))) / "DEFAULTS.md"
-    return commands.written(path, page, command, chosen.check, shown="conf/DEFAULTS.md")
+    return commands.write_page(path, page, command, chosen.check, shown="conf/DEFAULTS.md")
 
 
 if __name__ == "__main__":

@@ -277,7 +277,7 @@ def main(arguments: list[str] | None = None) -> int:
         arguments
     )
     path = Path(str(files("posbench.conf"))) / "README.md"
-    return commands.written(path, page, command, chosen.check, shown="conf/README.md")
+    return commands.write_page(path, page, command, chosen.check, shown="conf/README.md")
 
 
 if __name__ == "__main__":

@@ -27,10 +27,11 @@ from posbench.catalogue.portraits import Portrait
 from posbench.catalogue.probe import MAP, SIZES, STRETCH, by_distance, equal_tokens, measured
 from posbench.check.subject import Subject, composed, with_setting
 from posbench.composing import flat, mistakes
-from posbench.composing.answering import answered
 from posbench.composing.compose import composing
+from posbench.composing.exit_status import exit_status
 from posbench.composing.folders import OF_A_ROW
-from posbench.composing.legality import legal, method_class, options
+from posbench.composing.legality import legal, method_class
+from posbench.composing.options import options
 from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper
@@ -244,4 +245,4 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{len(entries)} pages: {page_of_all}, and an SVG for each beside it.")
         return 0
 
-    return answered(written, own=chosen.config_dir)
+    return exit_status(written, own=chosen.config_dir)

@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
         command, "The rows that stand for model families, on a page.", check=True
     ).parse_args(arguments)
     path = Path(str(files("posbench.conf"))) / "RECIPES.md"
-    return commands.written(path, page, command, chosen.check, shown="conf/RECIPES.md")
+    return commands.write_page(path, page, command, chosen.check, shown="conf/RECIPES.md")
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ from omegaconf import OmegaConf
 
 from posbench import commands
 from posbench.composing import mistakes
-from posbench.composing.answering import answered
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
+from posbench.composing.exit_status import exit_status
 from posbench.errors import ConfigError
 from posbench.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Batch, Task
 
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(line)
         return 0
 
-    return answered(shown, words, chosen.config_dir)
+    return exit_status(shown, words, chosen.config_dir)
 
 
 def _json(batch: Batch) -> Iterator[str]:

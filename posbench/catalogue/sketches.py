@@ -38,10 +38,10 @@ from posbench.catalogue.probe import (
 )
 from posbench.check.subject import Subject
 from posbench.composing import mistakes
-from posbench.composing.answering import answered
 from posbench.composing.compose import composing
-from posbench.composing.legality import options
+from posbench.composing.exit_status import exit_status
 from posbench.composing.methods import AS_TRAINED, methods
+from posbench.composing.options import options
 from posbench.encoding import EncodingStack, PositionEncoding
 
 COMMAND = "python -m posbench.catalogue.sketches"
@@ -179,7 +179,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = commands.parser(COMMAND, __doc__.split("\n\n")[0], check=True)
     parser.add_argument("rows", nargs="*", help="default: all")
     chosen = parser.parse_args(arguments)
-    return answered(lambda: _written(chosen))
+    return exit_status(lambda: _written(chosen))
 
 
 def _written(chosen: argparse.Namespace) -> int:

@@ -23,8 +23,8 @@ from rich.console import Console
 from posbench import commands
 from posbench.check.suite import Check, Suite
 from posbench.composing import folders, mistakes
-from posbench.composing.answering import answered
 from posbench.composing.compose import composing
+from posbench.composing.exit_status import exit_status
 from posbench.composing.words import Word, is_file
 from posbench.errors import ConfigError, PosbenchError
 
@@ -49,9 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
                 with composing(*own):
                     return _report(words, out)
 
-            return answered(checked, words, own)
+            return exit_status(checked, words, own)
 
-        return answered(asked)
+        return exit_status(asked)
 
 
 def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[str], list[Path]]:

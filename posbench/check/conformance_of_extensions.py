@@ -31,7 +31,7 @@ from posbench.check.subject import (
 )
 from posbench.check.suite import Suite
 from posbench.composing.folders import own_names
-from posbench.composing.legality import options
+from posbench.composing.options import options
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError, IllegalExtension, closest
 from posbench.extension import Extension, ExtensionWrapper, FrequencyExtension

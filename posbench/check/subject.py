@@ -19,7 +19,8 @@ from torch import Tensor
 from posbench.attention import Attention, dense
 from posbench.composing.building import build
 from posbench.composing.compose import compose
-from posbench.composing.legality import BROKEN, node, options, supplying_tasks
+from posbench.composing.legality import supplying_tasks
+from posbench.composing.options import BROKEN, node, options
 from posbench.encoding import PositionEncoding
 from posbench.errors import PosbenchError
 from posbench.extension import Extension

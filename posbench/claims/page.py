@@ -281,4 +281,4 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         return markdown(read_claims(chosen.folder / "claims.yaml"), table(chosen.folder))
 
     path = chosen.folder / "claims.md"
-    return commands.written(path, page, f"{command} {chosen.folder}", chosen.check, emit)
+    return commands.write_page(path, page, f"{command} {chosen.folder}", chosen.check, emit)

@@ -33,8 +33,8 @@ from posbench.compare.report import Source
 from posbench.compare.rivals import Kind, Rivals, of_other_tasks, on_tasks_as_here
 from posbench.compare.subject import USUAL_SEEDS, Subject, subject
 from posbench.composing import mistakes
-from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
+from posbench.composing.exit_status import exit_status
 from posbench.composing.words import Word
 from posbench.errors import PosbenchError, counted
 from posbench.records import files
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
         with composing(*mine.folders):
             return _compare(mine, board, chosen)
 
-    return answered(compared, [word for word in chosen.words if "=" in word], own)
+    return exit_status(compared, [word for word in chosen.words if "=" in word], own)
 
 
 def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from posbench.composing.families import headed
 from posbench.composing.folders import GROUPS
-from posbench.composing.legality import options
 from posbench.composing.methods import methods
+from posbench.composing.options import options
 
 WIDTH = 100
 

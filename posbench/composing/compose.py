@@ -20,7 +20,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra_plugins.posbench_sweeper import PosbenchSweeper
 from omegaconf import DictConfig, OmegaConf
 
-from posbench.composing import folders, methods, resolvers
+from posbench.composing import folders, methods, options, resolvers
 from posbench.composing.folders import OF_A_ROW
 from posbench.composing.words import Word
 
@@ -56,7 +56,7 @@ class _Folders(SearchPathPlugin):
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in self.chosen:
-            search_path.append("command-line", f"file://{folder}")
+            search_path.append(folders.PROVIDER, f"file://{folder}")
 
 
 @contextmanager
@@ -165,7 +165,8 @@ def _method(words: tuple[str, ...]) -> Composition:
     Looked up are options that stand alone, without a defaults list of their own.
     """
     named = dict(word.partition("=")[::2] for word in words)
-    row = methods.methods().get(named.get("method", "rope"))
+    usual = _whole(())
+    row = methods.methods().get(named.get("method", usual.choices["method"]))
     if words in _cache() or row is None or not named.keys() <= set(OF_A_ROW):
         return _whole(words)
     if row.model:
@@ -174,15 +175,13 @@ def _method(words: tuple[str, ...]) -> Composition:
     found = {group: _alone(group, chosen[group]) for group in ("encoding", "extension")}
     if None in found.values():
         return _whole(words)
-    usual = _whole(())
     _cache()[words] = Composition(usual.content | found, {**usual.choices, **chosen})
     return _cache()[words]
 
 
 def _alone(group: str, option: str) -> dict[str, Any] | None:
     """The content of an option that has no defaults list; None of any other."""
-    repository = GlobalHydra.instance().config_loader().repository  # type: ignore[attr-defined]
-    found = repository.load_config(f"{group}/{option}")
+    found = options.file(group, option)
     if found is None or not all(default.is_self() for default in found.defaults_list):
         return None
     plain: Any = OmegaConf.to_container(found.config, resolve=False)

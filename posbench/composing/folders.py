@@ -5,15 +5,16 @@ composes, which would pass over a file in silence or answer in terms of its own.
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError
+from posbench.records.command import Command
 
 GROUPS = {
     "method": "an encoding, and what extends it: a row of the leaderboard",
@@ -28,6 +29,8 @@ GROUPS = {
 OF_A_ROW = ("method", "encoding", "extension")
 """Groups whose choices, and the settings below them, make a row; all others make its test."""
 
+PROVIDER = "command-line"
+"""What Hydra calls whoever has given it a folder with `--config-dir`."""
 WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "nan", "inf")
 
 
@@ -53,6 +56,17 @@ def around(path: Path) -> Path:
     """The folder that holds a path: as it was given, unless it is not named there, as by `.`."""
     real = path.resolve().parent
     return path.parent if path.parent.resolve() == real else real
+
+
+def given(sources: Iterable[Any]) -> list[Path]:
+    """The folders of one's own among the sources, or the search path, of Hydra."""
+    own = (each.path for each in sources if each.provider == PROVIDER and each.path)
+    return [Path(path.removeprefix("file://")) for path in own]
+
+
+def make_importable(own: Iterable[Path]) -> None:
+    """Make classes in folders of one's own importable, beside the YAML that names them."""
+    sys.path[:0] = [str(folder) for folder in own if str(folder) not in sys.path]
 
 
 @contextmanager
@@ -97,23 +111,23 @@ def is_own(path: Path, group: str) -> bool:
         return own.exists() and own.samefile(path)
 
 
-def with_own(command: str, own: Iterable[Path], shown: Callable[[Path], str] = str) -> str:
+def with_own(command: Command, own: Iterable[Path], shown: Callable[[Path], str] = str) -> Command:
     """The command of a record with --config-dir before its words, for each folder that holds a
     file which one of them chooses. No record names a folder.
 
     Args:
-        command: python -m MODULE WORDS
+        command: repeats a run
         own: folders
         shown: how a folder is called
     """
-    python, flag, module, words = [*command.split(" ", 3), ""][:4]
     needed = [
         folder
         for folder in dict.fromkeys(own)
-        if any(_chooses(word, folder) for word in words.split())
+        if any(_chooses(word, folder) for word in command.words)
     ]
-    options = [shlex.quote(text) for each in needed for text in ("--config-dir", shown(each))]
-    return " ".join([python, flag, module, *options, words]).rstrip()
+    return command.with_options(
+        *(text for each in needed for text in ("--config-dir", shown(each)))
+    )
 
 
 def _chooses(word: str, folder: Path) -> bool:

@@ -6,29 +6,25 @@ A name promises the content of its YAML. If you override a setting, the name say
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from hydra.core.global_hydra import GlobalHydra
 
+from posbench.composing import folders, options
 from posbench.composing.compose import Composition, compose
 from posbench.composing.methods import chosen_of_model, methods, turned_on
-from posbench.config import OF_METHODS, ModelConfig
+from posbench.config import OF_METHODS
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash, without_places
+from posbench.records.command import Command
 from posbench.records.record import MethodName, Name, as_file_name
 
 NAMED = ("protocol", "task", "method", "encoding", "extension")
 """Groups whose options names are made of."""
 HOST, PART = "encoding@encoding.", "extension@extension."
 """How Hydra's choices of a host (`encoding@encoding.host=alibi`) and of a sequence's part begin."""
-OFF = {f"model.{name}": getattr(ModelConfig(), name) for name in OF_METHODS}
-"""The values of settings that are left out where they are off."""
-SEED = " seed="
-"""How the last word of a command begins."""
 LENGTHS = ("min_length", "max_length", "steps")
 """The training settings that belong to the task, not to the protocol."""
 
@@ -38,12 +34,11 @@ class Identity:
     protocol: Name
     task: Name
     method: MethodName
-    command: str
+    words: tuple[str, ...]  # of the command that repeats the run, but for its seed
 
-    def with_seed(self, seed: int) -> Self:
-        """The same with another seed, which no name depends on."""
-        words, last, _ = self.command.rpartition(SEED)
-        return replace(self, command=f"{words}{last}{seed}")
+    def command(self, seed: int) -> Command:
+        """The command that repeats the run."""
+        return Command("posbench", (*self.words, f"seed={seed}"))
 
     def title(self, seed: int) -> str:
         return f"{self.method.label} on {self.task.label}, {self.protocol.label}, seed {seed}"
@@ -67,7 +62,7 @@ def identify(composed: Composition) -> Identity:
         _name(group["protocol"], parts["protocol"], canonical["protocol"]),
         _name(group["task"], parts["task"], canonical["task"]),
         _method_name(composed, group, _name(called.label, parts["method"], canonical["method"])),
-        _command(composed, test, called.words, parts, canonical),
+        _repeating(composed, test, called.words, parts, canonical),
     )
 
 
@@ -126,7 +121,7 @@ def _called(
     if not other:
         return chosen
     base = "-".join(filter(None, (group["encoding"], _host(hosts))))
-    label = _joined(base, _parted(group["extension"], composed.choices, hosts), plain)
+    label = _joined(base, parted(group["extension"], composed.choices, hosts), plain)
     return Called(label, tuple(_overrides(pair)))
 
 
@@ -137,7 +132,7 @@ def _method_name(composed: Composition, group: Mapping[str, str], name: Name) ->
         **dict(name),
         encoding=group["encoding"],
         host=_host(hosts),
-        extension=_parted(group["extension"], composed.choices, hosts),
+        extension=parted(group["extension"], composed.choices, hosts),
         encoding_changed=tuple(
             change for change in name.changed if change.startswith(("encoding.", "model."))
         ),
@@ -167,7 +162,7 @@ def _host(chosen: Mapping[str, str]) -> str | None:
     return "-".join(choice for key, choice in chosen.items() if key.startswith(HOST)) or None
 
 
-def _parted(extension: str, choices: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
+def parted(extension: str, choices: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
     """The name of an extension with what is inside it.
 
     A sequence is named by its parts in order, "yarn+sliding_window". Any other extension has its
@@ -193,8 +188,7 @@ def _method_of(chosen: Mapping[str, str], model: Mapping[str, Any]) -> str | Non
         if (pair, dict(row.model)) == (chosen, model):
             return name
     for name in _own_methods():
-        # Files are read, not composed: composing takes a tenth of a second.
-        found = GlobalHydra.instance().config_loader().repository.load_config(f"method/{name}")  # type: ignore[attr-defined]
+        found = options.file("method", name)
         defaults = [default for default in found.defaults_list if default.override]
         asked = chosen_of_model(found.config.get("model") or {})
         if asked == model and chosen == {_key(each): each.value for each in defaults}:
@@ -205,9 +199,8 @@ def _method_of(chosen: Mapping[str, str], model: Mapping[str, Any]) -> str | Non
 def _own_methods() -> list[str]:
     """Names of methods in folders given with --config-dir."""
     searched = GlobalHydra.instance().config_loader().get_search_path().get_path()
-    own = [each.path for each in searched if each.provider == "command-line" and each.path]
-    folders = [Path(path.removeprefix("file://")) for path in own]
-    return sorted(path.stem for folder in folders for path in (folder / "method").glob("*.yaml"))
+    found = (folder / "method" for folder in folders.given(searched))
+    return sorted(path.stem for folder in found for path in folder.glob("*.yaml"))
 
 
 def _key(default: Any) -> str:
@@ -257,8 +250,8 @@ def _name(name: str, content: dict[str, Any], canonical: dict[str, Any]) -> Name
 def _changes(content: dict[str, Any], canonical: dict[str, Any]) -> list[str]:
     new, old = _flat(content), _flat(canonical)
     keys = sorted(key for key in new.keys() | old.keys() if new.get(key) != old.get(key))
-    values = {key: new.get(key, OFF.get(key)) for key in keys}
-    return [f"{key}={_written(value)}" for key, value in values.items()]
+    off = _flat({"model": OF_METHODS})  # is left out of a content, and said where it is a change
+    return [f"{key}={_written(new.get(key, off.get(key)))}" for key in keys]
 
 
 def _written(value: Any) -> str:
@@ -275,14 +268,14 @@ def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _command(
+def _repeating(
     composed: Composition,
     test: Sequence[str],
     method: Sequence[str],
     parts: dict[str, dict[str, Any]],
     canonical: dict[str, dict[str, Any]],
-) -> str:
-    """The command that repeats the run: choices, and what differs from what they compose."""
+) -> tuple[str, ...]:
+    """The words that repeat a run: choices, and what differs from what they compose."""
     experiment = composed.choices.get("experiment")
     if experiment is None:
         words, written = [*test, *method], canonical
@@ -290,10 +283,5 @@ def _command(
         words = [f"experiment={experiment}", *method]
         written = _parts(compose(*words))
     for part in parts:
-        words += [_quoted(change) for change in _changes(parts[part], written[part])]
-    return " ".join(["python -m posbench", *words]) + f"{SEED}{composed.content['seed']}"
-
-
-def _quoted(change: str) -> str:
-    """For a shell; a list without spaces is quoted as well, as Hydra's pages have it."""
-    return f"'{change}'" if "," in change and "'" not in change else shlex.quote(change)
+        words += _changes(parts[part], written[part])
+    return tuple(words)

@@ -8,30 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import hydra
-from hydra.core.default_element import GroupDefault
-from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
 
 from posbench.composing.building import build
-from posbench.errors import ConfigError, IllegalExtension, PosbenchError, closest, known_names
+from posbench.composing.options import BROKEN, node, options
+from posbench.errors import IllegalExtension
 
 if TYPE_CHECKING:
     from posbench.encoding import EncodingStack
     from posbench.extension import Extension
 
-BROKEN = (PosbenchError, HydraException, OmegaConfBaseException, YAMLError)
-"""What a file of one's own raises that cannot be composed or makes no object."""
 TRAIN_POSITIONS, TEST_POSITIONS = 64, 512
 """Lengths for what is built here only to be asked: they do not decide whether a pair is legal."""
-
-
-def options(group: str) -> list[str]:
-    """The names a config group offers, including those from folders given with --config-dir."""
-    loader = GlobalHydra.instance().config_loader()
-    return sorted(loader.get_group_options(group))
 
 
 def legal_encodings(extension: DictConfig) -> list[str]:
@@ -94,36 +82,3 @@ def supplying_tasks(kind: str) -> list[str]:
         if kind in cls.ids:
             found.append(name)
     return found
-
-
-def node(group: str, name: str) -> DictConfig:
-    """The content of one option of a group.
-
-    It is read from its file, and so are options inside it, such as the host of a wrapper:
-    composing a hundred would take half a minute.
-    """
-    found = GlobalHydra.instance().config_loader().repository.load_config(f"{group}/{name}")  # type: ignore[attr-defined]
-    if found is None:
-        known = options(group)
-        listed = known_names(known, "python -m posbench --help", closest(name, known))
-        raise ConfigError(f"{group}={name} is unknown: {listed}")
-    merged = OmegaConf.create({})
-    for default in found.defaults_list:
-        if default.is_self() and default is found.defaults_list[-1]:
-            break
-        if _is_plain(default):
-            inside = node(default.group.lstrip("/"), default.value)
-            OmegaConf.update(merged, default.package, inside)
-        else:
-            return hydra.compose("config", [f"{group}={name}"])[group]
-    return OmegaConf.merge(merged, found.config)  # type: ignore[return-value]
-
-
-def _is_plain(default: Any) -> bool:
-    """Whether a default is one option of a group, at a place of its own."""
-    return (
-        isinstance(default, GroupDefault)
-        and isinstance(default.value, str)
-        and not (default.package or "_").startswith("_")
-        and not default.override
-    )

@@ -18,15 +18,10 @@ from yaml import MarkedYAMLError  # type: ignore[import-untyped]
 
 from posbench.composing import folders
 from posbench.composing.compose import composing
-from posbench.composing.legality import BROKEN
+from posbench.composing.options import HELP
 from posbench.composing.words import Word
 from posbench.config import SETTINGS, no_setting
 from posbench.errors import ConfigError, PosbenchError, closest, known_names
-
-HELP = "python -m posbench --help"
-
-EXPECTED = BROKEN
-"""What composing and building raise where the user can put it right."""
 
 OPTIONAL = ("experiment", "board")
 """Groups of which nothing is chosen unless it is asked for."""

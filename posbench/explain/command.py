@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from posbench import commands
 from posbench.composing import mistakes
-from posbench.composing.answering import answered
 from posbench.composing.compose import compose, composing
+from posbench.composing.exit_status import exit_status
 from posbench.composing.folders import with_own
 from posbench.composing.words import Word
 from posbench.errors import PosbenchError
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
                 mistakes.check(words, chosen.config_dir)
             return _explain(requested, chosen.config_dir)
 
-    return answered(explained, chosen.words, chosen.config_dir)
+    return exit_status(explained, chosen.words, chosen.config_dir)
 
 
 def runs(words: Sequence[str], own: Sequence[Path] = ()) -> list[list[str]]:
@@ -110,7 +110,7 @@ def _explained(spec: RunSpec, own: Sequence[Path]) -> Explained:
         spec.identity.method.label,
         spec.identity.task.label,
         setup.task.measure,
-        with_own(spec.identity.command, own),
+        str(with_own(spec.command, own)),
         rows,
         list(views),
         inside(setup.evaluation, prepared.placed(), prepared.extension, MULTIPLES),

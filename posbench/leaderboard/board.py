@@ -20,8 +20,8 @@ from pathlib import Path
 from posbench import commands
 from posbench.boards import definition
 from posbench.boards.definition import Board
-from posbench.composing.answering import answered
 from posbench.composing.compose import composing
+from posbench.composing.exit_status import exit_status
 from posbench.errors import PosbenchError
 from posbench.leaderboard import csv_files, findings, markdown
 from posbench.leaderboard.board_sections import board_sections
@@ -195,7 +195,7 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         with files.keeping_all(), own:
             return _made(chosen, emit)
 
-    return answered(written, own=chosen.config_dir)
+    return exit_status(written, own=chosen.config_dir)
 
 
 def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:

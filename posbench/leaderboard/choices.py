@@ -329,7 +329,7 @@ def main(arguments: list[str] | None = None) -> int:
         return markdown(files.records(chosen.folder))
 
     path = chosen.folder / "choices.md"
-    return commands.written(path, page, f"{command} {chosen.folder}", chosen.check)
+    return commands.write_page(path, page, f"{command} {chosen.folder}", chosen.check)
 
 
 if __name__ == "__main__":

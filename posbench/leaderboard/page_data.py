@@ -31,6 +31,7 @@ from posbench.leaderboard.explanations import explanation_path
 from posbench.leaderboard.labels import METHOD
 from posbench.leaderboard.ranking import Standing
 from posbench.provenance import targets
+from posbench.records.command import Command
 from posbench.records.record import Record
 from posbench.records.tables import RUN as RUN_OF_TABLES
 from posbench.records.tables import latest, run_of
@@ -169,7 +170,7 @@ def _row(
         "host": record.method.base_label,
         "extension": line["extension"],
         "settings": _settings(encoding) + ([] if line["plain"] else _settings(extension)),
-        "command": with_own(record.command, folders),
+        "command": str(with_own(Command.parse(record.command), folders)),
         "explain": _explaining(record, folders),
         "parameters": line["parameters"],
         "path": sketch.get("path", ""),
@@ -181,11 +182,13 @@ def _row(
 
 
 def _explaining(record: Record, folders: Sequence[Path]) -> str:
-    """The command that explains where a run stops, "" where there is no one model to look into."""
-    if record.ceiling is not None or record.diverged:
+    """The command that explains where a run stops, "" where there is no one model of
+    posbench to look into.
+    """
+    command = Command.parse(record.command)
+    if command.module != "posbench" or record.ceiling is not None or record.diverged:
         return ""
-    command = record.command.replace("python -m posbench ", "python -m posbench.explain ", 1)
-    return with_own(command, folders)
+    return str(with_own(command.with_module("posbench.explain"), folders))
 
 
 def _method(record: Record) -> tuple[str, str]:

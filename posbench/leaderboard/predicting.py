@@ -198,7 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
         return markdown(predictions(large, small))
 
     command = f"{command} {chosen.large} {chosen.small}"
-    return commands.written(chosen.large / FILE, page, command, chosen.check)
+    return commands.write_page(chosen.large / FILE, page, command, chosen.check)
 
 
 if __name__ == "__main__":

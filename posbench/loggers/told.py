@@ -21,6 +21,7 @@ from posbench.composing.methods import AS_TRAINED
 from posbench.loggers import metrics
 from posbench.records.record import MethodName, Name, Record
 from posbench.records.row import Row, View
+from posbench.showing.table import pipes
 from posbench.statistics.measures import area, reach
 
 TESTED = ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")
@@ -157,8 +158,8 @@ def cells(record: Record) -> tuple[list[str], list[list[Any]]]:
 def markdown(record: Record) -> str:
     """The lengths and scores as a table in Markdown, for libraries without tables."""
     columns, found = cells(record)
-    lines = [columns, ["---"] * len(columns), *found]
-    return "\n".join(f"| {' | '.join(map(_shown, line))} |" for line in lines)
+    rows = [[*map(_shown, line)] for line in found]
+    return "\n".join(pipes(columns, rows, "l" * len(columns)))
 
 
 def _shown(value: Any) -> str:

@@ -41,9 +41,9 @@ from omegaconf import OmegaConf
 
 from posbench import commands
 from posbench.composing import mistakes
-from posbench.composing.answering import answered
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
+from posbench.composing.exit_status import exit_status
 from posbench.disk import writing_to
 from posbench.errors import ConfigError, IllegalExtension, closest, known_names
 from posbench.extension import Extension, Searched
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print(line, flush=True)
         return 0
 
-    return answered(measured, words)
+    return exit_status(measured, words)
 
 
 def run(request: Request) -> Iterator[str]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import transformers
 
 from posbench import provenance
@@ -31,6 +30,7 @@ from posbench.records import files
 from posbench.records.packing import refuse_another_schema
 from posbench.records.record import Curve, Evaluated, MethodName, Name, Record, Search, Training
 from posbench.records.row import Row, View
+from posbench.running.devices import name_of
 from posbench.statistics.likelihoods import PRETRAINED
 
 SOURCES = {
@@ -208,7 +208,7 @@ class Recorder:
     @functools.cached_property
     def _origin(self) -> dict[str, Any]:
         return {
-            "device": _device_name(self.mounted.model.device),
+            "device": name_of(self.mounted.model.device),
             "commit": provenance.commit(),
             "versions": provenance.versions() | {"transformers": transformers.__version__},
         }
@@ -258,10 +258,6 @@ def _readable(path: Path) -> Record | None:
 
 def _code(part: str, node: Any) -> str:
     return known_hash(SOURCES[part], frozenset(provenance.targets(node)))
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def _mean(right: np.ndarray, chosen: np.ndarray) -> float | None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from posbench.config import OF_METHODS, ModelConfig
+from posbench.config import without_off
 from posbench.errors import PosbenchError
 from posbench.provenance import content_hash, without_places
 from posbench.records.record import SCHEMA, Audit, Record
@@ -74,8 +74,6 @@ OF_ONE_RUN = ("carried_over", "definition", "evaluated")
 """What two runs by one command may differ in: the code and the machine of the test, and for which
 board it was made.
 """
-OFF: Json = {name: getattr(ModelConfig(), name) for name in OF_METHODS}
-"""What records of models that do without it may leave out of the settings."""
 LARGEST = 2**24
 """Bytes of a record, and characters of a line: what is larger is something else."""
 OMITTED: Json = {
@@ -92,7 +90,7 @@ OMITTED: Json = {
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-def counted(share: float | None, total: int) -> float | int | None:
+def as_count(share: float | None, total: int) -> float | int | None:
     """A share as the count that it stands for, an integer; as itself where there is none."""
     if share is None:
         return None
@@ -100,8 +98,8 @@ def counted(share: float | None, total: int) -> float | int | None:
     return count if total and abs(count / total - share) < 6e-7 else _digits(share, 6)
 
 
-def shared_out(count: float | int | None, total: int) -> float | None:
-    """The share that `counted` has made a count of."""
+def as_share(count: float | int | None, total: int) -> float | None:
+    """The share that `as_count` has made a count of."""
     return count / total if isinstance(count, int) else count
 
 
@@ -154,7 +152,7 @@ def _packed_rows(rows: list[Row], shared: Shelf) -> Json:
 
 def _measures(rows: list[Row]) -> Json:
     found: Json = {
-        name: [counted(getattr(row, name), getattr(row, total)) for row in rows]
+        name: [as_count(getattr(row, name), getattr(row, total)) for row in rows]
         for name, total in COUNTED.items()
     }
     for name in ("score", "proficiency", "correct_prefix", "untrained"):
@@ -171,7 +169,7 @@ def _measures_of_views(views: Sequence[View]) -> Json:
     return {
         "right": [
             [
-                counted(share, total)
+                as_count(share, total)
                 for share, total in zip(
                     view.token_accuracy_teacher_forced, view.num_tokens, strict=True
                 )
@@ -246,7 +244,7 @@ def _unpacked_rows(rows: Json, shared: Json) -> list[Json]:
     }
     for name, total in COUNTED.items():
         pairs = zip(rows[name], columns[total], strict=True)
-        columns[name] = [shared_out(count, number) for count, number in pairs]
+        columns[name] = [as_share(count, number) for count, number in pairs]
     for name, other in SAME.items():
         if rows[name] is None:
             columns[name] = columns[other]
@@ -256,7 +254,7 @@ def _unpacked_rows(rows: Json, shared: Json) -> list[Json]:
 def _unpacked_views(views: Json, shared: Json) -> list[Json]:
     design = shared[views["design"]]
     shares = [
-        [shared_out(count, total) for count, total in zip(counts, totals, strict=True)]
+        [as_share(count, total) for count, total in zip(counts, totals, strict=True)]
         for counts, totals in zip(views["right"], design["num_tokens"], strict=True)
     ]
     return _as_rows(design | {"token_accuracy_teacher_forced": shares, "loss": views["loss"]})
@@ -411,7 +409,6 @@ def _settings(config: Json) -> Json:
     """Each class by its name alone, wherever its module stands, and nothing that is off."""
     model = config.get("model")
     if isinstance(model, dict):
-        kept = {key: value for key, value in model.items() if OFF.get(key, ...) != value}
-        config = config | {"model": kept}
+        config = config | {"model": without_off(model)}
     found: Json = without_places(config)
     return found

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, field_validator
 from posbench.config import LARGEST_SEED
 from posbench.errors import ConfigError
 from posbench.provenance import content_hash, known_hash, targets, without_places
+from posbench.records.command import Command
 from posbench.records.row import COUNTED, Loss, Part, Row, Score, View
 
 SCHEMA = 4
@@ -96,6 +97,11 @@ class Rate(Part):
     loss: Loss  # in distribution, at the end; none: it diverged
 
 
+def weights_hash(settings_hash: str, source_hash: str) -> str:
+    """The hash of all that trained weights depend on, from that of the settings and of the code."""
+    return content_hash([settings_hash, source_hash])
+
+
 class Training(Part):
     """One training: what all runs share whose weights are these."""
 
@@ -118,7 +124,7 @@ class Training(Part):
     @property
     def hash(self) -> str:
         """The hash of all that the weights depend on: runs that share it share them."""
-        return content_hash([self.settings_hash, self.source_hash])
+        return weights_hash(self.settings_hash, self.source_hash)
 
     @property
     def gpu_seconds(self) -> float:
@@ -223,6 +229,13 @@ class Record(Part):
         if lacking:
             raise ValueError(f"lacks {', '.join(lacking)}")
         return config
+
+    @field_validator("command")
+    @classmethod
+    def _readable(cls, command: str) -> str:
+        """A shell can read it."""
+        Command.parse(command)
+        return command
 
     @field_validator("rows")
     @classmethod

@@ -14,11 +14,11 @@ import pandas as pd
 
 from posbench.records import files, tables
 from posbench.records.files import LOCAL
-from posbench.results.publishing import publish
+from posbench.results.publishing import publish_matching
 from posbench.showing.plotting import plot
 from posbench.statistics.standings import compare, summarise
 
-__all__ = ["compare", "load", "plot", "publish", "summarise"]
+__all__ = ["compare", "load", "plot", "publish_matching", "summarise"]
 
 
 def load(results_dir: str | Path = LOCAL) -> pd.DataFrame:

@@ -20,15 +20,15 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from posbench.commands import add_config_dir
-from posbench.composing.answering import answered
 from posbench.composing.compose import composing
+from posbench.composing.exit_status import exit_status
 from posbench.disk import writing_to
 from posbench.errors import MANY, PosbenchError, counted
 from posbench.provenance import targets
-from posbench.records import bundle, files, tables
-from posbench.records.files import LOCAL
+from posbench.records import bundle, files, published, tables
+from posbench.records.files import LOCAL, leaderboard_command
 from posbench.records.record import Record
-from posbench.results.publishing import matching, publish
+from posbench.results.publishing import matching, publish_matching
 
 CONTRIBUTED = Path("results/contributed")
 """Where records that others have sent go."""
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         return status
 
     own = getattr(chosen, "config_dir", ())  # most commands have none
-    return answered(carried_out, own=own, left=chosen.left(chosen))
+    return exit_status(carried_out, own=own, left=chosen.left(chosen))
 
 
 def _show_columns(_: argparse.Namespace) -> int:
@@ -92,18 +92,15 @@ def _add_patterns(command: argparse.ArgumentParser) -> None:
 def _publish(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
         raise PosbenchError("--to is missing: name the folder to pack records into, --to FOLDER")
-    count = publish(chosen.source, chosen.target, chosen.protocol, chosen.task, chosen.method)
+    count = publish_matching(
+        chosen.source, chosen.target, chosen.protocol, chosen.task, chosen.method
+    )
     pattern = f"protocol {chosen.protocol}, task {chosen.task}, method {chosen.method}"
     if not count:
         raise PosbenchError(f"no record of {pattern} in {chosen.source}: run it first")
     print(f"Copied {count} records ({pattern}) to {chosen.target}.")
-    print(f"Bring its board up to date: {_board(chosen.target)}")
+    print(f"Bring its board up to date: {leaderboard_command(chosen.target)}")
     return 0
-
-
-def _board(folder: Path) -> str:
-    """The command that writes the board of a folder."""
-    return f"python -m posbench.leaderboard {shlex.quote(str(folder))}"
 
 
 def _add_unpack(command: argparse.ArgumentParser) -> None:
@@ -119,7 +116,7 @@ def _unpack(chosen: argparse.Namespace) -> int:
     held = files.read_folder(chosen.source).whole()
     if not held.records:
         raise PosbenchError(f"no records in {chosen.source}: name a published folder")
-    count = files.unpublish(held.records, held.audits, chosen.target)
+    count = published.unpublish(held.records, held.audits, chosen.target)
     of = len(held.records)
     print(f"Copied {count} records to {chosen.target}, of {of}; the others were there.")
     return 0
@@ -222,8 +219,8 @@ def _accept(chosen: argparse.Namespace) -> int:
         if not seen.agreed:
             print(f"Nothing was written: {seen}, and all that are drawn must be exact.")
         elif chosen.write:
-            files.publish(found.records, found.audits, chosen.target)
-            print(f"Added to {chosen.target}, with {of}: {_board(chosen.target)}")
+            published.publish(found.records, found.audits, chosen.target)
+            print(f"Added to {chosen.target}, with {of}: {leaderboard_command(chosen.target)}")
         else:
             missing = f"--write is missing, which adds all to {chosen.target}"
             print(f"Nothing was written: {missing} ({of}).")
@@ -255,15 +252,11 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
 
 
 def _verify(chosen: argparse.Namespace) -> int:
-    from posbench.running.verify import verify  # and with it torch
+    from posbench.running.verify import restamp, verify  # and with it torch
 
-    seen = verify(
-        chosen.folder,
-        chosen.sample,
-        chosen.seed,
-        restamp=chosen.restamp,
-        scratch=chosen.scratch,
-        own=chosen.config_dir,
+    repeat = restamp if chosen.restamp else verify
+    seen = repeat(
+        chosen.folder, chosen.sample, chosen.seed, scratch=chosen.scratch, own=chosen.config_dir
     )
     return 1 if seen.disagreed else 0
 

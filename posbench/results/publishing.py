@@ -6,16 +6,16 @@ import fnmatch
 from collections.abc import Iterable
 from pathlib import Path
 
-from posbench.records import files
+from posbench.records import files, published
 from posbench.records.record import Record
 
 
-def publish(source: Path, target: Path, protocol: str, task: str, method: str) -> int:
+def publish_matching(source: Path, target: Path, protocol: str, task: str, method: str) -> int:
     """Put the matching records among the published ones; returns how many."""
     held = files.read_folder(source).whole()
     found = matching(held.records, protocol, task, method)
     if found:
-        files.publish(found, held.audits, target)
+        published.publish(found, held.audits, target)
     return len(found)
 
 

@@ -65,6 +65,10 @@ class Log(Part):
             yield dict(zip(columns, values, strict=True))
 
 
+FINISHED, UNFINISHED = "training.json", "last.ckpt"
+"""What a folder has of a training that is complete, and of one that was interrupted."""
+
+
 class Checkpoints:
     """The folder of a results folder in which trainings are kept, shared by processes.
 
@@ -85,6 +89,24 @@ class Checkpoints:
         """Where the training with this hash is kept."""
         return self.root / reference
 
+    def lock(self, reference: str) -> filelock.BaseFileLock:
+        """What the process holds that makes this training."""
+        folder = self.folder(reference)
+        folder.mkdir(parents=True, exist_ok=True)
+        return filelock.FileLock(folder / "lock")
+
+    def step(self, reference: str, settings: TrainingConfig) -> int | None:
+        """The step from which a training goes on; None where none is left to be made."""
+        folder = self.folder(reference)
+        if (folder / FINISHED).exists() or self.diverged(folder) is not None:
+            return None
+        state = self.undamaged(folder / UNFINISHED)
+        if state is None:
+            return 0
+        if stopped(settings, state["callbacks"]["Curve"]["points"]):
+            return None
+        return int(state["global_step"])
+
     def train_once(
         self,
         reference: str,
@@ -100,9 +122,7 @@ class Checkpoints:
         The folder is locked while one process trains; a second process that wants the same weights
         waits for the first.
         """
-        folder = self.folder(reference)
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / "lock")
+        folder, lock = self.folder(reference), self.lock(reference)
         try:
             lock.acquire(blocking=False)
         except filelock.Timeout:
@@ -136,7 +156,7 @@ class Checkpoints:
         return self.root / weights / f"tested-{test}.json"
 
     def _load(self, model: Transformer, folder: Path) -> Log | None:
-        weights, finished = folder / "weights.pt", folder / "training.json"
+        weights, finished = folder / "weights.pt", folder / FINISHED
         if not finished.exists():
             return None
         try:
@@ -160,7 +180,7 @@ class Checkpoints:
     def _train(
         self, training: Training, model: Transformer, folder: Path, loggers: list[Any]
     ) -> Log:
-        finished, last = folder / "training.json", folder / "last.ckpt"
+        finished, last = folder / FINISHED, folder / UNFINISHED
         finished.unlink(missing_ok=True)
         # What was said of other weights, and what a killed process has left; the lock is ours.
         for name in ("diverged.json", "tested-*.json", "*.tmp"):
@@ -201,8 +221,8 @@ class Checkpoints:
         log = Log.of(curve, cpu_seconds, wall_seconds, hardware, replicas)
         with atomically(folder / "weights.pt") as beside:
             torch.save(model.state_dict(), beside)
-        write_json(log.model_dump(mode="json"), folder / "training.json")
-        (folder / "last.ckpt").unlink(missing_ok=True)
+        write_json(log.model_dump(mode="json"), folder / FINISHED)
+        (folder / UNFINISHED).unlink(missing_ok=True)
         return log
 
     def keep_diverged(self, folder: Path, sentence: str, cpu_seconds: float) -> None:
@@ -210,7 +230,7 @@ class Checkpoints:
         made = {"versions": provenance.versions(), "device": device_name(self.trainer.accelerator)}
         content = {"sentence": sentence, "cpu_seconds": cpu_seconds} | made
         write_json(content, folder / "diverged.json")
-        (folder / "last.ckpt").unlink(missing_ok=True)
+        (folder / UNFINISHED).unlink(missing_ok=True)
 
     def diverged(self, folder: Path) -> Diverged | None:
         """That this training has diverged; None if it has not, or elsewhere or with other versions.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from posbench.composing.identity import Identity
-from posbench.records.files import LOCAL
+from posbench.records.files import leaderboard_command
 from posbench.records.row import Row
 
 
@@ -83,17 +82,11 @@ class Console:
 
     def kept(self, cpu_seconds: float, path: Path, results_dir: Path) -> None:
         """What the training took, where the record is, and what comes next."""
-        command = [
-            "python",
-            "-m",
-            "posbench.leaderboard",
-            *([] if results_dir == LOCAL else [str(results_dir)]),
-        ]
         self.say(f"Training took {cpu_seconds:.0f} s of CPU time. Record: {path}")
-        self.say(f"Leaderboard: {shlex.join(command)}")
+        self.say(f"Leaderboard: {leaderboard_command(results_dir)}")
 
 
-class Passing(Console):
+class TemporaryConsole(Console):
     """Of runs in a folder that goes when they have been looked at: nobody is sent there."""
 
     def kept(self, cpu_seconds: float, path: Path, results_dir: Path) -> None:

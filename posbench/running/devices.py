@@ -27,5 +27,10 @@ def device(accelerator: str) -> torch.device:
 
 
 def device_name(accelerator: str) -> str:
-    found = device(accelerator)
-    return torch.cuda.get_device_name(found) if found.type == "cuda" else found.type
+    """What records call the device for a setting."""
+    return name_of(device(accelerator))
+
+
+def name_of(device: torch.device) -> str:
+    """What records call a device: the name of a GPU of CUDA, of any other its type."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -1,4 +1,4 @@
-"""What happens to a trained model before it is tested: one way for each kind of extension."""
+"""What happens to a trained model before it is tested: one class for each kind of extension."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Prepared:
 
 
 class Preparation(ABC):
-    """One way from a trained model to what is tested."""
+    """What happens between the training of a model and its test."""
 
     def longest(self, setup: Setup) -> int:
         """Positions of the longest sequence between training and tests; 0 where there is none."""
@@ -70,18 +70,18 @@ class Preparation(ABC):
         """Do what has to be done before the test. Diverged, where that is a training."""
 
 
-def preparation(extension: Extension) -> Preparation:
-    """The way that an extension asks for; nothing else asks of which kind it is."""
+def preparation_for(extension: Extension) -> Preparation:
+    """What an extension asks for; nothing else asks of which kind it is."""
     if isinstance(extension, Searched):
-        return Searching(extension)
+        return SearchPreparation(extension)
     if extension.finetuning is not None:
-        return GoingOn(extension.finetuning)
+        return FineTuningPreparation(extension.finetuning)
     if extension.retrained:
-        return TrainingAtEachLength(extension.retrained)
-    return AsItStands()
+        return CeilingPreparation(extension.retrained)
+    return NoPreparation()
 
 
-class AsItStands(Preparation):
+class NoPreparation(Preparation):
     """The trained model and the extension are tested as they are."""
 
     def prepare(
@@ -90,7 +90,7 @@ class AsItStands(Preparation):
         return Prepared(setup, trained.model, setup.extension)
 
 
-class Searching(Preparation):
+class SearchPreparation(Preparation):
     """Settings of the extension are chosen on a validation length."""
 
     def __init__(self, searched: Searched) -> None:
@@ -131,7 +131,7 @@ class Searching(Preparation):
         return Prepared(setup, model, trials[0].extension, search=search)
 
 
-class GoingOn(Preparation):
+class FineTuningPreparation(Preparation):
     """Training goes on with the extension, from the shared weights."""
 
     def __init__(self, finetuning: FineTuning) -> None:
@@ -144,10 +144,10 @@ class GoingOn(Preparation):
     def prepare(
         self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
     ) -> Prepared:
-        settings = self.finetuning.settings(trained.settings, setup.task)
+        settings = self.finetuning.settings(trained.training.settings, setup.task)
         resolved = {"lengths": settings.lengths, "steps": settings.total_steps}
         content = {
-            "start": trained.hash,
+            "start": trained.training.hash,
             "extension": provenance.without_places(setup.nodes["extension"]),
             "training": dataclasses.asdict(settings) | resolved,
             "source": setup.evaluation_hash,
@@ -202,7 +202,7 @@ class Ceiling(Prepared):
         ]
 
 
-class TrainingAtEachLength(Preparation):
+class CeilingPreparation(Preparation):
     """The same model is trained anew at some of the test lengths."""
 
     def __init__(self, multiples: Collection[float]) -> None:
@@ -241,8 +241,8 @@ def _training_of(setup: Setup, trained: Trained) -> CeilingTraining:
     [n] = setup.lengths.multiples
     return CeilingTraining(
         test_length=n,
-        hash=trained.hash,
-        learning_rate=trained.settings.learning_rate,
+        hash=trained.training.hash,
+        learning_rate=trained.training.settings.learning_rate,
         steps=trained.log.curve.step[-1],
         cpu_seconds=trained.log.cpu_seconds,
     )

@@ -15,7 +15,7 @@ from posbench.disk import writing_to
 from posbench.errors import IllegalExtension
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
-from posbench.running.preparing import Preparation, Prepared, preparation
+from posbench.running.preparing import Preparation, Prepared, preparation_for
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.running.trained import Trained, train
@@ -29,7 +29,7 @@ class Ready:
 
     spec: RunSpec
     setup: Setup
-    way: Preparation
+    preparation: Preparation
     checkpoints: Checkpoints
     console: Console
 
@@ -41,9 +41,9 @@ class Ready:
         config = setup.config
         torch.set_num_threads(config.trainer.threads)
         _ = setup.device
-        way = preparation(setup.extension)
+        preparation = preparation_for(setup.extension)
         try:
-            setup.model(way.longest(setup))
+            setup.model(preparation.longest(setup))
         except IllegalExtension as error:
             method = spec.identity.method
             legal = ", ".join(legal_encodings(setup.composed.extension)) or "no encoding"
@@ -52,7 +52,7 @@ class Ready:
                 f"it can extend {legal}"
             ) from None
         checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
-        return cls(spec, setup, way, checkpoints, console)
+        return cls(spec, setup, preparation, checkpoints, console)
 
     def train(self, loggers: Sequence[Any] = ()) -> Trained:
         """The trained model, from the shared checkpoint where there is one."""
@@ -62,7 +62,7 @@ class Ready:
     def prepare(self, trained: Trained) -> Prepared:
         """What is tested: the trained model after all that the extension asks for before that."""
         with writing_to(self.setup.config.results_dir):
-            return self.way.prepare(self.setup, trained, self.checkpoints, self.console)
+            return self.preparation.prepare(self.setup, trained, self.checkpoints, self.console)
 
 
 def quiet() -> None:

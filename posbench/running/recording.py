@@ -26,7 +26,7 @@ class Seconds:
     evaluation: float = 0.0
 
 
-def build(
+def record_of(
     setup: Setup,
     identity: Identity,
     trained: Trained,
@@ -49,7 +49,7 @@ def build(
         method_class=method_class(setup.extension, trained.model.encodings),
         scale_policy=setup.extension.scale_policy,
         seed=config.seed,
-        training=trained.record(setup),
+        training=trained.record(),
         solved_step=solved[0] if solved else None,
         search=prepared.search,
         finetuning=prepared.finetuning,
@@ -66,15 +66,15 @@ def build(
             further_training_cpu_seconds=seconds.further_training,
             evaluation_cpu_seconds=seconds.evaluation,
         ),
-        command=identity.command,
+        command=str(identity.command(config.seed)),
         definition=config.definition,
     )
 
 
-def build_diverged(
+def record_of_diverged(
     setup: Setup,
     identity: Identity,
-    way: Preparation,
+    preparation: Preparation,
     trained: Trained,
     error: Diverged,
     seconds: Seconds,
@@ -89,8 +89,8 @@ def build_diverged(
             total_length=setup.task.total_length(n),
             chance=setup.task.chance(n),
         )
-        for n, multiple in way.lengths(setup).items()
+        for n, multiple in preparation.lengths(setup).items()
     ]
     prepared = Prepared(setup, trained.model, setup.extension)
-    record = build(setup, identity, trained, prepared, rows, [], seconds)
+    record = record_of(setup, identity, trained, prepared, rows, [], seconds)
     return record.model_copy(update={"diverged": str(error)})

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from posbench import provenance
-from posbench.composing.building import build as build_from
-from posbench.composing.identity import Identity
 from posbench.disk import make_writable, write_json, writing_to
 from posbench.errors import Diverged
-from posbench.loggers import told
-from posbench.loggers.told import About, Teller
+from posbench.loggers.run_logger import RunLogger, run_logger
+from posbench.loggers.told import About
 from posbench.records import files
 from posbench.records.record import MEANINGLESS, Audit, Record
 from posbench.records.row import Row
@@ -21,9 +18,8 @@ from posbench.running.console import Console
 from posbench.running.devices import device_name
 from posbench.running.preparing import Prepared
 from posbench.running.ready import Ready
-from posbench.running.recording import Seconds, build, build_diverged
+from posbench.running.recording import Seconds, record_of, record_of_diverged
 from posbench.running.run_spec import Fingerprint, RunSpec, remark
-from posbench.running.setup import Setup
 from posbench.running.trained import Trained, without_weights
 
 
@@ -40,20 +36,17 @@ def make(spec: RunSpec, console: Console) -> None:
     ready = Ready.of(spec, console)
     setup = ready.setup
     config = setup.config
-    loggers = _loggers(setup, spec.identity)
+    about = About.of(spec.identity, config.seed)
+    logger = run_logger(setup.nodes["logger"], about, Path(config.results_dir, "logs"))
     make_writable(config.results_dir)
     with writing_to(config.results_dir):
         hardware = device_name(config.trainer.accelerator)
         console.announce(spec.identity, config.seed, hardware, spec.path)
-        _begin(loggers, setup, spec.identity, console)
+        logger.begin(setup.settings, console.say)
         try:
-            Run(ready).make(loggers, complete is not None)
+            Run(ready).make(logger, complete is not None)
         finally:
-            for logger in loggers:
-                if isinstance(logger, Teller):
-                    logger.close()
-                    if logger.kept:
-                        console.say(logger.kept)
+            logger.close(console.say)
     if config.audit:
         refuse_disagreement(spec.path)
 
@@ -65,11 +58,11 @@ class Run:
         self.ready, self.setup, self.console = ready, ready.setup, ready.console
         self.identity, self.path = ready.spec.identity, ready.spec.path
 
-    def make(self, loggers: list[Any], only_audit: bool) -> None:
+    def make(self, logger: RunLogger, only_audit: bool) -> None:
         """Train, prepare, audit where that is asked for, evaluate, record."""
         setup, trained = self.setup, None
         try:
-            trained = self.ready.train(loggers)
+            trained = self.ready.train(logger.for_training)
             started = time.process_time()
             prepared = self.ready.prepare(trained)
             if setup.config.audit:
@@ -83,13 +76,13 @@ class Run:
                 further_training=prepared.cpu_seconds,
                 evaluation=time.process_time() - before,
             )
-            record = build(setup, self.identity, trained, prepared, rows, views, seconds)
+            record = record_of(setup, self.identity, trained, prepared, rows, views, seconds)
         except Diverged as error:
             # A method that diverges for some seeds must not look as good as its other seeds.
-            _log(loggers, self.record_diverged(error, trained))
+            logger.record(self.record_diverged(error, trained))
             raise
         self.keep(record)
-        _log(loggers, record)
+        logger.record(record)
         self.show(trained, prepared, rows)
 
     def audit(self, prepared: Prepared) -> None:
@@ -119,8 +112,8 @@ class Run:
         further = error.cpu_seconds if trained is not None else 0.0
         trained = trained or without_weights(self.setup, error)
         seconds = Seconds(further_training=further)
-        way = self.ready.way
-        record = build_diverged(self.setup, self.identity, way, trained, error, seconds)
+        preparation = self.ready.preparation
+        record = record_of_diverged(self.setup, self.identity, preparation, trained, error, seconds)
         self.keep(record)
         self.console.say(f"Recorded as a run that diverged: {self.path}")
         return record
@@ -159,53 +152,14 @@ class Run:
 
     def without_extension(self, trained: Trained, rows: list[Row]) -> list[Row] | None:
         """The rows of the same weights alone, measured once; None where `rows` are these."""
-        setup, checkpoints = self.setup, self.ready.checkpoints
+        setup, checkpoints, weights = self.setup, self.ready.checkpoints, trained.training.hash
         source = provenance.source_hash("posbench.evaluation")
         test = provenance.content_hash([setup.nodes["evaluation"], source])
         if not setup.extension.changes and not setup.extension.trains:
-            checkpoints.remember(trained.hash, test, rows)
+            checkpoints.remember(weights, test, rows)
             return None
-        base = checkpoints.remembered(trained.hash, test)
+        base = checkpoints.remembered(weights, test)
         if base is None:
             base, _ = setup.evaluation.evaluate(trained.model.to(setup.device), None)
-            checkpoints.remember(trained.hash, test, base)
+            checkpoints.remember(weights, test, base)
         return base
-
-
-def _loggers(setup: Setup, identity: Identity) -> list[Any]:
-    """The logger of the configuration, if any; ConfigError, before anything is made, if its library
-    is not there.
-    """
-    node = dict(setup.nodes["logger"])
-    if not node:
-        return []
-    node.setdefault("save_dir", str(_log_folder(setup, identity)))  # else as each calls it
-    node.setdefault("name", About.of(identity, setup.config.seed).title)
-    return [build_from(node, "logger")]
-
-
-def _begin(loggers: list[Any], setup: Setup, identity: Identity, console: Console) -> None:
-    """Open the loggers, in a folder of this run."""
-    about = About.of(identity, setup.config.seed)
-    for logger in loggers:
-        _log_folder(setup, identity).mkdir(parents=True, exist_ok=True)
-        if isinstance(logger, Teller):
-            logger.begin(about, console.say)
-        logger.log_hyperparams(about.config(setup.settings))
-
-
-def _log_folder(setup: Setup, identity: Identity) -> Path:
-    config = setup.config
-    group = About.of(identity, config.seed).group
-    return Path(config.results_dir, "logs", group, f"seed={config.seed}")
-
-
-def _log(loggers: list[Any], record: Record) -> None:
-    for logger in loggers:
-        if isinstance(logger, Teller):
-            logger.log_record(record)
-        else:  # one that has steps and numbers, as Lightning's own
-            for length, metrics in told.tests(record):
-                logger.log_metrics(metrics, step=length)
-        logger.save()
-        logger.finalize("success")

@@ -19,6 +19,7 @@ from posbench.composing.building import build
 from posbench.composing.compose import Composition
 from posbench.composing.identity import Identity, identify
 from posbench.records import files
+from posbench.records.command import Command
 from posbench.records.record import Record
 
 
@@ -88,7 +89,6 @@ class RunSpec:
         return replace(
             self,
             composed=self.composed.but(seed=seed),
-            identity=self.identity.with_seed(seed),
             path=self.path.with_name(f"seed={seed}.json"),
             fingerprint=replace(self.fingerprint, seed=seed),
         )
@@ -101,6 +101,11 @@ class RunSpec:
     @property
     def title(self) -> str:
         return self.identity.title(self.seed)
+
+    @property
+    def command(self) -> Command:
+        """The command that repeats it."""
+        return self.identity.command(self.seed)
 
     @property
     def results_dir(self) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 import math
 from typing import Any
@@ -14,8 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from posbench import provenance
 from posbench.composing.building import build
 from posbench.composing.legality import supplying_tasks
-from posbench.composing.methods import chosen_of_model
-from posbench.config import OF_METHODS, Config, TrainingConfig, checked
+from posbench.config import Config, TrainingConfig, checked
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.errors import ConfigError
 from posbench.evaluation import Evaluation, Lengths, nearest
@@ -209,22 +207,3 @@ class Setup:
     def evaluation_hash(self) -> str:
         """The hash of the code that tests."""
         return provenance.evaluation_hash(self.nodes["extension"])
-
-    def training_settings(self, training: TrainingConfig) -> dict[str, Any]:
-        """All but the code that the trained weights depend on; the extension is not among it."""
-        config = self.config
-        model = dataclasses.asdict(config.model)
-        sizes = {name: value for name, value in model.items() if name not in OF_METHODS}
-        resolved = {"lengths": training.lengths, "total_steps": training.total_steps}
-        return {
-            "encoding": provenance.without_places(self.nodes["encoding"]),
-            "task": [provenance.without_places(self.nodes["task"]), self.task.version],
-            "model": sizes | chosen_of_model(model),  # what is off is no setting of the weights
-            "training": dataclasses.asdict(training) | resolved,
-            "seed": config.seed,
-        }
-
-    def training_hash(self, training: TrainingConfig) -> str:
-        """The hash of all that the trained weights depend on."""
-        settings_hash = provenance.content_hash(self.training_settings(training))
-        return provenance.content_hash([settings_hash, self.source_hash])

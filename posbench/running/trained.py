@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posbench import provenance
-from posbench.config import TrainingConfig
 from posbench.errors import Diverged
 from posbench.records.record import Rate, Training
 from posbench.running.checkpoints import Checkpoints, Log
 from posbench.running.console import Console
 from posbench.running.devices import device_name
 from posbench.running.setup import Setup
-from posbench.training import Training as Lightning
+from posbench.running.shared_training import SharedTraining
 from posbench.training import log_point
 from posbench.transformer import Transformer
 
@@ -22,20 +20,20 @@ from posbench.transformer import Transformer
 class Trained:
     """A model and what its training left behind."""
 
-    hash: str
-    settings: TrainingConfig  # with the learning rate that was kept, where there were several
+    training: SharedTraining  # with the learning rate that was kept, where there were several
     model: Transformer
     log: Log
     rates: list[Rate] | None = None  # the learning rates tried, where there were several
 
-    def record(self, setup: Setup) -> Training:
+    def record(self) -> Training:
         """What the records of all its runs say of it."""
+        setup = self.training.setup
         return Training(
-            settings_hash=provenance.content_hash(setup.training_settings(self.settings)),
+            settings_hash=self.training.settings_hash,
             source_hash=setup.source_hash,
             train_length=setup.train_length,
             train_positions=setup.train_positions,
-            learning_rate=self.settings.learning_rate,
+            learning_rate=self.training.settings.learning_rate,
             learning_rates=self.rates,
             steps=self.log.curve.step[-1] if self.log.curve.step else None,
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
@@ -49,15 +47,16 @@ def train(setup: Setup, checkpoints: Checkpoints, console: Console, loggers: lis
     Of several learning rates the one with the lowest loss in distribution is kept; no test is
     looked at. Diverged, if training ends with no number at every rate.
     """
-    candidates = setup.config.training.candidates
+    candidates = [*SharedTraining.of(setup)]
     if len(candidates) == 1:
-        return _train(setup, candidates[0], checkpoints, loggers)
+        return _train(candidates[0], checkpoints, loggers)
     found: dict[float, Trained] = {}
     wasted = 0.0
-    for settings in candidates:
-        console.say(f"Learning rate {settings.learning_rate:g}, one of {len(candidates)}:")
+    tried = [each.settings.learning_rate for each in candidates]
+    for rate, training in zip(tried, candidates, strict=True):
+        console.say(f"Learning rate {rate:g}, one of {len(candidates)}:")
         try:
-            found[settings.learning_rate] = _train(setup, settings, checkpoints, [])
+            found[rate] = _train(training, checkpoints, [])
         except Diverged as error:
             console.say(f"Left out: {error}")
             wasted += error.cpu_seconds
@@ -76,28 +75,21 @@ def train(setup: Setup, checkpoints: Checkpoints, console: Console, loggers: lis
             "wall_seconds": sum(trained.log.wall_seconds for trained in found.values()),
         }
     )
-    rates = [
-        Rate(learning_rate=each.learning_rate, loss=lost.get(each.learning_rate))
-        for each in candidates
-    ]
+    rates = [Rate(learning_rate=rate, loss=lost.get(rate)) for rate in tried]
     return replace(found[best], rates=rates, log=log)
 
 
-def _train(
-    setup: Setup, settings: TrainingConfig, checkpoints: Checkpoints, loggers: list[Any]
-) -> Trained:
-    reference, model = setup.training_hash(settings), setup.model()
-    training = Lightning(model, setup.task, settings, setup.config.seed)
-    content = setup.training_settings(settings) | {"source": setup.source_hash}
-    log = checkpoints.train_once(reference, content, training, model, loggers)
-    return Trained(reference, settings, model, log)
+def _train(training: SharedTraining, checkpoints: Checkpoints, loggers: list[Any]) -> Trained:
+    begun = training.begin()
+    model = begun.model
+    log = checkpoints.train_once(training.hash, training.content, begun, model, loggers)
+    return Trained(training, model, log)
 
 
 def without_weights(setup: Setup, error: Diverged) -> Trained:
     """What there is to say of a training that diverged; the model is the untrained one."""
-    settings, *others = candidates = setup.config.training.candidates
+    training, *others = candidates = [*SharedTraining.of(setup)]
     hardware = device_name(setup.config.trainer.accelerator)
     log = Log.of([], error.cpu_seconds, error.cpu_seconds, hardware)
-    lost = [Rate(learning_rate=each.learning_rate, loss=None) for each in candidates]
-    rates = lost if others else None
-    return Trained(setup.training_hash(settings), settings, setup.model(), log, rates)
+    lost = [Rate(learning_rate=each.settings.learning_rate, loss=None) for each in candidates]
+    return Trained(training, setup.model(), log, lost if others else None)

@@ -7,30 +7,28 @@ import functools
 import shlex
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 
 from posbench import provenance
 from posbench.composing.compose import compose, composing
 from posbench.composing.folders import with_own
 from posbench.composing.mistakes import sentence
+from posbench.composing.options import BROKEN
 from posbench.errors import Diverged, PosbenchError, counted
-from posbench.records import files
+from posbench.records import files, published
+from posbench.records.command import Command
 from posbench.records.packing import comparable
 from posbench.records.record import CarriedOver, Record
-from posbench.running.console import Console, Passing
+from posbench.running.console import Console, TemporaryConsole
 from posbench.running.devices import device_name
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
-
-COMMAND = "python -m posbench "
 
 SHOWN = 5
 """How many differences of a record are named."""
@@ -132,9 +130,13 @@ class Verdict:
 class Repeated:
     """How a sample of records came out."""
 
-    counts: Counter[Kind]  # of those that were drawn
+    verdicts: dict[Stratum, list[Verdict]]  # of those that were drawn
     of: int
     without: list[Stratum]  # of which none was drawn
+
+    @functools.cached_property
+    def counts(self) -> Counter[Kind]:
+        return Counter(verdict.kind for each in self.verdicts.values() for verdict in each)
 
     @property
     def drawn(self) -> int:
@@ -165,7 +167,6 @@ def verify(
     folder: Path,
     sample: int | None,
     seed: int = 0,
-    restamp: bool = False,
     scratch: Path | None = None,
     own: Sequence[Path] = (),
     alike: Callable[[Today], Stratum] = of_code,
@@ -174,84 +175,90 @@ def verify(
     """Repeat `sample` records of a published folder, None for one of each stratum.
 
     The sample is spread over the strata as evenly as it goes; `alike` says which record is in
-    which. With `restamp` it is drawn from
-    records of earlier code alone, and a stratum whose sample agrees exactly is carried over to the
-    code of today: its records name its hash and say how many were repeated. Names, settings and
-    counts are compared exactly, losses to the digits that are stored, timings not at all. A record
-    of another machine or version is named and counted, but not compared. `own` are folders with
-    methods that posbench has not, called as `shown` says in the commands that need them.
+    which. Names, settings and counts are compared exactly, losses to the digits that are stored,
+    timings not at all. A record of another machine or version is named and counted, but not
+    compared. `own` are folders with methods that posbench has not, called as `shown` says in the
+    commands that need them.
     """
-    if sample is not None and sample < 1:
-        raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
-    if restamp and (own_runs := files.loose(folder)):
+    _refuse_none(sample)
+    with _repeating(scratch, own, shown) as repeating:
+        found = _today(folder)
+        return repeating.sample(_strata(found, alike), sample, seed, len(found))
+
+
+def restamp(
+    folder: Path,
+    sample: int | None,
+    seed: int = 0,
+    scratch: Path | None = None,
+    own: Sequence[Path] = (),
+) -> Repeated:
+    """Carry records of earlier code over to the code of today, where repeating shows that it gives
+    the same.
+
+    The sample is drawn, and compared, as by `verify`, from records of earlier code alone. All
+    records of a stratum are carried over if those drawn from it agree exactly: they name the hash
+    of today's code and say how many were repeated.
+    """
+    _refuse_none(sample)
+    if own_runs := files.loose(folder):
         raise PosbenchError(
             f"--restamp carries published records over, and {folder} holds "
             f"{counted(len(own_runs), 'record')} as runs write them, such as {own_runs[0]}: "
             "publish them first, python -m posbench.results publish --from "
             f"{shlex.quote(str(folder))} --to FOLDER"
         )
-    # Classes of their own must be at hand before their code is hashed.
-    with tempfile.TemporaryDirectory() as temporary, composing(*own):
-        said = functools.partial(with_own, own=own, shown=shown)
-        console = Passing() if scratch is None else Console()
-        made = scratch or Path(temporary)
-        return _verified(folder, sample, seed, restamp, made, alike, console, said)
+    with _repeating(scratch, own) as repeating:
+        found = _today(folder)
+        strata = _strata([each for each in found if each.changed], of_code)
+        if not strata:
+            repeating.console.say(f"{folder}: every record is of today's code already.")
+            return Repeated({}, len(found), [])
+        seen = repeating.sample(strata, sample, seed, len(found))
+        _carry_over(strata, seen.verdicts, folder, repeating.console)
+        return seen
 
 
-def _verified(
+def _carry_over(
+    strata: dict[Stratum, list[Today]],
+    verdicts: dict[Stratum, list[Verdict]],
     folder: Path,
-    sample: int | None,
-    seed: int,
-    restamp: bool,
-    scratch: Path,
-    alike: Callable[[Today], Stratum],
     console: Console,
-    said: Callable[[str], str],
-) -> Repeated:
+) -> None:
+    stamped = [
+        (each.record, each.carried_over(len(several), len(strata[stratum])))
+        for stratum, several in verdicts.items()
+        if all(verdict.kind is Kind.EXACT for verdict in several)
+        for each in strata[stratum]
+    ]
+    carried = published.revise(stamped, folder)
+    total = sum(map(len, strata.values()))
+    console.say(f"Carried over {carried} of {total} records of earlier code.")
+    if others := len(stamped) - carried:
+        console.say(
+            f"Left alone {counted(others, 'record')} that another process published anew meanwhile."
+        )
+
+
+def _refuse_none(sample: int | None) -> None:
+    if sample is not None and sample < 1:
+        raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
+
+
+def _today(folder: Path) -> list[Today]:
     found = [Today.of(record) for record in files.records(folder)]
     if not found:
         raise PosbenchError(f"no records in {folder}: name a folder of published records")
+    return found
+
+
+def _strata(
+    found: Iterable[Today], alike: Callable[[Today], Stratum]
+) -> dict[Stratum, list[Today]]:
     strata: dict[Stratum, list[Today]] = {}
     for each in found:
-        if each.changed or not restamp:
-            strata.setdefault(alike(each), []).append(each)
-    if restamp and not strata:
-        console.say(f"{folder}: every record is of today's code already.")
-        return Repeated(Counter(), len(found), [])
-    drawn = _drawn(strata, sample or len(strata), np.random.default_rng(seed))
-    console.say(
-        f"Repeating {len(drawn)} of {len(found)} records, from {len({s for s, _ in drawn})} of "
-        f"{len(strata)} strata."
-    )
-    verdicts: dict[Stratum, list[Verdict]] = {}
-    for number, (stratum, each) in enumerate(drawn, start=1):
-        verdict = _repeat(each.record, scratch, console)
-        verdicts.setdefault(stratum, []).append(verdict)
-        console.say(f"{number} of {len(drawn)}: {verdict}: {said(each.record.command)}")
-    without = [stratum for stratum in strata if stratum not in verdicts]
-    counts = Counter(verdict.kind for each in verdicts.values() for verdict in each)
-    seen = Repeated(counts, len(found), without)
-    console.say(f"{seen}.")
-    if restamp:
-        agreed = {
-            stratum: each
-            for stratum, each in verdicts.items()
-            if all(verdict.kind is Kind.EXACT for verdict in each)
-        }
-        stamped = [
-            (each.record, each.carried_over(len(several), len(strata[stratum])))
-            for stratum, several in agreed.items()
-            for each in strata[stratum]
-        ]
-        carried = files.revise(stamped, folder)
-        total = sum(map(len, strata.values()))
-        console.say(f"Carried over {carried} of {total} records of earlier code.")
-        if others := len(stamped) - carried:
-            console.say(
-                f"Left alone {counted(others, 'record')} that another process published anew "
-                "meanwhile."
-            )
-    return seen
+        strata.setdefault(alike(each), []).append(each)
+    return strata
 
 
 def _drawn(
@@ -271,26 +278,9 @@ def _drawn(
     return sorted(found, key=lambda pair: (pair[1].record.training.hash, pair[1].record.command))
 
 
-def _repeat(record: Record, scratch: Path, console: Console) -> Verdict:
-    """What comes of making the record again."""
-    if reason := _incomparable(record):
-        return Verdict(Kind.NOT_COMPARED, reason)
-    try:
-        again = _made_again(record, scratch, console)
-    except PosbenchError as error:
-        return Verdict(Kind.FAILED, str(error))
-    except (HydraException, OmegaConfBaseException) as error:
-        return Verdict(Kind.FAILED, sentence(error))
-    found = list(differences(comparable(record), comparable(again)))
-    if not found:
-        return Verdict(Kind.EXACT)
-    rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return Verdict(Kind.DIFFERENT, "; ".join(found[:SHOWN]) + rest)
-
-
 def _incomparable(record: Record) -> str:
     """Why nothing would follow from making the record again here, or ""."""
-    if not record.command.startswith(COMMAND):
+    if Command.parse(record.command).module != "posbench":
         return "it needs a model that does not come with it: repeat it by hand"
     today = provenance.versions()
     for made in (record.training, record.evaluated):
@@ -316,19 +306,72 @@ def _accelerator(record: Record) -> str:
     return "cpu" if record.training.device == "cpu" else "auto"
 
 
-def _made_again(record: Record, scratch: Path, console: Console) -> Record:
-    """The record that its command makes today, in a folder of its own."""
-    try:
-        words = shlex.split(record.command.removeprefix(COMMAND))
-    except ValueError as error:
-        raise PosbenchError(f"its command is none of a shell: {error}") from None
-    composed = compose(*words)
-    # No name depends on the accelerator, so that a command does not hold it.
-    trainer = composed.content["trainer"] | {"accelerator": _accelerator(record)}
-    spec = RunSpec.of(composed.but(results_dir=str(scratch), logger={}, trainer=trainer))
-    with contextlib.suppress(Diverged):  # recorded, and compared as it is
-        make(spec, console)
-    return files.read(spec.path)
+@dataclass(frozen=True)
+class Repeating:
+    """Makes records again in a folder of its own."""
+
+    scratch: Path
+    console: Console
+    called: Callable[[Command], Command]  # how a command is shown
+
+    def sample(
+        self, strata: dict[Stratum, list[Today]], sample: int | None, seed: int, of: int
+    ) -> Repeated:
+        """Repeat so many records of the strata, and say what came of each; `of` is the number of
+        all records.
+        """
+        drawn = _drawn(strata, sample or len(strata), np.random.default_rng(seed))
+        self.console.say(
+            f"Repeating {len(drawn)} of {of} records, from {len({s for s, _ in drawn})} of "
+            f"{len(strata)} strata."
+        )
+        verdicts: dict[Stratum, list[Verdict]] = {}
+        for number, (stratum, each) in enumerate(drawn, start=1):
+            verdict = self.verdict(each.record)
+            verdicts.setdefault(stratum, []).append(verdict)
+            command = self.called(Command.parse(each.record.command))
+            self.console.say(f"{number} of {len(drawn)}: {verdict}: {command}")
+        seen = Repeated(verdicts, of, [stratum for stratum in strata if stratum not in verdicts])
+        self.console.say(f"{seen}.")
+        return seen
+
+    def verdict(self, record: Record) -> Verdict:
+        """What comes of making the record again."""
+        if reason := _incomparable(record):
+            return Verdict(Kind.NOT_COMPARED, reason)
+        try:
+            again = self._made_again(record)
+        except BROKEN as error:
+            return Verdict(Kind.FAILED, sentence(error))
+        found = list(differences(comparable(record), comparable(again)))
+        if not found:
+            return Verdict(Kind.EXACT)
+        rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        return Verdict(Kind.DIFFERENT, "; ".join(found[:SHOWN]) + rest)
+
+    def _made_again(self, record: Record) -> Record:
+        """The record that its command makes today."""
+        composed = compose(*Command.parse(record.command).words)
+        # No name depends on the accelerator, so that a command does not hold it.
+        trainer = composed.content["trainer"] | {"accelerator": _accelerator(record)}
+        spec = RunSpec.of(composed.but(results_dir=str(self.scratch), logger={}, trainer=trainer))
+        with contextlib.suppress(Diverged):  # recorded, and compared as it is
+            make(spec, self.console)
+        return files.read(spec.path)
+
+
+@contextlib.contextmanager
+def _repeating(
+    scratch: Path | None, own: Sequence[Path], shown: Callable[[Path], str] = str
+) -> Iterator[Repeating]:
+    """Repeating in a folder that stays, if one is given, or else in one that goes at the end."""
+    called = functools.partial(with_own, own=own, shown=shown)
+    # Classes of their own must be at hand before their code is hashed.
+    with tempfile.TemporaryDirectory() as temporary, composing(*own):
+        if scratch is None:
+            yield Repeating(Path(temporary), TemporaryConsole(), called)
+        else:
+            yield Repeating(scratch, Console(), called)
 
 
 def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
+from posbench.config import TrainingConfig
 from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
 from posbench.sweeping.watching import duration
@@ -54,6 +55,8 @@ class Costs:
     steps: pd.Series  # of a step, by protocol, task and encoding
     rates: pd.Series  # of a unit of work, by task and encoding; see `multiplications`
     tests: pd.Series  # of a run's tests, by task
+    _works: dict[tuple[str, str], float] = field(default_factory=dict, init=False, compare=False)
+    _known: dict[str, _Steps] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def by(cls, records: Iterable[Record]) -> Self:
@@ -123,14 +126,6 @@ class Costs:
         return self._works[key] * self._of_a_multiplication.of(task.name, base)
 
     @functools.cached_property
-    def _works(self) -> dict[tuple[str, str], float]:
-        return {}
-
-    @functools.cached_property
-    def _known(self) -> dict[str, _Steps]:
-        return {}
-
-    @functools.cached_property
     def _of_a_multiplication(self) -> _Steps:
         return _Steps(self.rates)
 
@@ -169,6 +164,7 @@ class _Steps:
     """CPU seconds of a step under one protocol, or of a unit of work."""
 
     known: pd.Series  # by task and encoding
+    _found: dict[tuple[str, str], float] = field(default_factory=dict, init=False, compare=False)
 
     @functools.cached_property
     def tasks(self) -> frozenset[str]:
@@ -190,10 +186,6 @@ class _Steps:
         found = np.linalg.lstsq(design, known.to_numpy(), rcond=None)[0]
         parts = np.split(found, [tasks.shape[1]])
         return pd.Series(parts[0], tasks.columns), pd.Series(parts[1], encodings.columns)
-
-    @functools.cached_property
-    def _found(self) -> dict[tuple[str, str], float]:
-        return {}
 
     def of(self, task: str, encoding: str) -> float:
         """As it is known, or else the product of both; the mean stands for what is not known."""
@@ -219,4 +211,5 @@ def _steps(spec: RunSpec) -> int:
     settings = spec.composed.content["training"]
     if not isinstance(settings["steps"], int):  # an interpolation, which takes a while to resolve
         settings = spec.composed.cfg().training
-    return max(round(settings["steps"] * settings["steps_scale"]), 1)
+    given = {name: settings[name] for name in ("steps", "steps_scale")}
+    return TrainingConfig(**given).total_steps

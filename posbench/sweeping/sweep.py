@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +13,8 @@ from hydra.plugins.launcher import Launcher
 
 from posbench.disk import make_writable, writing_to
 from posbench.errors import PosbenchError, counted
-from posbench.records.files import LOCAL
+from posbench.records.command import Command
+from posbench.records.files import leaderboard_command
 from posbench.sweeping import journal
 from posbench.sweeping.journal import Event, Kind
 from posbench.sweeping.plan import Job, Plan, PlannedRun, plan
@@ -197,7 +197,7 @@ class Sweep:
             run.spec.key,
             run.spec.title,
             time.time(),
-            command=run.spec.identity.command,
+            command=str(run.spec.command),
             sentence=sentence,
         )
         journal.Writer.of(self.results_dir).write(event)
@@ -214,13 +214,11 @@ class Sweep:
             f"{planned.not_applicable:,} not applicable, {len(failures) + wrong:,} failed."
         )
         for words, sentence in planned.wrong.items():
-            self.say(f"  {sentence}\n    python -m posbench {shlex.join(words)}")
+            self.say(f"  {sentence}\n    {Command('posbench', words)}")
         for event in failures:
             self.say(f"  {event.title}: {event.sentence}\n    {event.command}")
         if self.leaderboard and (made or skipped):
-            command = ["python", "-m", "posbench.leaderboard"]
-            command += [str(self.results_dir)] * (self.results_dir != LOCAL)
-            self.say(f"Leaderboard: {shlex.join(command)}")
+            self.say(f"Leaderboard: {leaderboard_command(self.results_dir)}")
         if failures or wrong:
             raise Failed(f"{len(failures) + wrong:,} of {len(self.request.runs):,} runs failed")
 

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import filelock
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 
 from posbench.composing.compose import compose
 from posbench.composing.mistakes import sentence
+from posbench.composing.options import BROKEN
 from posbench.disk import writing_to
-from posbench.errors import PosbenchError, Unwritable
+from posbench.errors import Unwritable
 from posbench.running.making import make
 from posbench.running.run_spec import RunSpec
 from posbench.sweeping.journal import Event, Kind, Writer
@@ -33,40 +32,40 @@ def work(job: Sequence[Sequence[str]], sweep: str) -> None:
     runs = [RunSpec.of(compose(*words)) for words in job]
     _train_together([spec for spec in runs if not spec.is_complete], sweep)
     for spec in runs:
-        said, claim = Said(spec, sweep), claim_on(spec)
+        journal, claim = RunJournal(spec, sweep), claim_on(spec)
         try:
             claim.acquire(timeout=PATIENCE)
         except filelock.Timeout:
-            said.write("busy")
+            journal.write("busy")
             continue
         try:
-            _work(spec, said)
+            _work(spec, journal)
         finally:
             claim.release()
 
 
-def _work(spec: RunSpec, said: Said) -> None:
+def _work(spec: RunSpec, journal: RunJournal) -> None:
     if spec.is_complete:
-        said.write("found")
+        journal.write("found")
         return
-    said.write("begun")
+    journal.write("begun")
     log = log_path(spec)
     with open(log, "a", encoding="utf-8") as file:
         try:
             make(spec, file)
         except Unwritable as error:
-            said.write("failed", sentence(error))
+            journal.write("failed", sentence(error))
             raise  # the rest of the job would fail as well
-        except (PosbenchError, HydraException, OmegaConfBaseException) as error:
-            said.write("failed", sentence(error))
+        except BROKEN as error:
+            journal.write("failed", sentence(error))
         except Exception as error:  # a mistake of ours, or the machine's: the next may work
             traceback.print_exc(file=file)
-            said.write("failed", f"{type(error).__name__}: {error} (more in {log})")
+            journal.write("failed", f"{type(error).__name__}: {error} (more in {log})")
         except BaseException:  # a signal, of a person or of the queue
-            said.write("stopped")
+            journal.write("stopped")
             raise
         else:
-            said.write("done")
+            journal.write("done")
 
 
 def _train_together(runs: Sequence[RunSpec], sweep: str) -> None:
@@ -78,8 +77,8 @@ def _train_together(runs: Sequence[RunSpec], sweep: str) -> None:
     from posbench.running.together import train_together
 
     quiet()
-    said = Said(runs[0], sweep)
-    said.write("begun")  # so that the death of a worker here is seen
+    journal = RunJournal(runs[0], sweep)
+    journal.write("begun")  # so that the death of a worker here is seen
     log = log_path(runs[0])
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "a", encoding="utf-8") as file:
@@ -88,11 +87,11 @@ def _train_together(runs: Sequence[RunSpec], sweep: str) -> None:
         except Exception:  # a mistake of ours, or the machine's: each run then trains alone
             traceback.print_exc(file=file)
         except BaseException:  # a signal, of a person or of the queue
-            said.write("stopped")
+            journal.write("stopped")
             raise
 
 
-class Said:
+class RunJournal:
     """What this process says of one run in the journal."""
 
     def __init__(self, spec: RunSpec, sweep: str) -> None:
@@ -100,7 +99,7 @@ class Said:
 
     def write(self, kind: Kind, sentence: str = "") -> None:
         spec = self.spec
-        took, command = time.monotonic() - self.start, spec.identity.command
+        took, command = time.monotonic() - self.start, str(spec.command)
         event = Event(kind, self.sweep, spec.key, spec.title, time.time(), took, command, sentence)
         with writing_to(spec.results_dir):
             Writer.of(spec.results_dir).write(event)

@@ -24,7 +24,7 @@ import torch
 from posbench import evaluation
 from posbench.check.subject import setup
 from posbench.composing.compose import composing
-from posbench.composing.legality import node
+from posbench.composing.options import node
 from posbench.training import Training, fit
 
 EXTENSIONS = [

@@ -143,7 +143,7 @@ def as_if_made(record: Record, spec: RunSpec) -> Record:
     training = record.training.model_copy(update={"source_hash": fingerprint.training})
     evaluated = record.evaluated.model_copy(update={"source_hash": fingerprint.evaluation})
     names = {"protocol": identity.protocol, "task": identity.task, "method": identity.method}
-    own = {"task_version": fingerprint.task_version, "command": identity.command}
+    own = {"task_version": fingerprint.task_version, "command": str(spec.command)}
     return record.model_copy(update=names | own | {"training": training, "evaluated": evaluated})
 
 

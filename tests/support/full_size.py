@@ -24,7 +24,7 @@ from posbench.boards.definition import Board, Rows
 from posbench.boards.naming import pairs
 from posbench.composing.methods import methods
 from posbench.provenance import content_hash
-from posbench.records import files
+from posbench.records import published
 from posbench.records.record import Curve, MethodName, Name, Record
 from posbench.records.row import Row, View
 
@@ -173,7 +173,7 @@ def _views(task: str, multiples: list[float], score: Any, trained: int) -> Itera
 def write(folder: Path, num_seeds: int = 3, name: str = "main") -> int:
     """Write the records of a board; returns how many they are."""
     found = list(records(definition.load(name), num_seeds))
-    files.write_packed(found, [], folder)
+    published.write_packed(found, [], folder)
     return len(found)
 
 

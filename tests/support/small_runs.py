@@ -13,7 +13,7 @@ from posbench.records.record import MethodName, Name, Record
 from posbench.running import run as running
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
-from posbench.running.preparing import Prepared, preparation
+from posbench.running.preparing import Prepared, preparation_for
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.running.trained import Trained, train
@@ -45,14 +45,14 @@ def kept(run: Setup, console: Console | None = None) -> Checkpoints:
 
 def trained(run: Setup, console: Console | None = None) -> Trained:
     """The run's training, made or found."""
-    run.model(preparation(run.extension).longest(run))
+    run.model(preparation_for(run.extension).longest(run))
     return train(run, kept(run, console), console or Console(), [])
 
 
 def prepared(run: Setup, after: Trained, console: Console | None = None) -> Prepared:
     """What the run tests, after its training."""
     console = console or Console()
-    return preparation(run.extension).prepare(run, after, kept(run, console), console)
+    return preparation_for(run.extension).prepare(run, after, kept(run, console), console)
 
 
 def made(folder: Path, *words: str) -> tuple[Setup, Trained, Prepared]:

@@ -7,9 +7,7 @@ is imported where it is used.
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from hydra.core.plugins import Plugins
@@ -37,13 +35,12 @@ class PosbenchSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Make the runs; PosbenchError if some of them failed."""
+        from posbench.composing import folders
         from posbench.sweeping.requests import request
         from posbench.sweeping.sweep import Sweep
 
-        sources = self.master.hydra.runtime.config_sources
-        own = [Path(each.path) for each in sources if each.provider == "command-line"]
-        # The plan builds what a job builds: classes beside the YAML of a folder of one's own.
-        sys.path[:0] = [str(folder) for folder in own if str(folder) not in sys.path]
+        own = folders.given(self.master.hydra.runtime.config_sources)
+        folders.make_importable(own)  # the plan builds what a job builds
         asked = request(arguments, self.loader, own)
         sweep = Sweep(asked, self.master.results_dir, self.made_by, leaderboard=self.leaderboard)
         sweep.make(self.master.plan_only)

@@ -27,7 +27,7 @@ from posbench.attention import Attention, attend
 from posbench.composing.building import build
 from posbench.composing.compose import composing
 from posbench.composing.folders import own_names
-from posbench.composing.legality import node
+from posbench.composing.options import node
 from posbench.encoding import Draw, EncodingStack, PositionEncoding
 from posbench.errors import ConfigError
 from posbench.extension import Extension
@@ -71,8 +71,8 @@ class Position(nn.Module):
         return (self.draw(x.shape[1]) if pos is None else pos).to(x.device)
 
 
-class Longer:
-    """An extension, to be applied to a trained position encoding."""
+class UnboundExtension:
+    """An extension that has yet to be applied to a trained position encoding."""
 
     def __init__(self, name: str, settings: dict[str, Any]) -> None:
         self.name, self.settings = name, settings
@@ -106,9 +106,9 @@ def encoding(name: str) -> Callable[..., Position]:
     return position
 
 
-def extension(name: str) -> Callable[..., Longer]:
+def extension(name: str) -> Callable[..., UnboundExtension]:
     """The function behind `from posbench import NAME`, of an extension."""
-    return lambda **settings: Longer(name, settings)
+    return lambda **settings: UnboundExtension(name, settings)
 
 
 def named(name: str) -> Callable[..., Any]:

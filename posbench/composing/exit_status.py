@@ -9,18 +9,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from posbench.composing import mistakes
+from posbench.composing.options import BROKEN
 from posbench.errors import Terminated
 
 
-def answered(
+def exit_status(
     act: Callable[[], int],
     words: Sequence[str] = (),
     own: Sequence[Path] = (),
     left: str = "what was complete is kept",
 ) -> int:
-    """The status of a command that `act` carries out: what it returns, 1 for a mistake of the user
-    or a file that cannot be read or written, 128 and the number of the signal for what was stopped.
-    A reader that has seen enough, as `head`, ends it quietly.
+    """Carry a command out and return its exit status: that of `act`, 1 for a mistake of the user or
+    a file that cannot be read or written, 128 and the number of the signal for what was stopped. A
+    reader that has seen enough, as `head`, ends it quietly.
 
     Args:
         act: does what the command is for
@@ -35,7 +36,7 @@ def answered(
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
         return 0
-    except mistakes.EXPECTED as error:
+    except BROKEN as error:
         print(f"posbench: {mistakes.sentence(error, words, own)}", file=sys.stderr)
         return 1
     except OSError as error:  # some of Hydra's are both
