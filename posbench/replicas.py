@@ -475,7 +475,7 @@ def fit_together(
         trainer = L.Trainer(
             accelerator=accelerator,
             devices=1,
-            precision=settings.precision,  # type: ignore[arg-type]
+            precision=settings.precision,
             max_steps=settings.total_steps,
             gradient_clip_val=settings.gradient_clip,
             logger=False,
