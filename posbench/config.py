@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from posbench.errors import ConfigError, no_setting, place_and_reason, shown
+from posbench.errors import ConfigError, no_setting, setting_refused, shown
 
 LARGEST_SEED = 2**63 - 1
 
@@ -242,17 +242,7 @@ def checked(cfg: DictConfig) -> Config:
     try:
         return Config(**plain)
     except ValidationError as error:
-        raise ConfigError(_sentence(error)) from None
-
-
-def _sentence(error: ValidationError) -> str:
-    """The first mistake, in its own words if these are ours."""
-    (first, *_) = error.errors(include_url=False)
-    if isinstance(own := first.get("ctx", {}).get("error"), ConfigError):
-        return str(own)
-    place, reason = place_and_reason(error)
-    must = reason.partition(", unable to")[0].replace("input should", "must")
-    return f"{place} {must}, got {shown(first['input'])}"
+        raise ConfigError(setting_refused(error)) from None
 
 
 def _complete(section: dict[str, Any], schema: Any, prefix: str = "") -> None:

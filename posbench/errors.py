@@ -52,6 +52,16 @@ def place_and_reason(error: ValidationError) -> tuple[str, str]:
     return ".".join(map(str, first["loc"])), reason[:1].lower() + reason[1:]
 
 
+def setting_refused(error: ValidationError) -> str:
+    """The sentence about the first setting that pydantic, or a check of ours, refuses."""
+    first = error.errors(include_url=False)[0]
+    if isinstance(own := first.get("ctx", {}).get("error"), ConfigError):
+        return str(own)
+    place, reason = place_and_reason(error)
+    must = reason.partition(", unable to")[0].replace("input should", "must")
+    return f"{place} {must}, got {shown(first['input'])}"
+
+
 def closest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` comes near, if there is one."""
     return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
