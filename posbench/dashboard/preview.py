@@ -35,7 +35,7 @@ def preview(workspace: Mapping[str, Any], found: Iterable[Record]) -> Figure:
     """The workspace as a figure, of at most ten methods; PosbenchError if there is no record.
 
     Args:
-        workspace: the JSON that `posbench.dashboard.as_json` writes, read
+        workspace: the JSON that `posbench.dashboard.snapshot` writes, read
         found: records of one task, grouped by their method as the workspace groups runs
     """
     runs: dict[str, list[Record]] = {}
