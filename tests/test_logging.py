@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import making
+import numpy as np
 import pytest
 import yaml
 from offered import CONF
@@ -33,6 +34,7 @@ from posbench.records import files
 from posbench.records.record import Record
 from posbench.results import upload as uploading
 from posbench.results.command import main as results_command
+from posbench.showing import depth_map
 
 TEST = {
     f"test/{key}"
@@ -269,13 +271,15 @@ def test_a_summary_leaves_out_what_is_unknown() -> None:
     assert not [value for value in found.values() if value != value]
 
 
+def pixels_of(run: Record) -> np.ndarray | None:
+    return depth_map.pixels(run.rows, run.views)
+
+
 def test_a_depth_map_has_dark_and_bright_cells_and_none_where_there_are_no_sources() -> None:
-    assert told.depth_map(making.record()) is None
+    assert pixels_of(making.record()) is None
     bright, dark = (
-        told.depth_map(measured()),
-        told.depth_map(
-            measured(views=[making.view("depth", n, (0, 1, 8, 0.0, 1)) for n in (10, 80)])
-        ),
+        pixels_of(measured()),
+        pixels_of(measured(views=[making.view("depth", n, (0, 1, 8, 0.0, 1)) for n in (10, 80)])),
     )
     assert bright is not None and dark is not None
     assert bright.dtype == "uint8" and bright.shape[2] == 3

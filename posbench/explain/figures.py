@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
 import pandas as pd
 from matplotlib import style
 from matplotlib.axes import Axes
@@ -37,30 +33,6 @@ def of_heads(inside: Inside, name: str) -> str:
             _dress(axes, list(inside.lengths.index), label, limits)
         handles, labels = panels.flat[3].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
-        return svg_text(figure)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The accuracy of one method by length (rows) and depth (columns); NaN without data."""
-
-    label: str
-    values: np.ndarray
-
-
-def depth_grid(grid: Grid, lengths: Sequence[str]) -> str:
-    """At which depth of the prompt, and in how long a prompt, the model still finds a source."""
-    edges = np.linspace(0, 1, grid.values.shape[1] + 1)
-    with style.context(["default", STYLE]):
-        figure = Figure(figsize=(7, 0.7 + 0.24 * len(lengths)), layout="constrained")
-        axes = figure.subplots()
-        mesh = axes.pcolormesh(
-            edges, np.arange(len(lengths) + 1), grid.values, vmin=0, vmax=1, cmap="cividis"
-        )
-        axes.set_yticks(np.arange(len(lengths)) + 0.5, lengths)
-        axes.set_xticks([0, 0.5, 1], ["start", "", "end"])
-        axes.invert_yaxis()
-        figure.colorbar(mesh, ax=axes, label="token accuracy")
         return svg_text(figure)
 
 
