@@ -67,8 +67,8 @@ def test_every_method_is_described_with_formula_and_source(name: str) -> None:
 
 
 def portrait(name: str) -> Portrait:
-    run = Subject(f"method={name}").made(*probe.SIZES)
-    return catalogue.portrait(f"method={name}", run.model().encodings, run.train_positions)
+    word = f"method={name}"
+    return catalogue.portrait(word, probe.Probe(word))
 
 
 def test_the_curves_are_the_formula() -> None:
@@ -89,8 +89,7 @@ def test_the_curves_are_the_formula() -> None:
 
 
 def test_the_properties_are_those_of_the_classes() -> None:
-    run = Subject("method=t5").made(*probe.SIZES)
-    shown = catalogue.properties(Subject("method=t5"), run.model().encodings, run.extension)
+    shown = catalogue.properties(probe.Probe("method=t5"))
     assert (
         shown["path"] == "fused by rows"
         and shown["relative"] == "yes"
