@@ -15,7 +15,9 @@ import torch
 from posbench.config import TrainingConfig
 from posbench.errors import Diverged, PosbenchError
 from posbench.provenance import content_hash
-from posbench.replicas import Apart, OwnCurve, fit_together
+from posbench.replicas.curves import OwnCurve
+from posbench.replicas.fitting import fit_together
+from posbench.replicas.trainings import CannotReplicate
 from posbench.running.checkpoints import Checkpoints, obeying_signals, stopped
 from posbench.running.console import Console
 from posbench.running.devices import device
@@ -152,7 +154,7 @@ class Together:
                     report,
                     ended,
                 )
-        except Apart as error:
+        except CannotReplicate as error:
             self.console.say(f"One by one: {error}.")
         except torch.OutOfMemoryError:
             self.console.say(
