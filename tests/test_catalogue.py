@@ -16,7 +16,8 @@ from omegaconf import OmegaConf
 from posbench.catalogue import page as catalogue
 from posbench.catalogue import probe
 from posbench.catalogue.portraits import Portrait
-from posbench.check.subject import Subject, composed
+from posbench.check.subject import Subject
+from posbench.composing.compose import compose
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +129,7 @@ def test_every_extension_is_described_and_so_is_what_is_inside_it(name: str) -> 
     """Not by its name: an attribute of one's own may be called like those of a sequence."""
     applied = list(catalogue.applied(Subject("method=rope").extension(name)))
     assert all(catalogue.describe(type(each)).text for each in applied)
-    node = OmegaConf.to_container(composed(f"extension={name}").extension)
+    node = OmegaConf.to_container(compose(f"extension={name}").cfg().extension)
     listed = [each for each in classes(node) if each not in SILENT]
     assert [type(each).__name__ for each in applied] == MADE.get(name, listed)
 

@@ -24,8 +24,8 @@ import yaml
 from offered import CONF
 from processes import succeeded
 
-from posbench.check.subject import composed
 from posbench.composing.building import build
+from posbench.composing.compose import compose
 from posbench.composing.folders import own_names
 from posbench.errors import ConfigError
 from posbench.loggers import told
@@ -440,7 +440,7 @@ def test_an_agent_makes_a_command_of_the_sweep_that_posbench_understands() -> No
     }
     words = agent.create_sweep_command_args({"args": chosen})["args_no_hyphens"]
     fixed = [word for word in sweep["command"] if "$" not in word and "=" in word]
-    cfg = composed(*fixed, *words)
+    cfg = compose(*fixed, *words).cfg()
     assert (cfg.seed, cfg.logger.offline, cfg.force) == (0, False, True)
     assert sweep["metric"]["name"] in told.summary(measured())
     for task in sweep["parameters"]["task"]["values"]:
@@ -506,7 +506,7 @@ def test_a_library_that_is_not_there_is_named_with_its_command(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    node = {"_target_": composed(f"logger={name}").logger._target_, "save_dir": str(tmp_path)}
+    node = {"_target_": compose(f"logger={name}").cfg().logger._target_, "save_dir": str(tmp_path)}
     node |= {"folder": str(tmp_path)} if name == "trackio" else {}
     with pytest.raises(ConfigError, match=rf"pip install 'posbench\[{name}\]'"):
         build(node, "logger")

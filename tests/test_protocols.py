@@ -15,7 +15,8 @@ import yaml
 from offered import CONF
 from small_runs import prepared, ran, tiny, trained
 
-from posbench.check.subject import composed, setup
+from posbench.check.subject import setup
+from posbench.composing.compose import compose
 from posbench.composing.folders import own_names
 from posbench.config import checked
 from posbench.errors import ConfigError, Diverged
@@ -124,7 +125,7 @@ def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_
 )
 def test_a_wrong_choice_gets_its_sentence(setting: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        checked(composed(setting))
+        checked(compose(setting).cfg())
 
 
 def test_offsets_that_a_table_has_no_rows_for_are_refused_before_training() -> None:

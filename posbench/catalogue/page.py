@@ -25,10 +25,9 @@ from posbench import commands
 from posbench.catalogue import portraits
 from posbench.catalogue.portraits import Portrait
 from posbench.catalogue.probe import MAP, STRETCH, Probe, by_distance, measured
-from posbench.check.subject import composed, with_setting
 from posbench.composing import flat, mistakes
 from posbench.composing.answering import answered
-from posbench.composing.compose import composing
+from posbench.composing.compose import compose, composing
 from posbench.composing.folders import OF_A_ROW
 from posbench.composing.legality import legal, method_class, options
 from posbench.encoding import PositionEncoding, Wrapper
@@ -166,10 +165,10 @@ def portrait(word: str, probe: Probe) -> Portrait:
 
 def _at_other_bases(word: str, probe: Probe) -> Iterator[tuple[str, np.ndarray]]:
     """The first head's curve at other bases, if the encoding has such a setting."""
-    if "base" not in composed(word).encoding:
+    if "base" not in compose(word).cfg().encoding:
         return
     for base in BASES:
-        run = with_setting(probe.run, "encoding.base", base)
+        run = probe.run.with_setting("encoding.base", base)
         layer = run.model().encodings.double().layers[0]
         yield f"base {base:,}", by_distance(measured(layer, probe.limit)[1])[0]  # type: ignore[arg-type]
 
