@@ -53,7 +53,7 @@ pages: $(VENV)/.installed
 	$(BIN)/python -m posbench.leaderboard results/main --excerpt README.md $(CHECK)
 	$(BIN)/python -m posbench.leaderboard.predicting results/pretrained results/main $(CHECK)
 	for claims in extensions replications; do $(BIN)/python -m posbench.claims results/$$claims $(CHECK) || exit 1; done
-	$(BIN)/python -m posbench.leaderboard.choices results/pilots $(CHECK)
+	$(BIN)/python -m posbench.pilots results/pilots $(CHECK)
 	$(BIN)/python -m posbench.catalogue.names $(CHECK)
 	$(BIN)/python -m posbench.catalogue.defaults $(CHECK)
 	$(BIN)/python -m posbench.catalogue.recipes $(CHECK)

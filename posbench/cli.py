@@ -20,7 +20,6 @@ from omegaconf import DictConfig, OmegaConf
 from posbench.composing import folders, mistakes
 from posbench.composing.compose import Composition, register
 from posbench.composing.options import BROKEN
-from posbench.config import checked
 from posbench.errors import PosbenchError, Terminated
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -52,6 +51,7 @@ def application(cfg: DictConfig) -> None:
 def _run(composed: Composition) -> None:
     """One run, or the job of a sweep."""
     from posbench.composing.building import build, check_source
+    from posbench.config import checked
     from posbench.running.making import make
     from posbench.running.run_spec import RunSpec
     from posbench.sweeping.requests import OF_A_BOARD

@@ -264,7 +264,7 @@ def fit(
         trainer = L.Trainer(
             accelerator=accelerator,
             devices=1,
-            precision=training.settings.precision,  # type: ignore[arg-type]
+            precision=training.settings.precision,
             max_steps=training.settings.total_steps,
             gradient_clip_val=training.settings.gradient_clip,
             logger=loggers or False,

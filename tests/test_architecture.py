@@ -39,7 +39,7 @@ FLOORS = [
     # from a command line to names and objects
     {"composing", "boards", "commands"},
     # one run, what is told of it, and the board of all runs
-    {"running", "loggers", "showing", "leaderboard", "claims"},
+    {"running", "loggers", "showing", "leaderboard", "claims", "pilots"},
     # many runs, a row among others, encodings looked at without a run or in other models, results
     # sent out
     {"sweeping", "compare", "explain", "check", "catalogue", "pretrained", "results"},

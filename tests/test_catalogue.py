@@ -16,7 +16,8 @@ from omegaconf import OmegaConf
 from posbench.catalogue import page as catalogue
 from posbench.catalogue import probe
 from posbench.catalogue.portraits import Portrait
-from posbench.check.subject import Subject, composed
+from posbench.check.subject import Subject
+from posbench.composing.compose import compose
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +68,8 @@ def test_every_method_is_described_with_formula_and_source(name: str) -> None:
 
 
 def portrait(name: str) -> Portrait:
-    run = Subject(f"method={name}").made(*probe.SIZES)
-    return catalogue.portrait(f"method={name}", run.model().encodings, run.train_positions)
+    word = f"method={name}"
+    return catalogue.portrait(word, probe.Probe(word))
 
 
 def test_the_curves_are_the_formula() -> None:
@@ -89,8 +90,7 @@ def test_the_curves_are_the_formula() -> None:
 
 
 def test_the_properties_are_those_of_the_classes() -> None:
-    run = Subject("method=t5").made(*probe.SIZES)
-    shown = catalogue.properties(Subject("method=t5"), run.model().encodings, run.extension)
+    shown = catalogue.properties(probe.Probe("method=t5"))
     assert (
         shown["path"] == "fused by rows"
         and shown["relative"] == "yes"
@@ -129,7 +129,7 @@ def test_every_extension_is_described_and_so_is_what_is_inside_it(name: str) -> 
     """Not by its name: an attribute of one's own may be called like those of a sequence."""
     applied = list(catalogue.applied(Subject("method=rope").extension(name)))
     assert all(catalogue.describe(type(each)).text for each in applied)
-    node = OmegaConf.to_container(composed(f"extension={name}").extension)
+    node = OmegaConf.to_container(compose(f"extension={name}").cfg().extension)
     listed = [each for each in classes(node) if each not in SILENT]
     assert [type(each).__name__ for each in applied] == MADE.get(name, listed)
 

@@ -17,19 +17,10 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.check import conformance
-from posbench.check.subject import (
-    CPU_HEAD,
-    EXACT,
-    Outputs,
-    Subject,
-    composed,
-    difference,
-    outputs,
-    setup,
-    with_setting,
-)
+from posbench.check.subject import CPU_HEAD, EXACT, Outputs, Subject, difference, outputs, setup
 from posbench.composing import legality
 from posbench.composing.building import build
+from posbench.composing.compose import compose
 from posbench.composing.folders import own_names
 from posbench.encoding import EncodingStack
 from posbench.errors import ConfigError, IllegalExtension
@@ -57,7 +48,9 @@ def test_encoding(check: Callable[[Subject], None], encoding: str) -> None:
 
 @functools.cache
 def build_extension(name: str, *overrides: str) -> Extension:
-    node = OmegaConf.to_container(composed(f"extension={name}", *overrides).extension, resolve=True)
+    node = OmegaConf.to_container(
+        compose(f"extension={name}", *overrides).cfg().extension, resolve=True
+    )
     return build(node, "extension")  # type: ignore[arg-type]
 
 
@@ -92,7 +85,7 @@ def test_the_pairs_that_are_refused_are_those_the_declarations_say() -> None:
             for encoding in ENCODINGS:
                 offered = not needs or needs in of_layers(extension, encoding)
                 assert legal(extension, encoding) == offered, (extension, encoding)
-    listed = legality.legal_encodings(composed("extension=ntk").extension)
+    listed = legality.legal_encodings(compose("extension=ntk").cfg().extension)
     assert listed == [encoding for encoding in ENCODINGS if legal("ntk", encoding)]
 
 
@@ -149,7 +142,7 @@ def fixed(name: str) -> list[Extension]:
     """The extension at a fixed scale, where it has that setting."""
     return (
         [build_extension(name, "extension.scale=4")]
-        if "scale" in composed(f"extension={name}").extension
+        if "scale" in compose(f"extension={name}").cfg().extension
         else []
     )
 
@@ -168,7 +161,7 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
     if legal(name, "partial_rope"):
         # A factor on all scores shows where some channels do not turn, in a temperature on these.
         hosts.append("partial_rope")
-    node = OmegaConf.to_container(composed(f"extension={name}").extension)
+    node = OmegaConf.to_container(compose(f"extension={name}").cfg().extension)
     runs = [setup("protocol=cpu", f"extension={name}", f"encoding={host}") for host in hosts]
     pos = torch.arange(64)[None]
 
@@ -181,7 +174,7 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
         return found
 
     def with_value(key: str, value: float) -> list[Outputs]:
-        return outcome([with_setting(run, f"extension.{key}", value) for run in runs])
+        return outcome([run.with_setting(f"extension.{key}", value) for run in runs])
 
     before = outcome(runs)
     for key, value in node.items():

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import making
 import pytest
 from boards import with_views
 
-from posbench import dashboard
+from posbench.dashboard.command import main
+from posbench.dashboard.preview import KINDS, preview
+from posbench.dashboard.report import report
+from posbench.dashboard.snapshot import as_json
+from posbench.dashboard.workspace import workspace
 from posbench.loggers import metrics, told
-from posbench.loggers.preview import KINDS, preview
 
 DATA = Path(__file__).parent / "data" / "dashboard"
 
 
-@pytest.mark.parametrize("page", ["workspace", "report"])
-def test_a_page_is_what_it_was(page: str) -> None:
+@pytest.mark.parametrize("page", [workspace, report])
+def test_a_page_is_what_it_was(page: Callable[[str, str], Any]) -> None:
     """Bring the snapshot up to date with `python -m posbench.dashboard --to tests/data/dashboard`,
     and look at the difference.
     """
     pytest.importorskip("wandb_workspaces")
-    made = dashboard.as_json(getattr(dashboard, page)("posbench", ""))
-    assert made == (DATA / f"{page}.json").read_text()
+    made = as_json(page("posbench", ""))
+    assert made == (DATA / f"{page.__name__}.json").read_text()
 
 
 def test_pages_name_only_what_is_logged() -> None:
@@ -51,14 +56,14 @@ def test_random_ids_are_numbered_wherever_they_stand() -> None:
             node = {"__id__": self.random, "then": [{"viewId": self.random}], "name": "x"}
             return json.dumps(node)
 
-    one, other = (dashboard.as_json(Page(random)) for random in ("a1b2c3d4e5f6", "zz00zz00zz00"))
+    one, other = (as_json(Page(random)) for random in ("a1b2c3d4e5f6", "zz00zz00zz00"))
     assert one == other and one.count('"id-0"') == 2
 
 
 def test_a_server_is_asked_for_nothing_without_an_entity(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert dashboard.main(["--to", str(tmp_path), "--save"]) == 1
+    assert main(["--to", str(tmp_path), "--save"]) == 1
     assert "--save needs --entity" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
@@ -90,9 +95,9 @@ def test_a_preview_of_nothing_is_a_sentence(
     pytest.importorskip("wandb_workspaces")
     making.save(tmp_path / "results", *with_views())
     words = ["--to", str(tmp_path / "to"), "--preview", str(tmp_path / "results"), "--task"]
-    assert dashboard.main([*words, "passkey"]) == 1
+    assert main([*words, "passkey"]) == 1
     assert "has no records of task=passkey: name another with --task" in capsys.readouterr().err
-    assert dashboard.main([*words, "copy"]) == 0
+    assert main([*words, "copy"]) == 0
     assert (tmp_path / "to/workspace.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -101,7 +106,7 @@ def test_a_preview_mixes_no_protocols(tmp_path: Path, capsys: pytest.CaptureFixt
     making.save(tmp_path / "results", making.record(), making.record(protocol="gpu"))
     words = ["--to", str(tmp_path / "to"), "--preview", str(tmp_path / "results"), "--task", "copy"]
     for more in ([], ["--protocol", "cuda"]):
-        assert dashboard.main([*words, *more]) == 1
+        assert main([*words, *more]) == 1
         said = capsys.readouterr().err
         assert said.endswith("copy under cpu and gpu: choose one of them with --protocol\n")
-    assert dashboard.main([*words, "--protocol", "gpu"]) == 0
+    assert main([*words, "--protocol", "gpu"]) == 0

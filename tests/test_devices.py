@@ -16,8 +16,9 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention
-from posbench.check.subject import Subject, composed
+from posbench.check.subject import Subject
 from posbench.composing.building import build
+from posbench.composing.compose import compose
 from posbench.composing.folders import own_names
 from posbench.composing.options import node
 from posbench.encoding import Draw, PositionEncoding
@@ -37,7 +38,9 @@ WAIT = {"xpos": "one number", "hyperbolic_hope": "all numbers"}
 @functools.cache
 def base() -> DictConfig:
     """What all have in common, composed once: composing is most of what these tests cost."""
-    return composed("protocol=smoke", "model.width=32", "model.num_heads=2", "model.head_width=16")
+    return compose(
+        "protocol=smoke", "model.width=32", "model.num_heads=2", "model.head_width=16"
+    ).cfg()
 
 
 @functools.cache

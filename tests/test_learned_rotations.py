@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from vectors import applied, dot, sigmoid
 
 from posbench.attention import Attention, attend, dense
-from posbench.check.subject import composed
+from posbench.composing.compose import compose
 from posbench.encodings.adarope import AdaRoPE
 from posbench.encodings.lerope import LeRoPE
 from posbench.encodings.nope import NoPE
@@ -196,6 +196,6 @@ def test_tokens_with_like_content_are_near_wherever_they_stand() -> None:
 
 def test_the_lowest_third_of_the_layers_keeps_rope() -> None:
     for depth, expected in ((2, [RoPE, RePo]), (3, [RoPE, RePo, RePo])):
-        layers = composed("encoding=repo").encoding.layers
+        layers = compose("encoding=repo").cfg().encoding.layers
         kinds = [layers[index % len(layers)]._target_.rsplit(".")[-1] for index in range(depth)]
         assert kinds == [each.__name__ for each in expected]

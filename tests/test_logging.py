@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import ClassVar
 
 import making
+import numpy as np
 import pytest
 import yaml
 from offered import CONF
 from processes import succeeded
 
-from posbench.check.subject import composed
 from posbench.composing.building import build
+from posbench.composing.compose import compose
 from posbench.composing.folders import own_names
 from posbench.errors import ConfigError
 from posbench.loggers import told
@@ -33,6 +34,7 @@ from posbench.records import files
 from posbench.records.record import Record
 from posbench.results import upload as uploading
 from posbench.results.command import main as results_command
+from posbench.showing import depth_map
 
 TEST = {
     f"test/{key}"
@@ -269,13 +271,15 @@ def test_a_summary_leaves_out_what_is_unknown() -> None:
     assert not [value for value in found.values() if value != value]
 
 
+def pixels_of(run: Record) -> np.ndarray | None:
+    return depth_map.pixels(run.rows, run.views)
+
+
 def test_a_depth_map_has_dark_and_bright_cells_and_none_where_there_are_no_sources() -> None:
-    assert told.depth_map(making.record()) is None
+    assert pixels_of(making.record()) is None
     bright, dark = (
-        told.depth_map(measured()),
-        told.depth_map(
-            measured(views=[making.view("depth", n, (0, 1, 8, 0.0, 1)) for n in (10, 80)])
-        ),
+        pixels_of(measured()),
+        pixels_of(measured(views=[making.view("depth", n, (0, 1, 8, 0.0, 1)) for n in (10, 80)])),
     )
     assert bright is not None and dark is not None
     assert bright.dtype == "uint8" and bright.shape[2] == 3
@@ -436,7 +440,7 @@ def test_an_agent_makes_a_command_of_the_sweep_that_posbench_understands() -> No
     }
     words = agent.create_sweep_command_args({"args": chosen})["args_no_hyphens"]
     fixed = [word for word in sweep["command"] if "$" not in word and "=" in word]
-    cfg = composed(*fixed, *words)
+    cfg = compose(*fixed, *words).cfg()
     assert (cfg.seed, cfg.logger.offline, cfg.force) == (0, False, True)
     assert sweep["metric"]["name"] in told.summary(measured())
     for task in sweep["parameters"]["task"]["values"]:
@@ -502,7 +506,7 @@ def test_a_library_that_is_not_there_is_named_with_its_command(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    node = {"_target_": composed(f"logger={name}").logger._target_, "save_dir": str(tmp_path)}
+    node = {"_target_": compose(f"logger={name}").cfg().logger._target_, "save_dir": str(tmp_path)}
     node |= {"folder": str(tmp_path)} if name == "trackio" else {}
     with pytest.raises(ConfigError, match=rf"pip install 'posbench\[{name}\]'"):
         build(node, "logger")

@@ -120,7 +120,7 @@ def test_a_glob_finds_rows_and_files(
     words = ("--config-dir", str(mine), "-m", f"method=glob({glob})", "seed=abc")
     status, out, err = answered(*words)
     assert status == 1 and "runs failed" in err
-    assert f"method={chosen} seed=abc: seed must be an integer" in out
+    assert f"method={chosen} seed=abc: seed must be a valid integer" in out
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_extensions_stand_under_what_they_change() -> None:
 
 def test_tasks_stand_under_their_kinds() -> None:
     kinds = tables("task")
-    assert "Others" not in kinds, "say `# kind: ...` in the YAML"
+    assert "Others" not in kinds, "name its kind in conf/tasks.yaml"
     assert {"copy", "copy_small", "prefix_lookup"} <= set(kinds["Copy"])
     assert kinds["Smoke tests"] == ["first", "majority"]
 

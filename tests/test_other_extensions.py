@@ -18,8 +18,8 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention, attend, dense
-from posbench.check.subject import composed
 from posbench.composing.building import build
+from posbench.composing.compose import compose
 from posbench.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.coupling import Coupling
@@ -517,7 +517,7 @@ def test_each_part_of_a_sequence_takes_the_layers_that_it_can() -> None:
 
 
 def chosen(*words: str) -> Extension:
-    cfg = composed("extension=both", *words)
+    cfg = compose("extension=both", *words).cfg()
     cfg.train_positions = 40  # by which defaults scale
     node = OmegaConf.to_container(cfg.extension, resolve=True)
     return build(node, "extension")  # type: ignore[arg-type]

@@ -15,12 +15,12 @@ from scipy import stats
 
 from posbench.errors import PosbenchError
 from posbench.leaderboard import predicting
-from posbench.leaderboard.predicting import HOST, predictions
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.statistics import bootstrap
 from posbench.statistics.correlation import RankCorrelation
 
+HOST = "rope_short_base"
 SMALL = {"direct": 0.1, "pi": 0.5, "yarn": 0.8, "dca": 0.7}
 LARGE = {"direct": 4.0, "pi": 3.0, "yarn": 1.5, "dca": 1.0}  # losses
 
@@ -59,8 +59,12 @@ def large(losses: Mapping[str, float] = LARGE, model: str = "big") -> list[Recor
     return found
 
 
+def found_of(large: pd.DataFrame, small: pd.DataFrame) -> list[predicting.Prediction]:
+    return predicting.predictions(large, small, HOST, "cpu")
+
+
 def test_extensions_are_ranked_on_both_sides() -> None:
-    (found,) = predictions(tables.table(large()), tables.table(small()))
+    (found,) = found_of(tables.table(large()), tables.table(small()))
     assert (found.task, found.multiple, found.seeds, found.samples) == ("passkey", 1.5, 2, 4)
     assert found.sides.index.tolist() == ["dca", "yarn", "pi", "direct"], "best on the large first"
     assert found.sides.loc["yarn", "large"] == pytest.approx(-1.65)
@@ -70,7 +74,7 @@ def test_extensions_are_ranked_on_both_sides() -> None:
     assert found.agreed.value == pytest.approx(0.8), "two neighbours are swapped"
     assert found.agreed.low == found.agreed.high == pytest.approx(0.8), "draws keep both orders"
     turned = {extension: -loss for extension, loss in LARGE.items()}
-    (other,) = predictions(tables.table(large(turned)), tables.table(small()))
+    (other,) = found_of(tables.table(large(turned)), tables.table(small()))
     assert other.agreed.value == pytest.approx(-0.8)
 
 
@@ -81,23 +85,23 @@ def test_only_what_both_have_counts() -> None:
         *small({"pi": 0.9}, task="copy"),
         *small({"pi": 0.9}, protocol="cpu_wide"),
     ]
-    (found,) = predictions(tables.table(large()), tables.table([*small(), *others]))
+    (found,) = found_of(tables.table(large()), tables.table([*small(), *others]))
     assert set(found.sides.index) == set(LARGE)
-    (alone,) = predictions(tables.table(large()), tables.table(small()))
+    (alone,) = found_of(tables.table(large()), tables.table(small()))
     assert found.sides.equals(alone.sides), "nothing else is mixed in"
     few = {"direct": 0.1, "pi": 0.5}
-    assert not predictions(tables.table(large()), tables.table(small(few)))
+    assert not found_of(tables.table(large()), tables.table(small(few)))
     with pytest.raises(PosbenchError, match="records of big, huge: give those of one encoding"):
-        predictions(tables.table([*large(), *large(model="huge")]), tables.table(small()))
+        found_of(tables.table([*large(), *large(model="huge")]), tables.table(small()))
 
 
 def test_several_versions_of_a_run_are_not_averaged() -> None:
     for again in (small({"yarn": 0.1}, version=2), small({"yarn": 0.1}, protocol_hash="another")):
         with pytest.raises(PosbenchError, match="task=passkey, extension=yarn has runs of "):
-            predictions(tables.table(large()), tables.table([*small(), *again]))
+            found_of(tables.table(large()), tables.table([*small(), *again]))
     repeated = [changed(each, {"task_version": 2}) for each in large()[:1]]
     with pytest.raises(PosbenchError, match="extension=direct has runs of task_version 1 and 2"):
-        predictions(tables.table([*large(), *repeated]), tables.table(small()))
+        found_of(tables.table([*large(), *repeated]), tables.table(small()))
 
 
 def test_the_page_is_written_and_checked(
@@ -159,5 +163,7 @@ def test_p_counts_orders_and_the_lowest_of_the_large_model_may_make_a_correlatio
     ]
     assert found.p == pytest.approx(np.mean([abs(each) >= 0.6 - 1e-9 for each in orders]))
     assert found.without_lowest == pytest.approx(-0.5)
-    (page,) = (line for line in predicting.markdown([found]).splitlines() if "Without" in line)
+    (page,) = (
+        line for line in predicting.markdown([found], HOST, "cpu").splitlines() if "Without" in line
+    )
     assert page == "Without `d` and `e`, the lowest of the large model, it is -.50."

@@ -291,16 +291,16 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
         ("task=perplexity", "needs text=FILE"),
         ("length=[1]", "did you mean lengths"),
         ("tokens=[300]", "give one of the two"),
-        ("texts=0", "texts=0 must be at least 1"),
-        ("seed=-1", "seed=-1 must be at least 0"),
-        ("train_positions=-5", "train_positions=-5 must be at least 0"),
-        ("lengths=[1,nan]", "lengths=[1,nan] must be finite and above 0"),
-        ("lengths=[inf]", "lengths=[inf] must be finite and above 0"),
-        ("lengths=[]", "lengths=[] names nothing: give at least one"),
-        ("task=,", "task=, names nothing: give at least one"),
+        ("texts=0", "texts must be greater than 0, got '0'"),
+        ("seed=-1", "seed must be greater than or equal to 0, got '-1'"),
+        ("train_positions=-5", "train_positions must be greater than or equal to 0, got"),
+        ("lengths=[1,nan]", "lengths.1 must be a finite number, got 'nan'"),
+        ("lengths=[inf]", "lengths.0 must be a finite number, got 'inf'"),
+        ("lengths=[]", "lengths names nothing: give at least one"),
+        ("task=,", "task names nothing: give at least one"),
         ("questions=30", "there are 20 people"),
-        ("chat=maybe", "choose one of true, false"),
-        ("device=tpu", "choose one of cpu, cuda, mps"),
+        ("chat=maybe", "chat must be a valid boolean, got 'maybe'"),
+        ("device=tpu", "device must be 'cpu', 'cuda' or 'mps', got 'tpu'"),
         ("chat=true", "a chat template, and this one has none"),
         ("model=nowhere", "model=nowhere is no folder"),
         ("recipe=nowhere.yaml", "cannot be read"),
@@ -336,7 +336,8 @@ def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -
     recipe.write_text("extension: [direct, pi]\ntask: passkey\nlengths: [1, 1.5]\nchat: true\n")
     words = [f"model={folder}", f"recipe={recipe}"]
     asked = Request.of(words)
-    assert (asked.extensions, asked.lengths, asked.chat) == (["direct", "pi"], [1.0, 1.5], True)
+    found = asked.settings
+    assert (found.extension, found.lengths, found.chat) == (["direct", "pi"], [1.0, 1.5], True)
     assert asked.protocol.slug == "small"
     more = Request.of([*words, "texts=3", "seed=1", "extension=yarn"])
     assert more.protocol == asked.protocol and more.texts == [1, 2, 3]
@@ -346,7 +347,7 @@ def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -
     tokens = tmp_path / "tokens.yaml"
     tokens.write_text("tokens: [256, 512]\n")
     counted = Request.of([words[0], f"recipe={tokens}"])
-    assert (counted.tokens, counted.lengths) == ([256, 512], [])
+    assert (counted.settings.tokens, counted.settings.lengths) == ([256, 512], None)
     typed = ["extension=direct,pi", "task=passkey", "lengths=[1,1.5]", "chat=true"]
     assert Request.of([words[0], *typed]).protocol.hash == asked.protocol.hash
 
@@ -398,11 +399,11 @@ def test_lengths_and_tokens_take_the_place_of_those_in_a_recipe(
     words = [f"model={folder}", f"recipe={recipe}"]
     recipe.write_text("tokens: [256, 512]\n")
     asked = Request.of([*words, "lengths=[1,2]"])
-    assert (asked.tokens, asked.lengths) == ([], [1.0, 2.0])
+    assert (asked.settings.tokens, asked.settings.lengths) == (None, [1.0, 2.0])
     assert asked.protocol.changed == ("lengths=[1,2]",)
     recipe.write_text("lengths: [1, 2]\n")
     asked = Request.of([*words, "tokens=256"])
-    assert (asked.tokens, asked.lengths) == ([256], [])
+    assert (asked.settings.tokens, asked.settings.lengths) == ([256], None)
     assert asked.protocol.changed == ("tokens=[256]",)
 
 

@@ -15,7 +15,8 @@ import yaml
 from offered import CONF
 from small_runs import prepared, ran, tiny, trained
 
-from posbench.check.subject import composed, setup
+from posbench.check.subject import setup
+from posbench.composing.compose import compose
 from posbench.composing.folders import own_names
 from posbench.config import checked
 from posbench.errors import ConfigError, Diverged
@@ -92,15 +93,18 @@ def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_
 @pytest.mark.parametrize(
     ("setting", "sentence"),
     [
-        ("training.packing=-1", "training.packing must be at least 0, got -1"),
-        ("training.random_offset=-2", "training.random_offset must be at least 0, got -2"),
+        ("training.packing=-1", "training.packing must be greater than or equal to 0, got -1"),
+        (
+            "training.random_offset=-2",
+            "training.random_offset must be greater than or equal to 0, got -2",
+        ),
         (
             "training.num_examples=10",
             "training.num_examples=10 does not fill one batch of .*: raise it to 64 or",
         ),
-        ("training.loss_on=prompt", "training.loss_on=prompt is unknown: use one of answer, all"),
-        ("training.decay=steep", "training.decay=steep is unknown: use one of linear, cosine"),
-        ("training.stop_at=1.5", "training.stop_at is a share .* got 1.5"),
+        ("training.loss_on=prompt", "training.loss_on must be 'answer' or 'all', got 'prompt'"),
+        ("training.decay=steep", "training.decay must be 'linear' or 'cosine', got 'steep'"),
+        ("training.stop_at=1.5", "training.stop_at must be less than or equal to 1, got 1.5"),
         (
             "training.learning_rate=[]",
             r"lists rates to choose from, each once and one at least, got \[\]",
@@ -111,17 +115,17 @@ def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_
             "training.learning_rate=0",
             "training.learning_rate must be positive and finite, or a list of such, got 0",
         ),
-        ("model.dropout=1", "model.dropout must be at least 0 and below 1, got 1"),
-        ("model.mlp_ratio=-1", "model.mlp_ratio must be at least 0, got -1"),
+        ("model.dropout=1", "model.dropout must be less than 1, got 1"),
+        ("model.mlp_ratio=-1", "model.mlp_ratio must be greater than or equal to 0, got -1"),
         (
             "evaluation.decoding=beam",
-            "evaluation.decoding=beam is unknown: use one of teacher_forced, greedy",
+            "evaluation.decoding must be 'teacher_forced' or 'greedy', got 'beam'",
         ),
     ],
 )
 def test_a_wrong_choice_gets_its_sentence(setting: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        checked(composed(setting))
+        checked(compose(setting).cfg())
 
 
 def test_offsets_that_a_table_has_no_rows_for_are_refused_before_training() -> None:

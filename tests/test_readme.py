@@ -91,7 +91,7 @@ def test_every_file_the_readme_points_to_exists() -> None:
 
 
 def test_every_setting_the_readme_shows_is_one() -> None:
-    from posbench.check.subject import composed
+    from posbench.composing.compose import compose
 
     commands = re.findall(r"^python -m posbench ([^#\n]*)", README, re.M)
     for command in commands:
@@ -101,7 +101,7 @@ def test_every_setting_the_readme_shows_is_one() -> None:
             if not word.startswith("-") and "mine" not in word
         ]
         if "--config-dir" not in command and "-m" not in command.split():
-            composed(*words)
+            compose(*words).cfg()
 
 
 def test_the_numbers_of_the_first_lines_are_what_conf_holds() -> None:

@@ -16,7 +16,11 @@ from torch import Tensor
 from posbench.check.subject import setup
 from posbench.composing.folders import own_names
 from posbench.errors import ConfigError, Diverged
-from posbench.replicas import Apart, OwnCurve, Replicas, Stacked, fit_together, losses, state_of
+from posbench.replicas.batch import ReplicaBatch
+from posbench.replicas.curves import OwnCurve
+from posbench.replicas.fitting import fit_together
+from posbench.replicas.forward import losses, state_of
+from posbench.replicas.trainings import CannotReplicate, Replicas
 from posbench.scoring import loss
 from posbench.training import Curve, Training, fit
 
@@ -106,7 +110,7 @@ def gradients(value: Tensor, trainings: Sequence[Training]) -> list[Tensor | Non
     return list(torch.autograd.grad(value, weights, allow_unused=True))
 
 
-def together(trainings: Sequence[Training], data: Stacked) -> Tensor:
+def together(trainings: Sequence[Training], data: ReplicaBatch) -> Tensor:
     """The losses of all, from which gradients flow into the weights of each model."""
     models = [training.model for training in trainings]
     weights = zip(*(model.parameters() for model in models), strict=True)
@@ -117,7 +121,7 @@ def agrees(encoding: str) -> None:
     trainings = several(f"encoding={encoding}")
     batches = [training.batch(0) for training in trainings]
     for _ in range(2):  # a pass leaves the models as they were
-        found = together(trainings, Stacked.of(batches, beyond=1))
+        found = together(trainings, ReplicaBatch.of(batches, beyond=1))
         ours = gradients(found.sum(), trainings)
     expected = [loss(each.model, data) for each, data in zip(trainings, batches, strict=True)]
     theirs = gradients(torch.stack(expected).sum(), trainings)
@@ -263,7 +267,7 @@ def test_what_cannot_be_made_in_step_says_so_before_it_begins(
 ) -> None:
     trainings = several(*words, count=2)
     before = [value.clone() for value in trainings[0].model.state_dict().values()]
-    with pytest.raises(Apart, match=said):
+    with pytest.raises(CannotReplicate, match=said):
         in_step(tmp_path, trainings)
     assert all(map(torch.equal, before, trainings[0].model.state_dict().values()))
 
@@ -279,7 +283,7 @@ def test_an_encoding_that_looks_at_its_length_is_found_out(
             "embed",
             lambda x, pos: x * pos.shape[-1] / 8,  # by the padding too
         )
-    with pytest.raises(Apart, match="gradients differ"):
+    with pytest.raises(CannotReplicate, match="gradients differ"):
         in_step(tmp_path, trainings)
 
 
@@ -287,7 +291,7 @@ def test_a_batch_is_padded_by_what_every_table_has() -> None:
     trainings = several("encoding=rope")
     batches = [training.batch(1) for training in trainings]
     longest = max(data.tokens.shape[1] for data in batches)
-    found = Stacked.of(batches)
+    found = ReplicaBatch.of(batches)
     assert {data.tokens.shape[1] for data in batches} != {longest}
     assert found.labels.shape == found.tokens.shape == (3, 4, longest)
     for index, data in enumerate(batches):

@@ -288,7 +288,7 @@ def test_a_run_that_is_asked_for_twice_is_made_and_counted_once(mine: Path) -> N
 def test_runs_that_cannot_be_composed_do_not_hide_the_others(mine: Path) -> None:
     found = plan(requested("method=rope", "seed=0,x"))
     assert len(found.runs) == 1 and list(found.wrong.values()) == [
-        "seed must be an integer, got 'x'"
+        "seed must be a valid integer, got 'x'"
     ]
 
 

@@ -13,8 +13,8 @@ import pytest
 from omegaconf import OmegaConf
 from task_oracles import answered, made, split
 
-from posbench.check.subject import composed
 from posbench.composing.building import build
+from posbench.composing.compose import compose
 from posbench.task import FIRST_SYMBOL, Answers, Batch
 from posbench.tasks.in_context_language import InContextLanguage
 from posbench.tasks.language import Language
@@ -44,7 +44,7 @@ def test_a_text_follows_the_table_of_its_source() -> None:
     table.
     """
     task: Any = build(
-        OmegaConf.to_container(composed("task=language", "task.num_symbols=3").task), "task"
+        OmegaConf.to_container(compose("task=language", "task.num_symbols=3").cfg().task), "task"
     )  # type: ignore[arg-type]
     batch = task.batch(200, 1000, "frequencies")
     counts: dict[tuple[int, ...], list[int]] = {}

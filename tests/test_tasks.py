@@ -22,8 +22,9 @@ from task_oracles import (
     made,
 )
 
-from posbench.check.subject import composed, setup
+from posbench.check.subject import setup
 from posbench.composing.building import build
+from posbench.composing.compose import compose
 from posbench.errors import ConfigError
 from posbench.task import MARK, SEP
 
@@ -42,7 +43,7 @@ def test_any_legal_setting_and_length_agrees_with_the_oracle(
     name: str, data: st.DataObject
 ) -> None:
     cls = type(made(name)[0])
-    numbers = OmegaConf.to_container(composed(f"task={name}").task)
+    numbers = OmegaConf.to_container(compose(f"task={name}").cfg().task)
     del numbers["_target_"]
     kinds = {
         int: lambda value: st.integers(1, 2 * value),
@@ -314,7 +315,7 @@ def test_the_docstring_states_the_rule_and_two_worked_examples(name: str) -> Non
 )
 def test_a_wrong_setting_gets_its_sentence(overrides: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        build(OmegaConf.to_container(composed(*overrides).task), "task")  # type: ignore[arg-type]
+        build(OmegaConf.to_container(compose(*overrides).cfg().task), "task")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention, attend, dense
-from posbench.check.subject import composed, setup
+from posbench.check.subject import setup
 from posbench.composing.building import build
+from posbench.composing.compose import compose
 from posbench.encoding import EncodingStack
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.chunked import Chunked
@@ -231,7 +232,7 @@ def test_parameters_stay_shared() -> None:
 
 
 def built(*words: str) -> Extension:
-    cfg = composed(*words)
+    cfg = compose(*words).cfg()
     cfg.train_positions, cfg.test_positions = 40, 120
     return build(OmegaConf.to_container(cfg, resolve=True)["extension"], "extension")  # type: ignore[index, call-overload]
 

@@ -4,7 +4,7 @@
     python -m posbench.catalogue.names --check    writes nothing; fails if the page is an older one
 
 What a name stands for is read off its YAML and the docstring of its class, and where it belongs off
-conf/methods.yaml and the comments of conf/task. Nothing here imports a method.
+conf/methods.yaml and conf/tasks.yaml. Nothing here imports a method.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _said(group: str, name: str) -> str:
     """What a YAML begins with as a comment, up to the first line that ends in a full stop."""
     lines: list[str] = []
     for line in families.head(group, name):
-        if not line.startswith("kind:") and not (lines and lines[-1].endswith(".")):
+        if not (lines and lines[-1].endswith(".")):
             lines.append(line)
     return " ".join(lines)
 

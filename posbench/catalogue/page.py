@@ -24,15 +24,14 @@ from omegaconf import OmegaConf
 from posbench import commands
 from posbench.catalogue import portraits
 from posbench.catalogue.portraits import Portrait
-from posbench.catalogue.probe import MAP, SIZES, STRETCH, by_distance, equal_tokens, measured
-from posbench.check.subject import Subject, composed, with_setting
+from posbench.catalogue.probe import MAP, STRETCH, Probe, by_distance, measured
 from posbench.composing import flat, mistakes
-from posbench.composing.compose import composing
+from posbench.composing.compose import compose, composing
 from posbench.composing.exit_status import exit_status
 from posbench.composing.folders import OF_A_ROW
 from posbench.composing.legality import legal, method_class
 from posbench.composing.options import options
-from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
+from posbench.encoding import PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper
 from posbench.running.setup import Setup
@@ -97,22 +96,18 @@ def entry(name: str) -> Entry:
     """The row of a method, or of an encoding or extension, "encoding=decay"."""
     word = words_of(name)
     method = name.replace("=", "_") if name == word else name
-    subject = Subject(word)
-    run = subject.made(*SIZES)
-    base = run.model().encodings
-    length = base.span(run.train_positions, training=True)
-    stack = run.extension.extend(base, length, STRETCH * length) if run.extension.changes else base
+    probe = Probe(word)
+    base, extension = probe.base, probe.run.extension
     distinct = [layer for index in base.firsts for layer in parts_of(base.layers[index])]  # type: ignore[arg-type]
     # Describe the encoding as it was trained, and the extension. The wrappers that an extension
     # makes are part of the extension, and get no description.
-    classes = [type(part) for part in (*distinct, *applied(run.extension))]
-    picture = portrait(word, stack, run.train_positions)
+    classes = [type(part) for part in (*distinct, *applied(extension))]
     return Entry(
         method,
-        _settings(run),
+        _settings(probe.run),
         tuple(describe(cls) for cls in dict.fromkeys(classes)),
-        properties(subject, base, run.extension),
-        portraits.draw(picture),
+        properties(probe),
+        portraits.draw(portrait(word, probe)),
     )
 
 
@@ -131,17 +126,17 @@ def _settings(run: Setup) -> str:
     return ", ".join(found)
 
 
-def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> dict[str, str]:
+def properties(probe: Probe) -> dict[str, str]:
     """The declarations, and what can be read off the plan."""
+    stack, extension = probe.base, probe.run.extension
     layers: list[PositionEncoding] = [stack.layers[index] for index in stack.firsts]  # type: ignore[misc]
     limit = stack.max_positions
-    allowed = [name for name, each in subject.extensions() if legal(each, stack)]
+    allowed = [name for name, each in probe.subject.extensions() if legal(each, stack)]
     parameters = sum(p.numel() for p in stack.parameters())
-    paths = dict.fromkeys(layer.encode(equal_tokens(16, 1)).path for layer in layers)  # type: ignore[attr-defined]
     return {
         "class": method_class(extension, stack),
         "scale": extension.scale_policy,
-        "path": ", ".join(paths),
+        "path": probe.path,
         "relative": "yes" if all(layer.relative for layer in layers) else "no",
         "fractional positions": "yes" if all(layer.float_positions for layer in layers) else "no",
         "positions": "no limit" if limit is None else f"{limit}",
@@ -157,32 +152,26 @@ def properties(subject: Subject, stack: EncodingStack, extension: Extension) -> 
 # -- its picture ----------------------------------------------------------------------------------
 
 
-def portrait(word: str, stack: EncodingStack, train_positions: int) -> Portrait:
-    stack = stack.double()
-    limit = min(2 * train_positions, stack.max_positions or 2 * train_positions)
-    layer: PositionEncoding = stack.layers[0]  # type: ignore[assignment]
-    quantity, values, _ = measured(layer, limit)
-    _, square, weights = measured(layer, MAP)
+def portrait(word: str, probe: Probe) -> Portrait:
     hidden = np.triu(np.ones((MAP, MAP), bool), 1)
     return Portrait(
-        quantity,
-        by_distance(values),
-        dict(_at_other_bases(word, limit)),
-        np.where(hidden, np.nan, square[0]),
-        np.where(hidden, np.nan, weights[0]) * np.arange(1, MAP + 1)[:, None],
-        train_positions,
+        probe.quantity,
+        probe.curves,
+        dict(_at_other_bases(word, probe)),
+        np.where(hidden, np.nan, probe.map),
+        np.where(hidden, np.nan, probe.weights),
+        probe.run.train_positions,
     )
 
 
-def _at_other_bases(word: str, n: int) -> Iterator[tuple[str, np.ndarray]]:
+def _at_other_bases(word: str, probe: Probe) -> Iterator[tuple[str, np.ndarray]]:
     """The first head's curve at other bases, if the encoding has such a setting."""
-    if "base" not in composed(word).encoding:
+    if "base" not in compose(word).cfg().encoding:
         return
-    usual = Subject(word).made(*SIZES)
     for base in BASES:
-        run = with_setting(usual, "encoding.base", base)
+        run = probe.run.with_setting("encoding.base", base)
         layer = run.model().encodings.double().layers[0]
-        yield f"base {base:,}", by_distance(measured(layer, n)[1])[0]  # type: ignore[arg-type]
+        yield f"base {base:,}", by_distance(measured(layer, probe.limit)[1])[0]  # type: ignore[arg-type]
 
 
 def _of_folders(own: Sequence[Path]) -> list[str]:

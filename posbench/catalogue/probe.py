@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.check.subject import Subject
+from posbench.encoding import EncodingStack, PositionEncoding
 
 HEADS, WIDTH, DRAWS = 4, 32, 16
 SIZES = (
@@ -48,6 +49,37 @@ def measured(layer: PositionEncoding, n: int) -> tuple[str, np.ndarray, np.ndarr
         return "product of the encodings", products.expand(HEADS, n, n).numpy(), weights.numpy()
     scores = logits.masked_fill(hidden, torch.nan).mean(0)
     return "score", scores.expand(HEADS, n, n).numpy(), weights.numpy()
+
+
+class Probe:
+    """A row of the board at the sizes of the pictures, and what they show of its first layer.
+
+    An extension shows itself at STRETCH times the training length.
+    """
+
+    def __init__(self, *words: str) -> None:
+        self.subject = Subject(*words)
+        self.run = self.subject.made(*SIZES)
+        self.base = self.run.model().encodings  # as it is trained
+        self.trained = self.base.span(self.run.train_positions, training=True)
+        self.stack = self.at(STRETCH * self.trained)
+        layers: list[PositionEncoding] = [self.stack.layers[index] for index in self.stack.firsts]  # type: ignore[misc]
+        plans = [layer.encode(equal_tokens(16, 1)) for layer in layers]
+        self.path = ", ".join(dict.fromkeys(plan.path for plan in plans))  # type: ignore[attr-defined]
+        twice = 2 * self.run.train_positions
+        self.limit = min(twice, self.stack.max_positions or twice)
+        self.quantity, values, _ = measured(layers[0], self.limit)
+        self.curves = by_distance(values)  # [heads, limit]
+        _, scores, weights = measured(layers[0], MAP)
+        self.map = scores[0]  # of the first head, [query, key]
+        self.weights = weights[0] * np.arange(1, MAP + 1)[:, None]  # uniform attention is 1
+
+    def at(self, length: int) -> EncodingStack:
+        """The encodings, extended to a length if there is an extension that changes them."""
+        extension = self.run.extension
+        changed = extension.changes
+        stack = extension.extend(self.base, self.trained, length) if changed else self.base
+        return stack.double()
 
 
 def by_distance(values: np.ndarray) -> np.ndarray:

@@ -26,17 +26,7 @@ from posbench import commands
 from posbench.attention import Attention, Heads
 from posbench.boards import definition
 from posbench.boards.naming import recorded
-from posbench.catalogue.probe import (
-    HEADS,
-    MAP,
-    SIZES,
-    STRETCH,
-    WIDTH,
-    by_distance,
-    equal_tokens,
-    measured,
-)
-from posbench.check.subject import Subject
+from posbench.catalogue.probe import HEADS, MAP, WIDTH, Probe
 from posbench.composing import mistakes
 from posbench.composing.compose import composing
 from posbench.composing.exit_status import exit_status
@@ -80,34 +70,20 @@ def sketch(name: str, words: Sequence[str] = ()) -> dict[str, Any]:
     what they are while others follow. "yes", "at one scale" if they change where the extension
     is set to another length, "no", or "no keys" where a score is not a product with a key.
     """
-    run = Subject(*words or [f"method={name}"]).made(*SIZES)
-    base = run.model().encodings
-
-    def at(length: int) -> EncodingStack:
-        trained = base.span(run.train_positions, training=True)
-        return run.extension.extend(base, trained, length) if run.extension.changes else base
-
-    trained = base.span(run.train_positions, training=True)
-    stack = at(STRETCH * trained).double()
-    first: PositionEncoding = stack.layers[0]  # type: ignore[assignment]
-    limit = min(2 * run.train_positions, stack.max_positions or 2 * run.train_positions)
-    quantity, values, _ = measured(first, limit)
-    weights = measured(first, MAP)[2][0]
-    curves = by_distance(values)
+    probe = Probe(*words or [f"method={name}"])
+    curves = probe.curves
     if np.allclose(curves, curves[:1], equal_nan=True):
         curves = curves[:1]
     chosen = np.unique(np.linspace(0, curves.shape[1] - 1, POINTS).round().astype(int))
-    layers: list[PositionEncoding] = [stack.layers[index] for index in stack.firsts]  # type: ignore[misc]
-    plans = [layer.encode(equal_tokens(16, 1)) for layer in layers]
     return {
         "method": name,
-        "quantity": quantity,
-        "trained": run.train_positions,
+        "quantity": probe.quantity,
+        "trained": probe.run.train_positions,
         "distances": chosen.tolist(),
         "curves": [[_short(value) for value in curve[chosen]] for curve in curves],
-        "map": _map(weights * np.arange(1, MAP + 1)[:, None]),
-        "path": ", ".join(dict.fromkeys(plan.path for plan in plans)),  # type: ignore[attr-defined]
-        "keys": _keys(stack, at, trained),
+        "map": _map(probe.weights),
+        "path": probe.path,
+        "keys": _keys(probe),
     }
 
 
@@ -126,8 +102,9 @@ def _map(weights: np.ndarray) -> str:
     return "".join(LEVELS[round(place)] for place in places[np.tril_indices(CELLS)])
 
 
-def _keys(stack: EncodingStack, at: Any, trained: int) -> str:
-    short, long = (multiple * trained // 8 for multiple in KEYS)
+def _keys(probe: Probe) -> str:
+    stack = probe.stack
+    short, long = (multiple * probe.trained // 8 for multiple in KEYS)
     if (limit := stack.max_positions) is not None:
         long = min(long, limit)
         short = min(short, long - 1)
@@ -136,7 +113,7 @@ def _keys(stack: EncodingStack, at: Any, trained: int) -> str:
         return "no keys"
     if not _same(first, _encoded(stack, long, short)):
         return "no"
-    scales = [_encoded(at(length).double(), short, short) for length in (short, long)]
+    scales = [_encoded(probe.at(length), short, short) for length in (short, long)]
     return "yes" if _same(*scales) else "at one scale"
 
 

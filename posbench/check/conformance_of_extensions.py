@@ -27,7 +27,6 @@ from posbench.check.subject import (
     outputs,
     require,
     setup,
-    with_setting,
 )
 from posbench.check.suite import Suite
 from posbench.composing.folders import own_names
@@ -282,9 +281,9 @@ def every_numeric_setting_changes_an_output(subject: Extended) -> None:
             continue
         key = f"extension.{key}"
         try:
-            after = changed([with_setting(run, key, 2 * value or 1) for run in runs])
+            after = changed([run.with_setting(key, 2 * value or 1) for run in runs])
         except ConfigError:
-            after = changed([with_setting(run, key, value / 2) for run in runs])
+            after = changed([run.with_setting(key, value / 2) for run in runs])
         require(
             _change(after, before) > EXACT,
             f"{key}={value} can be doubled and no output changes at 4 times the training length of "

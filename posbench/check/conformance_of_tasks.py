@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from omegaconf import OmegaConf
 
-from posbench.check.subject import composed, require
+from posbench.check.subject import require
 from posbench.check.suite import Suite
 from posbench.composing.building import build
+from posbench.composing.compose import compose
 from posbench.config import checked
 from posbench.errors import ConfigError
 from posbench.task import BOS, EOS, MARK, NOISE, PAD, SEP, Batch, Task
@@ -33,7 +34,7 @@ class ChosenTask:
 
     @classmethod
     def of(cls, *words: str) -> ChosenTask:
-        cfg = composed(*words)
+        cfg = compose(*words).cfg()
         task: Task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
         low, high = checked(cfg).training.lengths
         return cls(task, max(low, 1), high)

@@ -18,7 +18,6 @@ from posbench.check.subject import (
     random_tokens,
     require,
     setup,
-    with_setting,
 )
 from posbench.errors import ConfigError
 from posbench.running.setup import Setup
@@ -47,10 +46,10 @@ def every_numeric_setting_changes_an_output(subject: Subject) -> None:
     before = changed(usual)
     for key, value in subject.settings():
         try:
-            after = changed(with_setting(usual, f"encoding.{key}", 2 * value or 1))
+            after = changed(usual.with_setting(f"encoding.{key}", 2 * value or 1))
         except ConfigError:
             half = value // 2 if isinstance(value, int) else value / 2
-            after = changed(with_setting(usual, f"encoding.{key}", half))
+            after = changed(usual.with_setting(f"encoding.{key}", half))
         require(
             any(difference(old, new) > EXACT for old, new in zip(before, after, strict=True)),
             f"encoding.{key}={value} can be doubled and no output changes at the training length "
@@ -86,7 +85,7 @@ def every_setting_of_the_model_changes_an_output(subject: Subject) -> None:
     before = logits(subject.made())
     for key, value in MODEL_CHANGES.items():
         try:
-            after = logits(with_setting(subject.made(), f"model.{key}", value))
+            after = logits(subject.made().with_setting(f"model.{key}", value))
         except ConfigError:
             continue
         require(

@@ -4,16 +4,14 @@ it, and the sentence about what it does not keep.
 
 from __future__ import annotations
 
-import copy
 import functools
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention, dense
@@ -27,36 +25,29 @@ from posbench.extension import Extension
 from posbench.running.setup import Setup
 from posbench.transformer import Transformer
 
+if TYPE_CHECKING:
+    from hydra._internal.hydra import Hydra
+
 BATCH, HEADS, WIDTH, MODEL = 2, 2, 16, 32  # sizes of the small calls below and of their model
 CPU_HEAD = 32  # head width of the cpu protocol
 EXACT = 1e-9
 
 Outputs = tuple[Tensor, Tensor]
 
+_extensions: WeakKeyDictionary[Hydra, dict[tuple[Any, ...], Extension]] = WeakKeyDictionary()
+"""What each Hydra has made of a name at the sizes of a subject: extensions keep nothing of what
+they extend, so one of each is enough for all encodings.
+"""
+
 
 class Broken(PosbenchError, AssertionError):
     """A promise that an encoding does not keep."""
 
 
-def composed(*overrides: str) -> DictConfig:
-    """The configuration of a command line, to be changed as one likes."""
-    return compose(*overrides).cfg()
-
-
 def setup(*overrides: str) -> Setup:
     """The set-up of a command line, at the smoke protocol unless told otherwise."""
-    cfg = composed(
-        *([] if any(word.startswith("protocol=") for word in overrides) else ["protocol=smoke"]),
-        *overrides,
-    )
-    return Setup.of(cfg)
-
-
-def with_setting(run: Setup, key: str, value: object) -> Setup:
-    """The same set-up with another value of a setting: composing it takes ten times as long."""
-    cfg = copy.deepcopy(run.composed)
-    OmegaConf.update(cfg, key, value)
-    return Setup(cfg, run.task)
+    asked = any(word.startswith("protocol=") for word in overrides)
+    return Setup.of(compose(*([] if asked else ["protocol=smoke"]), *overrides).cfg())
 
 
 class Subject:
@@ -98,9 +89,16 @@ class Subject:
 
     def extension(self, name: str) -> Extension:
         """An extension at the lengths of this subject, without composing everything else again."""
-        run = self.made()
-        lengths = {key: run.nodes[key] for key in ("model", "train_positions", "test_positions")}
-        return _extension(_Hydra(GlobalHydra.instance().hydra), name, json.dumps(lengths))
+        run, hydra = self.made(), GlobalHydra.instance().hydra
+        assert hydra is not None
+        known = _extensions.setdefault(hydra, {})
+        sizes = {key: run.nodes[key] for key in ("model", "train_positions", "test_positions")}
+        key = (name, run.train_positions, run.test_positions, *run.nodes["model"].items())
+        if key not in known:
+            cfg = OmegaConf.create(sizes | {"extension": node("extension", name)})
+            plain: Any = OmegaConf.to_container(cfg, resolve=True)
+            known[key] = build(plain["extension"], "extension")
+        return known[key]
 
     def extensions(self) -> Iterator[tuple[str, Extension]]:
         """All that are on offer and can be built: a broken one of one's own is not asked here."""
@@ -115,30 +113,7 @@ class Subject:
 
         Those interpolated from elsewhere, such as sizes of the model, are left out.
         """
-        return list(_numbers(OmegaConf.to_container(composed(*self.words).encoding, resolve=False)))
-
-
-@dataclass(frozen=True)
-class _Hydra:
-    """The one that composes, told apart from the next by what it is."""
-
-    hydra: Any
-
-    def __hash__(self) -> int:
-        return id(self.hydra)
-
-
-@functools.cache
-def _node(by: _Hydra, name: str) -> DictConfig:
-    return node("extension", name)
-
-
-@functools.lru_cache(maxsize=1000)
-def _extension(by: _Hydra, name: str, lengths: str) -> Extension:
-    """Extensions keep nothing of what they extend, so one of each is enough for all encodings."""
-    cfg = OmegaConf.create(json.loads(lengths))
-    cfg.extension = copy.deepcopy(_node(by, name))
-    return build(OmegaConf.to_container(cfg, resolve=True)["extension"], "extension")  # type: ignore
+        return list(_numbers(compose(*self.words).content["encoding"]))
 
 
 def _numbers(node: Any, prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -10,7 +10,6 @@ from posbench.check.subject import (
     Subject,
     random_tokens,
     require,
-    with_setting,
 )
 from posbench.encoding import PositionEncoding
 from posbench.running.setup import Setup
@@ -36,7 +35,7 @@ def every_parameter_gets_a_gradient(subject: Subject) -> None:
 
 def state_dict_round_trips(subject: Subject) -> None:
     """Two seeds give different models, until the weights of one are loaded into the other."""
-    one, other = subject.made().model(), with_setting(subject.made(), "seed", 1).model()
+    one, other = subject.made().model(), subject.made().with_setting("seed", 1).model()
     tokens, pos = random_tokens(12), torch.arange(12)[None]
     require(not torch.equal(one(tokens, pos), other(tokens, pos)), "two seeds give the same model")
     other.load_state_dict(one.state_dict())

@@ -11,10 +11,18 @@ from typing import Any
 import hydra
 from hydra.errors import InstantiationException
 
-from posbench.config import KINDS, in_words
 from posbench.errors import ConfigError, PosbenchError, shown
 from posbench.provenance import targets
 from posbench.source import module_file
+
+KINDS = {
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    type(None): "null",
+}
+"""Simple types, as a sentence about a wrong value names them."""
 
 
 def build(node: dict[str, Any], group: str) -> Any:
@@ -100,7 +108,8 @@ def _check_types(node: dict[str, Any], group: str) -> None:
         kinds = set(typing.get_args(expected)) if either else {expected}
         if kinds <= KINDS.keys():
             if type(value) not in kinds | ({int} if float in kinds else set()):
-                raise ConfigError(f"{group}.{key} must be {in_words(expected)}, got {shown(value)}")
+                words = " or ".join(text for kind, text in KINDS.items() if kind in kinds)
+                raise ConfigError(f"{group}.{key} must be {words}, got {shown(value)}")
         elif isinstance(value, str) and getattr(expected, "__module__", "").startswith("posbench."):
             choice = f"{group.partition('.')[0]}@{group}.{key}={value}"
             raise ConfigError(

@@ -23,7 +23,7 @@ def headed(group: str) -> dict[str, list[str]]:
 
 
 def order(group: str, headings: set[str]) -> list[str]:
-    """Headings as conf/methods.yaml has them, others after them by the alphabet."""
+    """Headings as the files of conf/ have them, others after them by the alphabet."""
     known = list(dict.fromkeys(listed(group).values()))
     return [each for each in known if each in headings] + sorted(headings - set(known))
 
@@ -31,8 +31,7 @@ def order(group: str, headings: set[str]) -> list[str]:
 def heading(group: str, name: str) -> str:
     """What a name is listed under; "" in groups without families."""
     if group == "task":
-        kinds = [line for line in head(group, name) if line.startswith("kind:")]
-        return kinds[0].removeprefix("kind:").strip() if kinds else "others"
+        return _kinds_of_tasks().get(name, "others")
     if group == "method":
         return _rows()[methods()[name].encoding]
     if group == "encoding":  # one without a row stands beside the one whose class it has
@@ -41,9 +40,11 @@ def heading(group: str, name: str) -> str:
 
 
 def listed(group: str) -> dict[str, str]:
-    """What conf/methods.yaml lists them under: families of encodings, kinds of extensions."""
+    """What they stand under: encodings under families, extensions and tasks under kinds."""
     if group in ("encoding", "method"):
         return _rows()
+    if group == "task":
+        return _kinds_of_tasks()
     return _of_rope() if group == "extension" else {}
 
 
@@ -67,6 +68,13 @@ def _of_rope() -> dict[str, str]:
     """
     of_rope = (cell for cell in cells() if cell.kind and "model" not in cell.chosen)
     return {cell.extension: cell.kind for cell in of_rope}
+
+
+@functools.cache
+def _kinds_of_tasks() -> dict[str, str]:
+    """The tasks of conf/tasks.yaml, each with its kind."""
+    kinds: dict[str, list[str]] = yaml.safe_load(text("tasks.yaml"))
+    return {name: kind for kind, names in kinds.items() for name in names}
 
 
 # -- files ---------------------------------------------------------------------------------------

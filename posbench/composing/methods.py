@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
-from posbench.config import OF_METHODS
-
 AS_TRAINED = "direct"
 """The extension that a method need not name: `rope: [direct]` is the method rope."""
 
@@ -31,6 +29,8 @@ class Method(NamedTuple):
 
 def chosen_of_model(model: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a model that methods choose, where they are not off."""
+    from posbench.config import OF_METHODS
+
     return {name: model[name] for name, off in OF_METHODS.items() if model.get(name, off) != off}
 
 

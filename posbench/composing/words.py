@@ -11,7 +11,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
 
 from posbench.composing.folders import GROUPS, OF_A_ROW, names
-from posbench.config import OF_METHODS
 from posbench.errors import ConfigError
 
 
@@ -45,6 +44,8 @@ class Word:
     @property
     def makes_row(self) -> bool:
         """Whether it chooses a row or sets something of it, not of its test."""
+        from posbench.config import OF_METHODS
+
         section, _, setting = self.key.partition(".")
         return self.section in OF_A_ROW or (section == "model" and setting in OF_METHODS)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 from matplotlib import style
 from matplotlib.axes import Axes
@@ -14,13 +12,22 @@ from matplotlib.figure import Figure
 from posbench.explain.measures import Inside
 from posbench.showing.figures import COLOURS, DASHES, MARKERS, STYLE, plain_ticks, svg_text
 
+
+@dataclass(frozen=True)
+class Panel:
+    """How a column of numbers is shown: its label, the range of its axis where that is known."""
+
+    label: str
+    limits: tuple[float, float] | None = None
+    log: bool = False
+
+
 PANELS = {
-    "on_source": ("attention on the right token", (0.0, 1.0)),
-    "keys": ("keys that it spreads over, $e^H$", None),
-    "margin": ("logit of the right token above all others", None),
-    "without": ("score without the head", (0.0, 1.0)),
+    "on_source": Panel("attention on the right token", (0.0, 1.0)),
+    "keys": Panel("keys that it spreads over, $e^H$", log=True),
+    "margin": Panel("logit of the right token above all others"),
+    "without": Panel("score without the head", (0.0, 1.0)),
 }
-"""Column -> its label, and the range of its axis where that is known."""
 
 
 def of_heads(inside: Inside, name: str) -> str:
@@ -28,39 +35,15 @@ def of_heads(inside: Inside, name: str) -> str:
     with style.context(["default", STYLE]):
         figure = Figure(figsize=(9, 6.4), layout="constrained")
         panels = figure.subplots(2, 2)
-        for axes, (column, (label, limits)) in zip(panels.flat, PANELS.items(), strict=True):
+        for axes, (column, panel) in zip(panels.flat, PANELS.items(), strict=True):
             for (layer, head), part in inside.heads.groupby(["layer", "head"]):
                 _curve(axes, part, column, int(layer), int(head), f"{name}-{column}")
             if column == "without":
                 scores = inside.lengths["score"]
                 axes.plot(scores.index, scores, color="0.4", linewidth=1, label="with all")
-            _dress(axes, list(inside.lengths.index), label, limits)
+            _dress(axes, list(inside.lengths.index), panel)
         handles, labels = panels.flat[3].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
-        return svg_text(figure)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The accuracy of one method by length (rows) and depth (columns); NaN without data."""
-
-    label: str
-    values: np.ndarray
-
-
-def depth_grid(grid: Grid, lengths: Sequence[str]) -> str:
-    """At which depth of the prompt, and in how long a prompt, the model still finds a source."""
-    edges = np.linspace(0, 1, grid.values.shape[1] + 1)
-    with style.context(["default", STYLE]):
-        figure = Figure(figsize=(7, 0.7 + 0.24 * len(lengths)), layout="constrained")
-        axes = figure.subplots()
-        mesh = axes.pcolormesh(
-            edges, np.arange(len(lengths) + 1), grid.values, vmin=0, vmax=1, cmap="cividis"
-        )
-        axes.set_yticks(np.arange(len(lengths)) + 0.5, lengths)
-        axes.set_xticks([0, 0.5, 1], ["start", "", "end"])
-        axes.invert_yaxis()
-        figure.colorbar(mesh, ax=axes, label="token accuracy")
         return svg_text(figure)
 
 
@@ -78,14 +61,14 @@ def _curve(axes: Axes, part: pd.DataFrame, column: str, layer: int, head: int, n
     )
 
 
-def _dress(axes: Axes, ticks: list[float], label: str, limits: tuple[float, float] | None) -> None:
+def _dress(axes: Axes, ticks: list[float], panel: Panel) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
     axes.minorticks_off()
-    axes.set_title(label, fontsize=10)
-    if limits:
-        axes.set_ylim(limits[0] - 0.03, limits[1] + 0.03)
-    elif label.startswith("keys"):
+    axes.set_title(panel.label, fontsize=10)
+    if panel.limits:
+        axes.set_ylim(panel.limits[0] - 0.03, panel.limits[1] + 0.03)
+    elif panel.log:
         axes.set_yscale("log")
         plain_ticks(axes.yaxis)
     else:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
-from posbench.explain.figures import Grid, depth_grid, of_heads
+from posbench.explain.figures import of_heads
 from posbench.explain.measures import Inside
 from posbench.explain.sentences import sentences
 from posbench.records.row import Row, View
+from posbench.showing import depth_map
 from posbench.showing.figures import Curve, score_by_length
 from posbench.showing.numbers import NOTHING, number
 from posbench.showing.table import Row as Line
@@ -63,16 +63,7 @@ class Explained:
     @property
     def depths(self) -> str | None:
         """Accuracy by length and depth of the source, where the task has sources."""
-        shown = [view for view in self.views if view.by == "depth"]
-        if not shown:
-            return None
-        multiples = {row.test_length: row.multiple for row in self.rows}
-        values = np.full((len(shown), 10), np.nan)
-        for line, view in enumerate(shown):
-            for low, score in zip(view.above, view.token_accuracy_teacher_forced, strict=True):
-                values[line, min(round(low * 10), 9)] = score
-        names = [f"{multiples[view.test_length]:g}x" for view in shown]
-        return depth_grid(Grid(self.label, values), names)
+        return depth_map.svg(self.rows, self.views)
 
 
 def title(explained: Sequence[Explained]) -> str:

@@ -2,15 +2,15 @@
 
 On each task that both have, and at each length beyond 1x that both were tested at:
 
-    small(e) = mean over seeds of the corrected score of extension e on HOST, under PROTOCOL
+    small(e) = mean over seeds of the corrected score of extension e on the host, rope_short_base
     large(e) = mean over samples of the log-likelihood of an answer's token under e
     rho      = Spearman's rank correlation of the two, over the extensions that both have
 
 The interval is over draws of seeds and of samples, and p is the share of all orders of the
 extensions whose correlation is at least as far from 0: it says whether so few extensions can show
-an agreement at all. HOST has the short base, at which 70 % of the
-pairs complete a turn in training; of SmolLM2's 32 pairs, 62 % do in its 8,192 positions. This rule
-was written when one of that model's three texts had been measured at 1.5x.
+an agreement at all. The host has the short base, at which 70 % of the pairs complete a turn in
+training; of SmolLM2's 32 pairs, 62 % do in its 8,192 positions. This rule was written when one of
+that model's three texts had been measured at 1.5x.
 
 `python -m posbench.leaderboard.predicting LARGE SMALL` reads the records of both folders and writes
 predicting.md into LARGE.
@@ -37,7 +37,6 @@ from posbench.statistics.correlation import RankCorrelation
 from posbench.statistics.likelihoods import PRETRAINED, resampled
 from posbench.statistics.measures import corrected_lines
 
-HOST, PROTOCOL = "rope_short_base", "cpu"
 FILE = "predicting.md"
 ORDERS = 100_000
 """Orders of the extensions that are looked at: all of eight."""
@@ -101,9 +100,11 @@ class Prediction:
         )
 
 
-def predictions(large: pd.DataFrame, small: pd.DataFrame) -> list[Prediction]:
+def predictions(
+    large: pd.DataFrame, small: pd.DataFrame, host: str, protocol: str
+) -> list[Prediction]:
     """Predictions from the long tables of a pretrained model and of a board, for rows with
-    default settings.
+    default settings; of the board, those of a host under a protocol.
 
     Lengths and tasks with fewer than three extensions in common are left out. Raises
     `PosbenchError` if `large` holds several models or protocols, or either side several versions
@@ -114,8 +115,8 @@ def predictions(large: pd.DataFrame, small: pd.DataFrame) -> list[Prediction]:
         if usual[column].nunique() > 1:
             names = ", ".join(sorted(usual[column].unique()))
             raise PosbenchError(f"there are records of {names}: give those of one {column}")
-    hosted = small[small["protocol"] == PROTOCOL]
-    hosted = hosted[(hosted["encoding"] == HOST) & (hosted["changed"] == "")]
+    hosted = small[small["protocol"] == protocol]
+    hosted = hosted[(hosted["encoding"] == host) & (hosted["changed"] == "")]
     hosted = hosted[(hosted["method_class"] == "zero-shot") & ~hosted["task_changed"]]
     for side in (usual, hosted):
         tables.refuse_mixed(side, ["task", "extension"])
@@ -136,11 +137,11 @@ def predictions(large: pd.DataFrame, small: pd.DataFrame) -> list[Prediction]:
     return found
 
 
-def markdown(found: Sequence[Prediction]) -> str:
+def markdown(found: Sequence[Prediction], host: str, protocol: str) -> str:
     lines = [
         "# Does the small board predict the large model?",
         "",
-        f"Small: the score of an extension on `{HOST}` under protocol {PROTOCOL}, corrected for "
+        f"Small: the score of an extension on `{host}` under protocol {protocol}, corrected for "
         "chance, the mean over seeds. "
         "Large: the log-likelihood of a token of the answer under the same extension of the "
         "pretrained model, in nats, the mean over samples. Spearman's rank correlation of the two "
@@ -189,15 +190,19 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("large", type=Path, help="with the records of a pretrained model")
     parser.add_argument("small", type=Path, help="with the records of a board")
+    parser.add_argument("--host", default="rope_short_base", help="of the board's extensions")
+    parser.add_argument("--protocol", default="cpu", help="of the board's records")
     chosen = parser.parse_args(arguments)
 
     def page() -> str:
         large, small = (
             tables.table(files.records(folder)) for folder in (chosen.large, chosen.small)
         )
-        return markdown(predictions(large, small))
+        found = predictions(large, small, chosen.host, chosen.protocol)
+        return markdown(found, chosen.host, chosen.protocol)
 
     command = f"{command} {chosen.large} {chosen.small}"
+    command += f" --host {chosen.host} --protocol {chosen.protocol}"
     return commands.write_page(chosen.large / FILE, page, command, chosen.check)
 
 

@@ -13,6 +13,7 @@ from posbench.errors import ConfigError
 from posbench.loggers import metrics, told
 from posbench.loggers.told import About
 from posbench.records.record import Record
+from posbench.showing import depth_map
 
 
 class TensorBoard(TensorBoardLogger):
@@ -49,7 +50,7 @@ class TensorBoard(TensorBoardLogger):
         for length, values in told.tests(record):
             self.log_metrics(values, step=length)
         self.experiment.add_text(metrics.CELLS, told.markdown(record))
-        if (picture := told.depth_map(record)) is not None:
+        if (picture := depth_map.pixels(record.rows, record.views)) is not None:
             self.experiment.add_image(metrics.DEPTH_MAP, picture, dataformats="HWC")
         summary = {metrics.summarised(name): value for name, value in told.numbers(record).items()}
         super().log_hyperparams(self.params, summary)

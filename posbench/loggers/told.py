@@ -11,16 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-from matplotlib import style
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
 from posbench.composing.methods import AS_TRAINED
 from posbench.loggers import metrics
 from posbench.records.record import MethodName, Name, Record
-from posbench.records.row import Row, View
+from posbench.records.row import Row
 from posbench.showing.table import pipes
 from posbench.statistics.measures import area, reach
 
@@ -164,43 +158,3 @@ def markdown(record: Record) -> str:
 
 def _shown(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def depth_map(record: Record) -> npt.NDArray[np.uint8] | None:
-    """A picture of the accuracy by length (rows) and depth of the source (columns), RGB.
-
-    None for a task without sources.
-    """
-    by_depth = {view.test_length: view for view in record.views if view.by == "depth"}
-    rows = [row for row in record.rows if row.test_length in by_depth]
-    if not rows:
-        return None
-    edges = sorted(
-        {
-            edge
-            for view in by_depth.values()
-            for edge in (*view.above, *view.up_to)
-            if edge is not None
-        }
-    )
-    grid = [_of_bins(by_depth[row.test_length], edges) for row in rows]
-    with style.context("default"):  # the user's own matplotlibrc changes nothing
-        figure = Figure(figsize=(6, 0.9 + 0.3 * len(rows)), dpi=120, layout="constrained")
-        axes = figure.subplots()
-        mesh = axes.pcolormesh(
-            np.array(edges), np.arange(len(rows) + 1), np.array(grid), vmin=0, vmax=1
-        )
-        axes.set_yticks(np.arange(len(rows)) + 0.5, [f"{row.multiple:g}x" for row in rows])
-        axes.invert_yaxis()
-        axes.set_xlabel("depth of the source in the prompt, from start to end")
-        axes.set_ylabel("test length")
-        figure.colorbar(mesh, ax=axes, label="token accuracy")
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
-def _of_bins(view: View, edges: list[float]) -> list[float]:
-    """The accuracy in each bin between two edges; NaN where the view has none."""
-    found = dict(zip(view.above, view.token_accuracy_teacher_forced, strict=True))
-    return [found.get(low, np.nan) for low in edges[:-1]]

@@ -17,6 +17,7 @@ from posbench.errors import ConfigError
 from posbench.loggers import metrics, told
 from posbench.loggers.told import About
 from posbench.records.record import Record
+from posbench.showing import depth_map
 
 
 class Trackio(Logger):
@@ -90,7 +91,7 @@ class Trackio(Logger):
             metrics.summarised(name): value for name, value in told.numbers(record).items()
         }
         last[metrics.CELLS] = self.library.Table(dataframe=pd.DataFrame(data, columns=columns))
-        if (picture := told.depth_map(record)) is not None:
+        if (picture := depth_map.pixels(record.rows, record.views)) is not None:
             last[metrics.DEPTH_MAP] = self.library.Image(picture, caption=record.method.label)
         self.run.log(last)
 

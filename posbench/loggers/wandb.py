@@ -12,6 +12,7 @@ from lightning.pytorch.loggers import WandbLogger
 from posbench.loggers import metrics, told
 from posbench.loggers.told import About
 from posbench.records.record import Record
+from posbench.showing import depth_map
 
 MULTIPLE = metrics.tested("multiple")
 
@@ -85,7 +86,7 @@ class Wandb(WandbLogger):
             run.log({metrics.LENGTH: length} | values)
         columns, data = told.cells(record)
         run.log({metrics.CELLS: wandb.Table(columns=[*columns], data=data)})
-        if (picture := told.depth_map(record)) is not None:
+        if (picture := depth_map.pixels(record.rows, record.views)) is not None:
             run.log({metrics.DEPTH_MAP: wandb.Image(picture, caption=record.method.label)})
         run.summary.update(told.summary(record))
         run.tags = (*run.tags, *({record.method_class} - set(run.tags)))

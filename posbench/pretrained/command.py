@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def measured() -> int:
         request = Request.of(words)
-        with writing_to(request.results_dir):
+        with writing_to(request.settings.results_dir):
             for line in run(request):
                 print(line, flush=True)
         return 0
@@ -84,9 +84,9 @@ def run(request: Request) -> Iterator[str]:
     from posbench.pretrained.proof import mounted_and_proved
     from posbench.pretrained.tabulating import table
 
-    model, tokenizer = request.files.load(request.dtype, request.device)
+    model, tokenizer = request.files.load(request.settings.dtype, request.settings.device)
     tasks = measurements(request, tokenizer)
-    with mounted_and_proved(model, request.train_positions or None) as mounted:
+    with mounted_and_proved(model, request.settings.train_positions or None) as mounted:
         trained = mounted.train_positions
         yield f"{request.files.path}, trained for {trained} positions, equals itself when mounted."
         recorder = _recorder(request, mounted)
@@ -101,7 +101,7 @@ def run(request: Request) -> Iterator[str]:
         for task in tasks:
             yield from table(recorder, task, candidates[task.name], lengths, request.texts)
         yield from _to_serve(mounted, candidates[tasks[0].name], lengths[-1])
-        where = request.results_dir
+        where = request.settings.results_dir
         yield f"Records: {where}; python -m posbench.leaderboard makes a page of them."
 
 
@@ -118,16 +118,16 @@ def _recorder(request: Request, mounted: Mounted) -> Recorder:
     from posbench.pretrained.recording import Recorder
 
     trained = mounted.train_positions
-    multiples = {count: count / trained for count in request.tokens} | {
-        round(multiple * trained): multiple for multiple in request.lengths
+    multiples = {count: count / trained for count in (request.settings.tokens or [])} | {
+        round(multiple * trained): multiple for multiple in (request.settings.lengths or [])
     }
     settings = {
         "lengths": sorted(multiples),
-        "questions": request.questions,
-        "dtype": request.dtype,
+        "questions": request.settings.questions,
+        "dtype": request.settings.dtype,
     }
     return Recorder(
-        request.results_dir,
+        request.settings.results_dir,
         request.files,
         mounted,
         request.protocol,
@@ -222,7 +222,7 @@ def searched(
     kept = content_hash(
         [recorder.model, task.node, row.node, request.protocol.hash, request.texts, code]
     )
-    path = request.results_dir / "searches" / f"{kept}.json"
+    path = request.settings.results_dir / "searches" / f"{kept}.json"
     chosen, search = choose(row.extension, task, recorder.mounted, lengths, request.texts, path)
     return replace(row, extension=chosen, search=search)
 
@@ -241,18 +241,22 @@ def measurements(request: Request, tokenizer: Any) -> list[Measurement]:
     from posbench.pretrained.text_tasks import SETS, TASKS, Pieces
 
     known = {**TASKS, **SETS, PERPLEXITY: None}
-    names = [each for name in request.tasks for each in SETS.get(name, (name,))]
+    names = [each for name in request.settings.task for each in SETS.get(name, (name,))]
     found: list[Measurement] = []
     for name in dict.fromkeys(names):
         if name not in known:
             raise ConfigError(f"task={name}: {known_names(known, HELP, closest(name, known))}")
         if name == PERPLEXITY:
-            if not request.text:
+            if not request.settings.text:
                 raise ConfigError("task=perplexity needs text=FILE: name a text file")
-            found.append(Perplexity.of(Path(request.text), tokenizer))
+            found.append(Perplexity.of(Path(request.settings.text), tokenizer))
         else:
-            pieces = Pieces(tokenizer, request.chat)
-            found.append(Answering(name, TASKS[name], pieces, request.questions, request.chat))
+            pieces = Pieces(tokenizer, request.settings.chat)
+            found.append(
+                Answering(
+                    name, TASKS[name], pieces, request.settings.questions, request.settings.chat
+                )
+            )
     return found
 
 
@@ -262,8 +266,8 @@ def extensions(request: Request, train_positions: int, test_positions: int) -> l
 
     found = []
     with composing():
-        for name in request.extensions:
-            words = [f"extension={name}", *request.settings]
+        for name in request.settings.extension:
+            words = [f"extension={name}", *request.of_extensions]
             mistakes.check(words)
             cfg = compose(*words).cfg()
             cfg.train_positions, cfg.test_positions = train_positions, test_positions
@@ -274,5 +278,5 @@ def extensions(request: Request, train_positions: int, test_positions: int) -> l
                     f"extension={name} trains further, and a pretrained model is measured as it "
                     "is: choose an extension without training"
                 )
-            found.append(Candidate(name, extension, node, tuple(request.settings)))
+            found.append(Candidate(name, extension, node, tuple(request.of_extensions)))
     return found

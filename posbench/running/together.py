@@ -10,7 +10,9 @@ import filelock
 import torch
 
 from posbench.errors import Diverged, PosbenchError
-from posbench.replicas import Apart, OwnCurve, fit_together
+from posbench.replicas.curves import OwnCurve
+from posbench.replicas.fitting import fit_together
+from posbench.replicas.trainings import CannotReplicate
 from posbench.running.checkpoints import UNFINISHED, Checkpoints, obeying_signals
 from posbench.running.console import Console
 from posbench.running.devices import device
@@ -103,7 +105,7 @@ class ReplicaTrainer:
                     report,
                     ended,
                 )
-        except Apart as error:
+        except CannotReplicate as error:
             self.console.say(f"One by one: {error}.")
         except torch.OutOfMemoryError:
             self.console.say(

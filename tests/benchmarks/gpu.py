@@ -34,7 +34,8 @@ from posbench.check.paths import moved
 from posbench.check.subject import Subject, call, setup
 from posbench.composing.compose import composing
 from posbench.records import files
-from posbench.replicas import Replicas, Stacked
+from posbench.replicas.batch import ReplicaBatch
+from posbench.replicas.trainings import Replicas
 from posbench.running.setup import Setup
 from posbench.scoring import Inputs, loss
 from posbench.sweeping.requests import request
@@ -157,7 +158,9 @@ def replicas(place: Place) -> Iterator[Row]:
         optimizer = together.configure_optimizers()["optimizer"]
         data = together.batch(0).to(place.device)
 
-        def step(together: Replicas = together, data: Stacked = data, own: Any = optimizer) -> None:
+        def step(
+            together: Replicas = together, data: ReplicaBatch = data, own: Any = optimizer
+        ) -> None:
             own.zero_grad()
             with place.mixed():
                 lost = together.training_step(data, 0)["loss"]
@@ -208,7 +211,7 @@ def graph(place: Place) -> Iterator[Row]:
     one batch, and with a loss of fixed shape.
     """
     training = place.training("task=copy")
-    model, data = training.model, Stacked.of([training.batch(0)]).to(place.device)
+    model, data = training.model, ReplicaBatch.of([training.batch(0)]).to(place.device)
     tokens, pos, segments, labels = (
         each[0] for each in (data.tokens, data.pos, data.segments, data.labels)
     )

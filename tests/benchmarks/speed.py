@@ -44,7 +44,7 @@ from posbench.composing.compose import compose, composing
 from posbench.composing.folders import own_names
 from posbench.records import files
 from posbench.records.record import Record
-from posbench.replicas import Replicas
+from posbench.replicas.trainings import Replicas
 from posbench.running.console import Console
 from posbench.running.ready import quiet
 from posbench.running.run import make

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from posbench.check.subject import composed, setup
-from posbench.composing.compose import Composition
+from posbench.check.subject import setup
+from posbench.composing.compose import Composition, compose
 from posbench.composing.identity import Identity
 from posbench.provenance import content_hash
 from posbench.records import files
@@ -64,7 +64,7 @@ def made(folder: Path, *words: str) -> tuple[Setup, Trained, Prepared]:
 
 def ran(folder: Path, *words: str) -> Record:
     """The record of a whole run in this process, which is called what the words say."""
-    cfg = composed(*TINY, *words)
+    cfg = compose(*TINY, *words).cfg()
     cfg.results_dir = str(folder)
     called, digest = " ".join(words), content_hash(words)
     name = Name(name="tiny", hash=digest)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
-from posbench.check.subject import composed
 from posbench.composing.building import build
+from posbench.composing.compose import compose
 from posbench.composing.folders import own_names
 from posbench.config import checked
 from posbench.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Answers, Batch, Task
@@ -32,7 +32,7 @@ _made: dict[str, tuple[Task, tuple[int, int]]] = {}
 def made(name: str) -> tuple[Task, tuple[int, int]]:
     """The task of a YAML and its shortest and longest training length."""
     if name not in _made:
-        cfg = composed(f"task={name}")
+        cfg = compose(f"task={name}").cfg()
         _made[name] = build(OmegaConf.to_container(cfg.task), "task"), checked(cfg).training.lengths  # type: ignore[arg-type]
     return _made[name]
 

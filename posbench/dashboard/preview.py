@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from posbench.errors import PosbenchError
 from posbench.loggers import metrics, told
 from posbench.records.record import Record
+from posbench.showing import depth_map
 from posbench.showing.figures import plain_ticks
 
 ACROSS = 24
@@ -35,7 +36,7 @@ def preview(workspace: Mapping[str, Any], found: Iterable[Record]) -> Figure:
     """The workspace as a figure, of at most ten methods; PosbenchError if there is no record.
 
     Args:
-        workspace: the JSON that `posbench.dashboard.as_json` writes, read
+        workspace: the JSON that `posbench.dashboard.snapshot` writes, read
         found: records of one task, grouped by their method as the workspace groups runs
     """
     runs: dict[str, list[Record]] = {}
@@ -150,7 +151,8 @@ def _mean(records: Sequence[Record], name: str) -> float:
 def _media(axes: Axes, config: Mapping[str, Any], groups: Groups) -> None:
     """The picture of the first run of each method."""
     axes.axis("off")
-    pictures = [(name, told.depth_map(records[0])) for name, records in groups.items()]
+    firsts = {name: records[0] for name, records in groups.items()}
+    pictures = [(name, depth_map.pixels(run.rows, run.views)) for name, run in firsts.items()]
     found = [(name, picture) for name, picture in pictures if picture is not None][:PICTURES]
     for place, (name, picture) in enumerate(found):
         inset = axes.inset_axes((place / PICTURES, 0, 0.9 / PICTURES, 0.9))

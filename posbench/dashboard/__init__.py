@@ -1,0 +1,1 @@
+"""The W&B pages of a project, as code."""

@@ -1,0 +1,101 @@
+"""`python -m posbench.dashboard`: the W&B Workspace and Report of a project, as code.
+
+    python -m posbench.dashboard                        both as JSON, in results/dashboard
+    python -m posbench.dashboard --entity ME --save     both at the server, for which you have a key
+    python -m posbench.dashboard --preview results/main --task copy    and a picture of the first
+
+They show what `posbench.loggers.wandb` tells W&B of a run. Needs posbench[dashboard].
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from posbench.composing.exit_status import exit_status
+from posbench.dashboard.report import report
+from posbench.dashboard.snapshot import as_json
+from posbench.dashboard.workspace import workspace
+from posbench.disk import writing_to
+from posbench.errors import PosbenchError
+from posbench.records import files
+from posbench.records.record import Record
+
+FOLDER = Path("results/dashboard")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m posbench.dashboard", description="The W&B pages of a project, as code."
+    )
+    help = "default: %(default)s"
+    parser.add_argument("--project", default="posbench", help=help)
+    parser.add_argument("--entity", default="", help="user or team whose project it is")
+    parser.add_argument("--to", dest="folder", type=Path, default=FOLDER, help=help)
+    parser.add_argument("--save", action="store_true", help="at the server; needs a key")
+    parser.add_argument(
+        "--preview", type=Path, metavar="RESULTS", help="also draw the Workspace of these records"
+    )
+    parser.add_argument("--task", default="passkey", help=f"of the preview; {help}")
+    parser.add_argument("--protocol", help="of the preview, where there are several")
+    chosen = parser.parse_args(arguments)
+
+    def written() -> int:
+        if chosen.save and not chosen.entity:
+            raise PosbenchError("--save needs --entity: the user or team whose project it is")
+        pages = {
+            "workspace": workspace(chosen.project, chosen.entity),
+            "report": report(chosen.project, chosen.entity),
+        }
+        with writing_to(chosen.folder):
+            chosen.folder.mkdir(parents=True, exist_ok=True)
+            for name, made in pages.items():
+                path = chosen.folder / f"{name}.json"
+                path.write_text(as_json(made), encoding="utf-8")
+                print(f"Written: {path}")
+            if chosen.preview is not None:
+                shown = _to_preview(chosen.preview, chosen.task, chosen.protocol)
+                print(f"Written: {_preview(shown, pages, chosen.folder)}")
+        if chosen.save:
+            for name, made in pages.items():
+                print(f"Saved: the {name}, {_saved(made).url}")
+        return 0
+
+    return exit_status(written)
+
+
+def _to_preview(results: Path, task: str, protocol: str | None) -> list[Record]:
+    """The records of a task under one protocol."""
+    found = [record for record in files.records(results) if record.task.label == task]
+    if not found:
+        raise PosbenchError(f"{results} has no records of task={task}: name another with --task")
+    shown = [record for record in found if protocol in (None, record.protocol.label)]
+    protocols = sorted({record.protocol.label for record in shown or found})
+    if len(protocols) > 1 or not shown:
+        raise PosbenchError(
+            f"{results} has records of task={task} under {' and '.join(protocols)}: choose one of "
+            "them with --protocol"
+        )
+    return shown
+
+
+def _preview(shown: list[Record], pages: dict[str, Any], folder: Path) -> Path:
+    """Draw the Workspace as it would show these records."""
+    from posbench.dashboard.preview import preview  # and with it matplotlib: a second
+
+    path = folder / "workspace.png"
+    preview(json.loads(as_json(pages["workspace"])), shown).savefig(path, dpi=110)
+    return path
+
+
+def _saved(made: Any) -> Any:
+    try:
+        return made.save()
+    except Exception as error:  # the library passes on whatever its transport raises
+        reason = " ".join(str(error).split())
+        raise PosbenchError(
+            f"W&B did not take it ({reason}): look at the key (`wandb login`), the entity and the "
+            "network; the JSON is written"
+        ) from None

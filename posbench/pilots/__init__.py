@@ -1,0 +1,1 @@
+"""What was decided before the board ran, by rules written down first."""
