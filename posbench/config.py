@@ -191,7 +191,7 @@ class TrainerConfig:
 
 @dataclass
 class JobConfig:
-    """What one job of a sweep has to do; filled in by the sweep."""
+    """The runs that one job of a sweep has to make; filled in by the sweep."""
 
     sweep: Text = ""
     runs: list[list[str]] = field(default_factory=list)

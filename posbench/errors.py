@@ -43,7 +43,7 @@ class Terminated(BaseException):
 
 
 def place_and_reason(error: ValidationError) -> tuple[str, str]:
-    """Where the first mistake stands that pydantic has found, as "rows.0.score", and what it is.
+    """The place of the first mistake that pydantic has found, as "rows.0.score", and its reason.
 
     The place is "" where no field is wrong by itself.
     """
@@ -68,7 +68,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def known_names(known: Iterable[str], command: str, meant: str | None = None) -> str:
-    """What to do about an unknown name: the one that was meant, then all, or how to list them."""
+    """The advice about an unknown name: the one that was meant, then all, or how to list them."""
     names = list(known)
     if len(names) == 1:
         return f"did you mean {meant}?" if meant else f"the only one is {names[0]}"

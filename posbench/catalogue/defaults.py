@@ -48,7 +48,7 @@ class Default:
     exception: str | None = None
 
     def meaning(self, value: float, positions: float) -> float:
-        """What the value means in a training of so many positions."""
+        """The meaning of the value in a training of so many positions."""
         assert self.keeps is not None, f"{self.setting} of {self.of} has nothing to keep"
         return calculated(self.keeps, value=value, L=positions)
 

@@ -49,7 +49,7 @@ class Option:
 
 
 def _cited(target: str) -> str:
-    """What may name sources: the docstring of the class, and that of its module before it."""
+    """The docstrings of the module and of the class, in which sources may be named."""
     path = module_file(definition_of(target)[0])
     assert path is not None  # the class was found there
     head = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
@@ -105,7 +105,7 @@ def _method(name: str) -> Option:
 
 
 def _said(group: str, name: str) -> str:
-    """What a YAML begins with as a comment, up to the first line that ends in a full stop."""
+    """The comment at the head of a YAML, up to the first line that ends in a full stop."""
     lines: list[str] = []
     for line in families.head(group, name):
         if not (lines and lines[-1].endswith(".")):
@@ -161,7 +161,7 @@ def _sentence(pieces: list[str], end: str) -> str:
 
 
 def _without_sources(text: str) -> str:
-    """Without the arXiv ids, which have a column of their own."""
+    """Leave out the arXiv ids, which have a column of their own."""
     place = r"(, (section|eq\.|table|figure) \d[\d.]*(?<!\.))?"
     cited = rf"(( of| in|,)? ?)arXiv {ARXIV}((,| and|, and) {ARXIV})*{place}(?=[),;.:]|$)"
     text = re.sub(cited, "", text)
@@ -170,7 +170,7 @@ def _without_sources(text: str) -> str:
 
 
 def _joined(text: str) -> str:
-    """With a setting that stands right behind a formula, as in $c/$`span`, made a part of it."""
+    """Make a setting that stands right behind a formula, as in $c/$`span`, a part of it."""
 
     def formula(match: re.Match[str]) -> str:
         setting = match[2].replace("_", r"\_")

@@ -16,7 +16,7 @@ from posbench.showing.figures import COLOURS, STYLE, svg_text
 
 @dataclass(frozen=True)
 class Portrait:
-    """What one layer does with tokens that are all alike, so that only position matters."""
+    """The answers of one layer to tokens that are all alike, so that only position matters."""
 
     quantity: str  # what the curves and the first map show
     curves: np.ndarray  # [heads, n], entry d is the value at distance d

@@ -1,4 +1,4 @@
-"""What an untrained encoding does to attention, seen on tokens that are all alike."""
+"""Attention under an untrained encoding, measured on tokens that are all alike."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Recipe:
 
     @property
     def methods(self) -> dict[str, Method]:
-        """What its rows compose; ConfigError for a row that is none."""
+        """The methods of its rows; ConfigError for a row that is none."""
         table = methods()
         for row in self.rows:
             if row not in table:

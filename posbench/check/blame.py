@@ -1,4 +1,4 @@
-"""Where in somebody's own code an error comes from: the last of their lines that led to it."""
+"""An error is blamed on the last line of somebody's own code that led to it."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Extended(Subject):
 
     @property
     def pos(self) -> Tensor:
-        """What training has seen, and no more."""
+        """The positions that training has seen, and no more."""
         return torch.arange(min(64, self.trained, self.base.max_positions or 64))[None]
 
     def model(self, *overrides: str) -> Transformer:

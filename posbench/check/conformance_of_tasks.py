@@ -115,7 +115,7 @@ def lengths_are_as_declared(asked: ChosenTask) -> None:
 
 
 def sources_hold_what_they_are_the_source_of(asked: ChosenTask) -> None:
-    """Where there is a source, it holds the answer, and the farthest is at `max_distance`."""
+    """A source, if there is one, holds the answer, and the farthest lies at `max_distance`."""
     for n, batch in asked.batches.items():
         rows, places = np.nonzero(batch.source >= 0)
         if not len(rows):
@@ -145,7 +145,7 @@ def sources_hold_what_they_are_the_source_of(asked: ChosenTask) -> None:
 
 
 def a_prompt_has_one_answer(asked: ChosenTask) -> None:
-    """Where one does not follow from the other, there is nothing to be learned."""
+    """The answer has to follow from the prompt, or there is nothing to be learned."""
     if _has_no_one_answer(asked.task):
         return
     batch = asked.batches[asked.low]
@@ -163,7 +163,7 @@ def a_prompt_has_one_answer(asked: ChosenTask) -> None:
 
 
 def chance_is_measured(asked: ChosenTask) -> None:
-    """Against answering with the answer of another sample, which knows the format and no more."""
+    """Chance is what the answer of another sample scores, which knows the format and no more."""
     if _has_no_one_answer(asked.task):
         return
     for n, batch in asked.batches.items():

@@ -1,4 +1,4 @@
-"""What attention asks of every encoding, whatever it computes: shapes, equal calls, prefixes,
+"""Attention asks this of every encoding, whatever it computes: shapes, equal calls, prefixes,
 positions as they come, mixed precision.
 """
 
@@ -128,7 +128,7 @@ def finite_under_decreasing_positions(subject: Subject) -> None:
 
 
 def two_calls_are_equal(subject: Subject) -> None:
-    """In training and in tests, bit for bit; what is drawn comes from `draw.generator` alone."""
+    """Two calls must be equal bit for bit, in training too: only `draw.generator` may draw."""
     for encoding in subject.layers():
         for training in (False, True):
             encoding.train(training)
@@ -178,7 +178,7 @@ def no_output_depends_on_a_later_token(subject: Subject) -> None:
 
 
 def a_prefix_gives_alone_what_it_gives_within_the_whole(subject: Subject) -> None:
-    """Otherwise decoding token by token gives other answers than one pass over the whole."""
+    """If this fails, decoding token by token gives other answers than one pass over the whole."""
     model, pos, tokens = subject.model(), torch.arange(14)[None], random_tokens(14)
     change = (model(tokens, pos)[:, :9] - model(tokens[:, :9], pos[:, :9])).abs().max().item()
     require(
@@ -200,7 +200,7 @@ def positions_are_taken_as_they_come(subject: Subject) -> None:
 
 
 def _not_kept_from_an_earlier_call(encoding: PositionEncoding) -> None:
-    """Other positions after as many; then with one token more, which a cache has not seen."""
+    """As many tokens at other positions, and then one token more, which a cache has not seen."""
     a = call(UNUSUAL + 1)
     whole = 2 * torch.arange(UNUSUAL + 1)[None] + 3
     before = slice(0, UNUSUAL)
@@ -272,7 +272,7 @@ def _alike(pos: Tensor, x_seed: int, qk_seed: int) -> Attention:
 
 
 def _traces(encoding: PositionEncoding, a: Attention) -> list[tuple[str, Tensor]]:
-    """What an encoding adds to embeddings and scores, and the queries and keys that it makes."""
+    """The terms that an encoding adds to embeddings and scores, and its queries and keys."""
     rows = slice(0, PLACES)
     found = [("embedding", (encoding.embed(a.x, a.q_pos) - a.x).detach())]
     for leaf in _leaves(encoding.encode(a)):

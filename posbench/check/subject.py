@@ -1,6 +1,4 @@
-"""What a check asks: an encoding, extension or task as the command line chooses it, small calls on
-it, and the sentence about what it does not keep.
-"""
+"""The subject of a check, an encoding that the command line chooses, and small calls on it."""
 
 from __future__ import annotations
 
@@ -35,8 +33,8 @@ EXACT = 1e-9
 Outputs = tuple[Tensor, Tensor]
 
 _extensions: WeakKeyDictionary[Hydra, dict[tuple[Any, ...], Extension]] = WeakKeyDictionary()
-"""What each Hydra has made of a name at the sizes of a subject: extensions keep nothing of what
-they extend, so one of each is enough for all encodings.
+"""Extensions that each Hydra has built, by their name and the sizes of the subject. They keep
+nothing of what they extend, so one of each is enough for all encodings.
 """
 
 
@@ -60,14 +58,10 @@ class Subject:
     def __init__(self, *words: str) -> None:
         self.words = words
         kind = setup(*words).encodings()[0].ids
-        if (
-            kind != "index"
-        ):  # on the default task, or of those that have the ids the one with most symbols
+        if kind != "index":  # the task with most symbols is taken among those that supply the ids
             tasks = [f"task={name}" for name in supplying_tasks(kind)]
-            self.words = (
-                *words,
-                max(tasks, key=lambda word: setup(*words, word).task.vocab_size),
-            )
+            most = max(tasks, key=lambda word: setup(*words, word).task.vocab_size)
+            self.words = (*words, most)
         self.made = functools.cache(self._made)
 
     def _made(self, *overrides: str) -> Setup:
@@ -84,7 +78,7 @@ class Subject:
 
     @property
     def classes(self) -> list[type]:
-        """The classes that the choice names, for whom to ask: the encodings of its layers."""
+        """The classes of the encodings in its layers."""
         return list(dict.fromkeys(type(layer) for layer in self.made().encodings()))
 
     def extension(self, name: str) -> Extension:
@@ -101,7 +95,7 @@ class Subject:
         return known[key]
 
     def extensions(self) -> Iterator[tuple[str, Extension]]:
-        """All that are on offer and can be built: a broken one of one's own is not asked here."""
+        """All extensions that can be built; a broken one of one's own is passed over."""
         for name in options("extension"):
             try:
                 yield name, self.extension(name)
@@ -143,13 +137,13 @@ def call(
 
 
 def outputs(encoding: PositionEncoding, pos: Tensor, width: int = WIDTH) -> Outputs:
-    """All that an encoding does: the embeddings it returns, and what comes out of attention."""
+    """The embeddings that an encoding returns, and the output of attention under it."""
     a = call(pos.shape[1], pos, width=width)
     return encoding.embed(a.x, pos), dense(encoding.encode(a))
 
 
 def difference(a: Outputs, b: Outputs) -> float:
-    """The largest difference of any entry; infinite for unlike shapes or what is not a number."""
+    """The largest difference of any entry; infinite if shapes differ or an entry is no number."""
     if any(x.shape != y.shape for x, y in zip(a, b, strict=True)):
         return torch.inf
     largest = max((x.detach() - y.detach()).abs().max().item() for x, y in zip(a, b, strict=True))

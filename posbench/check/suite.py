@@ -1,4 +1,4 @@
-"""What is asked of one kind of class: its checks, and how they depend on each other."""
+"""The checks of one kind of class, and how they depend on each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families: what conf/ lists an encoding, an extension or a task under."""
+"""The families and kinds under which conf/ lists encodings, extensions and tasks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def order(group: str, headings: set[str]) -> list[str]:
 
 
 def heading(group: str, name: str) -> str:
-    """What a name is listed under; "" in groups without families."""
+    """The heading under which a name is listed; "" in groups without families."""
     if group == "task":
         return _kinds_of_tasks().get(name, "others")
     if group == "method":
@@ -40,7 +40,7 @@ def heading(group: str, name: str) -> str:
 
 
 def listed(group: str) -> dict[str, str]:
-    """What they stand under: encodings under families, extensions and tasks under kinds."""
+    """The heading of each name in the files of conf/: a family of an encoding, a kind of others."""
     if group in ("encoding", "method"):
         return _rows()
     if group == "task":
@@ -50,7 +50,7 @@ def listed(group: str) -> dict[str, str]:
 
 @functools.cache
 def family(encoding: str) -> str:
-    """What an encoding is counted among, by conf/methods.yaml."""
+    """The family of an encoding, by conf/methods.yaml."""
     return heading("encoding", encoding) if encoding in own_names("encoding") else "others"
 
 

@@ -1,4 +1,4 @@
-"""What a W&B workspace shows of records, drawn without a server.
+"""A W&B workspace of some records, drawn without a server.
 
 The panels, their places and their metrics are those of the JSON that W&B would be sent, and the
 numbers those that a run would be told, under the same names. Colours and fonts are W&B's own

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def as_json(made: Any) -> str:
-    """What the library would send, its random ids numbered in the order in which they come."""
+    """The JSON that the library would send, with its random ids numbered as they come."""
     content = json.loads(made._to_model().model_dump_json(by_alias=True))
     found: dict[str, str] = {}
     return json.dumps(_numbered(content, found), indent=1, sort_keys=True) + "\n"

@@ -93,7 +93,7 @@ def _explain(requested: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
 
 
 def _explained(spec: RunSpec, own: Sequence[Path]) -> Explained:
-    """What is found of one run, whose command names folders of one's own."""
+    """One run explained; its command names the folders of one's own."""
     from posbench.explain.measures import inside
     from posbench.explain.page import Explained
     from posbench.running.console import Console

@@ -27,7 +27,7 @@ EVERYWHERE, OF_SOURCE = ("keys", "mean", "sd"), ("on_source", "margin")
 
 @dataclass(frozen=True)
 class Inside:
-    """What is found inside a model on sequences of some lengths.
+    """The measurements inside a model, on sequences of some lengths.
 
     `heads` has one line a length, layer and head, with means over the tokens that are asked for:
 
@@ -102,7 +102,7 @@ class _Seen:
 
 
 def _seen(tests: Evaluation, model: Transformer, extended: Transformer, batch: Batch) -> _Seen:
-    """What the layers do with one batch, read off their plans."""
+    """The work of the layers on one batch, read off their plans."""
     device = next(model.parameters()).device
     seen, layers = watched(extended)
     lines: list[pd.DataFrame] = []

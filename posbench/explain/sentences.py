@@ -1,4 +1,4 @@
-"""What the numbers say, in sentences: what changes between the training length and a longer one."""
+"""Sentences say what changes between the training length and a longer one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reader(inside: Inside) -> tuple[int, int]:
 
 
 def sentences(inside: Inside) -> Iterator[str]:
-    """What is different where the method stops, or, if it does not, at the longest test."""
+    """They name what differs where the method stops, or at the longest test if it does not."""
     near, far = float(inside.lengths.index[0]), stops_at(inside)
     scores = inside.lengths["score"]
     yield (

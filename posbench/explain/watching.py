@@ -1,4 +1,4 @@
-"""What attention does inside a model that is tested, and what is left of it without a head."""
+"""Attention is watched inside a model that is tested, and heads are taken out of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def watched(model: Transformer) -> tuple[Transformer, list[Watched]]:
 
 @contextmanager
 def without_head(model: Transformer, layer: int, head: int) -> Iterator[None]:
-    """Meanwhile what one head has found is 0 when its layer reads it."""
+    """The output of one head counts as 0 for its layer while this context lasts."""
     width = model.head_width
     channels = slice(head * width, (head + 1) * width)
 

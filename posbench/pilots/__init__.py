@@ -1,1 +1,1 @@
-"""What was decided before the board ran, by rules written down first."""
+"""Panels decided the settings of the board before it ran, by rules written down first."""

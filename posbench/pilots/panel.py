@@ -1,4 +1,4 @@
-"""What the panels share: their records, and the table and sentence that each of them gives."""
+"""The panels share how they read their records, and that each gives a table and a sentence."""
 
 from __future__ import annotations
 

@@ -140,8 +140,9 @@ def _recorder(request: Request, mounted: Mounted) -> Recorder:
 def _candidates(
     request: Request, tasks: Sequence[Measurement], recorder: Recorder
 ) -> Generator[str, None, dict[str, list[Candidate]]]:
-    """By task, the extensions that the model can have and that change something beyond L, with the
-    settings that were searched for; says which are left out.
+    """The extensions that the model can have and that change something beyond L, by task.
+
+    Their settings have been searched for where they ask for it. Lines say which are left out.
     """
     mounted, lengths = recorder.mounted, sorted(recorder.multiples)
     trained, longest = mounted.train_positions, lengths[-1]
@@ -201,7 +202,7 @@ class Unit:
 
     @functools.cached_property
     def as_it_is(self) -> list[Found]:
-        """What the model finds without extension, and with any that changes nothing so far."""
+        """The answers without an extension, and also under one that changes nothing yet."""
         from posbench.extensions.direct import Direct
 
         return self.found(Direct())
@@ -213,7 +214,7 @@ class Unit:
 def searched(
     row: Candidate, task: Measurement, recorder: Recorder, lengths: list[int], request: Request
 ) -> Candidate:
-    """With the settings chosen for this task, if the extension asks for a search."""
+    """The row with the settings that this task chose, if its extension asks for a search."""
     from posbench.pretrained.searching import choose
 
     if not isinstance(row.extension, Searched):
@@ -228,7 +229,7 @@ def searched(
 
 
 def prove_beyond(mounted: Mounted, extension: Extension, lengths: list[int]) -> None:
-    """At the shortest length beyond training, where there is one."""
+    """The proof is made at the shortest length beyond training, if there is one."""
     from posbench.pretrained.proof import prove_effect
 
     beyond = min((length for length in lengths if length > mounted.train_positions), default=None)

@@ -1,4 +1,4 @@
-"""What a model's configuration says of its rotation, as the suite's encodings and extensions."""
+"""A model's configuration describes its rotation; here it becomes encodings and extensions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Configured(Extension):
 
     @property
     def follows_length(self) -> bool:
-        """Whether it is another one at another length."""
+        """Whether the extension turns positions otherwise at another length."""
         return isinstance(self.extension, DynamicNTK | LongRoPE)
 
     def apply(
@@ -68,7 +68,7 @@ class Form:
 
 
 def forms(config: Any, head_width: int) -> Iterator[Form]:
-    """What any layer of the model may have, the likeliest first; the last does not turn at all."""
+    """The forms that a layer of the model may have, the likeliest first; the last does not turn."""
     for parameters in rotations(config):
         own = own_extension(parameters, config.max_position_embeddings)
         base = float(parameters["rope_theta"])
@@ -135,7 +135,7 @@ def own_extension(parameters: Mapping[str, Any], max_positions: int) -> Configur
 
 
 def _yarn_magnitude(parameters: Mapping[str, Any], factor: float) -> float:
-    """As transformers computes it, where both settings of DeepSeek count or neither."""
+    """Transformers computes it so: both settings of DeepSeek count, or neither does."""
     each, everywhere = parameters.get("mscale"), parameters.get("mscale_all_dim")
 
     def growth(weight: float) -> float:

@@ -37,7 +37,7 @@ form to differ from every other."""
 
 @dataclass(frozen=True)
 class Call:
-    """What reached the attention of one layer."""
+    """The queries and keys that reached the attention of one layer."""
 
     module: nn.Module
     q: Tensor  # [batch, heads, n, width]

@@ -19,7 +19,7 @@ COUNTED = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja")
 
 @dataclass(frozen=True)
 class Files:
-    """Where a model is, and what it is called: by the name of its files and a hash of them."""
+    """The files of a model, which is called by their name and a hash of their content."""
 
     path: Path
 

@@ -1,4 +1,4 @@
-"""What is measured of a mounted model: one text at one length under one extension."""
+"""A mounted model is measured on one text at one length under one extension."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ NAME = "posbench"
 
 @dataclass(frozen=True)
 class Mask:
-    """What a model says of the keys a query may see, before any mask is built."""
+    """The model says here which keys a query may see, before any mask is built."""
 
     padding: Tensor | None  # [batch, keys so far], True for a token; None: no padding
     given: bool  # whether the caller gave a mask, if only one without padding
@@ -50,7 +50,7 @@ def mask(*, mask_function: Any, attention_mask: Tensor | None = None, **sizes: A
 
 @dataclass(frozen=True)
 class Layer:
-    """What one attention layer of the model has."""
+    """An attention layer of the model, with the form that it turned out to have."""
 
     module: nn.Module
     form: Form
@@ -138,7 +138,7 @@ class Mounted:
         return self._stacks[length]
 
     def trained(self, length: int) -> EncodingStack:
-        """What the layers have without an extension."""
+        """The encodings that the layers have without an extension."""
         encodings = []
         for layer in self.layers:
             encoding = layer.form.at(length)
@@ -148,7 +148,7 @@ class Mounted:
         return EncodingStack(encodings, self._period())
 
     def _period(self) -> int:
-        """After how many layers their kinds repeat, so that an extension can choose among them."""
+        """The number of layers after which their kinds repeat; an extension chooses among these."""
         kinds = [(layer.form, layer.window) for layer in self.layers]
         return next(
             period
@@ -261,7 +261,7 @@ def attention(
     dropout: float = 0.0,
     **settings: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls: [batch, heads, n, width] in, [batch, n, heads, width] out."""
+    """Transformers calls this with [batch, heads, n, width] and gets [batch, n, heads, width]."""
     refuse_settings(module, dropout, settings)
     if not isinstance(attention_mask, Mask):
         raise CannotMount(
@@ -274,7 +274,7 @@ def attention(
 
 
 NOT_OURS = {"softcap": "a bound on scores (softcap)", "s_aux": "a learned sink (s_aux)"}
-"""What a model may ask of its attention and the suite's encodings of models do not have."""
+"""A model may ask its attention for these, which the suite does not have for models."""
 
 
 def refuse_settings(module: nn.Module, dropout: float, settings: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ the work, and no more than a chunk is lost of the memory."""
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model makes of one answer, token by token, each after the right ones before it."""
+    """The model's reading of one answer: each token is predicted from the right ones before it."""
 
     right: list[bool]  # whether it is the likeliest
     log_likelihood: list[float]  # nats

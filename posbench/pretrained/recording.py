@@ -61,7 +61,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Recorder:
-    """Where records of one model under one protocol go, and what they have in common."""
+    """Writes the records of one model under one protocol, and knows what they have in common."""
 
     folder: Path
     files: Files
@@ -77,7 +77,7 @@ class Recorder:
 
     @functools.cached_property
     def encoding(self) -> dict[str, Any]:
-        """What the model has, as its records keep it."""
+        """The model's forms and files, as its records keep them."""
         layers = self.mounted.layers
         return {
             "_target_": target(type(layers[0].form.encoding)),
@@ -102,7 +102,7 @@ class Recorder:
         return files.record_path(self.folder, self.protocol.slug, task.slug, method.slug, number)
 
     def known(self, measured: Measurement, row: Candidate, number: int) -> Record | None:
-        """What has been measured of a sample; None if nothing, or by other code or settings.
+        """The record of a sample; None if there is none, or if other code or settings made it.
 
         Lengths of one record have one device and the same versions: a record names them once.
         """
@@ -133,8 +133,7 @@ class Recorder:
     def write(self, measured: Measurement, row: Candidate, length: int, found: list[Found]) -> None:
         """Add one length to the records of these samples, each file whole or as it was.
 
-        A record of other code, settings, versions or another device that is there stays beside the
-        new one.
+        A record that other code, settings or versions or another device made stays beside it.
         """
         for each in found:
             path = self.path(measured, row, each.number)

@@ -1,4 +1,4 @@
-"""What a command line of `posbench.pretrained` asks for: its words, and those of its recipe."""
+"""A command line of `posbench.pretrained` and its recipe, read and checked."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ Multiple = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Settings(BaseModel):
-    """What may be said as NAME=VALUE or in a recipe, and what counts where nothing is said.
+    """The settings that a word NAME=VALUE or a recipe may give, and their defaults.
 
-    Of `lengths` and `tokens` the one that is not said is None.
+    Only one of `lengths` and `tokens` is given; the other is None.
     """
 
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
@@ -86,9 +86,9 @@ class Settings(BaseModel):
         return settings
 
     def counted(self) -> dict[str, str]:
-        """What decides whether two runs may share a table, each in one way of writing.
+        """The settings that decide whether two runs may share a table, each written in one way.
 
-        More texts are more samples of the same.
+        More texts are only more samples.
         """
         return {
             "lengths": _listed(self.lengths or []),
@@ -102,7 +102,7 @@ class Settings(BaseModel):
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be measured, of which model, at which lengths."""
+    """A model, and the extensions, tasks and lengths that are to be measured."""
 
     files: Files
     settings: Settings

@@ -24,8 +24,9 @@ def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, 
 
     They go into `from_pretrained(path, **overrides)` or vLLM's `--hf-overrides`. Both libraries
     have one factor for all lengths, so an extension with a scale for each length is, below
-    `length`, another one than was measured. Dynamic NTK is the base that it comes to: transformers
-    would keep keys that were turned at another scale, vLLM has one scale for its factor.
+    `length`, another one than was measured. Dynamic NTK is written as the base that it
+    comes to, because transformers would keep keys that were turned at another scale, and vLLM has
+    one scale for its factor.
     """
     found = rotations(mounted.model.config)
     if len(found) > 1 or found[0].get("rope_type", "default") != "default":
@@ -43,7 +44,7 @@ def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, 
 
 
 def _scaled(mounted: Mounted, kind: str, factor: float) -> dict[str, Any]:
-    """What every extension from the training length on has."""
+    """The parameters that every extension has which starts from the training length."""
     trained = mounted.train_positions
     return {
         "rope_type": kind,

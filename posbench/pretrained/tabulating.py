@@ -1,4 +1,4 @@
-"""What has been measured of a model, as lines of a table."""
+"""The measurements of a model, as lines of a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from posbench.statistics.likelihoods import More
 
 @dataclass(frozen=True)
 class Score:
-    """What the samples of one extension at one length come to."""
+    """The samples of one extension at one length, and their means."""
 
     rows: Sequence[Test]
 
@@ -45,7 +45,7 @@ class Score:
 
     @property
     def perplexity(self) -> tuple[float, float, float]:
-        """Of texts that have as many tokens each, and its 95 percent interval over texts."""
+        """The perplexity of texts of equal length, and its 95 percent interval over texts."""
         low, high = _drawn(self.losses)
         return float(np.exp(-self.log_likelihood)), float(np.exp(low)), float(np.exp(high))
 
@@ -55,7 +55,7 @@ class Score:
 
 
 def over(one: Score, other: Score) -> More:
-    """By how much `one` exceeds `other` in log-likelihood, on the samples that both share."""
+    """The amount by which `one` exceeds `other` in log-likelihood, on the samples of both."""
     return More.of(pd.DataFrame({"one": one.losses, "other": other.losses}))
 
 

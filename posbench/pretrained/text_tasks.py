@@ -71,7 +71,7 @@ THINGS = (
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked after a text, and the answer, in tokens.
+    """A question after a text, and its answer, in tokens.
 
     `depth` is where in the text the source of the answer stands, from 0 at the start to 1 at the
     end, and `distance` how many tokens before the answer; None where there is no one source.
@@ -107,7 +107,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Story:
-    """What a text says, in words."""
+    """A text says these facts, in words."""
 
     head: str
     facts: Sequence[str]  # in the order in which they stand in the text

@@ -64,7 +64,7 @@ class FoldedAttention(torch.autograd.Function):
 
 
 class Folding(TorchFunctionMode):
-    """Where it is entered, attention goes through `FoldedAttention`."""
+    """Attention goes through `FoldedAttention` while this mode is entered."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None

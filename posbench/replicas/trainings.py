@@ -17,7 +17,7 @@ from posbench.scoring import loss
 from posbench.training import Batches, Training
 
 TOLERANCES = {"32-true": 1e-3, "bf16-mixed": 5e-2}
-"""By precision, how far gradients may lie from those alone, as a share of their norm.
+"""Gradients may lie so far from those alone in each precision, as a share of their norm.
 
 16-mixed is not among them: it leaves a step out where a gradient overflows, and one replica's
 overflow would leave out a step of all.
@@ -59,9 +59,9 @@ class Replicas(L.LightningModule):
         return ReplicaBatch.of([training.batch(step) for training in self.trainings])
 
     def configure_optimizers(self) -> Any:
-        """What a training configures for itself, for the weights of all.
+        """The optimizer that a training configures for itself, for the weights of all.
 
-        Those are put together here, because the models are where they are trained only now.
+        The weights are put together only here, because the models are moved to their device before.
         """
         self.weights = [
             nn.Parameter(torch.stack(several).detach())
@@ -91,7 +91,7 @@ class Replicas(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """As `clip_grad_norm_` clips the gradients of one model, for each by its own norm."""
+        """Clip the gradients of each replica by its own norm, as `clip_grad_norm_` would."""
         found = [weight.grad for weight in self.weights if weight.grad is not None]
         norms = [torch.linalg.vector_norm(each.reshape(len(each), -1), dim=1) for each in found]
         total = torch.linalg.vector_norm(torch.stack(norms), dim=0)
