@@ -15,7 +15,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
-from posbench.errors import ConfigError, closest, known_names, shown
+from posbench.errors import ConfigError
+from posbench.wording import closest, known_names, shown
 
 LARGEST_SEED = 2**63 - 1
 SETTINGS = "python -m posbench --cfg job"

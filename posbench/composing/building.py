@@ -12,9 +12,10 @@ import hydra
 from hydra.errors import InstantiationException
 
 from posbench.config import KINDS, in_words
-from posbench.errors import ConfigError, PosbenchError, shown
+from posbench.errors import ConfigError, PosbenchError
 from posbench.provenance import targets
 from posbench.source import module_file
+from posbench.wording import shown
 
 
 def build(node: dict[str, Any], group: str) -> Any:

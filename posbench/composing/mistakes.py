@@ -21,7 +21,8 @@ from posbench.composing.compose import composing
 from posbench.composing.options import HELP
 from posbench.composing.words import Word
 from posbench.config import SETTINGS, no_setting
-from posbench.errors import ConfigError, PosbenchError, closest, known_names
+from posbench.errors import ConfigError, PosbenchError
+from posbench.wording import closest, known_names
 
 OPTIONAL = ("experiment", "board")
 """Groups of which nothing is chosen unless it is asked for."""

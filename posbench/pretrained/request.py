@@ -11,10 +11,11 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from posbench.errors import ConfigError, closest, known_names
+from posbench.content_hash import content_hash
+from posbench.errors import ConfigError
 from posbench.pretrained.loading import Files
-from posbench.provenance import content_hash
 from posbench.records.record import Name, as_file_name
+from posbench.wording import closest, known_names
 
 SETTINGS: dict[str, Any] = {
     "model": None,
