@@ -18,7 +18,8 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from posbench.errors import ConfigError, no_setting, setting_refused, shown
+from posbench.errors import ConfigError, place_and_reason
+from posbench.wording import no_setting, shown
 
 LARGEST_SEED = 2**63 - 1
 
@@ -272,3 +273,13 @@ def _complete(section: dict[str, Any], schema: Any, prefix: str = "") -> None:
                 f"{prefix}{key} is missing, and every run needs it: leave out ~{prefix}{key} or "
                 "give it a value"
             )
+
+
+def setting_refused(error: ValidationError) -> str:
+    """The sentence about the first setting that pydantic, or a check of ours, refuses."""
+    first = error.errors(include_url=False)[0]
+    if isinstance(own := first.get("ctx", {}).get("error"), ConfigError):
+        return str(own)
+    place, reason = place_and_reason(error)
+    must = reason.partition(", unable to")[0].replace("input should", "must")
+    return f"{place} {must}, got {shown(first['input'])}"

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
-
-SETTINGS = "python -m posbench --cfg job"
-MANY = 15
-"""More names than this are not listed in a sentence."""
 
 
 class PosbenchError(Exception):
@@ -50,45 +44,3 @@ def place_and_reason(error: ValidationError) -> tuple[str, str]:
     first = error.errors(include_url=False)[0]
     reason = first["msg"].removeprefix("Value error, ")
     return ".".join(map(str, first["loc"])), reason[:1].lower() + reason[1:]
-
-
-def setting_refused(error: ValidationError) -> str:
-    """The sentence about the first setting that pydantic, or a check of ours, refuses."""
-    first = error.errors(include_url=False)[0]
-    if isinstance(own := first.get("ctx", {}).get("error"), ConfigError):
-        return str(own)
-    place, reason = place_and_reason(error)
-    must = reason.partition(", unable to")[0].replace("input should", "must")
-    return f"{place} {must}, got {shown(first['input'])}"
-
-
-def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` comes near, if there is one."""
-    return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
-
-
-def known_names(known: Iterable[str], command: str, meant: str | None = None) -> str:
-    """The advice about an unknown name: the one that was meant, then all, or how to list them."""
-    names = list(known)
-    if len(names) == 1:
-        return f"did you mean {meant}?" if meant else f"the only one is {names[0]}"
-    few = 0 < len(names) <= MANY
-    others = f"choose one of {', '.join(names)}" if few else f"`{command}` lists all of them"
-    return f"did you mean {meant}? {others[0].upper()}{others[1:]}" if meant else others
-
-
-def no_setting(prefix: str, key: str, known: Collection[str]) -> str:
-    """The sentence about a key that is none, in a section ("training.") or at the top ("")."""
-    near = closest(key, known)
-    meant = f"{prefix}{near}" if near else None
-    return f"{prefix}{key} is not a setting: {known_names(known, SETTINGS, meant)}"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 run`, `2,000 runs`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def shown(value: object) -> str:
-    """A value as it is written in YAML, strings in quotes."""
-    return "null" if value is None else repr(value)

@@ -23,7 +23,7 @@ from posbench.composing.exit_status import exit_status
 from posbench.sweeping.journal import Event, Worker, workers
 from posbench.sweeping.plan import Plan, plan
 from posbench.sweeping.requests import request
-from posbench.sweeping.watching import duration
+from posbench.wording import duration
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -27,6 +27,7 @@ FLOORS = [
             "source",
             "source_hash",
             "provenance",
+            "wording",
         ),
         *("frequencies", "attention", "task"),
     },

@@ -12,8 +12,8 @@ import pytest
 from making import altered, audits_of, changed, record, save
 
 from posbench.composing.building import build
+from posbench.content_hash import content_hash
 from posbench.errors import ConfigError, PosbenchError
-from posbench.provenance import content_hash
 from posbench.records import bundle, files, packing, published
 from posbench.results.command import main as results_command
 

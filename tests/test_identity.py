@@ -12,7 +12,8 @@ import pytest
 from posbench.composing.compose import compose, composing
 from posbench.composing.identity import Identity, identify
 from posbench.composing.methods import methods
-from posbench.provenance import content_hash, without_places
+from posbench.content_hash import content_hash
+from posbench.provenance import without_places
 from posbench.records.command import Command
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from posbench import provenance
-from posbench.provenance import content_hash, without_places
+from posbench.content_hash import content_hash
+from posbench.provenance import without_places
 
 
 def test_content_names_classes_wherever_they_stand() -> None:

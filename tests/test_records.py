@@ -12,9 +12,9 @@ import pytest
 from making import DIRECT, altered, changed, plain, record, save
 
 from posbench import results
+from posbench.content_hash import content_hash
 from posbench.errors import PosbenchError
 from posbench.leaderboard import board
-from posbench.provenance import content_hash
 from posbench.records import files, tables
 from posbench.records.record import SCHEMA, MethodName, Name
 from posbench.results.command import main as results_command

@@ -43,9 +43,10 @@ from posbench.sweeping.journal import Event, Writer
 from posbench.sweeping.plan import plan
 from posbench.sweeping.requests import Request, request
 from posbench.sweeping.sweep import Failed, Sweep
-from posbench.sweeping.watching import Watch, duration
+from posbench.sweeping.watching import Watch
 from posbench.sweeping.working import claim_on, quoted, work
 from posbench.training import Checkpoint
+from posbench.wording import duration
 
 BOARD = """
 protocol: smoke

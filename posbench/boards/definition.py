@@ -25,8 +25,9 @@ from pydantic import (
 )
 
 from posbench.composing.methods import AS_TRAINED
-from posbench.errors import PosbenchError, closest, place_and_reason
-from posbench.provenance import content_hash
+from posbench.content_hash import content_hash
+from posbench.errors import PosbenchError, place_and_reason
+from posbench.wording import closest
 
 
 class Written(BaseModel):

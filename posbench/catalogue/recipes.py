@@ -20,8 +20,9 @@ import yaml  # type: ignore[import-untyped]
 
 from posbench import commands
 from posbench.composing.methods import Method, methods
-from posbench.errors import ConfigError, closest
+from posbench.errors import ConfigError
 from posbench.showing.table import pipes
+from posbench.wording import closest
 
 TRANSFORMERS = "https://github.com/huggingface/transformers/tree/main/src/transformers/models"
 COLUMNS = ("family", "rows", "what it has", "what differs here", "source")

@@ -32,10 +32,11 @@ from posbench.check.suite import Suite
 from posbench.composing.folders import own_names
 from posbench.composing.options import options
 from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.errors import ConfigError, IllegalExtension, closest
+from posbench.errors import ConfigError, IllegalExtension
 from posbench.extension import Extension, ExtensionWrapper, FrequencyExtension
 from posbench.running.setup import Setup
 from posbench.transformer import Transformer
+from posbench.wording import closest
 
 HOSTS = ("rope", "learned", "alibi", "nope")
 """They offer every handle of posbench; encodings of one's own, tried after them, may have more."""

@@ -19,9 +19,10 @@ from posbench.check.subject import (
     require,
 )
 from posbench.encoding import PositionEncoding
-from posbench.errors import IllegalExtension, PosbenchError, closest
+from posbench.errors import IllegalExtension, PosbenchError
 from posbench.extension import ExtensionWrapper
 from posbench.frequencies import Frequencies
+from posbench.wording import closest
 
 
 def relative_is_measured(subject: Subject) -> None:

@@ -36,12 +36,13 @@ from posbench.composing import mistakes
 from posbench.composing.compose import compose, composing
 from posbench.composing.exit_status import exit_status
 from posbench.composing.words import Word
-from posbench.errors import PosbenchError, counted
+from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.showing.numbers import number
 from posbench.sweeping.plan import Plan, plan, published
 from posbench.sweeping.requests import Request
+from posbench.wording import counted
 
 MAIN = "main"
 QUIET = "hydra.sweeper.leaderboard=false"

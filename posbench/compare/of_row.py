@@ -10,11 +10,11 @@ import pandas as pd
 from posbench.boards.definition import Board, Rows
 from posbench.boards.naming import pairs
 from posbench.compare.rivals import Rivals, named
+from posbench.content_hash import content_hash
 from posbench.errors import PosbenchError
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.parts import Part
 from posbench.leaderboard.ranking import Standing
-from posbench.provenance import content_hash
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.statistics import aggregates, standings

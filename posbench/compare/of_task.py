@@ -21,7 +21,7 @@ from posbench.compare.subject import (
 from posbench.composing.folders import names
 from posbench.composing.words import Word, is_file
 from posbench.disk import atomically, writing_to
-from posbench.errors import PosbenchError, counted
+from posbench.errors import PosbenchError
 from posbench.leaderboard.ranking import span
 from posbench.records import tables
 from posbench.records.record import Record
@@ -32,6 +32,7 @@ from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.measures import of_runs
 from posbench.sweeping.plan import Plan
 from posbench.sweeping.requests import Request, Words
+from posbench.wording import counted
 
 LISTED = ("method", "seed", "protocol")
 """What words may list several values of."""

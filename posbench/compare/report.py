@@ -13,12 +13,12 @@ import pandas as pd
 from posbench.boards.definition import Board
 from posbench.compare.of_row import RowStanding
 from posbench.disk import atomically, writing_to
-from posbench.errors import counted
 from posbench.leaderboard.page import Focus, document
 from posbench.records.record import Record
 from posbench.showing.latex import escaped, tabular
 from posbench.showing.numbers import number
 from posbench.showing.table import Row, Table
+from posbench.wording import counted
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from posbench.boards.naming import pairs
 from posbench.composing.compose import compose
 from posbench.composing.identity import identify
 from posbench.composing.legality import built, method_class
-from posbench.errors import MANY, PosbenchError, counted
+from posbench.errors import PosbenchError
 from posbench.leaderboard.parts import Part
 from posbench.records import tables
 from posbench.records.record import Name, Record
 from posbench.running.run_spec import RunSpec
 from posbench.statistics.measures import of_runs
+from posbench.wording import MANY, counted
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from posbench.composing.folders import GROUPS, OF_A_ROW, check_file, names
 from posbench.composing.identity import identify
 from posbench.composing.mistakes import HELP
 from posbench.composing.words import Word, is_file
-from posbench.errors import PosbenchError, closest, known_names
+from posbench.errors import PosbenchError
 from posbench.sweeping.requests import Request, Words
+from posbench.wording import closest, known_names
 
 OF_TESTS = ("task", "seed", "protocol")
 QUICK_TASKS = 2

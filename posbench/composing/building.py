@@ -11,9 +11,10 @@ from typing import Any
 import hydra
 from hydra.errors import InstantiationException
 
-from posbench.errors import ConfigError, PosbenchError, shown
+from posbench.errors import ConfigError, PosbenchError
 from posbench.provenance import targets
 from posbench.source import module_file
+from posbench.wording import shown
 
 KINDS = {
     int: "an integer",

@@ -16,8 +16,9 @@ from posbench.composing import folders, options
 from posbench.composing.compose import Composition, compose
 from posbench.composing.methods import chosen_of_model, methods, turned_on
 from posbench.config import OF_METHODS
+from posbench.content_hash import content_hash
 from posbench.errors import ConfigError
-from posbench.provenance import content_hash, without_places
+from posbench.provenance import without_places
 from posbench.records.command import Command
 from posbench.records.record import MethodName, Name, as_file_name
 

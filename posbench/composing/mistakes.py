@@ -20,14 +20,8 @@ from posbench.composing import folders
 from posbench.composing.compose import composing
 from posbench.composing.options import HELP
 from posbench.composing.words import Word
-from posbench.errors import (
-    SETTINGS,
-    ConfigError,
-    PosbenchError,
-    closest,
-    known_names,
-    no_setting,
-)
+from posbench.errors import ConfigError, PosbenchError
+from posbench.wording import SETTINGS, closest, known_names, no_setting
 
 OPTIONAL = ("experiment", "board")
 """Groups of which nothing is chosen unless it is asked for."""

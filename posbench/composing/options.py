@@ -12,7 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
-from posbench.errors import ConfigError, PosbenchError, closest, known_names
+from posbench.errors import ConfigError, PosbenchError
+from posbench.wording import closest, known_names
 
 HELP = "python -m posbench --help"
 BROKEN = (PosbenchError, HydraException, OmegaConfBaseException, YAMLError)

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from posbench.boards.definition import Board
-from posbench.errors import counted
 from posbench.leaderboard.ranking import Standing, span
 from posbench.leaderboard.section import Detail, Section
 from posbench.leaderboard.winners import answer, have, lack
 from posbench.showing.numbers import NOTHING, number
 from posbench.showing.table import Row, Table
 from posbench.statistics import sensitivity
+from posbench.wording import counted
 
 COLUMNS = (
     "Overall is the mean of the groups. *Over tasks* and *given these* are its 95 % intervals from "

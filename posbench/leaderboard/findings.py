@@ -25,7 +25,6 @@ import numpy as np
 import pandas as pd
 
 from posbench.boards.definition import AS_TRAINED, Board
-from posbench.errors import counted
 from posbench.leaderboard.leaders import SURE, Leaders
 from posbench.leaderboard.markdown import MADE
 from posbench.leaderboard.measured import Measured
@@ -35,6 +34,7 @@ from posbench.showing.numbers import number
 from posbench.statistics import aggregates, bootstrap
 from posbench.statistics.correlation import RankCorrelation
 from posbench.statistics.measures import corrected_lines
+from posbench.wording import counted
 
 FILE = "findings.md"
 LENGTHS = (2.0, 4.0, 8.0)

@@ -15,7 +15,6 @@ from typing import Any
 import pandas as pd
 
 from posbench.boards.definition import Board
-from posbench.errors import counted
 from posbench.leaderboard import opening, page_data
 from posbench.leaderboard.board_sections import changes_of, fixed_before, waiting
 from posbench.leaderboard.labels import short_names
@@ -27,6 +26,7 @@ from posbench.leaderboard.winners import answer, first_of
 from posbench.records.record import Record
 from posbench.showing.numbers import NOTHING, number
 from posbench.showing.templates import rendered
+from posbench.wording import counted
 
 HERE = Path(__file__).parent
 FIRST = 3

@@ -11,8 +11,8 @@ import pandas as pd
 
 from posbench.boards.definition import AS_TRAINED, Board, Rows
 from posbench.boards.naming import pairs
-from posbench.errors import counted
 from posbench.leaderboard.measured import Measured
+from posbench.wording import counted
 
 MOST = 0.9
 """The share of rows that must have a task, or a seed of it, for it to count; the tasks and seeds

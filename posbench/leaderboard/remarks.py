@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from posbench import provenance
 from posbench.leaderboard.labels import BOARD, METHOD, RUN, TASK, named
+from posbench.provenance import targets
 from posbench.records.record import MEANINGLESS, Audit, CarriedOver, Record
 from posbench.records.tables import latest
+from posbench.source import reading_once
+from posbench.source_hash import located
 from posbench.statistics.aggregates import FEWEST
 
 MANY = 12
@@ -25,7 +27,7 @@ def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = 
     runs = named(table).drop_duplicates(RUN, keep="last")
     repeats = len(found) - len(runs)
     found = latest(found)
-    with provenance.reading_once():
+    with reading_once():
         ages = [outdated(record) for record in found]
     said = [
         _several_protocols(runs),
@@ -223,7 +225,7 @@ def outdated(record: Record) -> bool | None:
     None where that cannot be told, because a module from outside the package is not at hand.
     """
     for part in ("task", "encoding", "extension"):
-        for target in provenance.targets(record.config[part]):
+        for target in targets(record.config[part]):
             if not _at_hand(target):
                 return True if target.startswith("posbench.") else None
     made_by = record.training.source_hash, record.evaluated.source_hash
@@ -232,4 +234,4 @@ def outdated(record: Record) -> bool | None:
 
 @functools.cache
 def _at_hand(target: str) -> bool:
-    return provenance.located(target) is not None
+    return located(target) is not None

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from posbench.boards.definition import Board
-from posbench.errors import counted
 from posbench.leaderboard.labels import short_names
 from posbench.leaderboard.leaders import FEW, Leaders
 from posbench.leaderboard.parts import Part
 from posbench.showing.numbers import number
 from posbench.statistics import aggregates, sensitivity
+from posbench.wording import counted
 
 
 def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:

@@ -44,12 +44,13 @@ from posbench.composing import mistakes
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
 from posbench.composing.exit_status import exit_status
+from posbench.content_hash import content_hash
 from posbench.disk import writing_to
-from posbench.errors import ConfigError, IllegalExtension, closest, known_names
+from posbench.errors import ConfigError, IllegalExtension
 from posbench.extension import Extension, Searched
 from posbench.pretrained.refusal import need_transformers
 from posbench.pretrained.request import HELP, Request
-from posbench.provenance import content_hash
+from posbench.wording import closest, known_names
 
 if TYPE_CHECKING:
     from posbench.pretrained.measuring import Found, Measurement

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posbench.content_hash import content_hash
 from posbench.errors import ConfigError, PosbenchError
-from posbench.provenance import content_hash
 
 GGUF = ".gguf"
 COUNTED = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja")

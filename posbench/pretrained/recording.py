@@ -20,12 +20,13 @@ import numpy as np
 import transformers
 
 from posbench import provenance
+from posbench.content_hash import content_hash
 from posbench.evaluation import DEPTH_EDGES, RELATIVE_EDGES, binned
 from posbench.extension import Extension
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Found, Measurement, target
 from posbench.pretrained.mounting import Mounted
-from posbench.provenance import content_hash, known_hash, without_places
+from posbench.provenance import known_hash, without_places
 from posbench.records import files
 from posbench.records.packing import refuse_another_schema
 from posbench.records.record import Curve, Evaluated, MethodName, Name, Record, Search, Training

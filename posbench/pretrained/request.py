@@ -19,10 +19,12 @@ from pydantic import (
     ValidationError,
 )
 
-from posbench.errors import ConfigError, closest, known_names, setting_refused
+from posbench.config import setting_refused
+from posbench.content_hash import content_hash
+from posbench.errors import ConfigError
 from posbench.pretrained.loading import Files
-from posbench.provenance import content_hash
 from posbench.records.record import Name, as_file_name
+from posbench.wording import closest, known_names
 
 HELP = "python -m posbench.pretrained --help"
 NAME = "pretrained"

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posbench.content_hash import content_hash
 from posbench.disk import atomically, writing_to
-from posbench.errors import PosbenchError, counted
-from posbench.provenance import content_hash
+from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.records.packing import comparable, pack
 from posbench.records.record import Audit, Record
+from posbench.wording import counted
 
 FORMAT = 1
 PUBLISHED, OWN, MANIFEST = "published", "own", "bundle.json"

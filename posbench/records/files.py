@@ -12,9 +12,9 @@ from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
+from posbench.content_hash import content_hash
 from posbench.disk import write_json
 from posbench.errors import PosbenchError, place_and_reason
-from posbench.provenance import content_hash
 from posbench.records.command import Command
 from posbench.records.packing import (
     AUDITS,

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from posbench.config import without_off
+from posbench.content_hash import content_hash
 from posbench.errors import PosbenchError
-from posbench.provenance import content_hash, without_places
+from posbench.provenance import without_places
 from posbench.records.record import SCHEMA, Audit, Record
 from posbench.records.row import Row, View
 

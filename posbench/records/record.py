@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from posbench.config import LARGEST_SEED
+from posbench.content_hash import content_hash
 from posbench.errors import ConfigError
-from posbench.provenance import content_hash, known_hash, targets, without_places
+from posbench.provenance import known_hash, targets, without_places
 from posbench.records.command import Command
 from posbench.records.row import COUNTED, Loss, Part, Row, Score, View
 

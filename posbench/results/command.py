@@ -23,12 +23,13 @@ from posbench.commands import add_config_dir
 from posbench.composing.compose import composing
 from posbench.composing.exit_status import exit_status
 from posbench.disk import writing_to
-from posbench.errors import MANY, PosbenchError, counted
+from posbench.errors import PosbenchError
 from posbench.provenance import targets
 from posbench.records import bundle, files, published, tables
 from posbench.records.files import LOCAL, leaderboard_command
 from posbench.records.record import Record
 from posbench.results.publishing import matching, publish_matching
+from posbench.wording import MANY, counted
 
 CONTRIBUTED = Path("results/contributed")
 """Where records that others have sent go."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from posbench.content_hash import content_hash
 from posbench.loggers import told
 from posbench.loggers.told import About
 from posbench.loggers.wandb import Wandb
-from posbench.provenance import content_hash
 from posbench.records.record import Record
 
 ONLINE = "online"

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posbench import provenance
+from posbench.content_hash import content_hash
 from posbench.errors import ConfigError, Diverged
 from posbench.evaluation import nearest
 from posbench.extension import Extension, FineTuning, Searched
+from posbench.provenance import without_places
 from posbench.records.record import AuditRow, CeilingTraining, FineTuned, Search, Trial
 from posbench.records.row import Row, View
 from posbench.running.audit import audit
@@ -148,7 +149,7 @@ class FineTuningPreparation(Preparation):
         resolved = {"lengths": settings.lengths, "steps": settings.total_steps}
         content = {
             "start": trained.training.hash,
-            "extension": provenance.without_places(setup.nodes["extension"]),
+            "extension": without_places(setup.nodes["extension"]),
             "training": dataclasses.asdict(settings) | resolved,
             "source": setup.evaluation_hash,
         }
@@ -160,7 +161,7 @@ class FineTuningPreparation(Preparation):
         extended = tuned.with_encodings(setup.extension.extend(tuned.encodings, span, longest))
         seed = stream_seed(setup.config.seed, "fine-tuning")
         training = Training(extended.train(), setup.task, settings, seed)
-        reference = provenance.content_hash(content)
+        reference = content_hash(content)
         log = checkpoints.train_once(reference, content, training, tuned, [])
         finetuning = FineTuned(
             hash=reference,

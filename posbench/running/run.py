@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from posbench import provenance
+from posbench.content_hash import content_hash
 from posbench.disk import make_writable, write_json, writing_to
 from posbench.errors import Diverged
 from posbench.loggers.run_logger import RunLogger, run_logger
@@ -21,6 +21,7 @@ from posbench.running.ready import Ready
 from posbench.running.recording import Seconds, record_of, record_of_diverged
 from posbench.running.run_spec import Fingerprint, RunSpec, remark
 from posbench.running.trained import Trained, without_weights
+from posbench.source_hash import source_hash
 
 
 def make(spec: RunSpec, console: Console) -> None:
@@ -153,8 +154,8 @@ class Run:
     def without_extension(self, trained: Trained, rows: list[Row]) -> list[Row] | None:
         """The rows of the same weights alone, measured once; None where `rows` are these."""
         setup, checkpoints, weights = self.setup, self.ready.checkpoints, trained.training.hash
-        source = provenance.source_hash("posbench.evaluation")
-        test = provenance.content_hash([setup.nodes["evaluation"], source])
+        source = source_hash("posbench.evaluation")
+        test = content_hash([setup.nodes["evaluation"], source])
         if not setup.extension.changes and not setup.extension.trains:
             checkpoints.remember(weights, test, rows)
             return None

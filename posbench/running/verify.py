@@ -20,7 +20,7 @@ from posbench.composing.compose import compose, composing
 from posbench.composing.folders import with_own
 from posbench.composing.mistakes import sentence
 from posbench.composing.options import BROKEN
-from posbench.errors import Diverged, PosbenchError, counted
+from posbench.errors import Diverged, PosbenchError
 from posbench.records import files, published
 from posbench.records.command import Command
 from posbench.records.packing import comparable
@@ -29,6 +29,7 @@ from posbench.running.console import Console, TemporaryConsole
 from posbench.running.devices import device_name
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
+from posbench.wording import counted
 
 SHOWN = 5
 """How many differences of a record are named."""

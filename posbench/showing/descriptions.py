@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from latex2mathml.converter import convert
 
 from posbench.errors import ConfigError
-from posbench.provenance import located, source_of
+from posbench.source import source_of
+from posbench.source_hash import located
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pandas as pd
 from posbench.config import TrainingConfig
 from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
-from posbench.sweeping.watching import duration
+from posbench.wording import duration
 
 COLUMNS = ("protocol", "task", "encoding", "step", "work", "test")
 

@@ -15,8 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 from posbench.composing.compose import Composition, compose, without_seed
 from posbench.composing.mistakes import sentence
 from posbench.config import FREE, checked
-from posbench.errors import PosbenchError, counted
-from posbench.provenance import content_hash
+from posbench.content_hash import content_hash
+from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.records.files import LOCAL
 from posbench.records.record import Record
@@ -25,6 +25,7 @@ from posbench.source import reading_once
 from posbench.sweeping.cost import Cost, Costs
 from posbench.sweeping.refusals import Refusals
 from posbench.sweeping.requests import Request, Words
+from posbench.wording import counted
 
 ROWS_A_JOB = 10
 """Tests in one job where their training is complete, so that several workers share them."""

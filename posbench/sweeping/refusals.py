@@ -9,8 +9,8 @@ from omegaconf import OmegaConf
 from posbench.composing.building import build
 from posbench.composing.compose import Composition
 from posbench.composing.legality import TEST_POSITIONS, TRAIN_POSITIONS, built
+from posbench.content_hash import content_hash
 from posbench.errors import IllegalExtension
-from posbench.provenance import content_hash
 
 
 class Refusals:

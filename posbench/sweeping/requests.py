@@ -16,7 +16,7 @@ from posbench.boards.definition import Board, Rows
 from posbench.composing.folders import OF_A_ROW
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError, PosbenchError
-from posbench.sweeping.watching import duration
+from posbench.wording import duration
 
 Words = tuple[str, ...]
 

@@ -12,15 +12,16 @@ import numpy as np
 from hydra.plugins.launcher import Launcher
 
 from posbench.disk import make_writable, writing_to
-from posbench.errors import PosbenchError, counted
+from posbench.errors import PosbenchError
 from posbench.records.command import Command
 from posbench.records.files import leaderboard_command
 from posbench.sweeping import journal
 from posbench.sweeping.journal import Event, Kind
 from posbench.sweeping.plan import Job, Plan, PlannedRun, plan
 from posbench.sweeping.requests import Request
-from posbench.sweeping.watching import PAUSE, Watch, duration
+from posbench.sweeping.watching import PAUSE, Watch
 from posbench.sweeping.working import is_claimed, quoted
+from posbench.wording import counted, duration
 
 DEATHS = 2
 """A run that alone has been the death of a worker, after as many deaths, is not begun again."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from posbench.sweeping.journal import Event, Worker, workers
+from posbench.wording import duration
 
 ENDED = ("done", "found", "failed")
 PAUSE = 0.5  # seconds between two looks at the journal
@@ -75,11 +76,3 @@ class Watch:
         done = sum(self.costs[run] for run in self.ended)
         rest = sum(self.costs.values()) - done
         return (time.monotonic() - self.started) * rest / done if done else 0.0
-
-
-def duration(seconds: float) -> str:
-    """As people say it: "8 s", "3 min", "2.5 h", "3.1 days"."""
-    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (48 * 3600, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / unit:.{int(name == 'h')}f} {name}"
-    return f"{seconds / 86400:.1f} days"

@@ -23,7 +23,7 @@ from posbench.boards import definition
 from posbench.boards.definition import Board, Rows
 from posbench.boards.naming import pairs
 from posbench.composing.methods import methods
-from posbench.provenance import content_hash
+from posbench.content_hash import content_hash
 from posbench.records import published
 from posbench.records.record import Curve, MethodName, Name, Record
 from posbench.records.row import Row, View

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from posbench.provenance import content_hash
+from posbench.content_hash import content_hash
 from posbench.records import files
 from posbench.records.record import (
     Audit,

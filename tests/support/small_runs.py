@@ -7,7 +7,7 @@ from pathlib import Path
 from posbench.check.subject import setup
 from posbench.composing.compose import Composition, compose
 from posbench.composing.identity import Identity
-from posbench.provenance import content_hash
+from posbench.content_hash import content_hash
 from posbench.records import files
 from posbench.records.record import MethodName, Name, Record
 from posbench.running import run as running

@@ -1,0 +1,51 @@
+"""How sentences put numbers, durations, values and names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+
+SETTINGS = "python -m posbench --cfg job"
+"""The command that lists all settings."""
+MANY = 15
+"""More names than this are not listed in a sentence."""
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` comes near, if there is one."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
+
+
+def known_names(known: Iterable[str], command: str, meant: str | None = None) -> str:
+    """What to do about an unknown name: the one that was meant, then all, or how to list them."""
+    names = list(known)
+    if len(names) == 1:
+        return f"did you mean {meant}?" if meant else f"the only one is {names[0]}"
+    few = 0 < len(names) <= MANY
+    others = f"choose one of {', '.join(names)}" if few else f"`{command}` lists all of them"
+    return f"did you mean {meant}? {others[0].upper()}{others[1:]}" if meant else others
+
+
+def no_setting(prefix: str, key: str, known: Collection[str]) -> str:
+    """The sentence about a key that is none, in a section ("training.") or at the top ("")."""
+    near = closest(key, known)
+    meant = f"{prefix}{near}" if near else None
+    return f"{prefix}{key} is not a setting: {known_names(known, SETTINGS, meant)}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 run`, `2,000 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shown(value: object) -> str:
+    """A value as it is written in YAML, strings in quotes."""
+    return "null" if value is None else repr(value)
+
+
+def duration(seconds: float) -> str:
+    """As people say it: "8 s", "3 min", "2.5 h", "3.1 days"."""
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (48 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.{int(name == 'h')}f} {name}"
+    return f"{seconds / 86400:.1f} days"
