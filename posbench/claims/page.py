@@ -16,6 +16,7 @@ import pandas as pd
 from posbench import commands
 from posbench.boards.definition import AS_TRAINED
 from posbench.claims.claim import Claim, read_claims
+from posbench.claims.side import Side
 from posbench.claims.verdicts import (
     ALPHA,
     FAILED,
@@ -169,10 +170,9 @@ def _by_paper(found: Sequence[Finding]) -> list[str]:
 def _named(claim: Claim) -> Iterator[str]:
     """What the sides of a claim are about: their extensions, and of none the encodings."""
     for side in (claim.of, claim.over):
-        if isinstance(side, str):
-            row, _, _ = side.partition(" (")
-            encoding, _, extension = row.rpartition("/")
-            yield encoding if encoding and extension == AS_TRAINED else extension
+        if isinstance(side, Side):
+            as_trained = side.encoding and side.extension == AS_TRAINED
+            yield side.encoding if as_trained else side.extension
 
 
 def _linked(paper: str) -> str:
@@ -207,7 +207,7 @@ def _p(value: float) -> str:
 
 
 def _stated(claim: Claim) -> str:
-    over = f"`{claim.over}`" if isinstance(claim.over, str) else number(claim.over)
+    over = f"`{claim.over}`" if isinstance(claim.over, Side) else number(claim.over)
     if claim.over_at:
         over += f" at {_lengths(claim.over_at)}"
     if claim.over_experiments:
@@ -227,13 +227,13 @@ def _detail(found: Finding) -> list[str]:
 
     The encoding is a column where a side does not name its own.
     """
-    over = found.claim.over
-    host = not all(_names_its_encoding(side) for side in (found.claim.of, over))
+    of, over = found.claim.of, found.claim.over
+    host = not (of.encoding and (not isinstance(over, Side) or over.encoding))
     headings = ["task", *(["encoding"] * host), "at 1x", "scores", "difference"]
     headings += ["seeds as claimed", "counts"]
     rows = []
     for table in found.tables:
-        sides = [table.of.mean(), table.over.mean()] if isinstance(over, str) else [table.of.mean()]
+        sides = [table.of.mean(), *([table.over.mean()] * isinstance(over, Side))]
         cells = [
             table.task,
             *([table.encoding] * host),
@@ -248,11 +248,6 @@ def _detail(found: Finding) -> list[str]:
     return [f"**{found.verdict.capitalize()}.**", "", *pipes(headings, rows, columns)]
 
 
-def _names_its_encoding(side: str | float) -> bool:
-    """Whether it is one row whatever the encoding of the table, or a number."""
-    return not isinstance(side, str) or "/" in side.partition(" (")[0]
-
-
 def _counting(table: Table) -> str:
     if not table.counts:
         return "no: other settings"
@@ -260,15 +255,11 @@ def _counting(table: Table) -> str:
 
 
 def table(folder: Path) -> pd.DataFrame:
-    """The long table of a folder, with the extension as its row is labelled, `side`.
-
-    PosbenchError if the folder has no records.
-    """
+    """The long table of a folder; PosbenchError if it has no records."""
     frame = tables.table(files.records(folder))
     if frame.empty:
         raise PosbenchError(f"no records in {folder}: run what its claims are about first")
-    settings = frame["changed"].map(lambda changed: f" ({changed})" if changed else "")
-    return frame.assign(side=frame["extension"] + settings)
+    return frame
 
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:

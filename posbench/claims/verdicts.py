@@ -44,6 +44,7 @@ from enum import StrEnum
 import pandas as pd
 
 from posbench.claims.claim import Claim
+from posbench.claims.side import Side
 from posbench.records.tables import refuse_mixed
 from posbench.statistics.estimates import Estimate
 from posbench.statistics.measures import corrected_lines
@@ -119,13 +120,13 @@ class Finding:
 def findings(claims: Sequence[Claim], runs: pd.DataFrame) -> list[Finding]:
     """What the runs of one protocol say of each claim; see the rule above.
 
-    `runs` has one row a run and multiple, with the columns task, task_changed, encoding, side (the
-    extension as its row is labelled), seed, multiple, score, chance and training_hash. Raises
-    `PosbenchError` if a side of a claim has runs of several versions, or of several settings under
-    one name: see `posbench.records.tables.refuse_mixed`.
+    `runs` has one row a run and multiple, with the columns task, task_changed, encoding, extension,
+    changed, seed, multiple, score, chance and training_hash. Raises `PosbenchError` if a side of a
+    claim has runs of several versions, or of several settings under one name: see
+    `posbench.records.tables.refuse_mixed`.
     """
     runs = runs.assign(corrected=corrected_lines(runs))
-    runs = runs.sort_values(["task", "encoding", "side", "seed"])
+    runs = runs.sort_values(["task", "encoding", "extension", "changed", "seed"])
     families = [(claim.family, claim.post_hoc) for claim in claims]
     tested = [
         _tested(claim, tables(claim, runs), families.count(family))
@@ -163,7 +164,7 @@ def _table(
     """One table of the claim, from the runs of one task, and those of the other side."""
     left = _rows(runs, encoding, claim.of)
     of, first = _mean(left, claim.at), _mean(left, [1])
-    if isinstance(claim.over, str):
+    if isinstance(claim.over, Side):
         right = _rows(others, encoding, claim.over)
         over = _mean(right, claim.over_at or claim.at)
         paired = of.index.intersection(over.index)
@@ -180,11 +181,11 @@ def _table(
     return Table(task, encoding, of, over, at_1x, shared, counts, gate)
 
 
-def _rows(runs: pd.DataFrame, encoding: str, side: str) -> pd.DataFrame:
+def _rows(runs: pd.DataFrame, encoding: str, side: Side) -> pd.DataFrame:
     """The runs of a side; PosbenchError if they are of several contents under one name."""
-    own, _, extension = side.rpartition("/")
-    rows = runs[(runs["encoding"] == (own or encoding)) & (runs["side"] == extension)]
-    refuse_mixed(rows, ["task", "encoding", "side"])
+    row = side._replace(encoding=side.encoding or encoding)
+    rows = runs[(runs[[*row._fields]] == row).all(axis=1)]
+    refuse_mixed(rows.assign(side=side.label), ["task", "encoding", "side"])
     return rows
 
 
@@ -205,7 +206,7 @@ def _gate(claim: Claim, of: pd.Series, over: pd.Series, at_1x: tuple[float, ...]
         return Verdict.NOT_TESTABLE
     low, high = sorted((of.mean(), over.mean()))
     full = low >= MASTERED - ROUNDING or high <= FAILED + ROUNDING
-    return Verdict.NO_ROOM if full and isinstance(claim.over, str) and claim.by >= 0 else None
+    return Verdict.NO_ROOM if full and isinstance(claim.over, Side) and claim.by >= 0 else None
 
 
 def _tested(claim: Claim, found: list[Table], family_size: int) -> Finding:
