@@ -21,8 +21,9 @@ from scipy import stats
 
 from posbench.claims import page
 from posbench.claims.claim import Claim, read_claims
+from posbench.claims.rule import Verdict
 from posbench.claims.side import Side
-from posbench.claims.verdicts import Finding, Table, Verdict, findings, tables
+from posbench.claims.verdicts import Finding, Table, findings, tables
 from posbench.errors import PosbenchError
 from posbench.records.record import Record
 from posbench.records.tables import table as long_table
