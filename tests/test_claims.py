@@ -21,7 +21,9 @@ from scipy import stats
 
 from posbench.claims import page
 from posbench.claims.claim import Claim, read_claims
-from posbench.claims.verdicts import Finding, Table, Verdict, findings, tables
+from posbench.claims.rule import Verdict
+from posbench.claims.side import Side
+from posbench.claims.verdicts import Finding, Table, findings, tables
 from posbench.errors import PosbenchError
 from posbench.records.record import Record
 from posbench.records.tables import table as long_table
@@ -449,6 +451,22 @@ def test_settings_are_part_of_a_side(tmp_path: Path) -> None:
     assert none.gate == "not measured"
 
 
+@pytest.mark.parametrize(
+    ("text", "side"),
+    [
+        ("pi", ("", "pi", "")),
+        ("rope_short_base/direct", ("rope_short_base", "direct", "")),
+        (
+            "pi (extension.scale=2, encoding.base=5)",
+            ("", "pi", "extension.scale=2, encoding.base=5"),
+        ),
+        ("nope/pi (extension.file=a/b)", ("nope", "pi", "extension.file=a/b")),
+    ],
+)
+def test_a_side_is_read_and_written_alike(text: str, side: tuple[str, str, str]) -> None:
+    assert Side.of(text) == side and str(Side.of(text)) == text
+
+
 def test_a_side_may_name_its_encoding_and_else_has_that_of_the_claim(tmp_path: Path) -> None:
     frame = corrected(
         runs(
@@ -648,13 +666,9 @@ def test_a_row_with_two_contents_under_one_name_is_refused(
     new = result("ntk", {1: 1.0, 2: 0.4}, seed, **other)
     called = "task=copy, encoding=rope, side=ntk has runs of "
     with pytest.raises(PosbenchError, match=called + said):
-        findings([claim()], corrected(named(*seeds("ntk", TEN), new)))
-    text = page.markdown([claim(of="pi", over="direct")], named(*seeds("ntk", TEN), new))
+        findings([claim()], corrected(long_table([*seeds("ntk", TEN), new])))
+    text = page.markdown([claim(of="pi", over="direct")], long_table([*seeds("ntk", TEN), new]))
     assert "### Not measured" in text, "rows that no claim names are passed over"
-
-
-def named(*records: Record) -> pd.DataFrame:
-    return long_table(records).assign(side=lambda frame: frame["extension"])
 
 
 def test_the_same_records_give_the_same_bytes_and_check_notices_others(
@@ -753,10 +767,9 @@ def test_every_side_of_the_claims_in_the_repository_can_be_run() -> None:
 
     for path in sorted((CONF.parent / "results").glob("*/claims.yaml")):
         for stated in read_claims(path):
-            for side in (side for side in (stated.of, stated.over) if isinstance(side, str)):
-                own, _, extension = side.rpartition("/")
-                assert extension.partition(" (")[0] in own_names("extension"), side
-                own = own.partition("-")[0]  # the encoding without a host of its own
+            for side in (side for side in (stated.of, stated.over) if isinstance(side, Side)):
+                assert side.extension in own_names("extension"), side
+                own = side.encoding.partition("-")[0]  # the encoding without a host of its own
                 assert {own} - {""} | set(stated.encodings) <= set(own_names("encoding")), side
             if stated.experiments:  # see below
                 continue
@@ -789,16 +802,16 @@ def test_every_replication_can_be_judged_by_the_runs_of_its_board() -> None:
             for name, words in itertools.product(part.experiments, part.words):
                 composed = compose(f"experiment={name}", *words)
                 run, tested = identify(composed), composed.content["evaluation"]["multiples"]
-                settings = ", ".join(run.method.changed)
-                side = f"{run.method.extension} ({settings})" if settings else run.method.extension
+                changed = ", ".join(run.method.changed)
+                side = Side(run.method.base, run.method.extension, changed)
                 on = [each for each in stated if name in (each.experiments or [])]
-                better = bool({side, f"{run.method.base}/{side}"} & {each.of for each in on})
+                better = bool({side, side._replace(encoding="")} & {each.of for each in on})
                 for seed, multiple in itertools.product(part.seeds, tested):
                     beyond = 0.99 if better else 0.3
-                    told = (run.protocol.hash, run.task.hash, run.method.base, side, seed, multiple)
+                    told = (run.protocol.hash, run.task.hash, *side, seed, multiple)
                     score = 0.999 if multiple == 1 else beyond + seed / 1e5
                     rows.append((*told, score, 0.0, f"{name} {words} {seed}"))
-    columns = ["protocol_hash", "task_hash", "encoding", "side", "seed", "multiple", "score"]
+    columns = ["protocol_hash", "task_hash", *Side._fields, "seed", "multiple", "score"]
     frame = pd.DataFrame(rows, columns=[*columns, "chance", "training_hash"])
     judged = findings(stated, page.of_experiments(stated, frame))
     untested = {Verdict.NOT_MEASURED, Verdict.TOO_FEW}
@@ -809,8 +822,9 @@ def test_what_was_run_in_two_experiments_is_compared_across_them() -> None:
     """Ten pairs a task, of which the first is named before the second."""
     rows = [
         {
-            "task": task, "task_changed": False, "encoding": "rope", "side": "direct",
-            "seed": seed, "multiple": multiple, "score": 1.0 if multiple == 1 else score,
+            "task": task, "task_changed": False, "encoding": "rope", "extension": "direct",
+            "changed": "", "seed": seed, "multiple": multiple,
+            "score": 1.0 if multiple == 1 else score,
             "chance": 0.0, "training_hash": f"{task} {seed}",
         }
         for task, score in (("unique", 0.9), ("repeated", 0.4))

@@ -213,7 +213,7 @@ def test_a_band_is_half_an_interval_above_and_below() -> None:
 
 def section(tasks: str, protocol: str = "cpu", complete: int = 2, of: str = "") -> Any:
     """A section, of the extensions of one encoding if there is one."""
-    runs = pd.DataFrame({"protocol": protocol, "shown": tasks.split()})
+    runs = pd.DataFrame({"protocol_name": protocol, "task_name": tasks.split()})
     rows = Rows(
         encodings=(of,) if of else ("nope", "rope"), extensions=("direct", "pi"), seeds=(0,)
     )

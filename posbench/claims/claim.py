@@ -11,11 +11,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml  # type: ignore[import-untyped]
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 
+from posbench.claims.side import Side
 from posbench.errors import PosbenchError, place_and_reason
 
 Text = Annotated[str, Field(pattern=r"\S")]
+Row = Annotated[Side, PlainValidator(Side.of)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Multiple = Annotated[Number, Field(gt=0)]
 Names = Annotated[list[Text], Field(min_length=1)]
@@ -38,8 +47,8 @@ class Claim(BaseModel):
 
     claim: Text = Field(description="a sentence")
     source: Text = Field(description="where it is published")
-    of: Text = Field(description="an extension with settings")
-    over: Text | Number = Field(description="an extension with settings, or a number")
+    of: Row = Field(description="an extension with settings")
+    over: Row | Number = Field(description="an extension with settings, or a number")
     at: Multiples = Field(description="a list of multiples above 0")
     by: Number = Field(0.0, description="a number")
     # The same multiples if left out:

@@ -16,17 +16,9 @@ import pandas as pd
 from posbench import commands
 from posbench.boards.definition import AS_TRAINED
 from posbench.claims.claim import Claim, read_claims
-from posbench.claims.verdicts import (
-    ALPHA,
-    FAILED,
-    MASTERED,
-    MIN_PAIRS,
-    WAYS,
-    Finding,
-    Table,
-    Verdict,
-    findings,
-)
+from posbench.claims.rule import MEANINGS, RULE, Verdict
+from posbench.claims.side import Side
+from posbench.claims.verdicts import Finding, Table, findings
 from posbench.composing.compose import compose, composing
 from posbench.composing.identity import identify
 from posbench.errors import PosbenchError
@@ -34,49 +26,6 @@ from posbench.records import files, tables
 from posbench.showing.numbers import NOTHING, number, with_interval
 from posbench.showing.table import pipes
 from posbench.statistics.estimates import Estimate
-
-LEVEL, TOP, BOTTOM = number(ALPHA), number(MASTERED), number(FAILED)
-MEANINGS = {
-    Verdict.HOLDS: f"the corrected p is at most {LEVEL}, and the difference is above the margin.",
-    Verdict.CONTRADICTED: f"the corrected p is at most {LEVEL}, and the difference is below the "
-    "margin.",
-    Verdict.OPEN: "the corrected p is larger.",
-    Verdict.TOO_FEW: f"fewer than {MIN_PAIRS} pairs are left, or the two sides can be exchanged in "
-    f"fewer than {WAYS} m / {LEVEL} ways, where the paper has m claims: few of the p that could "
-    "come out survive the correction, which was known before the runs.",
-    Verdict.NO_ROOM: f"on every table both rows are at least {TOP}, or both at most {BOTTOM}, so "
-    "that nothing could tell them apart.",
-    Verdict.NOT_TESTABLE: f"on some table a side is below {TOP} at 1x, and no other table is left; "
-    "what fails at its training length says nothing about reach.",
-    Verdict.NOT_MEASURED: "on some table fewer than two seeds have both sides, or their score at "
-    "1x is not known.",
-}
-
-RULE = f"""\
-What papers say, in `claims.yaml`, was written down before the runs; remarks came afterwards, and a
-claim that was written after its records were seen is marked *post hoc* and counted apart.
-
-**How a claim is judged** (second version of the rule, 2026-11-22; the first judged each table by
-itself). A claim is one hypothesis over all the tables it names, a table being one task with one
-encoding. Each seed with both sides gives a pair of scores a table; scores are corrected for chance,
-(score - chance) / (1 - chance). The difference is the mean over all pairs, with its 95 % interval
-(Student's t over the pairs, not corrected for the number of claims). p is two-sided. If both
-sides come from the same training, or one is a number, it is computed by flipping the signs of
-pairs, and otherwise by exchanging scores between the two sides of each table. It is corrected after
-Holm over all claims of the same paper; where some were not testable and a larger budget was tried,
-the claims about that are a family of their own, written down before its runs. A verdict speaks of
-these tables and not of other tasks.
-
-A claim about reach, which is one that names a length beyond 1x, drops every table on which a side
-is below {TOP} at 1x (*not testable*), and every table on which two rows are both at least
-{TOP} or both at most {BOTTOM} (*no room*). If none is left, the verdict is their common reason, or
-*not testable* if the reasons differ. A claim about 1x itself has no such gate, and one against a
-number or with a negative margin needs no room. Tasks whose settings were changed are shown and do
-not count unless the claim names them.
-
-In the tables, two numbers are those of the two sides in the order of the claim; "as claimed" counts
-tables by their means, and seeds. A difference of a hundredth may hold and still not matter.
-"""
 
 
 def markdown(stated: Sequence[Claim], frame: pd.DataFrame) -> str:
@@ -169,10 +118,9 @@ def _by_paper(found: Sequence[Finding]) -> list[str]:
 def _named(claim: Claim) -> Iterator[str]:
     """What the sides of a claim are about: their extensions, and of none the encodings."""
     for side in (claim.of, claim.over):
-        if isinstance(side, str):
-            row, _, _ = side.partition(" (")
-            encoding, _, extension = row.rpartition("/")
-            yield encoding if encoding and extension == AS_TRAINED else extension
+        if isinstance(side, Side):
+            as_trained = side.encoding and side.extension == AS_TRAINED
+            yield side.encoding if as_trained else side.extension
 
 
 def _linked(paper: str) -> str:
@@ -207,7 +155,7 @@ def _p(value: float) -> str:
 
 
 def _stated(claim: Claim) -> str:
-    over = f"`{claim.over}`" if isinstance(claim.over, str) else number(claim.over)
+    over = f"`{claim.over}`" if isinstance(claim.over, Side) else number(claim.over)
     if claim.over_at:
         over += f" at {_lengths(claim.over_at)}"
     if claim.over_experiments:
@@ -227,13 +175,13 @@ def _detail(found: Finding) -> list[str]:
 
     The encoding is a column where a side does not name its own.
     """
-    over = found.claim.over
-    host = not all(_names_its_encoding(side) for side in (found.claim.of, over))
+    of, over = found.claim.of, found.claim.over
+    host = not (of.encoding and (not isinstance(over, Side) or over.encoding))
     headings = ["task", *(["encoding"] * host), "at 1x", "scores", "difference"]
     headings += ["seeds as claimed", "counts"]
     rows = []
     for table in found.tables:
-        sides = [table.of.mean(), table.over.mean()] if isinstance(over, str) else [table.of.mean()]
+        sides = [table.of.mean(), *([table.over.mean()] * isinstance(over, Side))]
         cells = [
             table.task,
             *([table.encoding] * host),
@@ -248,11 +196,6 @@ def _detail(found: Finding) -> list[str]:
     return [f"**{found.verdict.capitalize()}.**", "", *pipes(headings, rows, columns)]
 
 
-def _names_its_encoding(side: str | float) -> bool:
-    """Whether it is one row whatever the encoding of the table, or a number."""
-    return not isinstance(side, str) or "/" in side.partition(" (")[0]
-
-
 def _counting(table: Table) -> str:
     if not table.counts:
         return "no: other settings"
@@ -260,15 +203,11 @@ def _counting(table: Table) -> str:
 
 
 def table(folder: Path) -> pd.DataFrame:
-    """The long table of a folder, with the extension as its row is labelled, `side`.
-
-    PosbenchError if the folder has no records.
-    """
+    """The long table of a folder; PosbenchError if it has no records."""
     frame = tables.table(files.records(folder))
     if frame.empty:
         raise PosbenchError(f"no records in {folder}: run what its claims are about first")
-    settings = frame["changed"].map(lambda changed: f" ({changed})" if changed else "")
-    return frame.assign(side=frame["extension"] + settings)
+    return frame
 
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:

@@ -1,49 +1,16 @@
-"""Whether records bear claims out: the rule, in its second version, of 2026-11-22.
-
-**A claim is one hypothesis** over the tables it names: each of its tasks with each of its
-encodings. Where it names no tasks, they are all tasks with their own settings; others are shown
-beside it and do not count. A *pair* is the two scores of one seed on one table, each the mean over
-the multiples claimed, corrected for chance: (score - chance) / (1 - chance). The difference is the
-mean over all pairs of the tables that count, whatever table they come from, and its 95 % interval
-is Student's t over these pairs.
-
-**Gates**, table by table, by the means over the seeds of its pairs, and before any difference is
-looked at:
-- not measured: fewer than two seeds have both sides, or one of them lacks 1x where it is asked for;
-- not testable: the claim is about reach (a multiple is beyond 1x, unless `about` says otherwise),
-  and a side is below .95 at 1x;
-- no room: the claim is about reach, compares two rows without a negative margin, and both are at
-  least .95 or both at most .05 at the multiples claimed.
-The first gate that applies is that of the table. If any table is not measured, so is the claim.
-Tables behind another gate are dropped; if none is left, the claim is *no room* if all have none,
-else *not testable*.
-
-**Too few seeds.** At least ten pairs have to be left, and at least 5 m / alpha ways of exchanging
-the sides, with alpha = .05 and m claims of the same paper, so that the smallest p attainable stays
-well below alpha when it is corrected. Both numbers are known before the runs, up to the gates.
-
-**p**, two-sided, against the hypothesis that the difference is the margin: by the signs of the
-pairs where both sides of every pair come from the same training, or the other side is a number;
-else by exchanging scores between the sides of each table. See `randomisation`.
-
-**Correction**: Holm, over all claims of the paper in the file; one without a p counts as 1. Claims
-written after their records were seen are corrected among themselves and counted apart.
-
-**Verdict**: holds if the corrected p is at most .05 and the difference above the margin,
-contradicted if it is below, else open. It speaks of these tables; it does not generalise to other
-tasks.
-"""
+"""Whether records bear claims out, by the rule of `posbench.claims.rule`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import pandas as pd
 
 from posbench.claims.claim import Claim
+from posbench.claims.rule import ALPHA, FAILED, MASTERED, MIN_PAIRS, WAYS, Verdict
+from posbench.claims.side import Side
 from posbench.records.tables import refuse_mixed
 from posbench.statistics.estimates import Estimate
 from posbench.statistics.measures import corrected_lines
@@ -55,25 +22,8 @@ from posbench.statistics.randomisation import (
     sign_flip,
 )
 
-ALPHA = 0.05
-MIN_PAIRS, WAYS = 10, 5
-"""What a test needs: pairs, and ways of exchanging the sides, in units of claims / alpha."""
-MASTERED, FAILED = 0.95, 0.05
-"""Mean scores from which a side masters a length, and up to which it fails there."""
 ROUNDING = 1e-9
 """What a mean of scores of .95 may differ from .95."""
-
-
-class Verdict(StrEnum):
-    """What records say of a claim."""
-
-    HOLDS = "holds"
-    CONTRADICTED = "contradicted"
-    OPEN = "open"
-    TOO_FEW = "open (too few seeds)"
-    NO_ROOM = "no room"
-    NOT_TESTABLE = "not testable"
-    NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)
@@ -117,15 +67,15 @@ class Finding:
 
 
 def findings(claims: Sequence[Claim], runs: pd.DataFrame) -> list[Finding]:
-    """What the runs of one protocol say of each claim; see the rule above.
+    """What the runs of one protocol say of each claim.
 
-    `runs` has one row a run and multiple, with the columns task, task_changed, encoding, side (the
-    extension as its row is labelled), seed, multiple, score, chance and training_hash. Raises
-    `PosbenchError` if a side of a claim has runs of several versions, or of several settings under
-    one name: see `posbench.records.tables.refuse_mixed`.
+    `runs` has one row a run and multiple, with the columns task, task_changed, encoding, extension,
+    changed, seed, multiple, score, chance and training_hash. Raises `PosbenchError` if a side of a
+    claim has runs of several versions, or of several settings under one name: see
+    `posbench.records.tables.refuse_mixed`.
     """
     runs = runs.assign(corrected=corrected_lines(runs))
-    runs = runs.sort_values(["task", "encoding", "side", "seed"])
+    runs = runs.sort_values(["task", "encoding", "extension", "changed", "seed"])
     families = [(claim.family, claim.post_hoc) for claim in claims]
     tested = [
         _tested(claim, tables(claim, runs), families.count(family))
@@ -163,7 +113,7 @@ def _table(
     """One table of the claim, from the runs of one task, and those of the other side."""
     left = _rows(runs, encoding, claim.of)
     of, first = _mean(left, claim.at), _mean(left, [1])
-    if isinstance(claim.over, str):
+    if isinstance(claim.over, Side):
         right = _rows(others, encoding, claim.over)
         over = _mean(right, claim.over_at or claim.at)
         paired = of.index.intersection(over.index)
@@ -180,11 +130,11 @@ def _table(
     return Table(task, encoding, of, over, at_1x, shared, counts, gate)
 
 
-def _rows(runs: pd.DataFrame, encoding: str, side: str) -> pd.DataFrame:
+def _rows(runs: pd.DataFrame, encoding: str, side: Side) -> pd.DataFrame:
     """The runs of a side; PosbenchError if they are of several contents under one name."""
-    own, _, extension = side.rpartition("/")
-    rows = runs[(runs["encoding"] == (own or encoding)) & (runs["side"] == extension)]
-    refuse_mixed(rows, ["task", "encoding", "side"])
+    row = side._replace(encoding=side.encoding or encoding)
+    rows = runs[(runs[[*row._fields]] == row).all(axis=1)]
+    refuse_mixed(rows.assign(side=side.label), ["task", "encoding", "side"])
     return rows
 
 
@@ -205,7 +155,7 @@ def _gate(claim: Claim, of: pd.Series, over: pd.Series, at_1x: tuple[float, ...]
         return Verdict.NOT_TESTABLE
     low, high = sorted((of.mean(), over.mean()))
     full = low >= MASTERED - ROUNDING or high <= FAILED + ROUNDING
-    return Verdict.NO_ROOM if full and isinstance(claim.over, str) and claim.by >= 0 else None
+    return Verdict.NO_ROOM if full and isinstance(claim.over, Side) and claim.by >= 0 else None
 
 
 def _tested(claim: Claim, found: list[Table], family_size: int) -> Finding:

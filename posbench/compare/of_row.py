@@ -101,7 +101,7 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
             f"the runs of {row} on {', '.join(tasks)} have not the lengths of the published ones, "
             "which areas are made of: evaluate it at those of the board"
         )
-    runs = _grouped(runs, board).assign(shown=runs["task"])
+    runs = _grouped(runs, board)
     # The board names its tasks group by group, and the groups are shown in this order.
     runs = runs.sort_values("task", key=lambda names: names.map(tasks.index), kind="stable")
     references = set(board.references)

@@ -101,7 +101,7 @@ def per_run(measured: Measured) -> pd.DataFrame:
             {
                 "protocol": first["protocol_name"],
                 "task": first["task_name"],
-                "method": first["method_name"],
+                "method": first["row"],
                 "class": first["method_class"],
                 "seed": first["seed"],
                 "in_distribution": by_multiple.get(1.0, np.nan),

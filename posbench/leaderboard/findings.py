@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.boards.definition import AS_TRAINED, Board
+from posbench.leaderboard.labels import SHOWN
 from posbench.leaderboard.leaders import SURE, Leaders
 from posbench.leaderboard.markdown import MADE
 from posbench.leaderboard.measured import Measured
@@ -154,10 +155,9 @@ def _tasks_held(standing: Standing, measured: Measured, row: str, board: Board) 
 def at_length(runs: pd.DataFrame, measured: Measured, multiple: float) -> pd.DataFrame:
     """The same runs with the corrected score at one multiple, not below 0, in place of the area."""
     known = measured.lengths[measured.lengths["multiple"] == multiple]
-    keys = ["protocol_name", "task_name", "method_name", "seed"]
-    index = pd.MultiIndex.from_frame(known[keys])
+    index = pd.MultiIndex.from_frame(known[SHOWN])
     by_run = pd.Series(corrected_lines(known).clip(min=0.0), index)
-    mine = pd.MultiIndex.from_frame(runs[["protocol", "shown", "row", "seed"]])
+    mine = pd.MultiIndex.from_frame(runs[SHOWN])
     found = runs.assign(area=by_run[~by_run.index.duplicated(keep="last")].reindex(mine).to_numpy())
     whole = found.groupby("row")["area"].transform(lambda areas: areas.notna().all())
     return found[whole.astype(bool)]

@@ -11,15 +11,12 @@ TASK = ["task", "task_hash", "task_version"]
 METHOD = ["method", "method_hash"]
 RUN = [*BOARD, *TASK, *METHOD, "seed"]
 """Columns that keep apart what must not be mixed: hashes of contents, and the names people gave."""
-
-
-def as_shown(known: pd.DataFrame) -> pd.DataFrame:
-    """The table with the names that are shown in place of the labels."""
-    return known.assign(**{name: known[f"{name}_name"] for name in ("protocol", "task", "method")})
+SHOWN = ["protocol_name", "task_name", "row", "seed"]
+"""Columns that do so with the names that are shown, in tables of lengths and of runs."""
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the names to show.
+    """The table with the names to show, in columns `protocol_name`, `task_name` and `row`.
 
     These are the labels, with a hash or version added if a label is not unique.
     """
@@ -30,8 +27,7 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
         task_name=table["task"]
         + versions
         + _suffixes(table, [*BOARD, "task"], "task_hash", " [{:.8}]"),
-        method_name=table["method"]
-        + _suffixes(table, [*BOARD, "method"], "method_hash", " [{:.8}]"),
+        row=table["method"] + _suffixes(table, [*BOARD, "method"], "method_hash", " [{:.8}]"),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from posbench.leaderboard.labels import BOARD, TASK, as_shown, named
+from posbench.leaderboard.labels import BOARD, SHOWN, TASK, named
 from posbench.leaderboard.summaries import TaskBoard
 from posbench.statistics.measures import of_runs
 
@@ -16,20 +16,19 @@ from posbench.statistics.measures import of_runs
 class Measured:
     """Every run once: what was measured at each length, and a line a run."""
 
-    lengths: pd.DataFrame  # the long table, with names as they are shown
-    runs: pd.DataFrame  # see `posbench.statistics.measures.of_runs`; the same names
+    lengths: pd.DataFrame  # the long table, with the names that are shown
+    runs: pd.DataFrame  # see `posbench.statistics.measures.of_runs`
 
     @classmethod
     def of(cls, table: pd.DataFrame) -> Measured:
         known = named(table)
-        return cls(known, of_runs(as_shown(known)))
+        return cls(known, of_runs(known))
 
     @functools.cached_property
     def with_areas(self) -> pd.DataFrame:
         """The long table with the area of its run in each line."""
-        areas = self.runs.set_index(["protocol", "task", "row", "seed"])["area"]
-        lines = self.lengths[["protocol_name", "task_name", "method_name", "seed"]]
-        found = areas.reindex(pd.MultiIndex.from_frame(lines))
+        areas = self.runs.set_index(SHOWN)["area"]
+        found = areas.reindex(pd.MultiIndex.from_frame(self.lengths[SHOWN]))
         return self.lengths.assign(area=found.to_numpy())
 
     @functools.cached_property

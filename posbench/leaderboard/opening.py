@@ -70,7 +70,7 @@ def alike(standings: Sequence[Standing]) -> list[Standing]:
 
     def on(standing: Standing) -> tuple[str, frozenset[str]]:
         runs = standing.part.runs
-        return str(runs["protocol"].iloc[0]), frozenset(runs["shown"])
+        return str(runs["protocol_name"].iloc[0]), frozenset(runs["task_name"])
 
     protocol, _ = on(standings[0])
     found = [on(each) for each in standings if each.complete]

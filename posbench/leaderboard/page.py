@@ -187,7 +187,7 @@ def _pictured(standings: Sequence[Standing], own: str) -> str:
     shown = opening.alike(standings)
     if not shown:
         return ""
-    tasks = counted(shown[0].part.runs["shown"].nunique(), "task")
+    tasks = counted(shown[0].part.runs["task_name"].nunique(), "task")
     leaders = f"{own} and the leaders" if own else "the leaders"
     if len(shown) == len(standings):
         of = "each section"

@@ -28,7 +28,7 @@ from posbench.composing import families, flat
 from posbench.composing.folders import with_own
 from posbench.errors import PosbenchError
 from posbench.leaderboard.explanations import explanation_path
-from posbench.leaderboard.labels import METHOD
+from posbench.leaderboard.labels import METHOD, SHOWN
 from posbench.leaderboard.ranking import Standing
 from posbench.provenance import targets
 from posbench.records.command import Command
@@ -43,7 +43,7 @@ LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 NO_TOKENS = "-"
 PARAGRAPHS = 2
 """Paragraphs kept of a docstring: the first has the formula, the second what is special."""
-TASK = ["protocol_name", "task_name"]
+TASK = SHOWN[:2]
 Json = dict[str, Any]
 
 
@@ -75,8 +75,8 @@ def content(
         sketched: pictures of rows beside those that `sketches` has, by their names
     """
     tasks = _tasks(known, groups)
-    methods = known.drop_duplicates(["method_name"]).sort_values("method_name")
-    rows = {name: number for number, name in enumerate(methods["method_name"])}
+    methods = known.drop_duplicates("row").sort_values("row")
+    rows = {name: number for number, name in enumerate(methods["row"])}
     first = {_method(record): record for record in reversed(found)}
     texts: dict[str, str] = {}
     known_sketches = {**sketches(), **sketched}
@@ -162,9 +162,9 @@ def _row(
     record = records[line["method"], line["method_hash"]]
     encoding, extension = record.config["encoding"], record.config["extension"]
     used = [*sorted(targets(encoding)), *([] if line["plain"] else sorted(targets(extension)))]
-    sketch = sketched.get(line["method_name"], {})
+    sketch = sketched.get(line["row"], {})
     return {
-        "name": line["method_name"],
+        "name": line["row"],
         "class": line["method_class"],
         "family": families.family(record.method.encoding),
         "host": record.method.base_label,
@@ -235,15 +235,10 @@ def _text(target: str) -> str:
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-RUN = ["protocol", "shown", "row", "seed"]
-"""What tells runs apart by the names that are shown."""
-
-
 def as_ranked(runs: pd.DataFrame, standings: Sequence[Standing]) -> pd.DataFrame:
     """A line a run; the area of a run that a section ranks ends where that section's areas end."""
     ranked = [each.part.runs for each in standings]
-    found = pd.concat([runs.assign(shown=runs["task"]), *ranked], ignore_index=True)
-    return found.drop_duplicates(RUN, keep="last")
+    return pd.concat([runs, *ranked]).drop_duplicates(SHOWN, keep="last")
 
 
 def _runs(
@@ -257,7 +252,7 @@ def _runs(
     measured = {
         tuple(key): (area, learned, training)
         for *key, area, learned, training in zip(
-            *(runs[name].tolist() for name in RUN),
+            *(runs[name].tolist() for name in SHOWN),
             thousandths(runs["area"].tolist()),
             runs["learned"].tolist(),
             runs["training"].tolist(),
@@ -268,7 +263,7 @@ def _runs(
     trainings: dict[str, int] = {}
     scores: dict[tuple[Any, ...], list[int | None]] = {}
     counted = known[known["multiple"] >= 1]
-    columns = ("protocol_name", "task_name", "method_name", "seed", "test_length", "score")
+    columns = (*SHOWN, "test_length", "score")
     for *key, length, score in zip(*(counted[name].tolist() for name in columns), strict=True):
         places = tasks[key[0], key[1]]["lengths"]
         line = scores.setdefault(tuple(key), [None] * len(places))
@@ -294,11 +289,10 @@ def _depths(
     """Right tokens by length and depth, summed over seeds; nothing where depth does not vary."""
     columns = [name for name in RUN_OF_TABLES if name != "seed"]
     named = known.drop_duplicates(columns)
-    shown = ["protocol_name", "task_name", "method_name"]
     labels = dict(
         zip(
             named[columns].itertuples(index=False, name=None),
-            named[shown].itertuples(index=False, name=None),
+            named[SHOWN[:-1]].itertuples(index=False, name=None),
             strict=True,
         )
     )
@@ -349,8 +343,8 @@ def _section(standing: Standing, rows: dict[str, int]) -> Json:
     found: Json = {
         "title": part.title,
         "class": standing.kind,
-        "protocol": str(part.runs["protocol"].iloc[0]),
-        "tasks": sorted(set(part.runs["shown"])),
+        "protocol": str(part.runs["protocol_name"].iloc[0]),
+        "tasks": sorted(set(part.runs["task_name"])),
         "rows": [rows[str(row)] for row in summary.index],
         "overall": thousandths(overall),
         "cost": [
@@ -358,7 +352,8 @@ def _section(standing: Standing, rows: dict[str, int]) -> Json:
             for value in (float(part.cost.get(row, np.nan)) for row in summary.index)
         ],
         "seeds": {
-            task: sorted(map(int, set(seeds))) for task, seeds in part.runs.groupby("shown")["seed"]
+            task: sorted(map(int, set(seeds)))
+            for task, seeds in part.runs.groupby("task_name")["seed"]
         },
         "longest": standing.longest,
     }

@@ -15,6 +15,7 @@ import pandas as pd
 
 from posbench.composing.methods import AS_TRAINED
 from posbench.leaderboard import page_data
+from posbench.leaderboard.labels import SHOWN
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing, span
 from posbench.leaderboard.summaries import Summary, TaskBoard
@@ -198,10 +199,7 @@ def tasks(
     """A table a task, in the order of the data."""
     boards = {(each.protocol, each.task): each for several in measured.boards for each in several}
     ranked = page_data.as_ranked(measured.runs, standings)
-    areas = {
-        key: Estimate.over(of_row)
-        for key, of_row in ranked.groupby(["protocol", "shown", "row"])["area"]
-    }
+    areas = {key: Estimate.over(of_row) for key, of_row in ranked.groupby(SHOWN[:-1])["area"]}
     usual = (data["sections"] or data["tasks"])[0]["protocol"]
     for task in data["tasks"]:
         board = boards[task["protocol"], task["name"]]

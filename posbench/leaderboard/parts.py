@@ -11,6 +11,7 @@ import pandas as pd
 
 from posbench.boards.definition import AS_TRAINED, Board, Rows
 from posbench.boards.naming import pairs
+from posbench.leaderboard.labels import SHOWN
 from posbench.leaderboard.measured import Measured
 from posbench.wording import counted
 
@@ -29,10 +30,7 @@ ROW = ["encoding", "extension", "changed"]
 
 @dataclass(frozen=True)
 class Part:
-    """The runs of one part of a board, one line a run, with what is known of each row.
-
-    `shown` is the name of the task as it stands in other tables, where it may have a version.
-    """
+    """The runs of one part of a board, one line a run, with what is known of each row."""
 
     title: str
     rows: Rows
@@ -103,14 +101,12 @@ class Part:
 
 def parts(board: Board, measured: Measured) -> list[Part]:
     """Each part of the board that has a run, in the board's order."""
-    keys = ["protocol_name", "task_name", "method_name", "seed"]
-    once = measured.lengths.drop_duplicates(keys)
+    once = measured.lengths.drop_duplicates(SHOWN)
     once = once[~once["task_changed"] & once["task"].isin(board.all_tasks)]
     once = _of_one_kind(once, "task", ["task_version", "task_hash"])
     once = _of_one_kind(once, "protocol", ["protocol_hash"])
     methods = list(once[ROW].itertuples(index=False, name=None))
-    label = dict(zip(once["task_name"], once["task"], strict=True))
-    places = measured.runs.set_index(["protocol", "task", "row", "seed"])
+    places = pd.MultiIndex.from_frame(measured.runs[SHOWN])
     found = []
     for title, rows in board.parts.items():
         asked = set(pairs(rows))
@@ -125,10 +121,8 @@ def parts(board: Board, measured: Measured) -> list[Part]:
         ]
         if mine.empty:
             continue
-        index = pd.MultiIndex.from_frame(mine[keys])
-        runs = places.loc[places.index.isin(index)].reset_index()
-        runs["shown"], runs["task"] = runs["task"], runs["task"].map(label)
-        runs["group"] = runs["task"].map(board.group_of)
+        runs = measured.runs[places.isin(pd.MultiIndex.from_frame(mine[SHOWN]))]
+        runs = runs.assign(group=runs["task"].map(board.group_of)).reset_index(drop=True)
         unrun = asked.difference(mine[ROW].itertuples(index=False, name=None))
         found.append(Part(title, rows, runs, len(unrun)))
     return found

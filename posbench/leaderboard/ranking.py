@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.boards.definition import Board, Rows
-from posbench.leaderboard.labels import as_shown
+from posbench.leaderboard.labels import SHOWN
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.parts import Part, parts
 from posbench.showing.numbers import NOTHING, number
@@ -66,14 +66,14 @@ class Standing:
         """
         runs, known = self.part.runs, measured.lengths
         mine = known[
-            (known["method_name"] == row)
-            & (known["protocol_name"] == runs["protocol"].iloc[0])
+            (known["row"] == row)
+            & (known["protocol_name"] == runs["protocol_name"].iloc[0])
             & known["aggregated"]
             & (known["multiple"] >= 1)
         ]
-        ranked = pd.MultiIndex.from_frame(runs.loc[runs["row"] == row, ["shown", "seed"]])
-        mine = mine[pd.MultiIndex.from_frame(mine[["task_name", "seed"]]).isin(ranked)]
-        return mean_curve(as_shown(mine), set(runs["shown"]))
+        ranked = pd.MultiIndex.from_frame(runs[SHOWN])
+        mine = mine[pd.MultiIndex.from_frame(mine[SHOWN]).isin(ranked)]
+        return mean_curve(mine.assign(task=mine["task_name"]), set(runs["task_name"]))
 
     @functools.cached_property
     def _reaches(self) -> dict[str, tuple[Reach, float]]:
@@ -110,11 +110,12 @@ def standings_without_board(board: Board, measured: Measured) -> list[Standing]:
     """
     found = []
     known = measured.lengths[~measured.lengths["task_changed"]]  # a changed task has its own table
-    as_shipped = set(zip(known["protocol_name"], known["task_name"], strict=True))
-    keys = zip(measured.runs["protocol"], measured.runs["task"], strict=True)
+    as_shipped = set(known[SHOWN[:2]].itertuples(index=False, name=None))
+    keys = measured.runs[SHOWN[:2]].itertuples(index=False, name=None)
     kept = measured.runs[np.array([key in as_shipped for key in keys], dtype=bool)]
-    for protocol, of_protocol in kept.groupby("protocol", sort=True):
-        runs = of_protocol.assign(group=of_protocol["task"], shown=of_protocol["task"])
+    for protocol, of_protocol in kept.groupby("protocol_name", sort=True):
+        # Two versions of a task are two tasks.
+        runs = of_protocol.assign(**dict.fromkeys(["task", "group"], of_protocol["task_name"]))
         longest = LONGEST
         if runs["area"].isna().all():
             runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])
@@ -144,11 +145,8 @@ def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataF
         return runs, common[0] if common else 1.0
     longest = float(common[-1])
     last = known[known["multiple"] == longest].groupby("task_name")["true_multiple"].max()
-    measured = pd.concat(
-        of_runs(as_shown(part), last[task]) for task, part in known.groupby("task_name")
-    )
-    keys = ["task", "row", "seed"]
-    areas = measured.set_index(keys)["area"].reindex(pd.MultiIndex.from_frame(runs[keys]))
+    measured = pd.concat(of_runs(part, last[task]) for task, part in known.groupby("task_name"))
+    areas = measured.set_index(SHOWN)["area"].reindex(pd.MultiIndex.from_frame(runs[SHOWN]))
     return runs.assign(area=areas.to_numpy()), longest
 
 

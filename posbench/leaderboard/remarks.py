@@ -87,7 +87,7 @@ def _several_settings(runs: pd.DataFrame) -> str:
 
 
 def _one_label_several_methods(runs: pd.DataFrame) -> str:
-    names = sorted(set(runs.loc[runs["method_name"] != runs["method"], "method_name"]))
+    names = sorted(set(runs.loc[runs["row"] != runs["method"], "row"]))
     if not names:
         return ""
     return (
@@ -98,9 +98,7 @@ def _one_label_several_methods(runs: pd.DataFrame) -> str:
 
 
 def _one_method_several_labels(runs: pd.DataFrame) -> str:
-    names = runs.groupby([*BOARD, "method_hash"])["method_name"].agg(
-        lambda column: sorted(set(column))
-    )
+    names = runs.groupby([*BOARD, "method_hash"])["row"].agg(lambda column: sorted(set(column)))
     same = sorted({" = ".join(group) for group in names if len(group) > 1})
     if not same:
         return ""
@@ -108,7 +106,7 @@ def _one_method_several_labels(runs: pd.DataFrame) -> str:
 
 
 def _mixed_code(runs: pd.DataFrame) -> str:
-    sources = runs.groupby(["method_name", *BOARD, *TASK, *METHOD])["source_hash"].nunique()
+    sources = runs.groupby(["row", *BOARD, *TASK, *METHOD])["source_hash"].nunique()
     names = sorted({index[0] for index in sources[sources > 1].index})
     if not names:
         return ""

@@ -126,7 +126,7 @@ def mean_of(values: Sequence[float] | Array) -> float:
     return float(np.mean(values)) if len(values) else np.nan
 
 
-SAID = ("task_name", "method_name", "method_class", "parameters")
+SAID = ("task_name", "row", "method_class", "parameters")
 OF_SEED = (
     "area",
     "solved",
@@ -179,7 +179,7 @@ class Summary:
         by_seed = {name: runs[name][places] for name in OF_SEED}
         return cls(
             task=str(runs["task_name"][0]),
-            method=str(runs["method_name"][0]),
+            method=str(runs["row"][0]),
             label=str(runs["method"][0]),
             method_hash=str(runs["method_hash"][0]),
             method_class=str(runs["method_class"][0]),

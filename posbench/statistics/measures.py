@@ -180,10 +180,11 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
     Areas end at `longest`. A run that lacks one of the lengths up to there that others of its task
     have gets no area, for an area over other lengths would not be comparable.
 
-    Returns columns `protocol`, `task`, `row` (label of the method), `class`, `seed`, `training`
-    (hash: runs that share it share weights), `cpu_seconds` of training (NaN if the table lacks
-    them), `in_distribution` (corrected score at 1x), `learned` (the test at 1x reached the gate of
-    its task), `area` (share of 1), and `reach` (a `Reach`, in multiples).
+    Returns columns `protocol`, `task`, the names under which they are shown, `protocol_name`,
+    `task_name` and `row` (that of the method; each the label where the table has no such column),
+    `class`, `seed`, `training` (hash: runs that share it share weights), `cpu_seconds` of training
+    (NaN if the table lacks them), `in_distribution` (corrected score at 1x), `learned` (the test at
+    1x reached the gate of its task), `area` (share of 1), and `reach` (a `Reach`, in multiples).
     """
     lengths = "true_multiple" if "true_multiple" in table else "multiple"
     task = ["protocol", "protocol_hash", "task", "task_hash", "task_version"]
@@ -203,10 +204,14 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
     usual = once.loc[inside, "test_length"].groupby(of_task[inside])
     expected = {number: set(found) for number, found in usual}
     firsts = once.iloc[starts] if len(once) else once
+    shown = {"protocol_name": "protocol", "task_name": "task", "row": "method"}
     rows = {
         "protocol": firsts["protocol"].to_numpy(),
         "task": firsts["task"].to_numpy(),
-        "row": firsts["method"].to_numpy(),
+        **{
+            name: firsts[name if name in firsts else label].to_numpy()
+            for name, label in shown.items()
+        },
         "class": firsts["method_class"].to_numpy(),
         "seed": firsts["seed"].to_numpy(),
         "training": firsts["training_hash"].to_numpy(),
@@ -223,7 +228,7 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
         areas.append(area(multiples, scores, chances, longest) if whole else np.nan)
         reaches.append(reach(multiples, scores, chances))
     found = rows | {"in_distribution": bases, "area": areas, "reach": reaches}
-    columns = ["protocol", "task", "row", "class", "seed", "training", "cpu_seconds"]
+    columns = ["protocol", "task", *shown, "class", "seed", "training", "cpu_seconds"]
     return pd.DataFrame(found, columns=[*columns, "in_distribution", "learned", "area", "reach"])
 
 
