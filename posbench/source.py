@@ -50,7 +50,7 @@ _reading: Reading | None = None
 
 @contextmanager
 def reading_once() -> Iterator[Reading]:
-    """Meanwhile each module is read once, however many hashes depend on it."""
+    """Within the block, each module is read once, however many hashes depend on it."""
     global _reading
     before, now = _reading, _reading or Reading()
     _reading = now

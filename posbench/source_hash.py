@@ -24,7 +24,7 @@ NOT_COMPUTING = ("posbench.config", "posbench.errors")
 """
 
 Way = tuple[str, ...]
-"""Attributes, one of the other: `a.b.c` asks ("b", "c") of a."""
+"""A chain of attributes: `a.b.c` asks ("b", "c") of a."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ OF_A_ROW = ("method", "encoding", "extension")
 """Groups whose choices, and the settings below them, make a row; all others make its test."""
 
 PROVIDER = "command-line"
-"""What Hydra calls whoever has given it a folder with `--config-dir`."""
+"""Hydra's name for the source of a folder that is given with `--config-dir`."""
 WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "nan", "inf")
 
 
@@ -71,7 +71,7 @@ def make_importable(own: Iterable[Path]) -> None:
 
 @contextmanager
 def importable(own: Iterable[Path]) -> Iterator[None]:
-    """Meanwhile classes in folders of one's own can be imported."""
+    """Within the block, classes in folders of one's own can be imported."""
     before = list(sys.path)
     sys.path[:0] = [str(folder.resolve()) for folder in own]
     try:

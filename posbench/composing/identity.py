@@ -244,7 +244,8 @@ def _parts(composed: Composition) -> dict[str, dict[str, Any]]:
 
 def _name(name: str, content: dict[str, Any], canonical: dict[str, Any]) -> Name:
     changed = tuple(_changes(content, canonical))
-    told = {key: value for key, value in content.items() if value != {}}  # as before there was one
+    # Parts that are empty are left out, so that a new part changes no hash of names without it.
+    told = {key: value for key, value in content.items() if value != {}}
     return Name(name=as_file_name(name), changed=changed, hash=content_hash(without_places(told)))
 
 

@@ -1,4 +1,4 @@
-"""What a run says to the logger that is chosen for it: one of this package, another, or none."""
+"""The logger that is chosen for a run: one of this package, another of Lightning, or none."""
 
 from __future__ import annotations
 

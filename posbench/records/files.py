@@ -44,7 +44,7 @@ def path_of(record: Record, results_dir: str | Path) -> Path:
 
 
 def leaderboard_command(results_dir: Path) -> Command:
-    """What makes the leaderboard of a results folder; your own needs no name."""
+    """The command that makes the leaderboard of a results folder; your own needs no name."""
     return Command("posbench.leaderboard", () if results_dir == LOCAL else (str(results_dir),))
 
 
@@ -115,8 +115,8 @@ def validated(kind: type[Kept], content: Any, where: str) -> Kept:
 
 @contextmanager
 def keeping_all() -> Iterator[None]:
-    """Meanwhile no garbage is looked for: where nearly all is kept, as many records are, looking
-    through it again and again takes longer than reading it.
+    """Within the block, no garbage is collected: where nearly everything is kept, as many records
+    are, searching through it again and again takes longer than reading it.
     """
     looking = gc.isenabled()
     gc.disable()
@@ -185,7 +185,7 @@ def _refuse(unreadable: Sequence[str]) -> None:
 
 @contextmanager
 def _noting(unreadable: list[str]) -> Iterator[None]:
-    """Meanwhile what cannot be read is noted, and stops nothing that comes after."""
+    """Within the block, what cannot be read is noted instead of raised."""
     try:
         yield
     except PosbenchError as error:

@@ -187,7 +187,7 @@ class Evaluated(Part):
 
 
 class CarriedOver(Part):
-    """The record was made by other source, of which a sample was repeated by this one, exactly."""
+    """The record was made by other source, and a sample of its stratum came out the same today."""
 
     source_hash: str  # of the training, as it was
     evaluation_hash: str
@@ -225,7 +225,7 @@ class Record(Part):
     @field_validator("config")
     @classmethod
     def _complete(cls, config: dict[str, Any]) -> dict[str, Any]:
-        """What is asked of it below, and by the boards, is there."""
+        """Refuse settings that lack a section which records and boards read."""
         lacking = [name for name in CONFIGURED if not isinstance(config.get(name), dict)]
         if lacking:
             raise ValueError(f"lacks {', '.join(lacking)}")
@@ -234,14 +234,14 @@ class Record(Part):
     @field_validator("command")
     @classmethod
     def _readable(cls, command: str) -> str:
-        """A shell can read it."""
+        """Refuse what no shell can read as a command of posbench."""
         Command.parse(command)
         return command
 
     @field_validator("rows")
     @classmethod
     def _once(cls, rows: list[Row]) -> list[Row]:
-        """Each length is there once."""
+        """Refuse a length that is there twice."""
         if len({row.test_length for row in rows}) < len(rows):
             raise ValueError("a test length is there twice")
         if len({row.multiple for row in rows}) < len(rows):

@@ -215,8 +215,8 @@ def _column(name: str, parts: Sequence[dict[str, Any]]) -> Any:
 def views(found: Iterable[Record], longest: bool = False) -> pd.DataFrame:
     """The second long table: one row a run, test length and bin of a view.
 
-    Of each record its `longest` test in the mean alone, where no more is asked for: a board of
-    10,000 records has a million bins.
+    With `longest`, each record has the longest of its tests that counts in the mean alone: a board
+    of 10,000 records has a million bins.
     """
     rows = []
     for record in latest(found):

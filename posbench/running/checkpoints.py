@@ -90,7 +90,7 @@ class Checkpoints:
         return self.root / reference
 
     def lock(self, reference: str) -> filelock.BaseFileLock:
-        """What the process holds that makes this training."""
+        """The lock that a process holds while it makes this training."""
         folder = self.folder(reference)
         folder.mkdir(parents=True, exist_ok=True)
         return filelock.FileLock(folder / "lock")
@@ -226,16 +226,17 @@ class Checkpoints:
         return log
 
     def keep_diverged(self, folder: Path, sentence: str, cpu_seconds: float) -> None:
-        """Keep that a training diverged: another method that shares it is told at once."""
+        """Note that a training diverged, so that another method that shares it is told at once."""
         made = {"versions": provenance.versions(), "device": device_name(self.trainer.accelerator)}
         content = {"sentence": sentence, "cpu_seconds": cpu_seconds} | made
         write_json(content, folder / "diverged.json")
         (folder / UNFINISHED).unlink(missing_ok=True)
 
     def diverged(self, folder: Path) -> Diverged | None:
-        """That this training has diverged; None if it has not, or elsewhere or with other versions.
+        """The error with which this training has ended before, on this device with these versions.
 
-        Then it is to be tried: its record would name this device and these versions.
+        None where it has not diverged, or did so on another device or with other versions: then it
+        is tried again, because its record would name this device and these versions.
         """
         path = folder / "diverged.json"
         if self.force or not path.exists():
@@ -247,13 +248,13 @@ class Checkpoints:
         return Diverged(said["sentence"], said["cpu_seconds"])
 
     def keep_content(self, folder: Path, content: dict[str, Any]) -> None:
-        """Write what the hash that names a folder is the hash of."""
+        """Write the content by whose hash a folder is named."""
         write_json(content, folder / "content.json")
 
     def note_replicas(self, folder: Path, count: int) -> None:
-        """That a training is made in step with others, which its log will say.
+        """Note how many trainings are made in step, for the log of each of them.
 
-        It counts even if the training then goes on alone from a checkpoint.
+        The number counts even if a training then goes on alone from a checkpoint.
         """
         write_json(count, folder / "replicas.json")
 
@@ -283,7 +284,7 @@ def stopped(settings: TrainingConfig, points: list[dict[str, float]]) -> bool:
 
 @contextmanager
 def obeying_signals() -> Iterator[None]:
-    """Meanwhile a training that SIGTERM has ended says so.
+    """Within the block, a training that SIGTERM ends raises Terminated.
 
     If the signal arrives between our callback at the end of a step and Lightning's own look,
     Lightning leaves as if by `sys.exit()`: with status 0, as a run that is complete. What was

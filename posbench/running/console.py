@@ -87,7 +87,7 @@ class Console:
 
 
 class TemporaryConsole(Console):
-    """Of runs in a folder that goes when they have been looked at: nobody is sent there."""
+    """The console of runs in a temporary folder, to which nobody is sent."""
 
     def kept(self, cpu_seconds: float, path: Path, results_dir: Path) -> None:
         self.say(f"Training took {cpu_seconds:.0f} s of CPU time.")

@@ -27,10 +27,10 @@ def device(accelerator: str) -> torch.device:
 
 
 def device_name(accelerator: str) -> str:
-    """What records call the device for a setting."""
+    """The name of the device for a setting, as records have it."""
     return name_of(device(accelerator))
 
 
 def name_of(device: torch.device) -> str:
-    """What records call a device: the name of a GPU of CUDA, of any other its type."""
+    """The name of a device, as records have it: its model for a GPU of CUDA, or else its type."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

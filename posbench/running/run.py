@@ -109,7 +109,9 @@ class Run:
         )
 
     def record_diverged(self, error: Diverged, trained: Trained | None) -> Record:
-        """Keep that training diverged, or what came after it where `trained` is there."""
+        """Write the record of a run whose training diverged, or whose further training did, if
+        `trained` is there.
+        """
         further = error.cpu_seconds if trained is not None else 0.0
         trained = trained or without_weights(self.setup, error)
         seconds = Seconds(further_training=further)

@@ -26,7 +26,7 @@ class Trained:
     rates: list[Rate] | None = None  # the learning rates tried, where there were several
 
     def record(self) -> Training:
-        """What the records of all its runs say of it."""
+        """The part that the records of all its runs have in common."""
         setup = self.training.setup
         return Training(
             settings_hash=self.training.settings_hash,
@@ -87,7 +87,7 @@ def _train(training: SharedTraining, checkpoints: Checkpoints, loggers: list[Any
 
 
 def without_weights(setup: Setup, error: Diverged) -> Trained:
-    """What there is to say of a training that diverged; the model is the untrained one."""
+    """A training that diverged, with the untrained model in the place of a trained one."""
     training, *others = candidates = [*SharedTraining.of(setup)]
     hardware = device_name(setup.config.trainer.accelerator)
     log = Log.of([], error.cpu_seconds, error.cpu_seconds, hardware)

@@ -1,4 +1,4 @@
-"""What runs will cost, by what earlier records took."""
+"""The cost of runs, estimated from what earlier records took."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Cost:
 
     @property
     def said(self) -> str:
-        """It as the second half of a sentence."""
+        """The cost in words, as the second half of a sentence."""
         if self.unknown == len(self.runs):
             return "no record tells what this costs."
         without = f"; without {self.unknown:,} runs of which no record tells" * bool(self.unknown)
@@ -82,8 +82,9 @@ class Costs:
         )
 
     def beside(self, others: Self) -> Self:
-        """With those of another machine where none of these tells, at its speed beside this one:
-        the median ratio where both do.
+        """These costs, completed by those of another machine where no record here tells.
+
+        The others are scaled by the speed of the two machines: the median ratio where both tell.
         """
         ratio = _ratio(self.steps, others.steps)
         return type(self)(
@@ -93,12 +94,13 @@ class Costs:
         )
 
     def of_runs(self, runs: Sequence[tuple[RunSpec, str]], made: Iterable[str] = ()) -> Cost:
-        """The cost of runs, each with a name for its training; those in `made` are there already.
+        """The cost of runs, each with a name for its training; trainings in `made` cost nothing.
 
-        Where an encoding has no record on a task, the cost is that of the task times that of the
-        encoding; one without any record costs what they do on average. Where a protocol lacks a
-        task, records of all others stand in, at the ratio of what both have. Where it has no record
-        at all, or nobody has one of the task, a multiplication costs what it does elsewhere.
+        Where an encoding has no record on a task, a step costs the product of what the task and
+        the encoding cost; an encoding without any record costs the average. Where a protocol lacks
+        a task, the records of other protocols stand in, scaled by the ratio on the tasks that both
+        have. Where a protocol has no record, or no protocol has the task, a step costs as much per
+        multiplication as under the other protocols.
         """
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
         found: list[float] = []
@@ -130,7 +132,7 @@ class Costs:
         return _Steps(self.rates)
 
     def _under(self, protocol: str) -> _Steps:
-        """What is known under a protocol; of one without a record, nothing."""
+        """The steps that are known under a protocol; none where it has no record."""
         if protocol not in self._known:
             usual = self.steps.groupby(["task", "encoding"]).median()
             own = self.steps[self.steps.index.get_level_values("protocol") == protocol]

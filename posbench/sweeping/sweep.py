@@ -24,14 +24,14 @@ from posbench.sweeping.working import is_claimed, quoted
 from posbench.wording import counted, duration
 
 DEATHS = 2
-"""A run that alone has been the death of a worker, after as many deaths, is not begun again."""
+"""A run is not begun again once this many workers have died while they made it."""
 STOPPED = "its job was stopped by a signal: cancelled, or too slow"
 SHARE_OF_TEST = 0.1
 """The cost of a run without training, in runs with one, where no record tells."""
 
 
 class Failed(PosbenchError):
-    """Some runs of a sweep failed, of which its summary has told."""
+    """Some runs of a sweep failed; its summary has said which."""
 
 
 def _print(line: str) -> None:
@@ -230,7 +230,7 @@ def _without(jobs: Iterable[Job], keys: set[str]) -> list[Job]:
 
 
 def _weights(runs: Sequence[PlannedRun], cost: Sequence[float]) -> list[float]:
-    """What each run is reckoned to cost, in CPU seconds where records tell that of every run."""
+    """The expected cost of each run, in CPU seconds where records tell it for every run."""
     if cost and not np.isnan(cost).any() and min(cost) > 0:
         return list(cost)
     seen: set[str] = set()
