@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
 from hydra._internal.hydra import Hydra
@@ -22,6 +23,9 @@ from posbench.composing.compose import composing, register
 from posbench.records import files
 
 torch.set_num_threads(1)
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -533,7 +533,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(order=st.randoms(use_true_random=False))
 def test_the_order_of_records_does_not_matter(many: Any, order: Any) -> None:
     stated = [

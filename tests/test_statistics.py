@@ -342,7 +342,7 @@ def test_ranks_without_one_task_or_group() -> None:
 
 
 @given(st.integers(0, 999))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_shares_of_choices_are_those_of_counting(seed: int) -> None:
     generator = np.random.default_rng(seed)
     values = generator.integers(0, 4, (3, 5)) / 4  # coarse, so that some choices tie
