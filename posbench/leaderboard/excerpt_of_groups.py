@@ -1,21 +1,24 @@
-"""Some rows of a board with groups, in a README: overall, and group by group."""
+"""Some rows of a section of a board, in a README: overall, and group by group."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import pandas as pd
 
 from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard.ranking import Standing, span
-from posbench.showing.numbers import number
+from posbench.showing.numbers import NOTHING, number
 from posbench.showing.table import pipes
+from posbench.wording import counted
 
 
 @dataclass(frozen=True)
 class ExcerptOfGroups:
-    """Rows of any part of the board that has all of its tasks, each with its intervals."""
+    """Rows of one section, which are ranked on the same tasks and seeds."""
 
     rows: tuple[str, ...]
 
@@ -28,35 +31,37 @@ class ExcerptOfGroups:
         return None if found is None else cls(tuple(found[1].split()))
 
     def markdown(self, board: Board, ranked: Sequence[Standing]) -> str:
-        """The table, the largest mean of the groups first.
+        """The table, the largest overall number first.
+
+        While a section is under way, it is ranked on some of its tasks, and the heading says on how
+        many.
 
         Raises:
-            PosbenchError: if no part of the board has a row with all of its tasks
+            PosbenchError: if no section of the board has all of the rows, each with a place
         """
-        most = max((len(standing.part.asked(board)) for standing in ranked), default=0)
-        places = {
-            row: standing
-            for standing in reversed(ranked)  # what stands in several parts counts in the first
-            if len(standing.part.asked(board)) == most and not standing.part.lacking(board)
-            for row in standing.complete
-        }
-        if lacking := [row for row in self.rows if row not in places]:
+        standing = next((each for each in ranked if set(self.rows) <= set(each.complete)), None)
+        if standing is None:
             raise PosbenchError(
-                f"no part of the board has {', '.join(lacking)} on all of its tasks: run what is "
-                "missing, or leave the row out"
+                f"no section of the board has {', '.join(self.rows)} on all of its tasks that have "
+                "been run: run what is missing, or name rows of one section"
             )
-        numbers = {row: places[row].summary.loc[row] for row in self.rows}
-        groups = places[self.rows[0]].groups
-        rows = [
-            [
-                f"`{row}`",
-                number(numbers[row]["overall"]),
-                f"{numbers[row]['num_seeds']:.0f}",
-                span(places[row].summary, row, "tasks"),
-                *(number(numbers[row][group]) for group in groups),
-                number(float(places[row].part.cost[row]), 0),
-            ]
-            for row in sorted(self.rows, key=lambda row: (-numbers[row]["overall"], row))
-        ]
-        headings = ["method", "overall", "seeds", "95 % over tasks", *groups, "CPU s"]
-        return "\n".join([*pipes(headings, rows), ""])
+        summary, part = standing.summary, standing.part
+        asked, lacking = part.asked(board), part.lacking(board)
+        on = f" ({len(asked) - len(lacking)} of {counted(len(asked), 'task')})" if lacking else ""
+        columns = {
+            f"overall{on}": lambda row: number(summary.loc[row, "overall"]),
+            "95 % over tasks": lambda row: span(summary, row, "tasks"),
+            **{group: _of(summary, group) for group in standing.groups},
+            "seeds": lambda row: f"{summary.loc[row, 'num_seeds']:.0f}",
+            "CPU s": lambda row: number(float(part.cost[row]), 0),
+        }
+        named = [row for row in standing.complete if row in self.rows]
+        cells = {heading: [show(row) for row in named] for heading, show in columns.items()}
+        # There is no interval over tasks where a group has only one.
+        cells = {heading: each for heading, each in cells.items() if set(each) != {NOTHING}}
+        rows = [[f"`{row}`", *each] for row, *each in zip(named, *cells.values(), strict=True)]
+        return "\n".join([*pipes(["method", *cells], rows), ""])
+
+
+def _of(summary: pd.DataFrame, group: str) -> Callable[[str], str]:
+    return lambda row: number(summary.loc[row, group])
