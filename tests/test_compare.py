@@ -95,14 +95,16 @@ def test_the_place_is_that_of_the_standings_of_all_rows_together() -> None:
     assert not found.lacking and found.kind == "zero-shot"
 
 
-def test_rows_that_differ_by_less_than_two_hundredths_share_a_place() -> None:
+def test_a_lead_of_less_than_two_hundredths_is_said_to_be_none() -> None:
     found = stands(0.905)
-    assert found.place_of("decay") == found.place_of("nope") == 1
+    assert [found.place_of(row) for row in ("decay", "nope")] == [1, 2]
+    assert found.equivalent_above("decay") == 0 and found.equivalent_above("nope") == 1
     (nope,) = [rival for rival in found.rivals if rival.row == "nope"]
     assert nope.equivalent == 1.0
-    said = "1 row with a larger number is not counted as above it: less than .02 is no difference."
-    assert said in report.sentences(stands(0.895), board())
-    assert "not counted" not in " ".join(report.sentences(found, board()))
+    said = list(report.sentences(stands(0.895), board()))
+    assert said[0].startswith("decay is 2nd of 3 zero-shot rows")
+    assert said[1] == "1 row above it leads by less than .02, which is no difference."
+    assert "no difference" not in " ".join(report.sentences(found, board()))
 
 
 def test_a_part_of_the_tasks_is_compared_on_that_part_alone() -> None:
@@ -167,7 +169,7 @@ def test_what_a_part_is_worth_is_the_correlation_of_the_published_orders() -> No
         | {"parts": {"all": {"methods": ["rope", "nope", "alibi"], "seeds": [10, 11]}}}
     )
     same = [*published(levels), *published({"alibi": 0.6})]
-    cpu = same[0].protocol.hash
+    cpu = Kind.of(next(each for each in same if each.plain))
     wider = [changed(each, {"protocol.hash": "another", "protocol.name": "wider"}) for each in same]
     assert worth([*same, *wider], three, ["copy"], [10], cpu) == (pytest.approx(1.0), 3)
     turned = [

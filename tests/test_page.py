@@ -240,7 +240,20 @@ def test_all_that_lead_are_named(tmp_path: Path) -> None:
     levels = {"rope": 0.99, "alibi": 1.0, "t5": 0.5}
     made = [plain(record(name, dict.fromkeys((1, 2, 4, 8), x))) for name, x in levels.items()]
     page = leaderboard.generate(tmp_path, made).pages["leaderboard.html"]
+    assert "Zero-shot, protocol cpu, highest so far: alibi and rope (.99 to 1.00)." in page
+    thrice = [changed(each, {"seed": seed}) for each in made for seed in range(3)]
+    page = leaderboard.generate(tmp_path, thrice).pages["leaderboard.html"]
     assert "Zero-shot, protocol cpu, first: alibi and rope (.99 to 1.00)." in page
+
+
+def test_a_task_with_tests_below_the_training_length_alone_is_left_out(tmp_path: Path) -> None:
+    """Of a pretrained model short texts may be all that was asked for."""
+    short = [record(name, {0.25: 1.0, 0.5: 0.9}, task="passkey") for name in NAMES]
+    usual = [record(name, {1: 1.0, 2: 0.9}) for name in NAMES]
+    made = leaderboard.generate(tmp_path, [*short, *usual])
+    assert "passkey" in made.pages["leaderboard.md"]
+    assert "Nothing" not in made.pages["leaderboard.html"]
+    assert leaderboard.generate(tmp_path, short).pages["leaderboard.html"]
 
 
 def test_commands_of_ones_own_name_the_folder_of_its_files(tmp_path: Path) -> None:

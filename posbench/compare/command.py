@@ -127,7 +127,7 @@ def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:
     notes = [
         *of_other_tasks(left),
         *rivals.remarks(tasks),
-        *_worth(worth(here, board, tasks, seeds, own[0].protocol.hash), tasks, seeds, board),
+        *_worth(worth(here, board, tasks, seeds, kind), tasks, seeds, board),
         *_notes(planned, seeds),
         *differences(own, rivals.records),
     ]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from posbench.boards.definition import Board, Rows
 from posbench.boards.naming import pairs
-from posbench.compare.rivals import Rivals, named
+from posbench.compare.rivals import Kind, Rivals, named
 from posbench.content_hash import content_hash
 from posbench.errors import PosbenchError
 from posbench.leaderboard.measured import Measured
@@ -70,8 +70,13 @@ class RowStanding:
         return self.ranked.reach(self.row)[0]
 
     def place_of(self, row: str) -> int:
-        """1 and the rows that are above by .02 at least."""
-        return int(self.summary.loc[row, "rank"])
+        """1 and the rows with a larger number, by however little."""
+        overall = self.summary["overall"].round(9)
+        return 1 + int((overall > overall[row]).sum())
+
+    def equivalent_above(self, row: str) -> int:
+        """How many of the rows with a larger number lead by less than the margin."""
+        return self.place_of(row) - int(self.summary.loc[row, "rank"])
 
     @property
     def rows(self) -> list[str]:
@@ -169,20 +174,17 @@ def worth(
     board: Board,
     tasks: Sequence[str],
     seeds: Sequence[int],
-    protocol: str,
+    kind: Kind,
 ) -> tuple[float, int]:
     """What a part of a board tells of the whole: the rank correlation (Spearman) of the published
-    rows on these tasks and seeds with their order on all, and how many rows it is of. All are of
-    the protocol with this hash.
+    rows of one kind on these tasks and seeds with their order on all, and how many rows it is of.
 
     NaN where fewer than three rows are complete.
     """
     rows = {pair for part in board.parts.values() for pair in pairs(part)}
-    known = [
-        record
-        for record in published
-        if record.plain and named(record) in rows and record.protocol.hash == protocol
-    ]
+    known = [record for record in published if kind.has(record) and named(record) in rows]
+    if not known:
+        return float("nan"), 0
     runs = of_runs(tables.table(known)).dropna(subset="area")
     runs = _grouped(runs[runs["task"].isin(board.all_tasks)], board)
     part = runs[runs["task"].isin(tasks) & runs["seed"].isin(seeds)]

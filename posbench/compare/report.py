@@ -56,11 +56,10 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
         f"{_with_others(found)}."
     )
     margin = number(board.judged.equivalent)
-    larger = found.summary["overall"].round(9) > round(float(ours["overall"]), 9)
-    if above := int(larger.sum()) + 1 - found.place_of(found.row):
+    if above := found.equivalent_above(found.row):
         yield (
-            f"{counted(above, 'row')} with a larger number {'is' if above == 1 else 'are'} not "
-            f"counted as above it: less than {margin} is no difference."
+            f"{counted(above, 'row')} above it {'leads' if above == 1 else 'lead'} by less than "
+            f"{margin}, which is no difference."
         )
     bounds = [
         f"{number(ours[f'{name}_low'])} to {number(ours[f'{name}_high'])} {said}"

@@ -227,6 +227,11 @@ def _parts(composed: Composition) -> dict[str, dict[str, Any]]:
     """
     plain = composed.content
     training, model = plain["training"], plain["model"]
+    if missing := [f"training.{key}" for key in LENGTHS if key not in training]:
+        raise ConfigError(
+            f"{', '.join(missing)} must come from the task: its YAML begins with the line "
+            "'# @package _global_', and has a section training"
+        )
     return {
         "protocol": {
             "model": {key: value for key, value in model.items() if key not in OF_METHODS},

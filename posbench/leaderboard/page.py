@@ -26,6 +26,7 @@ from posbench.leaderboard.winners import answer, first_of
 from posbench.records.record import Record
 from posbench.showing.numbers import NOTHING, number
 from posbench.showing.templates import rendered
+from posbench.statistics import aggregates
 from posbench.wording import counted
 
 HERE = Path(__file__).parent
@@ -172,7 +173,9 @@ def _answers(standings: Sequence[Standing], board: Board) -> list[str]:
         elif each.complete:
             overall = each.summary.loc[each.complete, "overall"].astype(float).round(9)
             leading = first_of(overall, board.judged.equivalent)
-            whole.append((each, f"{title}, first: {leading}."))
+            # Who leads one row, or by a seed or two, is not first.
+            sure = len(overall) > 1 and aggregates.repeated(each.part.runs)
+            whole.append((each, f"{title}, {'first' if sure else 'highest so far'}: {leading}."))
     if not whole:
         return waiting[:1] or ["No row has been run on all tasks yet."]
     first, sentence = whole[0]

@@ -200,6 +200,8 @@ def tasks(
     boards = {(each.protocol, each.task): each for several in measured.boards for each in several}
     ranked = page_data.as_ranked(measured.runs, standings)
     areas = {key: Estimate.over(of_row) for key, of_row in ranked.groupby(SHOWN[:-1])["area"]}
+    if not data["tasks"]:
+        return
     usual = (data["sections"] or data["tasks"])[0]["protocol"]
     for task in data["tasks"]:
         board = boards[task["protocol"], task["name"]]
