@@ -247,7 +247,7 @@ def test_all_that_lead_are_named(tmp_path: Path) -> None:
 
 
 def test_a_task_with_tests_below_the_training_length_alone_is_left_out(tmp_path: Path) -> None:
-    """Of a pretrained model short texts may be all that was asked for."""
+    """Short texts may be all that a pretrained model was asked for."""
     short = [record(name, {0.25: 1.0, 0.5: 0.9}, task="passkey") for name in NAMES]
     usual = [record(name, {1: 1.0, 2: 0.9}) for name in NAMES]
     made = leaderboard.generate(tmp_path, [*short, *usual])

@@ -13,9 +13,13 @@ import torch
 import yaml
 
 from posbench import results, standalone
+from posbench.boards import definition
 from posbench.composing.folders import own_names
 from posbench.errors import ConfigError
 from posbench.extension import FrequencyExtension
+from posbench.leaderboard.measured import Measured
+from posbench.leaderboard.ranking import standings_of
+from posbench.records import files, tables
 from posbench.showing.numbers import number, with_interval
 from posbench.statistics.estimates import Estimate
 from posbench.statistics.measures import corrected_lines
@@ -194,6 +198,28 @@ def test_the_figures_of_the_first_screen_are_those_of_the_records() -> None:
     tests = table.drop_duplicates(["training_hash", "extension"])
     count = tests["training_hash"].nunique()
     assert found == (str(count), str(len(tests) // count)) and len(tests) % count == 0
+
+
+def test_what_is_said_of_encodings_is_what_the_board_has() -> None:
+    board, measured = (
+        definition.load("main"),
+        Measured.of(tables.table(files.records(ROOT / "results/main"))),
+    )
+    standing = standings_of(board, measured)[0]
+    text, summary = " ".join(README.split()), standing.summary
+    first = set(standing.complete[:5])
+    assert "the first five are encodings whose attention depends on what the tokens are" in text
+    assert first == {"path", "fox", "cope", "stick_breaking", "wall"}
+    tasks = {"eight": 8}[re.findall(r"These are (\w+) of the twelve tasks", text)[0]]
+    assert tasks == summary["num_tasks"].max() == len(set(standing.part.runs["task"]))
+    [(learned, overall)] = re.findall(
+        r"has learned (\w+) of the eight tasks and stands at (\S+)\. ", text
+    )
+    assert round(summary.loc["cable", "learned"] * tasks) == {"three": 3}[learned]
+    assert overall == number(summary.loc["cable", "overall"])
+    runs = standing.part.runs
+    reverse = runs[(runs["row"] == "fox") & (runs["task"] == "reverse")]
+    assert not reverse["learned"].any() and "FoX has not learned to reverse" in text
 
 
 def _stretches(extension: str) -> bool:

@@ -5,13 +5,14 @@ What is shown of each task and seed comes after them; see `posbench.leaderboard.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
 from posbench.boards.definition import Board
-from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.ranking import Standing, score, span
 from posbench.leaderboard.section import Detail, Section
 from posbench.leaderboard.winners import answer, have, lack
 from posbench.showing.numbers import NOTHING, number
@@ -70,10 +71,10 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
     columns: dict[str, Callable[[str], str]] = {
         "tier": lambda row: _whole(summary.loc[row, f"{standing.over}_tier"]),
         "rank": lambda row: span(summary, row, f"{standing.over}_rank", 0),
-        "overall": lambda row: number(summary.loc[row, "overall"]),
+        "overall": functools.partial(score, summary, "overall"),
         "over tasks": lambda row: span(summary, row, "tasks"),
         "given these": lambda row: span(summary, row, "seeds"),
-        **{group: _of(summary, group) for group in groups},
+        **{group: functools.partial(score, summary, group) for group in groups},
         "1x": lambda row: number(summary.loc[row, "in_distribution"]),
         "solved": lambda row: f"{100 * summary.loc[row, 'learned']:.0f} %",
         "solved only": lambda row: number(summary.loc[row, "overall_learned"]),
@@ -108,10 +109,6 @@ def waiting(board: Board, standing: Standing) -> Iterator[str]:
         yield f"{counted(rest, 'row')} {lack(rest)} one of the tasks, and so an overall number."
     if unrun := standing.part.unrun:
         yield f"{counted(unrun, 'row')} that the board asks for {have(unrun)} not been run."
-
-
-def _of(summary: pd.DataFrame, group: str) -> Callable[[str], str]:
-    return lambda row: number(summary.loc[row, group])
 
 
 def _whole(value: float) -> str:

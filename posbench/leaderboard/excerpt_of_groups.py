@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
 from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
-from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.ranking import Standing, score, span
 from posbench.showing.numbers import NOTHING, number
 from posbench.showing.table import pipes
 from posbench.wording import counted
@@ -48,10 +47,10 @@ class ExcerptOfGroups:
         summary, part = standing.summary, standing.part
         asked, lacking = part.asked(board), part.lacking(board)
         on = f" ({len(asked) - len(lacking)} of {counted(len(asked), 'task')})" if lacking else ""
-        columns = {
-            f"overall{on}": lambda row: number(summary.loc[row, "overall"]),
+        columns: dict[str, Callable[[str], str]] = {
+            f"overall{on}": functools.partial(score, summary, "overall"),
             "95 % over tasks": lambda row: span(summary, row, "tasks"),
-            **{group: _of(summary, group) for group in standing.groups},
+            **{group: functools.partial(score, summary, group) for group in standing.groups},
             "seeds": lambda row: f"{summary.loc[row, 'num_seeds']:.0f}",
             "CPU s": lambda row: number(float(part.cost[row]), 0),
         }
@@ -61,7 +60,3 @@ class ExcerptOfGroups:
         cells = {heading: each for heading, each in cells.items() if set(each) != {NOTHING}}
         rows = [[f"`{row}`", *each] for row, *each in zip(named, *cells.values(), strict=True)]
         return "\n".join([*pipes(["method", *cells], rows), ""])
-
-
-def _of(summary: pd.DataFrame, group: str) -> Callable[[str], str]:
-    return lambda row: number(summary.loc[row, group])

@@ -150,6 +150,11 @@ def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataF
     return runs.assign(area=areas.to_numpy()), longest
 
 
+def score(summary: pd.DataFrame, name: str, row: str) -> str:
+    """The number `name` of a row."""
+    return number(float(summary.loc[row, name]))
+
+
 def span(
     summary: pd.DataFrame, row: str, name: str, decimals: int = 2, between: str = " to "
 ) -> str:
