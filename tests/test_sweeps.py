@@ -114,6 +114,7 @@ def test_a_board_asks_for_seeds_outermost_and_rows_of_one_training_in_turn(mine:
         (("seed=11",), 6),
         (("seed=range(11,13)", "task=copy"), 3),
         (("method=rope",), 4),
+        (("method=rope_pi",), 2),
         (("part=stretched",), 4),
         (("part='trained, as it is',stretched", "seed=10"), 10),
         (("encoding=rope",), 8),
@@ -155,7 +156,7 @@ def test_another_protocol_cannot_stand_in_for_those_of_experiments(mine: Path) -
     with pytest.raises(PosbenchError, match="protocol=smoke: board papers runs experiments, each"):
         requested("board=papers", "protocol=smoke", folders=[mine])
     with pytest.raises(
-        PosbenchError, match="its experiments are kazemnejad2023_copy_cpu, kazemnej"
+        PosbenchError, match="board papers names no task: leave it out, and choose with part=, exp"
     ):
         requested("board=papers", "task=copy", folders=[mine])
 
@@ -170,10 +171,11 @@ def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
     [
         (
             ("board=small", "seed=7"),
-            "has nothing for seed=7: its tasks are copy, passkey; its seeds are 10",
+            "seed=7 is not on board small: choose one of 10, 11",
         ),
-        (("board=small", "task=sort"), "nothing for task=sort"),
-        (("board=small", "part=pulled"), "its parts are trained, as it is, stretched"),
+        (("board=small", "task=sort"), "task=sort is not on board small: choose one of copy"),
+        (("board=small", "part=pulled"), "not on board small: choose one of trained, as it is"),
+        (("board=small", "method=rope", "part=stretched"), "no run with all of them"),
         (("board=small,main",), "board=small,main names several boards"),
         (("board=nothing",), "board=nothing is unknown"),
         (("board=small", "protocol=cpu,gpu"), "a board is run under one protocol"),

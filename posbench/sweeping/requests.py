@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +15,18 @@ from hydra.core.override_parser.types import Override, QuotedString
 from posbench.boards import definition
 from posbench.boards.definition import Board, Rows
 from posbench.composing.folders import OF_A_ROW
-from posbench.composing.methods import methods
+from posbench.composing.methods import Method, methods
 from posbench.errors import ConfigError, PosbenchError
-from posbench.wording import duration
+from posbench.wording import closest, duration, known_names
 
 Words = tuple[str, ...]
+Listed = Mapping[str, list[str]]
+"""The values of each key of a command line."""
 
 CHOSEN = ("board", "protocol", "part", "task", "experiment", "seed", *OF_A_ROW)
 """What a board names itself. On the command line these choose among what it has, but `protocol`,
 which stands in for its own."""
+SWEEP = "python -m posbench -m"
 MANY, PACE = 200, 200
 """From so many runs on it is said that they are planned; so many are looked at in a second."""
 OF_A_BOARD = "part={part} chooses among the parts of a board: name one with board=NAME, and add -m"
@@ -86,7 +90,7 @@ def _values(override: Override) -> list[str]:
     return [str(override.get_value_element_as_str())]
 
 
-def _of_board(board: Board, listed: Mapping[str, list[str]]) -> Request:
+def _of_board(board: Board, listed: Listed) -> Request:
     """The runs of a board: seeds outermost, so that it is balanced whenever one looks, then tasks.
 
     Rows that share a training follow each other.
@@ -102,11 +106,13 @@ def _of_board(board: Board, listed: Mapping[str, list[str]]) -> Request:
     parts: dict[Words, str] = {}
     order = {task: index for index, task in enumerate(board.all_tasks)}
     found: list[tuple[tuple[int, int, Words, Words], Words]] = []
+    known: list[dict[str, str]] = []
     for part, rows in board.parts.items():
         places = list(_places(board, rows, protocols[0]))
         for place, row, seed in itertools.product(places, rows.words, rows.seeds):
             on = dict(word.partition("=")[::2] for word in place)
-            if not _asked({**on, "part": part, "seed": str(seed)} | _of_row(row), listed):
+            known.append({**on, "part": part, "seed": str(seed)} | _of_row(row))
+            if not _asked(known[-1], listed):
                 continue
             for change in changes:
                 words = (*place, *row, f"seed={seed}", *change, f"definition={board.hash}")
@@ -114,7 +120,7 @@ def _of_board(board: Board, listed: Mapping[str, list[str]]) -> Request:
                     parts[words] = part
                     found.append(((seed, order.get(on.get("task", ""), 0), place, row), words))
     if not found:
-        raise PosbenchError(_nothing(board, listed))
+        raise PosbenchError(_nothing(board, known, listed))
     return Request([words for _, words in sorted(found)], board, parts)
 
 
@@ -132,27 +138,42 @@ def _places(board: Board, rows: Rows, protocol: str) -> Iterator[Words]:
             yield f"protocol={protocol or rows.protocol or board.protocol}", f"task={task}"
 
 
-def _asked(named: Mapping[str, str], listed: Mapping[str, list[str]]) -> bool:
+def _asked(named: Mapping[str, str], listed: Listed) -> bool:
     return all(named.get(key) in listed[key] for key in CHOSEN[2:] if key in listed)
 
 
+@functools.cache
 def _of_row(row: Words) -> dict[str, str]:
-    """The method, encoding and extension of a row, as far as its words say them."""
+    """The method, encoding and extension of a row, whichever of them its words say."""
     named = dict(word.partition("=")[::2] for word in row)
     chosen = methods().get(named.get("method", ""))
     if chosen is not None:
-        named = {"encoding": chosen.encoding, "extension": chosen.extension} | named
-    return named
+        return {"encoding": chosen.encoding, "extension": chosen.extension} | named
+    pair = Method(named["encoding"], named["extension"])
+    names = [name for name, method in methods().items() if method == pair]
+    return named | {"method": names[0]} if names else named
 
 
-def _nothing(board: Board, listed: Mapping[str, list[str]]) -> str:
-    chosen = " ".join(f"{key}={','.join(listed[key])}" for key in CHOSEN[2:] if key in listed)
-    seeds = sorted({seed for rows in board.parts.values() for seed in rows.seeds})
-    experiments = dict.fromkeys(each for rows in board.parts.values() for each in rows.experiments)
-    has = {"tasks": board.all_tasks, "experiments": experiments, "seeds": seeds}
-    if "part" in listed:
-        has["parts"] = board.parts
-    said = "; ".join(
-        f"its {name} are {', '.join(map(str, values))}" for name, values in has.items() if values
+def _nothing(board: Board, known: Sequence[Mapping[str, str]], listed: Listed) -> str:
+    """Which of the words chooses nothing by itself, or that they choose nothing together."""
+    chosen = {key: listed[key] for key in CHOSEN[2:] if key in listed}
+    for key, values in chosen.items():
+        if not any(_asked(each, {key: values}) for each in known):
+            has = dict.fromkeys(each[key] for each in known if key in each)
+            if not has:
+                named = set().union(*known)
+                others = ", ".join(f"{other}=" for other in CHOSEN[2:] if other in named)
+                return (
+                    f"{key}={','.join(values)}: board {board.name} names no {key}: leave it out, "
+                    f"and choose with {others}"
+                )
+            near = None if values[0].isdigit() else closest(values[0], has)
+            return (
+                f"{key}={','.join(values)} is not on board {board.name}: "
+                f"{known_names(has, f'{SWEEP} board={board.name} plan_only=true', near)}"
+            )
+    words = " ".join(f"{key}={','.join(values)}" for key, values in chosen.items())
+    return (
+        f"board {board.name} has each of {words}, but no run with all of them: leave one out, or "
+        f"see what it has with `{SWEEP} board={board.name} plan_only=true`"
     )
-    return f"board {board.name} has nothing for {chosen}: {said}"
