@@ -16,9 +16,10 @@ from wrong import ENCODINGS, EXTENSIONS, TASKS, Wrong
 
 from posbench.check import command, conformance
 from posbench.check.blame import place
-from posbench.check.subject import Broken, Subject
+from posbench.check.subject import Subject
 from posbench.composing.compose import composing
 from posbench.composing.folders import importable
+from posbench.errors import PosbenchError
 
 BROKEN = """
 from dataclasses import replace
@@ -235,12 +236,12 @@ def upon_folder(folder: Path) -> Hydra:
     return found
 
 
-def broken(name: str, encoding: str, folder: Path, upon_folder: Hydra) -> Broken:
+def broken(name: str, encoding: str, folder: Path, upon_folder: Hydra) -> PosbenchError:
     """What the check of that name says of an encoding in the folder."""
     (checked,) = (function for function in conformance.SUITE.checks if function.__name__ == name)
     GlobalHydra.instance().clear()
     GlobalHydra.instance().initialize(upon_folder)
-    with importable([folder]), pytest.raises(Broken) as caught:
+    with importable([folder]), pytest.raises(PosbenchError) as caught:
         checked(Subject(f"encoding={encoding.lower()}"))
     return caught.value
 
