@@ -206,6 +206,18 @@ def test_a_mistake_is_one_sentence_that_says_what_was_meant(
     assert said in sentence(status, out, err)
 
 
+@pytest.mark.parametrize("words", [("encoding=my_own",), ("-m", "encoding=my_own,rope")])
+def test_a_file_of_ones_own_whose_folder_was_not_named_is_pointed_to(
+    words: tuple[str, ...], answered: Answered, tmp_path: Path
+) -> None:
+    answer = sentence(*answered(*words))
+    assert answer.endswith("; a file of your own is found with --config-dir FOLDER\n")
+    (tmp_path / "mine/encoding").mkdir(parents=True)
+    (tmp_path / "mine/encoding/my_own.yaml").touch()
+    found = "my_own is unknown: mine/encoding/my_own.yaml is found with --config-dir mine\n"
+    assert sentence(*answered(*words)).endswith(found)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
