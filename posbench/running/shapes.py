@@ -31,7 +31,8 @@ def refuse_wrong_shapes(setup: Setup) -> None:
         3, rows, model.num_heads, ids.shape[1], model.head_width, generator=generator
     )
     x = torch.randn(rows, ids.shape[1], model.width, generator=generator)
-    asked, *others = (stack.layers[index] for index in stack.firsts)
+    layers = [*stack]
+    asked, *others = (layers[index] for index in stack.firsts)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
             pos = drawn(asked, ids, rows)
