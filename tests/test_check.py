@@ -16,9 +16,10 @@ from wrong import ENCODINGS, EXTENSIONS, TASKS, Wrong
 
 from posbench.check import command, conformance
 from posbench.check.blame import place
-from posbench.check.subject import Broken, Subject
+from posbench.check.subject import Subject
 from posbench.composing.compose import composing
 from posbench.composing.folders import importable
+from posbench.errors import PosbenchError
 
 BROKEN = """
 from dataclasses import replace
@@ -235,12 +236,12 @@ def upon_folder(folder: Path) -> Hydra:
     return found
 
 
-def broken(name: str, encoding: str, folder: Path, upon_folder: Hydra) -> Broken:
+def broken(name: str, encoding: str, folder: Path, upon_folder: Hydra) -> PosbenchError:
     """What the check of that name says of an encoding in the folder."""
     (checked,) = (function for function in conformance.SUITE.checks if function.__name__ == name)
     GlobalHydra.instance().clear()
     GlobalHydra.instance().initialize(upon_folder)
-    with importable([folder]), pytest.raises(Broken) as caught:
+    with importable([folder]), pytest.raises(PosbenchError) as caught:
         checked(Subject(f"encoding={encoding.lower()}"))
     return caught.value
 
@@ -311,6 +312,14 @@ def test_the_command_checks_a_yaml_file(folder: Path, capsys: pytest.CaptureFixt
     assert out.endswith(f"{number} of {number} promises kept by encoding=fine.\n")
 
 
+def test_a_name_is_answered_with_the_file_that_is_called_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    assert command.main(["fine"]) == 1
+    assert capsys.readouterr().err.endswith(f": give {folder.name}/encoding/fine.yaml\n")
+
+
 @pytest.mark.parametrize("word", ["fine.yaml", "./fine.yaml", "../encoding/fine.yaml"])
 def test_the_command_checks_a_file_of_the_folder_that_it_is_given_in(
     folder: Path, word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -342,6 +351,8 @@ def test_the_command_explains_what_is_broken(
     [
         (["nothing.yaml"], "nothing.yaml is not a file"),
         (["mine/encoding/nothing.yml"], "mine/encoding/nothing.yml is not found, because Hydra"),
+        (["decay"], "decay is neither a YAML file nor key=value: give the path of its YAML, as mi"),
+        (["rope"], "rope is neither a YAML file nor key=value: give encoding=rope or method=rope"),
         (["encoding=rope", "a.file=b.yaml"], "a.file is not a setting"),
         (["encoding=nothing"], "encoding=nothing is unknown: `python -m posbench --help`"),
         (["--config-dir", "nowhere", "method=rope"], "nowhere is not a folder"),

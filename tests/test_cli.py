@@ -206,6 +206,18 @@ def test_a_mistake_is_one_sentence_that_says_what_was_meant(
     assert said in sentence(status, out, err)
 
 
+@pytest.mark.parametrize("words", [("encoding=my_own",), ("-m", "encoding=my_own,rope")])
+def test_a_file_of_ones_own_whose_folder_was_not_named_is_pointed_to(
+    words: tuple[str, ...], answered: Answered, tmp_path: Path
+) -> None:
+    answer = sentence(*answered(*words))
+    assert answer.endswith("; a file of your own is found with --config-dir FOLDER\n")
+    (tmp_path / "mine/encoding").mkdir(parents=True)
+    (tmp_path / "mine/encoding/my_own.yaml").touch()
+    found = "my_own is unknown: mine/encoding/my_own.yaml is found with --config-dir mine\n"
+    assert sentence(*answered(*words)).endswith(found)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -345,10 +357,15 @@ def test_a_run_announces_itself_in_one_line_and_ends_with_the_table_and_the_next
     assert lines[-4].startswith("└")
 
 
-def test_a_complete_run_is_not_repeated(smoke: Smoke) -> None:
+def scores(out: str) -> str:
+    """The table in what a run has said."""
+    return out[out.find("sequence accuracy on passkey") : out.rfind("┘")]
+
+
+def test_a_complete_run_is_not_repeated_and_shows_its_scores_again(smoke: Smoke) -> None:
     _, told = smoke
     assert told["again"].out.startswith("Complete already: ") and "force=true" in told["again"].out
-    assert told["again"].out.count("\n") == 1
+    assert scores(told["again"].out) == scores(told["first"].out) != ""
     assert told["again"].written == told["first"].written
 
 

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import shlex
-import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -531,11 +531,11 @@ def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.chdir(tmp_path)  # where no records tell costs
     ran: list[list[str]] = []
 
-    def run(words: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+    def failed(words: list[str]) -> int:
         ran.append(words)
-        return subprocess.CompletedProcess(words, 1)
+        return 1
 
-    monkeypatch.setattr(command.subprocess, "run", run)
+    monkeypatch.setattr(command, "_swept", failed)
     return ran
 
 
@@ -602,6 +602,38 @@ def test_what_is_missing_is_made(
     assert swept[0][3] == "-m" and "seed=10,11,12" in swept[0] and "encoding.base=500" in swept[0]
     assert command.main([*words, "--no-training", *against]) == 1
     assert len(swept) == 1
+    assert "the same command without --no-training makes them" in capsys.readouterr().err
+
+
+def test_a_sweep_that_was_stopped_ends_with_the_report_of_what_is_there(
+    tmp_path: Path,
+    swept: list[list[str]],
+    against: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command, "_swept", lambda words: 130)
+    words = ["method=rope", "encoding.base=500", "task=copy", f"results_dir={tmp_path}"]
+    stopped = (
+        "posbench: stopped by SIGINT; the same command goes on from here, and with --no-training "
+        "reports what there is.\n"
+    )
+    assert command.main([*words, *against]) == 130
+    assert capsys.readouterr().err == stopped
+    complete(*words, "seed=10")
+    assert command.main([*words, *against]) == 130
+    said = capsys.readouterr()
+    assert said.err == stopped and "rope (encoding.base=500) is 2nd of 3" in said.out
+    assert "Note: 2 runs missing: the same command makes them." in said.out
+    assert command.main([*words, "--no-training", *against]) == 1
+    missing = "2 runs missing: the same command without --no-training makes them."
+    assert missing in capsys.readouterr().out
+
+
+def test_ctrl_c_waits_for_the_sweep_which_gets_it_as_well() -> None:
+    parent = "time.sleep(1); os.kill(os.getppid(), signal.SIGINT); time.sleep(1)"
+    script = f"import os, signal, time; {parent}; exit(130)"
+    assert command._swept([sys.executable, "-c", script]) == 130
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,10 @@ from posbench.extensions.longrope_search import LongRoPEExponents
 from posbench.extensions.pi import PI
 from posbench.extensions.pose import SkipWise
 from posbench.extensions.yarn import YaRN
+from posbench.records.record import Record
 from posbench.running import checkpoints as keeping
 from posbench.running.console import Console
+from posbench.running.scores import table
 from posbench.scoring import inputs, loss
 from posbench.streams import stream_seed
 from posbench.training import Training, fit
@@ -463,7 +465,7 @@ def test_what_is_shown_beside_a_run_is_measured_at_its_own_lengths_and_on_its_ow
 ) -> None:
     shown: list[tuple[Any, Any]] = []
     monkeypatch.setattr(
-        Console, "table", lambda self, identity, measure, rows, base, *_: shown.append((rows, base))
+        Console, "table", lambda self, record, base: shown.append((record.rows, base))
     )
     for words in (
         ("method=rope_ntk", "evaluation.multiples=[1]"),
@@ -481,17 +483,20 @@ def test_what_is_shown_beside_a_fine_tuned_run_is_the_model_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[tuple[Any, Any, str]] = []
-    monkeypatch.setattr(
-        Console,
-        "table",
-        lambda self, identity, measure, rows, base, remark, *_: shown.append((rows, base, remark)),
-    )
+
+    def noted(self: Console, record: Record, base: Any) -> None:
+        headings = [str(column.header) for column in table(record, base).columns]
+        shown.append((record.rows, base, headings[-2]))
+
+    monkeypatch.setattr(Console, "table", noted)
     tuned, rope, ntk = (
         ran(tmp_path, f"method={name}") for name in ("rope_fine_tuned", "rope", "rope_ntk")
     )
-    assert shown[0] == (tuned.rows, rope.rows, "before fine-tuning") and tuned.rows != rope.rows
-    assert shown[1] == (rope.rows, None, "same weights")
-    assert shown[2] == (ntk.rows, rope.rows, "same weights")
+    assert (
+        shown[0] == (tuned.rows, rope.rows, "rope (before fine-tuning)") and tuned.rows != rope.rows
+    )
+    assert shown[1] == (rope.rows, None, "tokens")
+    assert shown[2] == (ntk.rows, rope.rows, "rope (same weights)")
 
 
 @pytest.mark.slow

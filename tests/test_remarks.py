@@ -69,6 +69,17 @@ def test_one_method_under_two_names_gives_two_rows_and_a_remark() -> None:
     assert "mine = rope" in remarks(*found)
 
 
+def test_rows_of_one_table_without_a_common_seed_are_named_with_their_seeds() -> None:
+    there = [record("rope", {1: 1.0, 2: 0.2}), record("alibi", {1: 1.0, 2: 0.3})]
+    mine = [record("mine", {1: 1.0, 2: 0.8}, seed=seed) for seed in (10, 11)]
+    said = remarks(*there, *mine)
+    assert (
+        "no seed in common" in said and "On copy, seed 0: alibi, rope; seeds 10, 11: mine. " in said
+    )
+    assert "no seed in common" not in remarks(*there)
+    assert "no seed in common" not in remarks(*there, *mine, record("mine", {1: 1.0, 2: 0.8}))
+
+
 def test_a_run_that_is_there_twice_counts_once_and_the_later_file_wins(tmp_path: Path) -> None:
     [path] = save(tmp_path, record("rope", {1: 1.0, 2: 0.2}))
     path.rename(

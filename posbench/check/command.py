@@ -63,6 +63,10 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
     found = []
     for word in words:
         if not is_file(word):
+            if "=" not in word and not word.startswith("~"):
+                raise ConfigError(
+                    f"{word} is neither a YAML file nor key=value: give {_meant(word, own)}"
+                )
             found.append(word)
             continue
         path = Path(word)
@@ -88,6 +92,16 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
         stack.enter_context(folders.importable([near, near.parent]))
         own = [*own, folder]
     return found, own
+
+
+def _meant(name: str, own: list[Path]) -> str:
+    """The choices or files of that name, or how either is given."""
+    known = [f"{kind}={name}" for kind in (*KINDS, "method") if name in folders.names(kind, own)]
+    files = [str(path) for kind in KINDS if (path := folders.left_out(kind, name)) is not None]
+    return " or ".join(known or files) or (
+        "the path of its YAML, as mine/encoding/NAME.yaml, or choose with encoding=NAME, "
+        "extension=NAME, task=NAME or method=NAME"
+    )
 
 
 def _report(words: list[str], out: Console) -> int:

@@ -4,9 +4,7 @@ positions as they come, mixed precision.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,18 +25,10 @@ from posbench.check.subject import (
     require,
 )
 from posbench.encoding import Draw, PositionEncoding
+from posbench.running import shapes
 
 ROWS, PLACES = 3, 9  # of a batch; unlike the number of heads, so that neither passes for the other
 UNUSUAL = 23  # tokens: of a number that no other check asks for
-
-
-def _leaves(plan: Any) -> Iterator[Attention]:
-    """The calls that a plan is made of."""
-    if isinstance(plan, Attention):
-        yield plan
-    else:
-        for part in plan.parts:
-            yield from _leaves(part)
 
 
 # -- what a call returns ---------------------------------------------------------------------------
@@ -48,71 +38,8 @@ def calls_return_what_attention_takes(subject: Subject) -> None:
     """`positions`, `embed` and `encode`, and the terms and masks in what `encode` returns."""
     for encoding in subject.layers():
         a = call(PLACES, batch=ROWS)
-        _drawn(encoding, a)
-        embedded = encoding.embed(a.x, a.q_pos)
-        require(
-            isinstance(embedded, Tensor) and embedded.shape == a.x.shape,
-            f"embed returns {_kind(embedded)}: return the embeddings with position in them, "
-            f"[batch, n, model width], here {list(a.x.shape)}",
-        )
-        plan = encoding.encode(a)
-        require(
-            hasattr(plan, "run") and hasattr(plan, "each"),
-            f"encode returns {_kind(plan)}: return an Attention, such as a.plus(bias) or "
-            "replace(a, q=q, k=k)",
-        )
-        for leaf in _leaves(plan):
-            for kind, terms in (("term", leaf.terms), ("mask", leaf.masks)):
-                for term in terms:
-                    _shaped(kind, term, leaf)
-        out, wanted = attend(plan), a.v.shape
-        require(
-            out.shape == wanted,
-            f"attention gives {list(out.shape)} for {list(wanted)} [batch, heads, n, head width]: "
-            "what `encode` sets has another number of heads or channels than the queries; take "
-            "it from a.num_heads",
-        )
-
-
-def _drawn(encoding: PositionEncoding, a: Attention) -> None:
-    for training in (True, False):
-        pos = encoding.positions(a.q_pos, Draw(ROWS, torch.Generator().manual_seed(0), training))
-        require(
-            isinstance(pos, Tensor)
-            and pos.ndim in (2, 3)
-            and pos.shape[0] in (1, ROWS)
-            and pos.shape[1] == PLACES,
-            f"positions returns {_kind(pos)}: return [batch|1, n], here [{ROWS}|1, {PLACES}]",
-        )
-
-
-def _shaped(kind: str, term: Any, leaf: Attention) -> None:
-    for rows in (slice(0, PLACES), slice(2, 5)):
-        found, count = term(rows), rows.stop - rows.start
-        fits = isinstance(found, Tensor) and found.ndim == 4
-        require(
-            fits
-            and found.shape[0] in (1, ROWS)
-            and found.shape[1] in (1, leaf.num_heads)
-            and found.shape[2] in (1, count)
-            and found.shape[3] in (1, PLACES),
-            f"a {kind} returns {_kind(found)} for {count} rows: return [batch|1, heads|1, rows, "
-            f"keys], here [{ROWS}|1, {leaf.num_heads}|1, {count}, {PLACES}]; with fewer "
-            "dimensions a batch is taken for heads",
-        )
-        if kind == "mask":
-            require(
-                found.dtype == torch.bool,
-                f"a mask returns {found.dtype}: return a boolean, True where a key is seen",
-            )
-
-
-def _kind(found: object) -> str:
-    return str(list(found.shape)) if isinstance(found, Tensor) else _named(found)
-
-
-def _named(found: object) -> str:
-    return "None" if found is None else f"an object of {type(found).__name__}"
+        shapes.drawn(encoding, a.q_pos, ROWS)
+        shapes.called(encoding, a)
 
 
 def outputs_are_finite(subject: Subject) -> None:
@@ -275,7 +202,7 @@ def _traces(encoding: PositionEncoding, a: Attention) -> list[tuple[str, Tensor]
     """The terms that an encoding adds to embeddings and scores, and its queries and keys."""
     rows = slice(0, PLACES)
     found = [("embedding", (encoding.embed(a.x, a.q_pos) - a.x).detach())]
-    for leaf in _leaves(encoding.encode(a)):
+    for leaf in shapes.leaves(encoding.encode(a)):
         bias = leaf.bias(rows)
         if bias is not None:
             hidden = torch.ones(PLACES, PLACES, dtype=torch.bool).triu(1)

@@ -88,7 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
         with composing(*mine.folders):
             return _compare(mine, board, chosen)
 
-    return exit_status(compared, [word for word in chosen.words if "=" in word], own)
+    left = "the same command goes on from here, and with --no-training reports what there is"
+    return exit_status(compared, [word for word in chosen.words if "=" in word], own, left)
 
 
 def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:
@@ -121,14 +122,15 @@ def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:
     results_dir = Path(compose(*mine.settings).content["results_dir"])
 
     command = [] if chosen.no_training else mine.command(board, tasks, seeds)
-    planned = _made(mine.runs(board, tasks, seeds), command)
-    own = _complete(planned)
+    again = _again(chosen)
+    planned, stopped = _made(mine.runs(board, tasks, seeds), command)
+    own = _complete(planned, again)
     there = standing(own, rivals)
     notes = [
         *of_other_tasks(left),
         *rivals.remarks(tasks),
         *_worth(worth(here, board, tasks, seeds, kind), tasks, seeds, board),
-        *_notes(planned, seeds),
+        *_notes(planned, seeds, again),
         *differences(own, rivals.records),
     ]
     print(report.text(there, board, notes))
@@ -137,7 +139,7 @@ def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:
     source = Source(mine.folders, sketch(there.row, mine.row))
     paths = report.write(there, board, notes, own, results_dir / "compare", source)
     print(f"Written: {', '.join(map(str, paths))}")
-    return 1 if planned.runs or planned.wrong else 0
+    return _ended(planned, stopped)
 
 
 def _compare_rows(mine: TaskSubject, board: Board, chosen: argparse.Namespace) -> int:
@@ -146,31 +148,44 @@ def _compare_rows(mine: TaskSubject, board: Board, chosen: argparse.Namespace) -
     against = chosen.against or published()
     results_dir = Path(compose(*mine.settings).content["results_dir"])
     command = [] if chosen.no_training else mine.command
-    planned = _made(mine.runs, command)
-    own = _complete(planned)
+    again = _again(chosen)
+    planned, stopped = _made(mine.runs, command)
+    own = _complete(planned, again)
     here, left = on_tasks_as_here(files.records(against), board, mine.protocol)
     found = of_task.TaskStanding.of(own, here, board)
-    notes = [*of_other_tasks(left), *of_task.remarks(planned, mine.seeds)]
+    notes = [*of_other_tasks(left), *of_task.remarks(planned, mine.seeds, again)]
     print(of_task.text(found, board, notes))
     print(f"Written: {of_task.write(found, board, notes, results_dir / 'compare')}")
-    return 1 if planned.runs or planned.wrong else 0
+    return _ended(planned, stopped)
 
 
-def _made(request: Request, command: Sequence[str]) -> Plan:
+def _made(request: Request, command: Sequence[str]) -> tuple[Plan, bool]:
     """The plan of what is asked for, after the sweep of these words, if any, has made what was
-    missing. The sweep says its cost.
+    missing, and whether that was stopped. The sweep says its cost.
     """
     there = _without_force(request)
     planned = plan(request if command else there)
     for said in _refused(planned):
         print(said)
     if not planned.runs or not command:
-        return planned
+        return planned, False
     print(f"python -m posbench {shlex.join(command)}", flush=True)
-    ended = subprocess.run([sys.executable, "-m", "posbench", *command, QUIET])
-    if ended.returncode < 0 or ended.returncode > 128:
-        raise KeyboardInterrupt  # the sweep was stopped, and has said so
-    return plan(there)
+    status = _swept([sys.executable, "-m", "posbench", *command, QUIET])
+    made, stopped = plan(there), status < 0 or status > 128
+    if stopped and not made.complete:
+        raise KeyboardInterrupt
+    return made, stopped
+
+
+def _swept(words: Sequence[str]) -> int:
+    """The exit status of a sweep. Ctrl-C reaches it as well: it keeps what it has, and is waited
+    for, so that what is complete can be compared.
+    """
+    with subprocess.Popen(words) as sweep:
+        try:
+            return sweep.wait()
+        except KeyboardInterrupt:
+            return sweep.wait()
 
 
 def _without_force(request: Request) -> Request:
@@ -180,11 +195,26 @@ def _without_force(request: Request) -> Request:
     )
 
 
-def _complete(planned: Plan) -> list[Record]:
+def _complete(planned: Plan, again: str) -> list[Record]:
     own = [record for run in planned.complete if (record := run.spec.record()) is not None]
     if not own:
-        raise PosbenchError("none of its runs is complete, so there is nothing to compare")
+        raise PosbenchError(
+            f"none of its runs is complete, so there is nothing to compare: {again}"
+        )
     return own
+
+
+def _again(chosen: argparse.Namespace) -> str:
+    """How runs that are missing are made."""
+    without = " without --no-training" if chosen.no_training else ""
+    return f"the same command{without} makes them"
+
+
+def _ended(planned: Plan, stopped: bool) -> int:
+    """The exit status; KeyboardInterrupt if it is that of a person."""
+    if stopped:
+        raise KeyboardInterrupt
+    return 1 if planned.runs or planned.wrong else 0
 
 
 def _refused(planned: Plan) -> Iterator[str]:
@@ -216,8 +246,8 @@ def _worth(
         )
 
 
-def _notes(planned: Plan, seeds: Sequence[int]) -> Iterator[str]:
+def _notes(planned: Plan, seeds: Sequence[int], again: str) -> Iterator[str]:
     if len(seeds) < USUAL_SEEDS:
         yield "Intervals given these tasks need several seeds; three are the least."
     if planned.runs:
-        yield f"{counted(len(planned.runs), 'run')} missing: the same command makes the rest."
+        yield f"{counted(len(planned.runs), 'run')} missing: {again}."

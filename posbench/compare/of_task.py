@@ -225,9 +225,9 @@ def write(found: TaskStanding, board: Board, notes: Sequence[str], folder: Path)
     return path
 
 
-def remarks(planned: Plan, seeds: Sequence[int]) -> Iterator[str]:
-    """What few seeds are worth, and what is missing."""
+def remarks(planned: Plan, seeds: Sequence[int], again: str) -> Iterator[str]:
+    """What few seeds are worth, and what is missing; `again` says how that is made."""
     if len(seeds) < USUAL_SEEDS:
         yield "Intervals need several seeds; three are the least."
     if planned.runs:
-        yield f"{counted(len(planned.runs), 'run')} missing: the same command makes the rest."
+        yield f"{counted(len(planned.runs), 'run')} missing: {again}."

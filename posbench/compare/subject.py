@@ -12,7 +12,7 @@ from posbench.compare.rivals import Rivals
 from posbench.composing.compose import compose
 from posbench.composing.folders import GROUPS, OF_A_ROW, check_file, names
 from posbench.composing.identity import identify
-from posbench.composing.mistakes import HELP
+from posbench.composing.mistakes import HELP, check_choice
 from posbench.composing.words import Word, is_file
 from posbench.errors import PosbenchError
 from posbench.sweeping.requests import Request, Words
@@ -155,7 +155,8 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
     refuse_several([*chosen.values(), *others], "one row is compared at a time")
     own = [folder] if folder else []
     for group, word in chosen.items():
-        some_of(group, word.values(), names(group, own))
+        for name in word.values():
+            check_choice(group, name, names(group, own))
     tests = {word.key: word.values(own) for word in rest if word.key in OF_TESTS}
     one_protocol(tests, board)
     return Subject(

@@ -4,6 +4,7 @@ composes, which would pass over a file in silence or answer in terms of its own.
 
 from __future__ import annotations
 
+import glob
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -109,6 +110,11 @@ def is_own(path: Path, group: str) -> bool:
     """Whether a file is posbench's, found by its path."""
     with as_file(files("posbench.conf") / group / path.name) as own:
         return own.exists() and own.samefile(path)
+
+
+def left_out(group: str, name: str) -> Path | None:
+    """The file of that name in a folder like conf/ below the current one, if there is one."""
+    return next(iter(sorted(Path().glob(f"*/{group}/{glob.escape(name)}.yaml"))), None)
 
 
 def with_own(command: Command, own: Iterable[Path], shown: Callable[[Path], str] = str) -> Command:

@@ -18,7 +18,7 @@ from yaml import MarkedYAMLError  # type: ignore[import-untyped]
 
 from posbench.composing import folders
 from posbench.composing.compose import composing
-from posbench.composing.options import HELP
+from posbench.composing.options import HELP, unknown
 from posbench.composing.words import Word
 from posbench.errors import ConfigError, PosbenchError
 from posbench.wording import SETTINGS, closest, known_names, no_setting
@@ -85,7 +85,7 @@ def refuse_list(path: Path) -> None:
 def check_choice(group: str, option: str, known: Sequence[str]) -> None:
     """Refuse a name that is none of the options of a group."""
     if option not in known:
-        raise ConfigError(_unknown(f"{group}={option}", option, known))
+        raise ConfigError(unknown(f"{group}={option}", group, option, sorted(known)))
 
 
 def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path] = ()) -> str:
@@ -102,7 +102,7 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
         return f"{needed}, which is not installed: pip install 'posbench[{extra}]'"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, option = error.missing_cfg_file.rpartition("/")
-        return _unknown(f"{group}={option}", option, error.options)
+        return unknown(f"{group}={option}", group, option, sorted(error.options))
     if isinstance(error, OverrideParseException):
         return _unreadable(error.override, own)
     if missing := re.search(r"Could not (?:override|delete)[^']*'([^']+)'", text):
@@ -121,15 +121,10 @@ def _joined(text: str) -> str:
     return " ".join(line for line in lines if line)
 
 
-def _unknown(word: str, option: str, known: Sequence[str]) -> str:
-    meant = closest(option, known)
-    return f"{word} is unknown: {known_names(sorted(known), HELP, meant)}"
-
-
 def _unreadable(word: str, own: Sequence[Path]) -> str:
     key, _, value = word.partition("=")
     if key in folders.GROUPS and value:
-        return _unknown(word, value, folders.names(key, own))
+        return unknown(word, key, value, folders.names(key, own))
     return (
         f"cannot read {word!r}: write key=value, and quote what the shell or Hydra would interpret"
     )

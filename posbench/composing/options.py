@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import hydra
@@ -12,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
+from posbench.composing import folders
 from posbench.errors import ConfigError, PosbenchError
 from posbench.wording import closest, known_names
 
@@ -20,6 +22,16 @@ BROKEN = (PosbenchError, HydraException, OmegaConfBaseException, YAMLError)
 """What is raised for an option that cannot be composed, or makes no object: the user can put it
 right.
 """
+
+
+def unknown(word: str, group: str, option: str, known: Collection[str]) -> str:
+    """What to do about a word that chooses none of the known options of a group."""
+    if (path := folders.left_out(group, option)) is not None:
+        return f"{word} is unknown: {path} is found with --config-dir {path.parent.parent}"
+    meant = closest(option, known)
+    own = "; a file of your own is found with --config-dir FOLDER"
+    hint = own * (meant is None and group in folders.GROUPS)
+    return f"{word} is unknown: {known_names(known, HELP, meant)}{hint}"
 
 
 def options(group: str) -> list[str]:
@@ -44,9 +56,7 @@ def node(group: str, name: str) -> DictConfig:
     """
     found = file(group, name)
     if found is None:
-        known = options(group)
-        listed = known_names(known, HELP, closest(name, known))
-        raise ConfigError(f"{group}={name} is unknown: {listed}")
+        raise ConfigError(unknown(f"{group}={name}", group, name, options(group)))
     merged = OmegaConf.create({})
     for default in found.defaults_list:
         if default.is_self() and default is found.defaults_list[-1]:

@@ -33,6 +33,7 @@ def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = 
         _several_protocols(runs),
         *meaningless(runs["protocol_chosen"]),
         _few_seeds(runs, found),
+        _no_common_seed(runs),
         _several_settings(runs),
         _one_label_several_methods(runs),
         _one_method_several_labels(runs),
@@ -72,6 +73,29 @@ def _few_seeds(runs: pd.DataFrame, found: Sequence[Record]) -> str:
         f"{few:,} of {len(seeds):,} methods on a task rest on one seed or two: they have no "
         "interval, and seed noise is often larger than the difference between two methods."
         + ("" if any(record.definition for record in found) else MORE_SEEDS)
+    )
+
+
+def _no_common_seed(runs: pd.DataFrame) -> str:
+    """Rows of one table may be of other commands, each with seeds of its own."""
+    tasks: dict[str, list[str]] = {}
+    for (*_, task), table in runs.groupby([*BOARD, "task_name"]):
+        seeds = table.groupby("row")["seed"].agg(lambda column: tuple(sorted(set(column))))
+        if set.intersection(*map(set, seeds)):
+            continue
+        rows = seeds.index.to_series().groupby(seeds).agg(list)
+        said = "; ".join(
+            f"{'seed' if len(of) == 1 else 'seeds'} {', '.join(map(str, of))}: "
+            f"{', '.join(names) if len(names) <= MANY else f'{len(names)} rows'}"
+            for of, names in rows.items()
+        )
+        tasks.setdefault(said, []).append(str(task))
+    if not tasks:
+        return ""
+    where = ". ".join(f"On {', '.join(names)}, {said}" for said, names in tasks.items())
+    return (
+        "Some rows of a table have no seed in common, so that a part of their difference is that "
+        f"of the seeds. {where}. Run all of them with the same, as seed=10."
     )
 
 

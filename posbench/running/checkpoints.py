@@ -19,9 +19,10 @@ from posbench.config import TrainerConfig, TrainingConfig
 from posbench.disk import atomically, write_json
 from posbench.errors import Diverged, Terminated
 from posbench.records.record import Curve
-from posbench.records.row import Part, Row
+from posbench.records.row import Part
 from posbench.running.console import Console
 from posbench.running.devices import device, device_name
+from posbench.running.scores import CHECKPOINTS
 from posbench.training import Training, fit
 from posbench.transformer import Transformer
 
@@ -80,7 +81,7 @@ class Checkpoints:
     def __init__(
         self, results_dir: str, trainer: TrainerConfig, force: bool, console: Console
     ) -> None:
-        self.root = Path(results_dir) / "checkpoints"
+        self.root = Path(results_dir, CHECKPOINTS)
         self.trainer = trainer
         self.force = force
         self.console = console
@@ -140,20 +141,6 @@ class Checkpoints:
         finally:
             lock.release()
         return log
-
-    def remembered(self, weights: str, test: str) -> list[Row] | None:
-        """Rows that `remember` has kept for these weights and this test."""
-        path = self._rows(weights, test)
-        if self.force or not path.exists():
-            return None
-        return [Row.model_validate(row) for row in json.loads(path.read_text(encoding="utf-8"))]
-
-    def remember(self, weights: str, test: str, rows: list[Row]) -> None:
-        """Keep the rows of weights without an extension, which every extension is shown beside."""
-        write_json([row.model_dump(mode="json") for row in rows], self._rows(weights, test))
-
-    def _rows(self, weights: str, test: str) -> Path:
-        return self.root / weights / f"tested-{test}.json"
 
     def _load(self, model: Transformer, folder: Path) -> Log | None:
         weights, finished = folder / "weights.pt", folder / FINISHED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -11,11 +11,12 @@ from typing import IO, Any
 import lightning as L
 from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from posbench.composing.identity import Identity
 from posbench.records.files import leaderboard_command
+from posbench.records.record import Record
 from posbench.records.row import Row
+from posbench.running.scores import table
 
 
 class Console:
@@ -53,32 +54,9 @@ class Console:
             bar = Bar(progress, steps)
             yield bar.report, bar
 
-    def table(
-        self,
-        identity: Identity,
-        measure: str,
-        rows: list[Row],
-        base: list[Row] | None,
-        base_remark: str,
-    ) -> None:
+    def table(self, record: Record, base: Sequence[Row] | None) -> None:
         """Score by test length, beside the same weights without the extension."""
-        table = Table(title=f"{measure} on {identity.task.label}", title_justify="left")
-        for heading in ("length", "n", "tokens", identity.method.label):
-            table.add_column(heading, justify="right")
-        if base is not None:
-            table.add_column(f"{identity.method.base_label} ({base_remark})", justify="right")
-            table.add_column("gained", justify="right")
-        without = {row.test_length: row.score for row in base or []}
-        for row in rows:
-            lengths = (f"{row.multiple:g}x", str(row.test_length), str(row.total_length))
-            cells = [*lengths, f"{row.score:.3f}"]
-            if base is not None:
-                before = without.get(row.test_length)  # the ladder may go further than the base
-                cells += (
-                    ["", ""] if before is None else [f"{before:.3f}", f"{row.score - before:+.3f}"]
-                )
-            table.add_row(*cells)
-        self.terminal.print(table)
+        self.terminal.print(table(record, base))
 
     def kept(self, cpu_seconds: float, path: Path, results_dir: Path) -> None:
         """What the training took, where the record is, and what comes next."""

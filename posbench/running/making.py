@@ -7,17 +7,24 @@ from __future__ import annotations
 
 from typing import IO
 
+from rich.console import Console as Terminal
+
 from posbench.running.run_spec import RunSpec, remark
+from posbench.running.scores import WithoutExtension, table
 
 
 def make(spec: RunSpec, file: IO[str] | None = None) -> None:
-    """Make a run, or say that it is there; on the terminal, or in a file.
+    """Make a run, or show what its record says; on the terminal, or in a file.
 
     PosbenchError, once all is recorded, if its audit disagrees with its scores.
     """
     record = spec.record()
     if record is not None and spec.is_complete:
         print(remark(record, spec.path), file=file)
+        if not record.diverged:
+            base = None if record.plain else WithoutExtension(record, spec.results_dir).rows()
+            terminal = Terminal(file=file, soft_wrap=True, highlight=False)
+            terminal.print(table(record, base))
         return
     from posbench.running import run
     from posbench.running.console import Console

@@ -38,7 +38,6 @@ class Prepared:
     finetuning: FineTuned | None = None
     ceiling: list[CeilingTraining] | None = None
     cpu_seconds: float = 0.0  # of further training, in whichever run it took place
-    beside: str = "same weights"  # what stands beside it in the table of the run
 
     def evaluate(self) -> tuple[list[Row], list[View]]:
         """Its rows and views."""
@@ -176,7 +175,6 @@ class FineTuningPreparation(Preparation):
             setup.extension,
             finetuning=finetuning,
             cpu_seconds=log.cpu_seconds,
-            beside="before fine-tuning",
         )
 
 
@@ -233,7 +231,6 @@ class CeilingPreparation(Preparation):
             setup.extension,
             ceiling=[_training_of(there, each) for there, each in models],
             cpu_seconds=sum(each.log.cpu_seconds for _, each in models if each is not trained),
-            beside="trained at 1x",
             models=tuple((there, each.model) for there, each in models),
         )
 

@@ -18,6 +18,7 @@ from posbench.running.console import Console
 from posbench.running.preparing import Preparation, Prepared, preparation_for
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
+from posbench.running.shapes import refuse_wrong_shapes
 from posbench.running.trained import Trained, train
 
 
@@ -51,6 +52,7 @@ class Ready:
                 f"extension {method.extension} cannot extend encoding {method.encoding}: {error}; "
                 f"it can extend {legal}"
             ) from None
+        refuse_wrong_shapes(setup)
         checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
         return cls(spec, setup, preparation, checkpoints, console)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from posbench.content_hash import content_hash
 from posbench.disk import make_writable, write_json, writing_to
 from posbench.errors import Diverged
 from posbench.loggers.run_logger import RunLogger, run_logger
@@ -20,8 +19,8 @@ from posbench.running.preparing import Prepared
 from posbench.running.ready import Ready
 from posbench.running.recording import Seconds, record_of, record_of_diverged
 from posbench.running.run_spec import Fingerprint, RunSpec, remark
+from posbench.running.scores import WithoutExtension
 from posbench.running.trained import Trained, without_weights
-from posbench.source_hash import source_hash
 
 
 def make(spec: RunSpec, console: Console) -> None:
@@ -84,7 +83,7 @@ class Run:
             raise
         self.keep(record)
         logger.record(record)
-        self.show(trained, prepared, rows)
+        self.show(record, trained, prepared)
 
     def audit(self, prepared: Prepared) -> None:
         """Decode token by token, keep what that finds, and say it."""
@@ -138,31 +137,24 @@ class Run:
             )
         files.write(record, path)
 
-    def show(self, trained: Trained, prepared: Prepared, rows: list[Row]) -> None:
+    def show(self, record: Record, trained: Trained, prepared: Prepared) -> None:
         """The table of the run, beside the same weights without the extension."""
         setup = self.setup
-        self.console.table(
-            self.identity,
-            setup.task.measure,
-            rows,
-            self.without_extension(trained, rows),
-            prepared.beside,
-        )
+        self.console.table(record, self.without_extension(record, trained))
         seconds = trained.log.cpu_seconds + prepared.cpu_seconds
         self.console.kept(seconds, self.path, Path(setup.config.results_dir))
         if said := MEANINGLESS.get(self.identity.protocol.name):
             self.console.say(said)
 
-    def without_extension(self, trained: Trained, rows: list[Row]) -> list[Row] | None:
-        """The rows of the same weights alone, measured once; None where `rows` are these."""
-        setup, checkpoints, weights = self.setup, self.ready.checkpoints, trained.training.hash
-        source = source_hash("posbench.evaluation")
-        test = content_hash([setup.nodes["evaluation"], source])
+    def without_extension(self, record: Record, trained: Trained) -> list[Row] | None:
+        """The rows of the same weights alone, measured once; None where the record has these."""
+        setup = self.setup
+        kept = WithoutExtension(record, setup.config.results_dir)
         if not setup.extension.changes and not setup.extension.trains:
-            checkpoints.remember(weights, test, rows)
+            kept.keep(record.rows)
             return None
-        base = checkpoints.remembered(weights, test)
+        base = None if setup.config.force else kept.rows()
         if base is None:
             base, _ = setup.evaluation.evaluate(trained.model.to(setup.device), None)
-            checkpoints.remember(weights, test, base)
+            kept.keep(base)
         return base

@@ -18,6 +18,7 @@ from posbench.running.console import Console
 from posbench.running.devices import device
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
+from posbench.running.shapes import refuse_wrong_shapes
 from posbench.running.shared_training import SharedTraining
 
 
@@ -78,6 +79,7 @@ class ReplicaTrainer:
         self.console.say(f"Training {len(several)} in step, seeds {seeds}.")
         folders = [self.checkpoints.folder(each.hash) for each in several]
         try:
+            refuse_wrong_shapes(several[0].setup)
             trainings = [each.begin() for each in several]
         except PosbenchError:  # each run says it
             return

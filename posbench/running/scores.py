@@ -1,0 +1,68 @@
+"""The scores that a run ends with, as a table made of its record. Imports no torch, so that a run
+which is complete shows them at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from posbench.content_hash import content_hash
+from posbench.disk import write_json
+from posbench.records.record import Record
+from posbench.records.row import Row
+from posbench.source_hash import source_hash
+
+CHECKPOINTS = "checkpoints"
+"""The folder of a results folder in which trainings are kept."""
+
+
+def table(record: Record, base: Sequence[Row] | None) -> Table:
+    """Score by test length, beside the same weights without the extension."""
+    method = record.method
+    made = Table(title=f"{record.measure} on {record.task.label}", title_justify="left")
+    for heading in ("length", "n", "tokens", method.label):
+        made.add_column(heading, justify="right")
+    if base is not None:
+        made.add_column(f"{method.base_label} ({_beside(record)})", justify="right")
+        made.add_column("gained", justify="right")
+    without = {row.test_length: row.score for row in base or []}
+    for row in record.rows:
+        lengths = (f"{row.multiple:g}x", str(row.test_length), str(row.total_length))
+        cells = [*lengths, f"{row.score:.3f}"]
+        if base is not None:
+            before = without.get(row.test_length)  # the ladder may go further than the base
+            cells += ["", ""] if before is None else [f"{before:.3f}", f"{row.score - before:+.3f}"]
+        made.add_row(*cells)
+    return made
+
+
+def _beside(record: Record) -> str:
+    """What stands beside its scores."""
+    if record.finetuning is not None:
+        return "before fine-tuning"
+    return "same weights" if record.ceiling is None else "trained at 1x"
+
+
+class WithoutExtension:
+    """The rows of a run's weights without its extension, kept beside the weights: measured once,
+    and shown beside every extension of them.
+    """
+
+    def __init__(self, record: Record, results_dir: str | Path) -> None:
+        test = content_hash([record.config["evaluation"], source_hash("posbench.evaluation")])
+        folder = Path(results_dir, CHECKPOINTS, record.training.hash)
+        self.path = folder / f"tested-{test}.json"
+
+    def rows(self) -> list[Row] | None:
+        """None where they have not been measured."""
+        if not self.path.exists():
+            return None
+        found = json.loads(self.path.read_text(encoding="utf-8"))
+        return [Row.model_validate(row) for row in found]
+
+    def keep(self, rows: Sequence[Row]) -> None:
+        write_json([row.model_dump(mode="json") for row in rows], self.path)

@@ -1,0 +1,133 @@
+"""What an encoding returns has the shapes that attention takes. Every run asks this before it
+trains, because a bias with too few dimensions broadcasts, and trains as something else in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posbench.attention import Attention, attend
+from posbench.encoding import Draw, EncodingStack, PositionEncoding
+from posbench.errors import PosbenchError
+from posbench.running.setup import Setup
+from posbench.scoring import position_ids
+
+
+def refuse_wrong_shapes(setup: Setup) -> None:
+    """Ask copies of the encodings of a run on a short batch of its task. PosbenchError names the
+    class, and what it returns.
+    """
+    model, task = setup.config.model, setup.task
+    stack = EncodingStack(setup.encodings(), len(setup.specifications))
+    rows = model.num_heads + 1  # unlike the number of heads, so that neither passes for the other
+    batch = task.batch(setup.config.training.lengths[0], rows, 0, "shapes")
+    segments, ids = torch.from_numpy(batch.segments)[:, :-1], position_ids(batch, stack)
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(
+        3, rows, model.num_heads, ids.shape[1], model.head_width, generator=generator
+    )
+    x = torch.randn(rows, ids.shape[1], model.width, generator=generator)
+    layers = [*stack]
+    asked, *others = (layers[index] for index in stack.firsts)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        try:
+            pos = drawn(asked, ids, rows)
+            a = Attention(q, k, v, x, pos, pos, scale=model.head_width**-0.5, segments=segments)
+            called(asked, a)
+            for asked in others:
+                called(asked, a)
+        except PosbenchError as error:
+            raise PosbenchError(
+                f"{type(asked).__name__}: {error}; python -m posbench.check FILE, with the YAML of "
+                "the encoding, says where"
+            ) from None
+
+
+def drawn(encoding: PositionEncoding, ids: Tensor, rows: int) -> Tensor:
+    """The positions that an encoding draws in training, if they have a shape that it may return."""
+    for training in (False, True):
+        pos = encoding.positions(ids, Draw(rows, torch.Generator().manual_seed(0), training))
+        places = ids.shape[1]
+        _require(
+            isinstance(pos, Tensor)
+            and pos.ndim in (2, 3)
+            and pos.shape[0] in (1, rows)
+            and pos.shape[1] == places,
+            f"positions returns {_kind(pos)}: return [batch|1, n], here [{rows}|1, {places}]",
+        )
+    return pos
+
+
+def called(encoding: PositionEncoding, a: Attention) -> None:
+    """Refuse what `embed` and `encode` return, and the terms and masks in it, unless attention
+    takes it.
+    """
+    embedded = encoding.embed(a.x, a.q_pos)
+    _require(
+        isinstance(embedded, Tensor) and embedded.shape == a.x.shape,
+        f"embed returns {_kind(embedded)}: return the embeddings with position in them, "
+        f"[batch, n, model width], here {list(a.x.shape)}",
+    )
+    plan = encoding.encode(a)
+    _require(
+        hasattr(plan, "run") and hasattr(plan, "each"),
+        f"encode returns {_kind(plan)}: return an Attention, such as a.plus(bias) or "
+        "replace(a, q=q, k=k)",
+    )
+    for leaf in leaves(plan):
+        for kind, terms in (("term", leaf.terms), ("mask", leaf.masks)):
+            for term in terms:
+                _shaped(kind, term, leaf, a)
+    out, wanted = attend(plan), a.v.shape
+    _require(
+        out.shape == wanted,
+        f"attention gives {list(out.shape)} for {list(wanted)} [batch, heads, n, head width]: "
+        "what `encode` sets has another number of heads or channels than the queries; take "
+        "it from a.num_heads",
+    )
+
+
+def leaves(plan: Any) -> Iterator[Attention]:
+    """The calls that a plan is made of."""
+    if isinstance(plan, Attention):
+        yield plan
+    else:
+        for part in plan.parts:
+            yield from leaves(part)
+
+
+def _shaped(kind: str, term: Any, leaf: Attention, a: Attention) -> None:
+    batch, places = a.x.shape[:2]
+    for rows in (slice(0, places), slice(places // 4, places // 2 + 1)):
+        found, count = term(rows), rows.stop - rows.start
+        fits = isinstance(found, Tensor) and found.ndim == 4
+        _require(
+            fits
+            and found.shape[0] in (1, batch)
+            and found.shape[1] in (1, leaf.num_heads)
+            and found.shape[2] in (1, count)
+            and found.shape[3] in (1, places),
+            f"a {kind} returns {_kind(found)} for {count} rows: return [batch|1, heads|1, rows, "
+            f"keys], here [{batch}|1, {leaf.num_heads}|1, {count}, {places}]; with fewer "
+            "dimensions a batch is taken for heads",
+        )
+        if kind == "mask":
+            _require(
+                found.dtype == torch.bool,
+                f"a mask returns {found.dtype}: return a boolean, True where a key is seen",
+            )
+
+
+def _require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise PosbenchError(sentence)
+
+
+def _kind(found: object) -> str:
+    if isinstance(found, Tensor):
+        return str(list(found.shape))
+    return "None" if found is None else f"an object of {type(found).__name__}"

@@ -1,0 +1,80 @@
+"""Before a run trains, its encoding is asked whether it returns what attention takes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from small_runs import TINY
+
+from posbench.check.subject import Subject
+from posbench.composing.compose import compose, composing
+from posbench.composing.options import options
+from posbench.errors import PosbenchError
+from posbench.running import run as running
+from posbench.running.console import Console
+from posbench.running.run_spec import RunSpec
+from posbench.running.setup import Setup
+from posbench.running.shapes import refuse_wrong_shapes
+from posbench.running.together import train_together
+
+MISSHAPEN = {
+    "Silent": ("encode", "pass", "encode returns None: return an Attention"),
+    "Unmoved": ("embed", "pass", "embed returns None: return the embeddings"),
+    "Nowhere": ("positions", "pass", r"positions returns None: return \[batch\|1, n\]"),
+    "OfRows": ("encode", "return a.plus(lambda rows: -a.distance(rows)[0] / 9)", "a term returns"),
+    "OfBatches": ("encode", "return a.plus(lambda rows: -a.distance(rows) / 9)", "a term returns"),
+    "Numbers": (
+        "encode",
+        "return a.where(lambda rows: (a.distance(rows) + 1.0)[:, None])",
+        "a mask returns torch.float32: return a boolean",
+    ),
+}
+ARGUMENTS = {"encode": "a", "embed": "x, pos", "positions": "ids, draw"}
+
+
+@pytest.fixture
+def misshapen(tmp_path: Path) -> Iterator[None]:
+    folder = tmp_path / "mine"
+    (folder / "encoding").mkdir(parents=True)
+    lines = ["from posbench.encoding import PositionEncoding"]
+    for name, (method, returns, _) in MISSHAPEN.items():
+        lines += [f"class {name}(PositionEncoding):"]
+        lines += [f"    def {method}(self, {ARGUMENTS[method]}):", f"        {returns}"]
+        (folder / "encoding" / f"{name.lower()}.yaml").write_text(f"_target_: misshapen.{name}\n")
+    (folder / "misshapen.py").write_text("\n".join(lines))
+    with composing(folder):
+        yield
+
+
+@pytest.mark.parametrize("name", MISSHAPEN)
+def test_what_attention_would_not_take_is_refused_before_anything_is_written(
+    misshapen: None, tmp_path: Path, name: str
+) -> None:
+    results = tmp_path / "results"
+    spec = RunSpec.of(compose(*TINY, f"encoding={name.lower()}", f"results_dir={results}"))
+    said = rf"^{name}: {MISSHAPEN[name][2]}.*; python -m posbench\.check FILE, "
+    with pytest.raises(PosbenchError, match=said):
+        running.make(spec, Console())
+    assert not results.exists()
+
+
+def test_trainings_in_step_are_asked_as_well(misshapen: None, tmp_path: Path) -> None:
+    words = (*TINY, "encoding=ofrows", f"results_dir={tmp_path}", "trainer.replicas=2")
+    said = io.StringIO()
+    train_together([RunSpec.of(compose(*words, f"seed={seed}")) for seed in (0, 1)], Console(said))
+    assert "seeds 0, 1" in said.getvalue()
+    assert not list(tmp_path.rglob("model*"))
+
+
+def test_every_encoding_of_posbench_passes_and_draws_nothing_from_the_state_of_all() -> None:
+    with composing():
+        for name in options("encoding"):
+            words = Subject(f"encoding={name}").words  # with a task that supplies its ids
+            setup = Setup.of(compose("protocol=gpu", *words).cfg())
+            before = torch.random.get_rng_state()
+            refuse_wrong_shapes(setup)
+            assert torch.equal(torch.random.get_rng_state(), before)
