@@ -20,17 +20,6 @@ from posbench.showing.table import Row, Table
 from posbench.statistics import sensitivity
 from posbench.wording import counted
 
-COLUMNS = (
-    "Overall is the mean of the groups. *Over tasks* and *given these* are its 95 % intervals from "
-    "the bootstrap, with and without drawing other tasks; rank and tier come from the draws over "
-    "tasks, or over seeds where some group has a single task. Rows of one tier are not told apart "
-    "from its first; a row whose scores vary widely may share the top tier although rows with a "
-    "higher number do not. *1x* is the corrected score at the training length, *solved* the share "
-    "of runs whose test at 1x got to the gate of their task, *solved only* the overall number of "
-    "those alone. "
-    "*Reach* is the median multiple up to which the corrected score is .5 or more, *censored* the "
-    "share of trainings whose reach lies outside of what was tested. CPU s are those of a training."
-)
 LEADERS = 6
 """Rows whose place without each task is shown."""
 
@@ -42,10 +31,9 @@ def board_sections(board: Board, found: Sequence[Standing]) -> list[Section]:
 
 
 def _defined(board: Board) -> Section:
-    """What the board is, as it was written down, and what its columns mean."""
+    """What the board is, as it was written down."""
     rows = [Row(name, [", ".join(group.tasks), group.asks]) for name, group in board.groups.items()]
-    said, changes = fixed_before(board), changes_of(board)
-    notes = [*said, COLUMNS, *changes]
+    notes = [*fixed_before(board), *changes_of(board)]
     return Section(f"Board {board.name}", notes, Table(["group", "tasks", "asks to"], rows))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.composing.methods import AS_TRAINED
-from posbench.leaderboard import page_data
+from posbench.leaderboard import page_data, terms
 from posbench.leaderboard.labels import SHOWN
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing, span
@@ -31,15 +31,6 @@ class Column:
     name: str
     about: str = ""
     heat: bool = False
-
-
-MORE = (
-    Column("reach", "length in multiples of training up to which the score is .5 or more, median"),
-    Column("solved", "share of runs whose test at 1x got to the gate of their task"),
-    Column("CPU s", "of training, mean over tasks and seeds"),
-    Column("path", "how attention is computed: fused kernel, fused by rows, or dense"),
-    Column("keys", "whether the keys of earlier tokens can be cached while others follow"),
-)
 
 
 @dataclass(frozen=True)
@@ -88,14 +79,16 @@ class Ranking:
     def of(cls, standing: Standing, data: Mapping[str, Any], own: str) -> Ranking:
         known = {row["name"]: (place, row) for place, row in enumerate(data["rows"])}
         columns = [
-            Column(
-                "overall", "mean of the groups: area under the corrected score, 0 to 1", heat=True
-            ),
-            Column("95 %", f"interval of the overall number, were {standing.drawn} drawn"),
-            Column("rank", "95 % interval of the rank within this section"),
-            Column("tier", "rows of a tier are not told apart from its first"),
+            Column("overall", terms.OVERALL.short, heat=True),
+            Column("95 %", f"{terms.INTERVAL.short} Here {standing.drawn} are drawn."),
+            Column("rank", terms.RANK.short),
+            Column("tier", terms.TIER.short),
             *(Column(group, heat=True) for group in standing.groups),
-            *MORE,
+            Column("reach", terms.REACH.short),
+            Column("solved", terms.SOLVED.short),
+            Column("CPU s", terms.CPU.short),
+            Column("path", terms.PATH.short),
+            Column("keys", terms.KEYS.short),
         ]
         rows = list(map(str, standing.summary.index))
         cells = [_cells(standing, row, known[row][1]) for row in rows]
