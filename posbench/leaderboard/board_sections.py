@@ -8,14 +8,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-import pandas as pd
-
 from posbench.boards.definition import Board
 from posbench.leaderboard.ranking import Standing, score, span
 from posbench.leaderboard.section import Detail, Section
 from posbench.leaderboard.winners import answer, have, lack
-from posbench.showing.numbers import NOTHING, number
+from posbench.showing.numbers import number
 from posbench.showing.table import Row, Table
 from posbench.statistics import sensitivity
 from posbench.wording import counted
@@ -57,20 +54,20 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
     part, summary = standing.part, standing.summary
     complete, groups = standing.complete, standing.groups
     columns: dict[str, Callable[[str], str]] = {
-        "tier": lambda row: _whole(summary.loc[row, f"{standing.over}_tier"]),
-        "rank": lambda row: span(summary, row, f"{standing.over}_rank", 0),
+        "tier": standing.shown_tier,
+        "rank": functools.partial(standing.shown_rank, between=" to "),
         "overall": functools.partial(score, summary, "overall"),
         "over tasks": lambda row: span(summary, row, "tasks"),
         "given these": lambda row: span(summary, row, "seeds"),
         **{group: functools.partial(score, summary, group) for group in groups},
-        "1x": lambda row: number(summary.loc[row, "in_distribution"]),
-        "solved": lambda row: f"{100 * summary.loc[row, 'learned']:.0f} %",
-        "solved only": lambda row: number(summary.loc[row, "overall_learned"]),
+        "1x": functools.partial(score, summary, "in_distribution"),
+        "solved": standing.shown_solved,
+        "solved only": functools.partial(score, summary, "overall_learned"),
         "reach": lambda row: str(standing.reach(row)[0]),
         "censored": lambda row: f"{100 * standing.reach(row)[1]:.0f} %",
-        "seeds": lambda row: _whole(summary.loc[row, "num_seeds"]),
-        "tasks": lambda row: _whole(summary.loc[row, "num_tasks"]),
-        "CPU s": lambda row: number(float(part.cost.get(row, np.nan)), 0),
+        "seeds": functools.partial(score, summary, "num_seeds", decimals=0),
+        "tasks": functools.partial(score, summary, "num_tasks", decimals=0),
+        "CPU s": standing.shown_cost,
     }
     rows = [Row(str(row), [show(row) for show in columns.values()]) for row in summary.index]
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
@@ -99,10 +96,6 @@ def waiting(board: Board, standing: Standing) -> Iterator[str]:
         yield f"{counted(unrun, 'row')} that the board asks for {have(unrun)} not been run."
 
 
-def _whole(value: float) -> str:
-    return NOTHING if pd.isna(value) else f"{value:.0f}"
-
-
 def _sensitivity(standing: Standing) -> Iterator[Detail]:
     """Places without each group and each task, shares of choices, chances to be the best."""
     part, complete, best = standing.part, standing.complete, standing.summary.get("p_best")
@@ -112,7 +105,7 @@ def _sensitivity(standing: Standing) -> Iterator[Detail]:
     leaders = list(complete[:LEADERS])
     for by in ("group", "task"):
         without = sensitivity.leave_one_out(runs, by)
-        rows = [Row(row, [_whole(value) for value in without.loc[row]]) for row in leaders]
+        rows = [Row(row, [number(value, 0) for value in without.loc[row]]) for row in leaders]
         yield Detail(
             f"{part.title}: places without one {by}",
             f"Each column leaves out one {by}; the first rows alone are shown.",

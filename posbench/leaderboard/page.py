@@ -20,11 +20,10 @@ from posbench.leaderboard.board_sections import changes_of, fixed_before, waitin
 from posbench.leaderboard.labels import short_names
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.page_tables import Ranking, tasks
-from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.ranking import Standing, score
 from posbench.leaderboard.remarks import meaningless
 from posbench.leaderboard.winners import answer, first_of
 from posbench.records.record import Record
-from posbench.showing.numbers import NOTHING, number
 from posbench.showing.templates import rendered
 from posbench.statistics import aggregates
 from posbench.wording import counted
@@ -217,13 +216,12 @@ def _counted(values: Iterator[str]) -> str:
 
 
 def _shown(standing: Standing, board: Board, ranking: Ranking) -> Shown:
-    part, summary = standing.part, standing.summary
+    part = standing.part
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
-    ranks = f"{standing.over}_rank"
     first = standing.complete[:FIRST]
     leaders = [
-        (name, number(summary.loc[row, "overall"]), span(summary, row, ranks, 0, NOTHING))
+        (name, score(standing.summary, "overall", row), standing.shown_rank(row))
         for row, name in zip(first, short_names(first), strict=True)
     ]
     has = ""

@@ -17,7 +17,7 @@ from posbench.composing.methods import AS_TRAINED
 from posbench.leaderboard import page_data, terms
 from posbench.leaderboard.labels import SHOWN
 from posbench.leaderboard.measured import Measured
-from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.ranking import Standing
 from posbench.leaderboard.summaries import Summary, TaskBoard
 from posbench.showing.numbers import NOTHING, number, with_interval
 from posbench.statistics.estimates import Estimate
@@ -112,18 +112,16 @@ class Ranking:
 
 def _cells(standing: Standing, row: str, known: Mapping[str, Any]) -> list[Cell]:
     """All cells of a row; `known` is what the data say of it."""
-    summary, solved = standing.summary, _solved(standing, row)
-    over = standing.over
-    tier = summary[f"{over}_tier"].get(row) if f"{over}_tier" in summary else None
+    summary = standing.summary
     return [
         Cell.coloured(summary.loc[row, "overall"]),
-        Cell(span(summary, row, over, between=NOTHING)),
-        Cell(span(summary, row, f"{over}_rank", 0, NOTHING)),
-        EMPTY if tier is None or pd.isna(tier) else Cell(str(int(tier))),
+        Cell(standing.shown_interval(row)),
+        Cell(standing.shown_rank(row)),
+        Cell(standing.shown_tier(row)),
         *(Cell.coloured(summary.loc[row, group]) for group in standing.groups),
         Cell(str(standing.reach(row)[0])),
-        EMPTY if pd.isna(solved) else Cell(f"{100 * solved:.0f} %"),
-        Cell(number(float(standing.part.cost.get(row, np.nan)), 0)),
+        Cell(standing.shown_solved(row)),
+        Cell(standing.shown_cost(row)),
         Cell(known["path"] or NOTHING),
         Cell(known["keys"] or NOTHING),
     ]
@@ -133,14 +131,8 @@ def _marks(standing: Standing, row: str, own: str, extension: str) -> list[str]:
     # An extension may lose what its training has learned.
     trained = extension == AS_TRAINED and not standing.kind.startswith(PRETRAINED)
     failed = "did not learn" if trained else "fails at 1x"
-    said = {"yours": row == own, failed: _solved(standing, row) == 0}
+    said = {"yours": row == own, failed: standing.summary.loc[row, "learned"] == 0}
     return [mark for mark, holds in said.items() if holds]
-
-
-def _solved(standing: Standing, row: str) -> float:
-    """The share of its runs that got to the gate of their task; NaN where that is not known."""
-    summary = standing.summary
-    return float(summary["learned"].get(row, np.nan)) if "learned" in summary else np.nan
 
 
 # -- one task --------------------------------------------------------------------------------------
