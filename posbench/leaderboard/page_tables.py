@@ -20,8 +20,8 @@ from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing
 from posbench.leaderboard.summaries import Summary, TaskBoard
 from posbench.showing.numbers import NOTHING, number, with_interval
+from posbench.statistics.classes import is_pretrained, zero_shot_first
 from posbench.statistics.estimates import Estimate
-from posbench.statistics.likelihoods import PRETRAINED
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _cells(standing: Standing, row: str, known: Mapping[str, Any]) -> list[Cell]
 
 def _marks(standing: Standing, row: str, own: str, extension: str) -> list[str]:
     # An extension may lose what its training has learned.
-    trained = extension == AS_TRAINED and not standing.kind.startswith(PRETRAINED)
+    trained = extension == AS_TRAINED and not is_pretrained(standing.kind)
     failed = "did not learn" if trained else "fails at 1x"
     said = {"yours": row == own, failed: standing.summary.loc[row, "learned"] == 0}
     return [mark for mark, holds in said.items() if holds]
@@ -160,7 +160,7 @@ class Task:
 
         def order(row: Summary) -> tuple[bool, str, float, str]:
             area = float(np.nan_to_num(areas[row.method].mean))
-            return row.method_class != "zero-shot", row.method_class, -area, row.method
+            return *zero_shot_first(row.method_class), -area, row.method
 
         def line(row: Summary) -> Line:
             mine = row.method == own

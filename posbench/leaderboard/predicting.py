@@ -33,8 +33,9 @@ from posbench.records import files, tables
 from posbench.showing.numbers import number
 from posbench.showing.table import pipes
 from posbench.statistics import bootstrap
+from posbench.statistics.classes import PRETRAINED, ZERO_SHOT
 from posbench.statistics.correlation import RankCorrelation
-from posbench.statistics.likelihoods import PRETRAINED, resampled
+from posbench.statistics.likelihoods import resampled
 from posbench.statistics.measures import corrected_lines
 
 FILE = "predicting.md"
@@ -117,7 +118,7 @@ def predictions(
             raise PosbenchError(f"there are records of {names}: give those of one {column}")
     hosted = small[small["protocol"] == protocol]
     hosted = hosted[(hosted["encoding"] == host) & (hosted["changed"] == "")]
-    hosted = hosted[(hosted["method_class"] == "zero-shot") & ~hosted["task_changed"]]
+    hosted = hosted[(hosted["method_class"] == ZERO_SHOT) & ~hosted["task_changed"]]
     for side in (usual, hosted):
         tables.refuse_mixed(side, ["task", "extension"])
     hosted = hosted.assign(value=corrected_lines(hosted))

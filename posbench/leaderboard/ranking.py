@@ -15,6 +15,7 @@ from posbench.leaderboard.parts import Part, parts
 from posbench.showing.numbers import NOTHING, number
 from posbench.statistics import aggregates, standings
 from posbench.statistics.bootstrap import Draws
+from posbench.statistics.classes import zero_shot_first
 from posbench.statistics.curves import mean_curve
 from posbench.statistics.measures import LONGEST, Reach, median_reach, of_runs
 
@@ -138,7 +139,7 @@ def standings_without_board(board: Board, measured: Measured) -> list[Standing]:
         longest = LONGEST
         if runs["area"].isna().all():
             runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])
-        for kind in sorted(set(runs["class"]), key=lambda kind: (kind != "zero-shot", kind)):
+        for kind in sorted(set(runs["class"]), key=zero_shot_first):
             mine = runs[runs["class"] == kind]
             title = f"{kind[0].upper()}{kind[1:]}, protocol {protocol}"
             methods, tasks = (tuple(sorted(set(mine[each]))) for each in ("row", "task"))

@@ -17,9 +17,8 @@ import pandas as pd
 
 from posbench.statistics import bootstrap
 from posbench.statistics.bootstrap import Draws
+from posbench.statistics.classes import is_pretrained
 
-PRETRAINED = "pretrained"
-"""What the classes of rows of pretrained models begin with."""
 BOARD = ["protocol_hash", "task_hash", "task_version", "protocol", "task"]
 METHOD = ["method", "method_hash"]
 
@@ -80,7 +79,7 @@ def of_board(table: pd.DataFrame) -> dict[tuple[str, str, float], Likelihood]:
     Args:
         table: the lines of one task under one protocol, of the long table of records
     """
-    mine = table[table["method_class"].str.startswith(PRETRAINED)]
+    mine = table[table["method_class"].map(is_pretrained).astype(bool)]
     found: dict[tuple[str, str, float], Likelihood] = {}
     for (_, multiple), tests in mine.groupby(["encoding", "multiple"]):
         plain = tests.loc[tests["plain"], METHOD].drop_duplicates()
@@ -104,7 +103,7 @@ def sentences(table: pd.DataFrame) -> Iterator[str]:
 
     The model without extension must be there to be compared with.
     """
-    mine = table[table["method_class"].str.startswith(PRETRAINED)]
+    mine = table[table["method_class"].map(is_pretrained).astype(bool)]
     for (*_, model), tests in mine.groupby([*BOARD, "encoding"]):
         found = of_board(tests)
         longest = float(tests["multiple"].max())
