@@ -12,7 +12,7 @@ from pathlib import Path
 from posbench.boards.definition import Board
 from posbench.boards.of_folder import board_of
 from posbench.errors import PosbenchError
-from posbench.leaderboard import csv_files, findings, markdown
+from posbench.leaderboard import csv_files, findings, likelihood_sentences, markdown
 from posbench.leaderboard.board_sections import board_sections
 from posbench.leaderboard.comparisons import agreements, discriminations
 from posbench.leaderboard.explanations import explanations
@@ -24,7 +24,6 @@ from posbench.leaderboard.section import Section
 from posbench.leaderboard.sections import sections
 from posbench.records import files, tables
 from posbench.records.record import Audit, Record
-from posbench.statistics import likelihoods
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def generate(
             hint += f", or read the main board with `python -m posbench.leaderboard {files.MAIN}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = tables.table(found)
-    said = [*likelihoods.sentences(table), *about(folder)]
+    said = [*likelihood_sentences.sentences(table), *about(folder)]
     warned = remarks(found, table, audits)
     notes = [*said, *warned]
     board = board or board_of(folder, None)

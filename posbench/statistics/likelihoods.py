@@ -10,7 +10,6 @@ wrong: the likelihood tells extensions apart long before the score does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -19,7 +18,6 @@ from posbench.statistics import bootstrap
 from posbench.statistics.bootstrap import Draws
 from posbench.statistics.classes import is_pretrained
 
-BOARD = ["protocol_hash", "task_hash", "task_version", "protocol", "task"]
 METHOD = ["method", "method_hash"]
 
 
@@ -96,39 +94,3 @@ def of_board(table: pd.DataFrame) -> dict[tuple[str, str, float], Likelihood]:
             likely = -float(losses[label, digest].mean())
             found[label, digest, float(multiple)] = Likelihood(likely, *more[:1])
     return found
-
-
-def sentences(table: pd.DataFrame) -> Iterator[str]:
-    """One sentence for each pretrained model and task: extensions at the longest test, best first.
-
-    The model without extension must be there to be compared with.
-    """
-    mine = table[table["method_class"].map(is_pretrained).astype(bool)]
-    for (*_, model), tests in mine.groupby([*BOARD, "encoding"]):
-        found = of_board(tests)
-        longest = float(tests["multiple"].max())
-        names = _extensions(tests)
-        said = {
-            names[label, digest]: likelihood.more
-            for (label, digest, multiple), likelihood in found.items()
-            if multiple == longest and likelihood.more is not None
-        }
-        if not said:
-            continue
-        ordered = sorted(said.items(), key=lambda each: (-each[1].more, each[0]))
-        task = tests.iloc[0]["task"]
-        rows = ", ".join(f"{name} {more}" for name, more in ordered)
-        yield (
-            f"{task} at {longest:g}x, gain in log-likelihood of an answer's token over {model} "
-            f"without extension, in nats, with 95 % intervals over samples: {rows}."
-        )
-
-
-def _extensions(tests: pd.DataFrame) -> dict[tuple[str, str], str]:
-    """What each row has been given, with what was changed; the label where two have the same."""
-    rows = tests.drop_duplicates(METHOD)
-    changed = (rows["extension"] + " (" + rows["changed"] + ")").where(
-        rows["changed"] != "", rows["extension"]
-    )
-    shown = rows["method"].where(changed.duplicated(keep=False), changed)
-    return dict(zip(rows[METHOD].itertuples(index=False, name=None), shown, strict=True))
