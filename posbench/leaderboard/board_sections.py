@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from posbench.boards.definition import Board
 from posbench.leaderboard.ranking import Standing, score, span
 from posbench.leaderboard.section import Detail, Section
-from posbench.leaderboard.winners import answer, have, lack
+from posbench.leaderboard.winners import answer
 from posbench.showing.numbers import number
 from posbench.showing.table import Row, Table
 from posbench.statistics import sensitivity
-from posbench.wording import counted
+from posbench.wording import agreeing, counted
 
 LEADERS = 6
 """Rows whose place without each task is shown."""
@@ -39,7 +39,7 @@ def fixed_before(board: Board) -> list[str]:
     lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
     return [
         *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")),
-        f"Tests at {lengths} of the positions of the longest training sequence. Definition "
+        f"Tests are at {lengths} of the positions of the longest training sequence. Definition "
         f"{board.hash[:8]}, protocol {board.protocol}.",
     ]
 
@@ -91,9 +91,11 @@ def waiting(board: Board, standing: Standing) -> Iterator[str]:
         if half := [group for group in standing.groups if group in halves]:
             yield f"Only one of the tasks stands for {', '.join(half)} so far."
     if rest := len(standing.summary) - len(standing.complete):
-        yield f"{counted(rest, 'row')} {lack(rest)} one of the tasks, and so an overall number."
+        lack = agreeing(rest, "lacks", "lack")
+        yield f"{counted(rest, 'row')} {lack} one of the tasks, and so an overall number."
     if unrun := standing.part.unrun:
-        yield f"{counted(unrun, 'row')} that the board asks for {have(unrun)} not been run."
+        have = agreeing(unrun, "has", "have")
+        yield f"{counted(unrun, 'row')} that the board asks for {have} not been run."
 
 
 def _sensitivity(standing: Standing) -> Iterator[Detail]:
@@ -119,7 +121,7 @@ def _sensitivity(standing: Standing) -> Iterator[Detail]:
     headings = [f"first with {size} a group" for size in choices]
     yield Detail(
         f"{part.title}: how often first",
-        "P(best): the share of draws, over tasks and seeds, in which the row is first. Then the "
-        "share of all choices of so many tasks from each group under which it is.",
+        "P(best) is the share of draws, over tasks and seeds, in which the row is first. The "
+        "columns after it say under which share of all choices of so many tasks a group it is.",
         Table(["method", "P(best)", *headings], rows),
     )

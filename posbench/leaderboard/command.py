@@ -30,8 +30,8 @@ from posbench.records import files
 
 COMMAND = "python -m posbench.leaderboard"
 MEASURES = (
-    "Mean: of the scores at the lengths beyond that of training. The page ranks by area, which "
-    "begins at 1x and is corrected for guessing; leaderboard.md has both."
+    "The mean is taken over the scores at lengths beyond the training length. The page ranks by "
+    "area, which begins at 1x and is corrected for guessing; leaderboard.md has both."
 )
 """What the number is that tables in the terminal are ordered by."""
 

@@ -37,6 +37,7 @@ from posbench.statistics.classes import PRETRAINED, ZERO_SHOT
 from posbench.statistics.correlation import RankCorrelation
 from posbench.statistics.likelihoods import resampled
 from posbench.statistics.measures import corrected_lines
+from posbench.wording import counted
 
 FILE = "predicting.md"
 ORDERS = 100_000
@@ -163,11 +164,10 @@ def markdown(found: Sequence[Prediction], host: str, protocol: str) -> str:
 def _section(found: Prediction) -> Iterator[str]:
     yield from (f"## {found.task} at {found.multiple:g}x", "")
     agreed = found.agreed
-    seeds = f"{found.seeds} seed{'s' if found.seeds > 1 else ''}"
     yield (
         f"Over {len(found.sides)} extensions the rank correlation is {number(agreed.value)} "
         f"(95 % {number(agreed.low)} to {number(agreed.high)}; p {_shown(found.p)}), with "
-        f"{seeds} and {found.samples} samples."
+        f"{counted(found.seeds, 'seed')} and {found.samples} samples."
     )
     if not np.isnan(found.without_lowest):
         lowest = " and ".join(f"`{each}`" for each in found.sides.index[-2:])
