@@ -38,6 +38,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def agreeing(number: int, one: str, several: str) -> str:
+    """The verb that agrees with a number of things: `agreeing(2, "lacks", "lack")`."""
+    return one if number == 1 else several
+
+
 def shown(value: object) -> str:
     """A value as it is written in YAML, strings in quotes."""
     return "null" if value is None else repr(value)

@@ -38,7 +38,7 @@ for the folder.
 """
 MODULES = {
     "posbench": "posbench.cli",
-    "leaderboard": "posbench.leaderboard.board",
+    "leaderboard": "posbench.leaderboard.command",
     "results": "posbench.results.command",
     "status": "posbench.status",
     "catalogue": "posbench.catalogue.page",

@@ -140,7 +140,7 @@ def test_no_module_names_a_concrete_encoding_extension_or_task(name: str, path: 
         "composing.building",
         "results.command",
         "running.making",
-        "leaderboard.board",
+        "leaderboard.command",
         "claims.page",
         "catalogue.names",
         "status",

@@ -14,7 +14,7 @@ import pytest
 from boards import boards, contents, overall, seeds, summarised
 from making import changed, plain, record, save, searched, view
 
-from posbench.leaderboard import board as leaderboard
+from posbench.leaderboard import command as leaderboard
 from posbench.leaderboard import sections as sectioning
 from posbench.leaderboard.section import Detail
 from posbench.records import tables

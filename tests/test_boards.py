@@ -20,8 +20,9 @@ from posbench.composing.folders import own_names
 from posbench.composing.identity import identify
 from posbench.composing.methods import methods
 from posbench.errors import PosbenchError
-from posbench.leaderboard import board as leaderboard
+from posbench.leaderboard import command as leaderboard
 from posbench.leaderboard.board_sections import board_sections
+from posbench.leaderboard.generated import generate
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.parts import Part
 from posbench.leaderboard.parts import parts as measured_parts
@@ -299,7 +300,7 @@ def test_the_first_of_a_group_may_lack_a_task_of_another(tmp_path: Path) -> None
     assert said == [f"First of each group: copy: {names[0]} (.92); retrieve: 9 rows (.58)."]
     assert "1 row lacks one of the tasks, and so an overall number." in section.notes
     assert section.notes[-1] == "No overall winner is named: 1 row lacks a task."
-    made = leaderboard.generate(tmp_path, found, [], board).pages["findings.md"]
+    made = generate(tmp_path, found, [], board).pages["findings.md"]
     assert f"- Copy (step through): `{names[0]}` (.92) is first" in made
 
 
@@ -393,7 +394,7 @@ def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() ->
 def test_of_a_board_under_way_the_groups_that_are_whole_have_a_first(tmp_path: Path) -> None:
     board = small(TWO)
     found = [each for each in of(board, rope=0.4, nope=0.9) if each.task.name != "reverse"]
-    made = leaderboard.generate(tmp_path, found, [], board)
+    made = generate(tmp_path, found, [], board)
     assert made.sections[1].notes[1:] == [
         "Only one of the tasks stands for copy so far.",
         "First of each group that is whole: retrieve: nope (.92).",

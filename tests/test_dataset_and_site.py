@@ -11,7 +11,7 @@ import pytest
 from boards import with_views
 
 from posbench import results
-from posbench.leaderboard import board
+from posbench.leaderboard import command as leaderboard
 from posbench.records import tables
 from posbench.results.command import main as results_command
 
@@ -93,7 +93,7 @@ def test_the_site_has_encodings_and_a_board_of_ones_own(
     making.save(local, *with_views(), *own)
     chosen = ["--board", "by_hand", "--config-dir", str(mine)]
     assert results_command(["export", str(local), "--to", str(out), *chosen]) == 0
-    assert board.main([str(local), *chosen], emit=lambda _: None) == 0
+    assert leaderboard.main([str(local), *chosen], emit=lambda _: None) == 0
     page = (out / "site/index.html").read_text()
     assert page == (local / "leaderboard.html").read_text()
     assert "Far keys fade." in page and f"posbench --config-dir {mine} encoding=decay" in page

@@ -14,7 +14,7 @@ from making import changed, record, save
 from posbench.boards import definition
 from posbench.boards.definition import Board
 from posbench.leaderboard import findings
-from posbench.leaderboard.board import generate
+from posbench.leaderboard.generated import generate
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import standings_of
 from posbench.records import files, tables

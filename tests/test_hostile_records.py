@@ -11,7 +11,7 @@ import pytest
 from boards import contents, seeds
 from making import altered, changed, record, save, view
 
-from posbench.leaderboard import board as leaderboard
+from posbench.leaderboard import command as leaderboard
 from posbench.records import files, published
 
 EVIL = "</script><img src=x onerror=alert(1)>"

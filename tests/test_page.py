@@ -18,9 +18,10 @@ from making import changed, plain, record, save, view
 
 from posbench.boards import definition
 from posbench.catalogue.sketches import LEVELS
-from posbench.leaderboard import board as leaderboard
+from posbench.leaderboard import command as leaderboard
 from posbench.leaderboard import opening, pictures
 from posbench.leaderboard.explanations import explanation_path
+from posbench.leaderboard.generated import generate
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.page_data import LETTERS, as_script
 from posbench.leaderboard.ranking import standings_without_board
@@ -100,7 +101,7 @@ def test_tables_read_without_a_script(text: str) -> None:
 def test_a_column_that_no_row_has_anything_in_is_left_out(text: str, tmp_path: Path) -> None:
     """One seed of one task: there are no draws to rank by."""
     alone = [each for each in some_records() if (each.task.name, each.seed) == ("copy", 0)]
-    page = leaderboard.generate(tmp_path, alone).pages["leaderboard.html"]
+    page = generate(tmp_path, alone).pages["leaderboard.html"]
     for name, drawn in (("overall", False), ("tier", True), ("rank", True), ("reach", False)):
         assert f">{name}</th>" in text
         assert (f">{name}</th>" in page) is not drawn
@@ -120,7 +121,7 @@ def test_the_data_are_the_scores_and_areas_of_all_runs(data: dict[str, Any], fol
 
 def test_a_score_is_rounded_once(tmp_path: Path) -> None:
     """By way of thousandths .3746 would be .38."""
-    pages = leaderboard.generate(tmp_path, [record("rope", {1: 1.0, 2: 0.3746})]).pages
+    pages = generate(tmp_path, [record("rope", {1: 1.0, 2: 0.3746})]).pages
     assert "| .37 |" in pages["leaderboard.md"]
     [row] = re.findall(r"<tr><th>rope<td>.*", pages["leaderboard.html"])
     assert row.endswith("<td>1.00<td>.37<td>1")
@@ -137,7 +138,7 @@ def test_the_area_of_a_run_is_worked_out_once_for_all_pages(
 
     area = measures.area
     monkeypatch.setattr(measures, "area", counted)
-    leaderboard.generate(tmp_path, some_records())
+    generate(tmp_path, some_records())
     assert len(asked) == len(some_records())
 
 
@@ -227,7 +228,7 @@ def test_rows_are_ranked_on_the_tasks_that_most_of_them_have(tmp_path: Path) -> 
     made += [plain(record("rope", scores, task=task)) for task in ("induction", "of_ones_own")]
     [standing] = standings_without_board(BOARD, Measured.of(tables.table(made)))
     assert sorted(standing.complete) == sorted(NAMES) and standing.groups == ["passkey"]
-    page = leaderboard.generate(tmp_path, made).pages["leaderboard.html"]
+    page = generate(tmp_path, made).pages["leaderboard.html"]
     above = page[: page.index("</header>")]
     assert "ranked on 1 of 3 tasks: too few rows have been run on induction, of_ones_own" in page
     assert "No winner is named" in above, "all have one seed"
@@ -239,10 +240,10 @@ def test_rows_are_ranked_on_the_tasks_that_most_of_them_have(tmp_path: Path) -> 
 def test_all_that_lead_are_named(tmp_path: Path) -> None:
     levels = {"rope": 0.99, "alibi": 1.0, "t5": 0.5}
     made = [plain(record(name, dict.fromkeys((1, 2, 4, 8), x))) for name, x in levels.items()]
-    page = leaderboard.generate(tmp_path, made).pages["leaderboard.html"]
+    page = generate(tmp_path, made).pages["leaderboard.html"]
     assert "Zero-shot, protocol cpu, highest so far: alibi and rope (.99 to 1.00)." in page
     thrice = [changed(each, {"seed": seed}) for each in made for seed in range(3)]
-    page = leaderboard.generate(tmp_path, thrice).pages["leaderboard.html"]
+    page = generate(tmp_path, thrice).pages["leaderboard.html"]
     assert "Zero-shot, protocol cpu, first: alibi and rope (.99 to 1.00)." in page
 
 
@@ -250,10 +251,10 @@ def test_a_task_with_tests_below_the_training_length_alone_is_left_out(tmp_path:
     """Short texts may be all that a pretrained model was asked for."""
     short = [record(name, {0.25: 1.0, 0.5: 0.9}, task="passkey") for name in NAMES]
     usual = [record(name, {1: 1.0, 2: 0.9}) for name in NAMES]
-    made = leaderboard.generate(tmp_path, [*short, *usual])
+    made = generate(tmp_path, [*short, *usual])
     assert "passkey" in made.pages["leaderboard.md"]
     assert "Nothing" not in made.pages["leaderboard.html"]
-    assert leaderboard.generate(tmp_path, short).pages["leaderboard.html"]
+    assert generate(tmp_path, short).pages["leaderboard.html"]
 
 
 def test_commands_of_ones_own_name_the_folder_of_its_files(tmp_path: Path) -> None:
@@ -262,7 +263,7 @@ def test_commands_of_ones_own_name_the_folder_of_its_files(tmp_path: Path) -> No
     (own / "encoding/decay.yaml").touch()
     command = "python -m posbench encoding=decay seed=0"
     found = [changed(record("decay"), {"command": command}), record("rope")]
-    page = leaderboard.generate(tmp_path, found, folders=[own]).pages["leaderboard.html"]
+    page = generate(tmp_path, found, folders=[own]).pages["leaderboard.html"]
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     decay, rope = held_by(tmp_path / "page.html")["rows"]
     words = f"--config-dir '{own}' encoding=decay seed=0"

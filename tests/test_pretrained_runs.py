@@ -18,7 +18,7 @@ from scipy import stats
 from small_models import characters, gpt_neox, llama
 
 from posbench import results
-from posbench.leaderboard.board import generate
+from posbench.leaderboard.generated import generate
 from posbench.pretrained import recording
 from posbench.pretrained.command import main
 from posbench.pretrained.loading import Files

@@ -14,7 +14,7 @@ from making import DIRECT, altered, changed, plain, record, save
 from posbench import results
 from posbench.content_hash import content_hash
 from posbench.errors import PosbenchError
-from posbench.leaderboard import board
+from posbench.leaderboard import command as leaderboard
 from posbench.records import files, tables
 from posbench.records.record import SCHEMA, MethodName, Name
 from posbench.results.command import main as results_command
@@ -108,7 +108,7 @@ def test_bad_records_are_left_out_of_the_board_and_each_is_named(
     paths = save(tmp_path, *(record(seed=seed) for seed in range(len(BAD))))
     for path, (content, _, _) in zip(paths, BAD.values(), strict=True):
         path.write_bytes(content)
-    assert board.main([str(tmp_path)]) == 1
+    assert leaderboard.main([str(tmp_path)]) == 1
     out, error = capsys.readouterr()
     said = error.splitlines()
     for name, path in zip(BAD, paths, strict=True):

@@ -18,7 +18,7 @@ from making import audits_of, changed, record, save
 from posbench import provenance
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
-from posbench.leaderboard import board
+from posbench.leaderboard import command as leaderboard
 from posbench.records import bundle, files, published
 from posbench.records.record import Audit, Record
 from posbench.results.command import main as results_command
@@ -344,7 +344,7 @@ def test_a_stratum_whose_sample_agrees_is_carried_over_and_says_how_many_were_re
             "evaluated.source_hash": old.evaluated.source_hash,
         }
         assert changed(unstamped, kept) == old, "nothing else has changed"
-    assert board.main([str(folder)], emit=lambda line: None) == 0
+    assert leaderboard.main([str(folder)], emit=lambda line: None) == 0
     said = (folder / "leaderboard.md").read_text(encoding="utf-8")
     assert "3 records were made by earlier code. A sample of 3 of 3 was repeated" in said
     assert "come from other code" not in said

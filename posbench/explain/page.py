@@ -18,6 +18,7 @@ from posbench.showing.numbers import NOTHING, number
 from posbench.showing.table import Row as Line
 from posbench.showing.table import Table
 from posbench.showing.templates import rendered
+from posbench.wording import agreeing
 
 COLUMNS = {
     "score": "score",
@@ -67,7 +68,7 @@ class Explained:
 
 
 def title(explained: Sequence[Explained]) -> str:
-    go = "goes" if len(explained) == 1 else "go"
+    go = agreeing(len(explained), "goes", "go")
     labels = " and ".join(each.label for each in explained)
     return f"How far {labels} {go} on {explained[0].task}, and why"
 

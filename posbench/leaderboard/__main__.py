@@ -1,5 +1,5 @@
 import sys
 
-from posbench.leaderboard.board import main
+from posbench.leaderboard.command import main
 
 sys.exit(main())

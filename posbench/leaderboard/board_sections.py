@@ -8,29 +8,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-import pandas as pd
-
 from posbench.boards.definition import Board
 from posbench.leaderboard.ranking import Standing, score, span
 from posbench.leaderboard.section import Detail, Section
-from posbench.leaderboard.winners import answer, have, lack
-from posbench.showing.numbers import NOTHING, number
+from posbench.leaderboard.winners import answer
+from posbench.showing.numbers import number
 from posbench.showing.table import Row, Table
 from posbench.statistics import sensitivity
-from posbench.wording import counted
+from posbench.wording import agreeing, counted
 
-COLUMNS = (
-    "Overall is the mean of the groups. *Over tasks* and *given these* are its 95 % intervals from "
-    "the bootstrap, with and without drawing other tasks; rank and tier come from the draws over "
-    "tasks, or over seeds where some group has a single task. Rows of one tier are not told apart "
-    "from its first; a row whose scores vary widely may share the top tier although rows with a "
-    "higher number do not. *1x* is the corrected score at the training length, *solved* the share "
-    "of runs whose test at 1x got to the gate of their task, *solved only* the overall number of "
-    "those alone. "
-    "*Reach* is the median multiple up to which the corrected score is .5 or more, *censored* the "
-    "share of trainings whose reach lies outside of what was tested. CPU s are those of a training."
-)
 LEADERS = 6
 """Rows whose place without each task is shown."""
 
@@ -42,10 +28,9 @@ def board_sections(board: Board, found: Sequence[Standing]) -> list[Section]:
 
 
 def _defined(board: Board) -> Section:
-    """What the board is, as it was written down, and what its columns mean."""
+    """What the board is, as it was written down."""
     rows = [Row(name, [", ".join(group.tasks), group.asks]) for name, group in board.groups.items()]
-    said, changes = fixed_before(board), changes_of(board)
-    notes = [*said, COLUMNS, *changes]
+    notes = [*fixed_before(board), *changes_of(board)]
     return Section(f"Board {board.name}", notes, Table(["group", "tasks", "asks to"], rows))
 
 
@@ -54,7 +39,7 @@ def fixed_before(board: Board) -> list[str]:
     lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
     return [
         *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")),
-        f"Tests at {lengths} of the positions of the longest training sequence. Definition "
+        f"Tests are at {lengths} of the positions of the longest training sequence. Definition "
         f"{board.hash[:8]}, protocol {board.protocol}.",
     ]
 
@@ -69,20 +54,20 @@ def _ranked(board: Board, standing: Standing) -> list[Section]:
     part, summary = standing.part, standing.summary
     complete, groups = standing.complete, standing.groups
     columns: dict[str, Callable[[str], str]] = {
-        "tier": lambda row: _whole(summary.loc[row, f"{standing.over}_tier"]),
-        "rank": lambda row: span(summary, row, f"{standing.over}_rank", 0),
+        "tier": standing.shown_tier,
+        "rank": functools.partial(standing.shown_rank, between=" to "),
         "overall": functools.partial(score, summary, "overall"),
         "over tasks": lambda row: span(summary, row, "tasks"),
         "given these": lambda row: span(summary, row, "seeds"),
         **{group: functools.partial(score, summary, group) for group in groups},
-        "1x": lambda row: number(summary.loc[row, "in_distribution"]),
-        "solved": lambda row: f"{100 * summary.loc[row, 'learned']:.0f} %",
-        "solved only": lambda row: number(summary.loc[row, "overall_learned"]),
+        "1x": functools.partial(score, summary, "in_distribution"),
+        "solved": standing.shown_solved,
+        "solved only": functools.partial(score, summary, "overall_learned"),
         "reach": lambda row: str(standing.reach(row)[0]),
         "censored": lambda row: f"{100 * standing.reach(row)[1]:.0f} %",
-        "seeds": lambda row: _whole(summary.loc[row, "num_seeds"]),
-        "tasks": lambda row: _whole(summary.loc[row, "num_tasks"]),
-        "CPU s": lambda row: number(float(part.cost.get(row, np.nan)), 0),
+        "seeds": functools.partial(score, summary, "num_seeds", decimals=0),
+        "tasks": functools.partial(score, summary, "num_tasks", decimals=0),
+        "CPU s": standing.shown_cost,
     }
     rows = [Row(str(row), [show(row) for show in columns.values()]) for row in summary.index]
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
@@ -106,13 +91,11 @@ def waiting(board: Board, standing: Standing) -> Iterator[str]:
         if half := [group for group in standing.groups if group in halves]:
             yield f"Only one of the tasks stands for {', '.join(half)} so far."
     if rest := len(standing.summary) - len(standing.complete):
-        yield f"{counted(rest, 'row')} {lack(rest)} one of the tasks, and so an overall number."
+        lack = agreeing(rest, "lacks", "lack")
+        yield f"{counted(rest, 'row')} {lack} one of the tasks, and so an overall number."
     if unrun := standing.part.unrun:
-        yield f"{counted(unrun, 'row')} that the board asks for {have(unrun)} not been run."
-
-
-def _whole(value: float) -> str:
-    return NOTHING if pd.isna(value) else f"{value:.0f}"
+        have = agreeing(unrun, "has", "have")
+        yield f"{counted(unrun, 'row')} that the board asks for {have} not been run."
 
 
 def _sensitivity(standing: Standing) -> Iterator[Detail]:
@@ -124,7 +107,7 @@ def _sensitivity(standing: Standing) -> Iterator[Detail]:
     leaders = list(complete[:LEADERS])
     for by in ("group", "task"):
         without = sensitivity.leave_one_out(runs, by)
-        rows = [Row(row, [_whole(value) for value in without.loc[row]]) for row in leaders]
+        rows = [Row(row, [number(value, 0) for value in without.loc[row]]) for row in leaders]
         yield Detail(
             f"{part.title}: places without one {by}",
             f"Each column leaves out one {by}; the first rows alone are shown.",
@@ -138,7 +121,7 @@ def _sensitivity(standing: Standing) -> Iterator[Detail]:
     headings = [f"first with {size} a group" for size in choices]
     yield Detail(
         f"{part.title}: how often first",
-        "P(best): the share of draws, over tasks and seeds, in which the row is first. Then the "
-        "share of all choices of so many tasks from each group under which it is.",
+        "P(best) is the share of draws, over tasks and seeds, in which the row is first. The "
+        "columns after it say under which share of all choices of so many tasks a group it is.",
         Table(["method", "P(best)", *headings], rows),
     )

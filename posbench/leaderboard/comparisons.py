@@ -15,6 +15,7 @@ import pandas as pd
 from posbench.leaderboard.labels import BOARD, METHOD, TASK
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.summaries import Summary, TaskBoard
+from posbench.statistics.classes import ZERO_SHOT
 from posbench.statistics.correlation import rank_correlation
 
 
@@ -42,7 +43,7 @@ class Discrimination:
 
         None if fewer than two encodings were tested.
         """
-        plain = runs[runs["plain"] & (runs["method_class"] == "zero-shot")]
+        plain = runs[runs["plain"] & (runs["method_class"] == ZERO_SHOT)]
         if plain["method_hash"].nunique() < 2:
             return None
         trainings = plain.drop_duplicates([*METHOD, "seed"])
@@ -158,5 +159,5 @@ def _ranked(board: TaskBoard) -> list[Summary]:
     return [
         row
         for row in board.summaries
-        if row.method_class == "zero-shot" and not np.isnan(row.scores).all()
+        if row.method_class == ZERO_SHOT and not np.isnan(row.scores).all()
     ]

@@ -30,12 +30,12 @@ from posbench.leaderboard.leaders import SURE, Leaders
 from posbench.leaderboard.markdown import MADE
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing
-from posbench.leaderboard.winners import have, overall
+from posbench.leaderboard.winners import overall
 from posbench.showing.numbers import number
 from posbench.statistics import aggregates, bootstrap
 from posbench.statistics.correlation import RankCorrelation
 from posbench.statistics.measures import corrected_lines
-from posbench.wording import counted
+from posbench.wording import agreeing, counted
 
 FILE = "findings.md"
 LENGTHS = (2.0, 4.0, 8.0)
@@ -199,7 +199,7 @@ def _cost(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     cheap = min(leaders.peers, key=lambda row: cost[row])
     usual = cost[leaders.estimates.index].median()
     yield (
-        f"Of the rows not told apart from the first, `{cheap}` is the cheapest: "
+        f"`{cheap}` is the cheapest of the rows not told apart from the first: "
         f"{cost[cheap]:.0f} CPU s a training, where the median row takes {usual:.0f}. "
         f"{_link(first)}"
     )
@@ -213,9 +213,10 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
                 f"Too few of the rows of {_link(standing)} have been run on {', '.join(lacking)}."
             )
         if rest := len(standing.summary) - len(standing.complete):
+            have = agreeing(rest, "has", "have")
             yield (
-                f"{counted(rest, 'row')} of {_link(standing)} {have(rest)} not been run on all of "
-                "the other tasks."
+                f"{counted(rest, 'row')} of {_link(standing)} {have} not been run on all of the "
+                "other tasks."
             )
         learned = runs.groupby("task")["learned"].mean()
         if never := list(learned.index[learned == 0]):

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pandas as pd
-
-from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.ranking import Standing, score
 from posbench.showing.latex import escaped, tabular
-from posbench.showing.numbers import NOTHING, number
 
 
 def latex(standings: Sequence[Standing]) -> str:
@@ -21,19 +18,18 @@ def latex(standings: Sequence[Standing]) -> str:
 
 
 def _table(standing: Standing) -> str:
-    summary, over = standing.summary, standing.over
+    summary = standing.summary
     headings = ["method", "overall", r"95\,\%", "tier", *standing.groups, "reach", "solved"]
     lines = []
     for row in map(str, summary.index):
-        tier, solved = summary.get(f"{over}_tier"), summary.get("learned")
         cells = [
             row,
-            number(summary.loc[row, "overall"]),
-            span(summary, row, over, between=NOTHING),
-            NOTHING if tier is None or pd.isna(tier[row]) else str(int(tier[row])),
-            *(number(summary.loc[row, group]) for group in standing.groups),
+            score(summary, "overall", row),
+            standing.shown_interval(row),
+            standing.shown_tier(row),
+            *(score(summary, group, row) for group in standing.groups),
             str(standing.reach(row)[0]),
-            NOTHING if solved is None or pd.isna(solved[row]) else f"{100 * solved[row]:.0f} %",
+            standing.shown_solved(row),
         ]
         lines.append(list(map(escaped, cells)))
     named = [*headings[:3], *map(escaped, headings[3:])]

@@ -15,16 +15,15 @@ from typing import Any
 import pandas as pd
 
 from posbench.boards.definition import Board
-from posbench.leaderboard import opening, page_data
+from posbench.leaderboard import opening, page_data, terms
 from posbench.leaderboard.board_sections import changes_of, fixed_before, waiting
 from posbench.leaderboard.labels import short_names
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.page_tables import Ranking, tasks
-from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.ranking import Standing, score
 from posbench.leaderboard.remarks import meaningless
 from posbench.leaderboard.winners import answer, first_of
 from posbench.records.record import Record
-from posbench.showing.numbers import NOTHING, number
 from posbench.showing.templates import rendered
 from posbench.statistics import aggregates
 from posbench.wording import counted
@@ -34,37 +33,20 @@ FIRST = 3
 """Rows of a section that stand at the top of the page."""
 HASH = 12
 """Digits of a commit."""
-
-
-GUIDE = {
-    "Score": "The share of sequences of which every answer token and the end is right. Each task "
-    "below says what it measures if that is something else. Lengths are multiples of the positions "
-    "of the longest training sequence.",
-    "Overall": "A task counts with the area under its score from 1x to 8x on a logarithmic axis, "
-    "corrected for guessing and not below 0. A group is the mean of its tasks, overall the mean of "
-    "the groups. 1 is: no error up to 8x. A row that lacks a task has no overall number and stands "
-    "last.",
-    "95 %": "An interval from the bootstrap, over seeds and over tasks of the same groups; over "
-    "seeds alone where some group has a single task.",
-    "Rank, tier": "Where a row may stand within its section, by the same draws; differences below "
-    ".02 are none. A tier holds the rows that are not told apart from its first.",
-    "Reach": "The length, in multiples of training, up to which the corrected score is at least "
-    ".5; the median over tasks and seeds. < 1: not even at the training length. > 8: as far as was "
-    "measured.",
-    "Solved": "The share of trainings whose test at 1x reached the score that the task asks for, "
-    "mostly .95. The others say little about length, and stay in every mean.",
-    "CPU s": "Of a training, and of searching or fine-tuning where a row has that. Extensions of "
-    "one model share its training, and its cost.",
-    "Path": "How attention is computed: in a fused kernel, fused row by row with a mask, or from "
-    "the whole matrix of scores. Measured on an untrained layer.",
-    "Keys": "Whether keys can be cached while a text grows. Yes: a key stays what it is. At one "
-    "scale: as long as the extension keeps its factor. No: keys change as tokens follow. No keys: "
-    "scores are not products with keys. Measured on an untrained layer.",
-    "Classes": "What a row was given; classes never share a table. Zero-shot rows saw training "
-    "lengths alone. Tuned: settings chosen on a length beyond training. Fine-tuned: trained a "
-    "little longer. Trained beyond: positions beyond the training length were seen. Task-supplied "
-    "ids: the task says where things are. A ceiling is no method: a model trained at each length.",
-}
+GUIDE = (
+    terms.SCORE,
+    terms.AREA,
+    terms.OVERALL,
+    terms.INTERVAL,
+    terms.RANK,
+    terms.TIER,
+    terms.REACH,
+    terms.SOLVED,
+    terms.CPU,
+    terms.PATH,
+    terms.KEYS,
+    terms.CLASS,
+)
 """Terms of the page, in the order in which a reader meets them."""
 
 
@@ -234,13 +216,12 @@ def _counted(values: Iterator[str]) -> str:
 
 
 def _shown(standing: Standing, board: Board, ranking: Ranking) -> Shown:
-    part, summary = standing.part, standing.summary
+    part = standing.part
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
-    ranks = f"{standing.over}_rank"
     first = standing.complete[:FIRST]
     leaders = [
-        (name, number(summary.loc[row, "overall"]), span(summary, row, ranks, 0, NOTHING))
+        (name, score(standing.summary, "overall", row), standing.shown_rank(row))
         for row, name in zip(first, short_names(first), strict=True)
     ]
     has = ""

@@ -14,14 +14,14 @@ import numpy as np
 import pandas as pd
 
 from posbench.composing.methods import AS_TRAINED
-from posbench.leaderboard import page_data
+from posbench.leaderboard import page_data, terms
 from posbench.leaderboard.labels import SHOWN
 from posbench.leaderboard.measured import Measured
-from posbench.leaderboard.ranking import Standing, span
+from posbench.leaderboard.ranking import Standing
 from posbench.leaderboard.summaries import Summary, TaskBoard
 from posbench.showing.numbers import NOTHING, number, with_interval
+from posbench.statistics.classes import is_pretrained, zero_shot_first
 from posbench.statistics.estimates import Estimate
-from posbench.statistics.likelihoods import PRETRAINED
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,6 @@ class Column:
     name: str
     about: str = ""
     heat: bool = False
-
-
-MORE = (
-    Column("reach", "length in multiples of training up to which the score is .5 or more, median"),
-    Column("solved", "share of runs whose test at 1x got to the gate of their task"),
-    Column("CPU s", "of training, mean over tasks and seeds"),
-    Column("path", "how attention is computed: fused kernel, fused by rows, or dense"),
-    Column("keys", "whether the keys of earlier tokens can be cached while others follow"),
-)
 
 
 @dataclass(frozen=True)
@@ -88,14 +79,16 @@ class Ranking:
     def of(cls, standing: Standing, data: Mapping[str, Any], own: str) -> Ranking:
         known = {row["name"]: (place, row) for place, row in enumerate(data["rows"])}
         columns = [
-            Column(
-                "overall", "mean of the groups: area under the corrected score, 0 to 1", heat=True
-            ),
-            Column("95 %", f"interval of the overall number, were {standing.drawn} drawn"),
-            Column("rank", "95 % interval of the rank within this section"),
-            Column("tier", "rows of a tier are not told apart from its first"),
+            Column("overall", terms.OVERALL.short, heat=True),
+            Column("95 %", f"{terms.INTERVAL.short} Here {standing.drawn} are drawn."),
+            Column("rank", terms.RANK.short),
+            Column("tier", terms.TIER.short),
             *(Column(group, heat=True) for group in standing.groups),
-            *MORE,
+            Column("reach", terms.REACH.short),
+            Column("solved", terms.SOLVED.short),
+            Column("CPU s", terms.CPU.short),
+            Column("path", terms.PATH.short),
+            Column("keys", terms.KEYS.short),
         ]
         rows = list(map(str, standing.summary.index))
         cells = [_cells(standing, row, known[row][1]) for row in rows]
@@ -119,18 +112,16 @@ class Ranking:
 
 def _cells(standing: Standing, row: str, known: Mapping[str, Any]) -> list[Cell]:
     """All cells of a row; `known` is what the data say of it."""
-    summary, solved = standing.summary, _solved(standing, row)
-    over = standing.over
-    tier = summary[f"{over}_tier"].get(row) if f"{over}_tier" in summary else None
+    summary = standing.summary
     return [
         Cell.coloured(summary.loc[row, "overall"]),
-        Cell(span(summary, row, over, between=NOTHING)),
-        Cell(span(summary, row, f"{over}_rank", 0, NOTHING)),
-        EMPTY if tier is None or pd.isna(tier) else Cell(str(int(tier))),
+        Cell(standing.shown_interval(row)),
+        Cell(standing.shown_rank(row)),
+        Cell(standing.shown_tier(row)),
         *(Cell.coloured(summary.loc[row, group]) for group in standing.groups),
         Cell(str(standing.reach(row)[0])),
-        EMPTY if pd.isna(solved) else Cell(f"{100 * solved:.0f} %"),
-        Cell(number(float(standing.part.cost.get(row, np.nan)), 0)),
+        Cell(standing.shown_solved(row)),
+        Cell(standing.shown_cost(row)),
         Cell(known["path"] or NOTHING),
         Cell(known["keys"] or NOTHING),
     ]
@@ -138,16 +129,10 @@ def _cells(standing: Standing, row: str, known: Mapping[str, Any]) -> list[Cell]
 
 def _marks(standing: Standing, row: str, own: str, extension: str) -> list[str]:
     # An extension may lose what its training has learned.
-    trained = extension == AS_TRAINED and not standing.kind.startswith(PRETRAINED)
+    trained = extension == AS_TRAINED and not is_pretrained(standing.kind)
     failed = "did not learn" if trained else "fails at 1x"
-    said = {"yours": row == own, failed: _solved(standing, row) == 0}
+    said = {"yours": row == own, failed: standing.summary.loc[row, "learned"] == 0}
     return [mark for mark, holds in said.items() if holds]
-
-
-def _solved(standing: Standing, row: str) -> float:
-    """The share of its runs that got to the gate of their task; NaN where that is not known."""
-    summary = standing.summary
-    return float(summary["learned"].get(row, np.nan)) if "learned" in summary else np.nan
 
 
 # -- one task --------------------------------------------------------------------------------------
@@ -175,7 +160,7 @@ class Task:
 
         def order(row: Summary) -> tuple[bool, str, float, str]:
             area = float(np.nan_to_num(areas[row.method].mean))
-            return row.method_class != "zero-shot", row.method_class, -area, row.method
+            return *zero_shot_first(row.method_class), -area, row.method
 
         def line(row: Summary) -> Line:
             mine = row.method == own

@@ -33,9 +33,11 @@ from posbench.records import files, tables
 from posbench.showing.numbers import number
 from posbench.showing.table import pipes
 from posbench.statistics import bootstrap
+from posbench.statistics.classes import PRETRAINED, ZERO_SHOT
 from posbench.statistics.correlation import RankCorrelation
-from posbench.statistics.likelihoods import PRETRAINED, resampled
+from posbench.statistics.likelihoods import resampled
 from posbench.statistics.measures import corrected_lines
+from posbench.wording import counted
 
 FILE = "predicting.md"
 ORDERS = 100_000
@@ -117,7 +119,7 @@ def predictions(
             raise PosbenchError(f"there are records of {names}: give those of one {column}")
     hosted = small[small["protocol"] == protocol]
     hosted = hosted[(hosted["encoding"] == host) & (hosted["changed"] == "")]
-    hosted = hosted[(hosted["method_class"] == "zero-shot") & ~hosted["task_changed"]]
+    hosted = hosted[(hosted["method_class"] == ZERO_SHOT) & ~hosted["task_changed"]]
     for side in (usual, hosted):
         tables.refuse_mixed(side, ["task", "extension"])
     hosted = hosted.assign(value=corrected_lines(hosted))
@@ -162,11 +164,10 @@ def markdown(found: Sequence[Prediction], host: str, protocol: str) -> str:
 def _section(found: Prediction) -> Iterator[str]:
     yield from (f"## {found.task} at {found.multiple:g}x", "")
     agreed = found.agreed
-    seeds = f"{found.seeds} seed{'s' if found.seeds > 1 else ''}"
     yield (
         f"Over {len(found.sides)} extensions the rank correlation is {number(agreed.value)} "
         f"(95 % {number(agreed.low)} to {number(agreed.high)}; p {_shown(found.p)}), with "
-        f"{seeds} and {found.samples} samples."
+        f"{counted(found.seeds, 'seed')} and {found.samples} samples."
     )
     if not np.isnan(found.without_lowest):
         lowest = " and ".join(f"`{each}`" for each in found.sides.index[-2:])

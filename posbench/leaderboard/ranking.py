@@ -15,6 +15,7 @@ from posbench.leaderboard.parts import Part, parts
 from posbench.showing.numbers import NOTHING, number
 from posbench.statistics import aggregates, standings
 from posbench.statistics.bootstrap import Draws
+from posbench.statistics.classes import zero_shot_first
 from posbench.statistics.curves import mean_curve
 from posbench.statistics.measures import LONGEST, Reach, median_reach, of_runs
 
@@ -44,8 +45,7 @@ class Standing:
         """What its intervals, ranks and tiers are over: tasks, or seeds where some group has a
         single task. The columns of the summary begin with it.
         """
-        several = "tasks_low" in self.summary and self.summary["tasks_low"].notna().any()
-        return "tasks" if several else "seeds"
+        return "tasks" if self.summary["tasks_low"].notna().any() else "seeds"
 
     @property
     def drawn(self) -> str:
@@ -54,6 +54,26 @@ class Standing:
             return "other seeds"
         once = not aggregates.repeated(self.part.runs)
         return "other tasks" if once else "other tasks and seeds"
+
+    def shown_tier(self, row: str) -> str:
+        tier = self.summary.loc[row, f"{self.over}_tier"]  # of a type that has NA for NaN
+        return NOTHING if pd.isna(tier) else f"{tier:.0f}"
+
+    def shown_rank(self, row: str, between: str = NOTHING) -> str:
+        """The interval of its rank, as in "1–6"."""
+        return span(self.summary, row, f"{self.over}_rank", 0, between)
+
+    def shown_interval(self, row: str) -> str:
+        """The interval of its overall number."""
+        return span(self.summary, row, self.over, between=NOTHING)
+
+    def shown_solved(self, row: str) -> str:
+        """The share of its runs that got to the gate of their task."""
+        return f"{100 * self.summary.loc[row, 'learned']:.0f} %"
+
+    def shown_cost(self, row: str) -> str:
+        """CPU seconds of a training."""
+        return number(float(self.part.cost.get(row, np.nan)), 0)
 
     def reach(self, row: str) -> tuple[Reach, float]:
         """The median over tasks and seeds, and the share that is censored."""
@@ -119,7 +139,7 @@ def standings_without_board(board: Board, measured: Measured) -> list[Standing]:
         longest = LONGEST
         if runs["area"].isna().all():
             runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])
-        for kind in sorted(set(runs["class"]), key=lambda kind: (kind != "zero-shot", kind)):
+        for kind in sorted(set(runs["class"]), key=zero_shot_first):
             mine = runs[runs["class"] == kind]
             title = f"{kind[0].upper()}{kind[1:]}, protocol {protocol}"
             methods, tasks = (tuple(sorted(set(mine[each]))) for each in ("row", "task"))
@@ -150,18 +170,14 @@ def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataF
     return runs.assign(area=areas.to_numpy()), longest
 
 
-def score(summary: pd.DataFrame, name: str, row: str) -> str:
+def score(summary: pd.DataFrame, name: str, row: str, decimals: int = 2) -> str:
     """The number `name` of a row."""
-    return number(float(summary.loc[row, name]))
+    return number(float(summary.loc[row, name]), decimals)
 
 
 def span(
     summary: pd.DataFrame, row: str, name: str, decimals: int = 2, between: str = " to "
 ) -> str:
     """The interval `name` of a row, as in "1 to 6"; one number where both ends are the same."""
-    if f"{name}_low" not in summary or pd.isna(summary.loc[row, f"{name}_low"]):
-        return NOTHING
-    low, high = (
-        number(float(summary.loc[row, f"{name}_{side}"]), decimals) for side in ("low", "high")
-    )
+    low, high = (score(summary, f"{name}_{side}", row, decimals) for side in ("low", "high"))
     return low if low == high else f"{low}{between}{high}"

@@ -14,6 +14,7 @@ from posbench.records.tables import latest
 from posbench.source import reading_once
 from posbench.source_hash import located
 from posbench.statistics.aggregates import FEWEST
+from posbench.wording import agreeing, counted
 
 MANY = 12
 """Methods whose records are of earlier code: more of them are counted and not named."""
@@ -196,7 +197,7 @@ def _repeats(count: int) -> str:
     if not count:
         return ""
     return (
-        f"{count} {'records repeat a run' if count > 1 else 'record repeats a run'} that is there "
+        f"{counted(count, 'record')} {agreeing(count, 'repeats', 'repeat')} a run that is there "
         "already, with the same settings and seed: the last in the order of paths counts."
     )
 
@@ -233,11 +234,10 @@ def _audits(audits: Sequence[Audit]) -> str:
     count = sum(row.num_samples for row in rows)
     wrong = sum(row.disagreements for row in rows)
     prefixes = sum(row.prefix_disagreements for row in rows)
-    noun = "method" if methods == 1 else "methods"
     return (
-        f"Audit: {count:,} sequences of {methods} {noun} were also decoded token by token. Greedy "
-        f"decoding and teacher forcing disagree on {wrong} of them, and on the correct prefix of "
-        f"{prefixes}."
+        f"Audit: {count:,} sequences of {counted(methods, 'method')} were also decoded token by "
+        f"token. Greedy decoding and teacher forcing disagree on {wrong} of them, and on the "
+        f"correct prefix of {prefixes}."
     )
 
 

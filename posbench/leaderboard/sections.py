@@ -112,14 +112,14 @@ def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
     }
     rows = [Row(task.task, [show(task) for show in columns.values()]) for task in compared]
     note = (
-        "The table covers encodings without an extension. Solved: how many trainings, one for each "
-        "encoding and seed, get to the gate of the task in the test at 1x. By encodings: how many "
-        "encodings these trainings have. Steps: the median until a validation got there for the "
-        "first time. Spread: the standard deviation between these encodings of their mean score, "
-        "at most .5, over the trainings that solved the task. Ceiling: the score of a model "
-        "trained at that length, with the encodings and seeds of the ceiling rows below; a low one "
-        "is a training that failed there, and another seed or more steps may not. All of this is "
-        "information: no task is chosen by it."
+        "The table covers encodings without an extension. A training, one for each encoding and "
+        "seed, solves a task if it gets to the gate of the task in the test at 1x; “by encodings” "
+        "says how many encodings those that do have. The steps are the median until a validation "
+        "got there for the first time. The spread is the standard deviation between these "
+        "encodings of their mean score, at most .5, over the trainings that solved the task. The "
+        "ceiling is the score of a model trained at that length, with the encodings and seeds of "
+        "the ceiling rows below; a low one is a training that failed there, and another seed or "
+        "more steps may not. All of this is information: no task is chosen by it."
     )
     return Section(
         f"What tasks tell apart, protocol {protocol}", [note], Table(["task", *columns], rows)
@@ -149,11 +149,12 @@ def agreement_section(compared: Sequence[Agreement]) -> Section:
         for each in compared
     ]
     note = (
-        "Spearman's rank correlation, over the zero-shot methods run under both, of their means "
-        "beyond the training length over the seeds run under both: 1 where the order is the same, "
-        f"{NOTHING} where all methods tie. Same weights: runs that the two protocols train alike, "
-        "and so share. Between seeds: the mean correlation of one seed with another under one "
-        "protocol. Protocols that agree as well as seeds do cannot be told to differ."
+        "The rank correlation is Spearman's, between the means beyond the training length of the "
+        "zero-shot methods run under both protocols, over the seeds run under both. It is 1 where "
+        f"the order is the same, and {NOTHING} where all methods tie. “Same weights” counts the "
+        "runs that the two protocols train alike, and so share. “Between seeds” is the mean "
+        "correlation of one seed with another under one protocol. Protocols that agree as well as "
+        "seeds do cannot be told to differ."
     )
     headings = [
         "task",

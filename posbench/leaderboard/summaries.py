@@ -13,8 +13,8 @@ import pandas as pd
 
 from posbench.leaderboard.labels import METHOD
 from posbench.statistics.aggregates import Array
+from posbench.statistics.classes import is_pretrained, zero_shot_first
 from posbench.statistics.estimates import Estimate
-from posbench.statistics.likelihoods import PRETRAINED
 
 THRESHOLD, HALF = 0.95, 0.5
 """The mean scores that a length needs to count towards the `effective` and the `half` length."""
@@ -235,7 +235,7 @@ class Summary:
         What an extension has made of it since does not matter. A pretrained model was not trained
         on the task.
         """
-        pretrained = self.method_class.startswith(PRETRAINED)
+        pretrained = is_pretrained(self.method_class)
         return self.num_solved > 0 or pretrained or not np.isnan(self.solved_step)
 
     @property
@@ -295,10 +295,9 @@ def best_first(rows: Iterable[Any]) -> list[Any]:
     """
 
     def order(row: Any) -> tuple[bool, str, bool, float, str, str]:
-        mean, kind = row.mean.mean, row.method_class
+        mean = row.mean.mean
         return (
-            kind != "zero-shot",
-            kind,
+            *zero_shot_first(row.method_class),
             np.isnan(mean),
             -np.nan_to_num(mean),
             row.method,

@@ -16,26 +16,28 @@ from posbench.statistics import likelihoods
 from posbench.task import Task
 
 DISTANCES_NOTE = (
-    "Of answer tokens that repeat a token of the prompt, the right ones, given the right tokens "
-    "before them (teacher forcing). Within: the query is no farther from its source than in "
-    f"training. Beyond: it is farther. {NOTHING}: no such tokens at this length."
+    "The share of answer tokens that are right, among those that repeat a token of the prompt, "
+    "given the right tokens before them (teacher forcing). The first number is for queries that "
+    "are no farther from their source than in training, the second for those that are farther, and "
+    f"{NOTHING} says that there are none at this length."
 )
 DEPTH_NOTE = (
-    "Of the same tokens at {multiple:g}x, the right ones by where in the prompt the source "
-    "stands: 0 is the start, 1 the end."
+    "The same share at {multiple:g}x, by where in the prompt the source stands: 0 is the start, 1 "
+    "the end."
 )
 POSITION_NOTE = (
-    "Mean loss, nats a token, of the tokens asked for at {multiple:g}x, by their place in "
+    "The mean loss of the tokens asked for at {multiple:g}x, in nats a token, by their place in "
     "multiples of the positions of training."
 )
 LIKELIHOOD_NOTE = (
-    "Of a token of the answer, in nats, the mean over samples; then by how much it exceeds that of "
-    "the model without extension on the same samples, with the 95 % interval over samples."
+    "The first number is the log-likelihood of a token of the answer, in nats, as a mean over "
+    "samples. The second says by how much it exceeds that of the model without an extension on the "
+    "same samples, with the 95 % interval over samples."
 )
 CHOICES_NOTE = (
-    "Settings of an extension by their loss at a validation length beyond training that is no "
-    "test length; learning rates by their loss in distribution. Defaults: nothing that was tried "
-    "did better."
+    "Settings of an extension were chosen by their loss at a validation length beyond training "
+    "that is no test length, learning rates by their loss in distribution. “Defaults” says that "
+    "nothing that was tried did better."
 )
 
 

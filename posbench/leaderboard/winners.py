@@ -12,7 +12,7 @@ from posbench.leaderboard.leaders import FEW, Leaders
 from posbench.leaderboard.parts import Part
 from posbench.showing.numbers import number
 from posbench.statistics import aggregates, sensitivity
-from posbench.wording import counted
+from posbench.wording import agreeing, counted
 
 
 def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
@@ -42,7 +42,8 @@ def overall(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
         return
     none = "No overall winner is named"
     if waiting := len(part) - len(complete) + part.unrun:
-        yield f"{none}: {counted(waiting, 'row')} {lack(waiting)} a task."
+        lack = agreeing(waiting, "lacks", "lack")
+        yield f"{none}: {counted(waiting, 'row')} {lack} a task."
         return
     runs = part.runs
     if not aggregates.repeated(runs):
@@ -57,14 +58,6 @@ def overall(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
     else:
         lost = [str(group) for group in without if without.loc[best, group] != 1]
         yield f"{none}: {best} has the largest mean, and loses it without {_named(lost, 'group')}."
-
-
-def lack(count: int) -> str:
-    return "lacks" if count == 1 else "lack"
-
-
-def have(count: int) -> str:
-    return "has" if count == 1 else "have"
 
 
 def first_of(values: pd.Series, margin: float, host: str = "") -> str:

@@ -32,7 +32,7 @@ from posbench.records.packing import refuse_another_schema
 from posbench.records.record import Curve, Evaluated, MethodName, Name, Record, Search, Training
 from posbench.records.row import Row, View
 from posbench.running.devices import name_of
-from posbench.statistics.likelihoods import PRETRAINED
+from posbench.statistics.classes import PRETRAINED
 
 SOURCES = {
     "training": "posbench.pretrained.text_tasks",

@@ -317,17 +317,18 @@ def _add_export(command: argparse.ArgumentParser) -> None:
 def _export(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
         raise PosbenchError("--to is missing: name the folder to write into, --to FOLDER")
-    from posbench.leaderboard import board
+    from posbench.boards.of_folder import board_of, refuse_others
+    from posbench.leaderboard.generated import generate
     from posbench.results import dataset, site
 
     own = chosen.config_dir
     with composing(*own) if own else nullcontext():
-        judged = board.board_of(chosen.source, chosen.board, own)
+        judged = board_of(chosen.source, chosen.board, own)
         held = files.read_folder(chosen.source).whole()
         if not held.records:
             raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
-        board.refuse_others(chosen.source, judged, held.records)
-        made = board.generate(chosen.source, held.records, held.audits, judged, own)
+        refuse_others(chosen.source, judged, held.records)
+        made = generate(chosen.source, held.records, held.audits, judged, own)
     with writing_to(chosen.target):
         dataset.write(held.records, chosen.target / "dataset")
         site.write(chosen.source, made, chosen.target / "site")

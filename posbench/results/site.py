@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from posbench.leaderboard.board import Generated
 from posbench.leaderboard.explanations import explanations
+from posbench.leaderboard.generated import Generated
 
 PAGE = "leaderboard.html"
 CARD = """---

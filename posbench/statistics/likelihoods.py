@@ -10,17 +10,14 @@ wrong: the likelihood tells extensions apart long before the score does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
 
 from posbench.statistics import bootstrap
 from posbench.statistics.bootstrap import Draws
+from posbench.statistics.classes import is_pretrained
 
-PRETRAINED = "pretrained"
-"""What the classes of rows of pretrained models begin with."""
-BOARD = ["protocol_hash", "task_hash", "task_version", "protocol", "task"]
 METHOD = ["method", "method_hash"]
 
 
@@ -80,7 +77,7 @@ def of_board(table: pd.DataFrame) -> dict[tuple[str, str, float], Likelihood]:
     Args:
         table: the lines of one task under one protocol, of the long table of records
     """
-    mine = table[table["method_class"].str.startswith(PRETRAINED)]
+    mine = table[table["method_class"].map(is_pretrained).astype(bool)]
     found: dict[tuple[str, str, float], Likelihood] = {}
     for (_, multiple), tests in mine.groupby(["encoding", "multiple"]):
         plain = tests.loc[tests["plain"], METHOD].drop_duplicates()
@@ -97,39 +94,3 @@ def of_board(table: pd.DataFrame) -> dict[tuple[str, str, float], Likelihood]:
             likely = -float(losses[label, digest].mean())
             found[label, digest, float(multiple)] = Likelihood(likely, *more[:1])
     return found
-
-
-def sentences(table: pd.DataFrame) -> Iterator[str]:
-    """One sentence for each pretrained model and task: extensions at the longest test, best first.
-
-    The model without extension must be there to be compared with.
-    """
-    mine = table[table["method_class"].str.startswith(PRETRAINED)]
-    for (*_, model), tests in mine.groupby([*BOARD, "encoding"]):
-        found = of_board(tests)
-        longest = float(tests["multiple"].max())
-        names = _extensions(tests)
-        said = {
-            names[label, digest]: likelihood.more
-            for (label, digest, multiple), likelihood in found.items()
-            if multiple == longest and likelihood.more is not None
-        }
-        if not said:
-            continue
-        ordered = sorted(said.items(), key=lambda each: (-each[1].more, each[0]))
-        task = tests.iloc[0]["task"]
-        rows = ", ".join(f"{name} {more}" for name, more in ordered)
-        yield (
-            f"{task} at {longest:g}x, gain in log-likelihood of an answer's token over {model} "
-            f"without extension, in nats, with 95 % intervals over samples: {rows}."
-        )
-
-
-def _extensions(tests: pd.DataFrame) -> dict[tuple[str, str], str]:
-    """What each row has been given, with what was changed; the label where two have the same."""
-    rows = tests.drop_duplicates(METHOD)
-    changed = (rows["extension"] + " (" + rows["changed"] + ")").where(
-        rows["changed"] != "", rows["extension"]
-    )
-    shown = rows["method"].where(changed.duplicated(keep=False), changed)
-    return dict(zip(rows[METHOD].itertuples(index=False, name=None), shown, strict=True))

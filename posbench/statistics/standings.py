@@ -17,6 +17,7 @@ from posbench.statistics import (
     randomisation,
 )
 from posbench.statistics.bootstrap import DRAWS, EQUIVALENT, Draws
+from posbench.statistics.classes import zero_shot_first
 
 OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "training"}
 """What some columns of runs are called in the long table."""
@@ -71,8 +72,7 @@ def summarise(
     tables = {
         name: standing(part, draws, seed)[0] for name, part in runs.groupby(classes, sort=True)
     }
-    # Zero-shot rows come first, as on every board.
-    order = sorted(tables, key=lambda name: (name != "zero-shot", name))
+    order = sorted(tables, key=zero_shot_first)
     return pd.concat({name: tables[name] for name in order}, names=["class", "row"])
 
 

@@ -25,7 +25,7 @@ from posbench.source import reading_once
 from posbench.sweeping.cost import Cost, Costs
 from posbench.sweeping.refusals import Refusals
 from posbench.sweeping.requests import Request, Words
-from posbench.wording import counted
+from posbench.wording import agreeing, counted
 
 ROWS_A_JOB = 10
 """Tests in one job where their training is complete, so that several workers share them."""
@@ -151,7 +151,7 @@ class Plan:
                 words = ["unpack", str(folder)]
                 words += ["--to", str(results_dir)] * (results_dir != LOCAL)
                 yield (
-                    f"           {len(there):,} of the others {'is' if len(there) == 1 else 'are'} "
+                    f"           {len(there):,} of the others {agreeing(len(there), 'is', 'are')} "
                     f"published: `python -m posbench.results {shlex.join(words)}` takes them over"
                 )
 

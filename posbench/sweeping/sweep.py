@@ -21,7 +21,7 @@ from posbench.sweeping.plan import Job, Plan, PlannedRun, plan
 from posbench.sweeping.requests import Request
 from posbench.sweeping.watching import PAUSE, Watch
 from posbench.sweeping.working import is_claimed, quoted
-from posbench.wording import counted, duration
+from posbench.wording import agreeing, counted, duration
 
 DEATHS = 2
 """A run is not begun again once this many workers have died while they made it."""
@@ -128,8 +128,8 @@ class Sweep:
         if left:
             count = sum(len(job.runs) for job in left)
             of = f", {len(suspects):,} of them of workers that have died" * bool(suspects)
-            are = "run is" if count == 1 else "runs are"
-            self.say(f"{count:,} {are} left{of}; launching again.")
+            are = agreeing(count, "is", "are")
+            self.say(f"{counted(count, 'run')} {are} left{of}; launching again.")
         others = _without(left, {run.spec.key for run in suspects})
         apart = [Job((run,)) for run in suspects]
         if len(apart) > 1 and min(deaths) >= DEATHS:

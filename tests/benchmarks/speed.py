@@ -234,8 +234,8 @@ def leaderboard() -> Iterator[Row]:
     """
     with tempfile.TemporaryDirectory() as folder:
         count = full_size.write(Path(folder), num_seeds=5)
-        made = f"from posbench.leaderboard import board; board.main([{folder!r}])"
-        imports = "import posbench.leaderboard.board, scipy.stats"
+        made = f"from posbench.leaderboard import command; command.main([{folder!r}])"
+        imports = "import posbench.leaderboard.command, scipy.stats"
         pairs = [(spent(code=made), spent(code=imports)) for _ in range(2)]
     ours, theirs = (least([each[side] for each in pairs]) for side in (0, 1))
     yield Row(
@@ -265,7 +265,7 @@ def opened() -> Iterator[Row]:
         return
     with tempfile.TemporaryDirectory() as folder, browsing(Path(folder, "profile")) as page:
         full_size.write(Path(folder), num_seeds=5)
-        spent(code=f"from posbench.leaderboard import board; board.main([{folder!r}])")
+        spent(code=f"from posbench.leaderboard import command; command.main([{folder!r}])")
         board, empty = Path(folder, "leaderboard.html"), Path(folder, "empty.html")
         empty.write_text("<!doctype html><title>empty</title>")
         took: dict[str, list[float]] = {name: [] for name in ("empty", "drawn", "row", "typed")}

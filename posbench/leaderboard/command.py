@@ -1,4 +1,4 @@
-"""The leaderboard: reads records, writes `leaderboard.md`, `.html` and `.csv`, and `runs.csv`.
+"""The command: reads records, writes `leaderboard.md`, `.html` and `.csv`, and `runs.csv`.
 
 `python -m posbench.leaderboard [FOLDER]` reads FOLDER/records (your own runs by default),
 writes the files into FOLDER and prints the tables; a board with groups has a page for each of
@@ -12,37 +12,26 @@ import argparse
 import io
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 from posbench import commands
-from posbench.boards import definition
-from posbench.boards.definition import Board
+from posbench.boards.of_folder import board_of, refuse_others
 from posbench.composing.compose import composing
 from posbench.composing.exit_status import exit_status
-from posbench.errors import PosbenchError
-from posbench.leaderboard import csv_files, findings, markdown
-from posbench.leaderboard.board_sections import board_sections
-from posbench.leaderboard.comparisons import agreements, discriminations
+from posbench.leaderboard import findings, markdown
 from posbench.leaderboard.excerpt import excerpts
-from posbench.leaderboard.explanations import explanations
+from posbench.leaderboard.generated import Generated, generate
 from posbench.leaderboard.latex import latex
-from posbench.leaderboard.measured import Measured
-from posbench.leaderboard.page import document
-from posbench.leaderboard.ranking import Standing, standings_of, standings_without_board
-from posbench.leaderboard.remarks import remarks
 from posbench.leaderboard.section import Section
-from posbench.leaderboard.sections import DETAILS, sections
-from posbench.records import files, tables
-from posbench.records.record import Audit, Record
-from posbench.statistics import likelihoods
+from posbench.leaderboard.sections import DETAILS
+from posbench.records import files
 
 COMMAND = "python -m posbench.leaderboard"
 MEASURES = (
-    "Mean: of the scores at the lengths beyond that of training. The page ranks by area, which "
-    "begins at 1x and is corrected for guessing; leaderboard.md has both."
+    "The mean is taken over the scores at lengths beyond the training length. The page ranks by "
+    "area, which begins at 1x and is corrected for guessing; leaderboard.md has both."
 )
 """What the number is that tables in the terminal are ordered by."""
 
@@ -57,101 +46,6 @@ def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) ->
     emit(MEASURES + "\n")
     for note in notes:
         emit(f"Note: {note}")
-
-
-def board_of(folder: Path, name: str | None, own: Sequence[Path] = ()) -> Board:
-    """The board that a folder is judged by: the one named, the one it is called after, or main."""
-    if name is None:
-        name = folder.name if folder.name in definition.names(own) else "main"
-    return definition.load(name, own)
-
-
-def refuse_others(folder: Path, board: Board, found: Sequence[Record]) -> None:
-    """Refuse records that were made for another definition, if the folder is called after the
-    board: that is fixed before the runs.
-    """
-    others = [record for record in found if record.definition not in board.hashes]
-    if others and folder.name == board.name:
-        of = others[0].definition[:8] or "none"
-        raise PosbenchError(
-            f"{len(others)} of {len(found)} records in {folder} were made for another definition "
-            f"({of}, not {board.hash[:8]}): board {board.name} takes no runs that it did not ask "
-            "for; repeat them, or keep them in another folder"
-        )
-
-
-@dataclass(frozen=True)
-class Generated:
-    """All that is made of the records of a folder."""
-
-    pages: dict[str, str]  # by the names of their files
-    sections: list[Section]
-    notes: list[str]
-    measured: Measured
-    ranked: list[Standing]
-
-
-def generate(
-    folder: Path,
-    found: list[Record],
-    audits: Sequence[Audit] = (),
-    board: Board | None = None,
-    folders: Sequence[Path] = (),
-) -> Generated:
-    """What is made of the records; PosbenchError if there are none. Commands name the folders of
-    one's own that they need.
-    """
-    if not found:
-        hint = "run `python -m posbench` first"
-        if folder != files.MAIN and files.MAIN.is_dir():
-            hint += f", or read the main board with `python -m posbench.leaderboard {files.MAIN}`"
-        raise PosbenchError(f"no records in {folder}: {hint}")
-    table = tables.table(found)
-    said = [*likelihoods.sentences(table), *about(folder)]
-    warned = remarks(found, table, audits)
-    notes = [*said, *warned]
-    board = board or board_of(folder, None)
-    measured = Measured.of(table)
-    summaries = measured.boards
-    asked = standings_of(board, measured)
-    ranked = asked or standings_without_board(board, measured)
-    of_board, others = (
-        board_sections(board, asked),
-        sections(
-            summaries,
-            tables.views(found, longest=True),
-            discriminations(measured),
-            agreements(summaries),
-            tables.choices(found),
-            table,
-        ),
-    )
-    pages = {
-        **markdown.pages(of_board, others, notes),
-        "leaderboard.html": document(
-            board,
-            measured,
-            ranked,
-            found,
-            warned,
-            said,
-            explained={*explanations(folder)},
-            folders=folders,
-        ),
-        "leaderboard.csv": csv_files.of_lengths(summaries),
-        "runs.csv": csv_files.of_runs(measured),
-    }
-    if sentences := findings.markdown(board, measured, asked):
-        pages[findings.FILE] = sentences
-    return Generated(pages, of_board + others, notes, measured, ranked)
-
-
-def about(folder: Path) -> list[str]:
-    """What the folder's own about.md says, a paragraph each: it stands above the tables."""
-    path = folder / "about.md"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
-    return [paragraph for paragraph in paragraphs if paragraph]
 
 
 def _made_before(folder: Path) -> list[Path]:

@@ -1,0 +1,98 @@
+"""What is made of the records of a folder: pages, tables and what must be known beside them.
+
+The same records give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from posbench.boards.definition import Board
+from posbench.boards.of_folder import board_of
+from posbench.errors import PosbenchError
+from posbench.leaderboard import csv_files, findings, likelihood_sentences, markdown
+from posbench.leaderboard.board_sections import board_sections
+from posbench.leaderboard.comparisons import agreements, discriminations
+from posbench.leaderboard.explanations import explanations
+from posbench.leaderboard.measured import Measured
+from posbench.leaderboard.page import document
+from posbench.leaderboard.ranking import Standing, standings_of, standings_without_board
+from posbench.leaderboard.remarks import remarks
+from posbench.leaderboard.section import Section
+from posbench.leaderboard.sections import sections
+from posbench.records import files, tables
+from posbench.records.record import Audit, Record
+
+
+@dataclass(frozen=True)
+class Generated:
+    """All that is made of the records of a folder."""
+
+    pages: dict[str, str]  # by the names of their files
+    sections: list[Section]
+    notes: list[str]
+    measured: Measured
+    ranked: list[Standing]
+
+
+def generate(
+    folder: Path,
+    found: list[Record],
+    audits: Sequence[Audit] = (),
+    board: Board | None = None,
+    folders: Sequence[Path] = (),
+) -> Generated:
+    """What is made of the records; PosbenchError if there are none. Commands name the folders of
+    one's own that they need.
+    """
+    if not found:
+        hint = "run `python -m posbench` first"
+        if folder != files.MAIN and files.MAIN.is_dir():
+            hint += f", or read the main board with `python -m posbench.leaderboard {files.MAIN}`"
+        raise PosbenchError(f"no records in {folder}: {hint}")
+    table = tables.table(found)
+    said = [*likelihood_sentences.sentences(table), *about(folder)]
+    warned = remarks(found, table, audits)
+    notes = [*said, *warned]
+    board = board or board_of(folder, None)
+    measured = Measured.of(table)
+    summaries = measured.boards
+    asked = standings_of(board, measured)
+    ranked = asked or standings_without_board(board, measured)
+    of_board = board_sections(board, asked)
+    others = sections(
+        summaries,
+        tables.views(found, longest=True),
+        discriminations(measured),
+        agreements(summaries),
+        tables.choices(found),
+        table,
+    )
+    pages = {
+        **markdown.pages(of_board, others, notes),
+        "leaderboard.html": document(
+            board,
+            measured,
+            ranked,
+            found,
+            warned,
+            said,
+            explained={*explanations(folder)},
+            folders=folders,
+        ),
+        "leaderboard.csv": csv_files.of_lengths(summaries),
+        "runs.csv": csv_files.of_runs(measured),
+    }
+    if sentences := findings.markdown(board, measured, asked):
+        pages[findings.FILE] = sentences
+    return Generated(pages, of_board + others, notes, measured, ranked)
+
+
+def about(folder: Path) -> list[str]:
+    """What the folder's own about.md says, a paragraph each: it stands above the tables."""
+    path = folder / "about.md"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
+    return [paragraph for paragraph in paragraphs if paragraph]
