@@ -122,6 +122,7 @@ def _sensitivity(standing: Standing) -> Iterator[Detail]:
     yield Detail(
         f"{part.title}: how often first",
         "P(best) is the share of draws, over tasks and seeds, in which the row is first. The "
-        "columns after it say under which share of all choices of so many tasks a group it is.",
+        "columns after it give the share of all choices of so many tasks from each group under "
+        "which it is first.",
         Table(["method", "P(best)", *headings], rows),
     )
