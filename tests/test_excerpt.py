@@ -199,10 +199,23 @@ def test_a_curve_goes_through_its_scores() -> None:
     assert ">a&lt;b</text>" in drawn
 
 
-def test_after_eight_curves_colours_come_again_thinner() -> None:
-    curves = {f"row {place}": pd.Series({1.0: 1.0, 2.0: place / 10}) for place in range(9)}
-    drawn = opening.drawn(curves, "all")
-    assert drawn.count('class="curve c0"') == drawn.count('class="curve c0 thin"') == 1
+def test_ten_curves_are_told_apart(tmp_path: Path) -> None:
+    """Each has a colour and dashes that no other has, and the picture says whose bands it has."""
+    names = [f"pi{place}" for place in range(11)]
+    one = table("pi")
+    known = pd.concat([one.assign(extension=name) for name in names])
+    words = README.replace("direct pi of", f"{' '.join(names[:10])} of")
+    _, picture = asked(tmp_path, known, words)
+    style, _, drawn = picture.partition("</style>")
+    looks = re.findall(r'class="curve (c\d+)"', drawn)
+    assert len(set(looks)) == 10
+    for scheme in style.split("@media")[:2]:
+        colours = re.findall(r"--c\d: (#\w+);", scheme)
+        assert len(set(colours)) == len(colours) >= 8
+    assert set(re.findall(r"\.(c\d) \{ stroke: var", style)) == set(looks)
+    assert "3 bands: 95 % over seeds" in drawn and drawn.count('class="band') == 3
+    with pytest.raises(PosbenchError, match="10 curves apart, and its first comment names 11"):
+        asked(tmp_path, known, README.replace("direct pi of", f"{' '.join(names)} of"))
 
 
 def test_a_band_is_half_an_interval_above_and_below() -> None:

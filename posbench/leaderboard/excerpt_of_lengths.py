@@ -89,7 +89,15 @@ class ExcerptOfLengths:
     def picture(self, scores: dict[str, pd.DataFrame]) -> str:
         """Score against length, as SVG; with intervals of the first ones, for more would cover each
         other.
+
+        Raises:
+            PosbenchError: if there are more curves than can be told apart
         """
+        if len(scores) > opening.LOOKS:
+            raise PosbenchError(
+                f"the picture of a README tells {opening.LOOKS} curves apart, and its first "
+                f"comment names {len(scores)} extensions: leave some out"
+            )
         multiples = sorted(set.intersection(*(set(each.columns) for each in scores.values())))
         shown = [multiple for multiple in multiples if multiple >= 1]
         curves: dict[str, pd.Series] = {}

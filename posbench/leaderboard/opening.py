@@ -18,6 +18,7 @@ from posbench.leaderboard.labels import short_names
 from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing
 from posbench.showing.templates import rendered
+from posbench.wording import counted
 
 WIDTH, HEIGHT = 580, 300
 LEFT, RIGHT, TOP, BOTTOM = 34, 192, 14, 34
@@ -29,8 +30,8 @@ APART = 15
 """Pixels between two labels."""
 NAMES = 28
 """Characters of a label, as many as fit into RIGHT."""
-LOOKS = 8
-"""Colours with their dashes; a curve after these has a colour again, and is thinner."""
+LOOKS = 10
+"""Colours, each with its dashes: eight of the page, and two more of a picture by itself."""
 RULES = ("svg text", "text", ".grid", ".curve", ".lead", ".band", ".c0", ".c4")
 """How lines of the page's style begin that a picture needs besides the colours at its top."""
 
@@ -94,7 +95,6 @@ class Curve:
 
     name: str  # as much of it as there is room for
     look: str
-    thin: bool
     points: str
     x: float
     y: float
@@ -137,15 +137,14 @@ def drawn(
     """The SVG of scores by multiple of the training length, best at the end first.
 
     Args:
-        curves: of each name, the score by multiple
+        curves: of each name, the score by multiple; at most LOOKS of them
         label: what is seen, for those who do not see it
-        bands: of some names, half the width of an interval by multiple
+        bands: of some names, half the width of its 95 % interval over seeds
         alone: with colours of its own, as a file
     """
     multiples = sorted({float(each) for curve in curves.values() for each in curve.index})
     frame = Frame(multiples[0], multiples[-1])
-    looks = {row: f"c{place % LOOKS}" for place, row in enumerate(curves)}
-    thin = list(curves)[LOOKS:]
+    looks = {row: f"c{place}" for place, row in enumerate(curves)}
     ends = sorted(curves, key=lambda row: -curves[row].iloc[-1])
     heights = [frame.y(float(curves[row].iloc[-1])) for row in ends]
     return rendered(
@@ -161,12 +160,12 @@ def drawn(
         x=frame.x,
         y=frame.y,
         ticks=_ticks(multiples),
+        banded=f"; {counted(len(bands), 'band')}: 95 % over seeds" if bands else "",
         bands=[(looks[row], frame.band(curves[row], half)) for row, half in bands.items()],
         curves=[
             Curve(
                 name=name if len(name) <= NAMES else f"{name[: NAMES - 1]}…",
                 look=looks[row],
-                thin=row in thin,
                 points=frame.points(curves[row]),
                 x=frame.x(float(curves[row].index[-1])),
                 y=height,
@@ -190,12 +189,11 @@ def _ticks(multiples: Sequence[float]) -> list[float]:
 
 def _style() -> str:
     """What a picture by itself needs of the page's style: light and dark as there."""
-    style = Path(__file__).with_name("leaderboard.css").read_text(encoding="utf-8")
+    here = Path(__file__).parent
+    style = (here / "leaderboard.css").read_text(encoding="utf-8")
     colours, _, _ = style.partition("* {")
     rules = [line for line in style.splitlines() if line.startswith(RULES)]
-    own = ['svg { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; }']
-    own += [".curve.thin { stroke-width: 1; }"]
-    return colours + "\n".join([*rules, *own])
+    return colours + "\n".join([*rules, (here / "opening.css").read_text(encoding="utf-8").strip()])
 
 
 def _apart(wanted: Sequence[float]) -> list[float]:
