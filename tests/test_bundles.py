@@ -52,7 +52,7 @@ def test_what_goes_in_comes_out_and_the_same_gives_the_same_bytes(
     found = bundle.unpack(paths[0], tmp_path / "out")
     published.publish(files.records(source), [], tmp_path / "published")
     assert found.records == files.records(tmp_path / "published")
-    assert found.code == ["own/decay.py"] and found.own is not None
+    assert found.code == ["own/decay.py", "own/encoding/decay.yaml"] and found.own is not None
     assert {path.name for path in found.own.rglob("*.*")} == {"decay.yaml", "decay.py"}
 
 

@@ -100,6 +100,14 @@ def test_the_properties_are_those_of_the_classes() -> None:
     assert "direct" in legal and "ntk" not in legal and shown["ids asked of the task"] == "index"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "row"), [("encoding=alibi", "alibi"), ("extension=yarn", "rope_yarn")]
+)
+def test_a_row_is_called_as_on_the_leaderboard(words: str, row: str) -> None:
+    assert catalogue.entry(words).method == row
+
+
 def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert catalogue.main(["nothing"]) == 1
     assert capsys.readouterr().err.startswith(

@@ -12,7 +12,7 @@ import making
 import pytest
 from boards import with_views
 
-from posbench.dashboard.command import main
+from posbench.dashboard.command import _to_preview, main
 from posbench.dashboard.preview import KINDS, preview
 from posbench.dashboard.report import report
 from posbench.dashboard.snapshot import as_json
@@ -103,10 +103,14 @@ def test_a_preview_of_nothing_is_a_sentence(
 
 def test_a_preview_mixes_no_protocols(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("wandb_workspaces")
-    making.save(tmp_path / "results", making.record(), making.record(protocol="gpu"))
+    of_cpu = [making.record(seed=seed) for seed in (0, 1)]
+    making.save(tmp_path / "results", *of_cpu, making.record(protocol="gpu"))
     words = ["--to", str(tmp_path / "to"), "--preview", str(tmp_path / "results"), "--task", "copy"]
-    for more in ([], ["--protocol", "cuda"]):
-        assert main([*words, *more]) == 1
-        said = capsys.readouterr().err
-        assert said.endswith("copy under cpu and gpu: choose one of them with --protocol\n")
-    assert main([*words, "--protocol", "gpu"]) == 0
+    assert main([*words, "--protocol", "cuda"]) == 1
+    assert capsys.readouterr().err.endswith("choose one of cpu, gpu with --protocol\n")
+    for more, shown in (([], {"cpu"}), (["--protocol", "gpu"], {"gpu"})):
+        drawn = _to_preview(tmp_path / "results", "copy", more[1] if more else None)
+        assert {record.protocol.label for record in drawn} == shown
+        assert main([*words, *more]) == 0
+        said = "Drawn: cpu, which has most records of copy; --protocol draws gpu."
+        assert (said in capsys.readouterr().out) == (not more)

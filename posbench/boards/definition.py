@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from posbench.composing.methods import AS_TRAINED
+from posbench.composing.yaml_text import loaded
 from posbench.content_hash import content_hash
 from posbench.errors import PosbenchError, place_and_reason
 from posbench.wording import closest
@@ -200,7 +201,7 @@ def load(name: str, folders: Sequence[Path] = ()) -> Board:
 def read(text: str, name: str) -> Board:
     """The board that a text defines; PosbenchError names the first thing that is wrong."""
     try:
-        content: Any = yaml.safe_load(text)
+        content: Any = loaded(text)
         if not isinstance(content, dict):
             raise PosbenchError(f"board {name} is not a mapping: see conf/board/main.yaml")
         return Board.model_validate({"name": name} | content)

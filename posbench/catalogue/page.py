@@ -29,6 +29,7 @@ from posbench.composing import flat, mistakes
 from posbench.composing.compose import compose, composing
 from posbench.composing.exit_status import exit_status
 from posbench.composing.folders import OF_A_ROW
+from posbench.composing.identity import identify
 from posbench.composing.legality import legal, method_class
 from posbench.composing.options import options
 from posbench.encoding import PositionEncoding, Wrapper
@@ -95,7 +96,6 @@ def words_of(name: str) -> str:
 def entry(name: str) -> Entry:
     """The row of a method, or of an encoding or extension, "encoding=decay"."""
     word = words_of(name)
-    method = name.replace("=", "_") if name == word else name
     probe = Probe(word)
     base, extension = probe.base, probe.run.extension
     distinct = [layer for index in base.firsts for layer in parts_of(base.layers[index])]  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def entry(name: str) -> Entry:
     # makes are part of the extension, and get no description.
     classes = [type(part) for part in (*distinct, *applied(extension))]
     return Entry(
-        method,
+        identify(compose(word)).method.label,
         _settings(probe.run),
         tuple(describe(cls) for cls in dict.fromkeys(classes)),
         properties(probe),

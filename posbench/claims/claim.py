@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from posbench.claims.side import Side
+from posbench.composing.yaml_text import loaded
 from posbench.errors import PosbenchError, place_and_reason
 
 Text = Annotated[str, Field(pattern=r"\S")]
@@ -113,7 +114,7 @@ class Claim(BaseModel):
 def read_claims(path: Path) -> list[Claim]:
     """The claims of a file; PosbenchError names the entry, the field, its value and what fits."""
     try:
-        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+        entries = loaded(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise PosbenchError(f"{path} cannot be read: {reason}") from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--preview", type=Path, metavar="RESULTS", help="also draw the Workspace of these records"
     )
     parser.add_argument("--task", default="passkey", help=f"of the preview; {help}")
-    parser.add_argument("--protocol", help="of the preview, where there are several")
+    parser.add_argument(
+        "--protocol", help="of the preview; default: the one with most records of the task"
+    )
     chosen = parser.parse_args(arguments)
 
     def written() -> int:
@@ -67,18 +70,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _to_preview(results: Path, task: str, protocol: str | None) -> list[Record]:
-    """The records of a task under one protocol."""
+    """The records of a task under one protocol: the one named, or the one with most of them."""
     found = [record for record in files.records(results) if record.task.label == task]
     if not found:
         raise PosbenchError(f"{results} has no records of task={task}: name another with --task")
-    shown = [record for record in found if protocol in (None, record.protocol.label)]
-    protocols = sorted({record.protocol.label for record in shown or found})
-    if len(protocols) > 1 or not shown:
+    counts = Counter(record.protocol.label for record in found)
+    if protocol is None:
+        (protocol, _), *others = counts.most_common()
+        if others:
+            names = " or ".join(name for name, _ in others)
+            print(f"Drawn: {protocol}, which has most records of {task}; --protocol draws {names}.")
+    elif protocol not in counts:
         raise PosbenchError(
-            f"{results} has records of task={task} under {' and '.join(protocols)}: choose one of "
-            "them with --protocol"
+            f"{results} has no records of task={task} under {protocol}: choose one of "
+            f"{', '.join(sorted(counts))} with --protocol"
         )
-    return shown
+    return [record for record in found if record.protocol.label == protocol]
 
 
 def _preview(shown: list[Record], pages: dict[str, Any], folder: Path) -> Path:

@@ -19,6 +19,7 @@ from pydantic import (
     ValidationError,
 )
 
+from posbench.composing.yaml_text import loaded
 from posbench.config import setting_refused
 from posbench.content_hash import content_hash
 from posbench.errors import ConfigError
@@ -158,7 +159,7 @@ def _meant(name: str) -> str:
 def _recipe(path: Path) -> dict[str, Any]:
     """The settings in a file."""
     try:
-        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found: Any = loaded(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(
             f"recipe={path} cannot be read ({' '.join(str(error).split())}): name a YAML file"

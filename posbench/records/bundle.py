@@ -107,8 +107,8 @@ class Bundle:
 
     @property
     def code(self) -> list[str]:
-        """The Python files in it, by their names in the archive."""
-        found = self.own.rglob("*.py") if self.own else ()
+        """The files in it that can run code, by their names in the archive: YAML names classes."""
+        found = [path for pattern in CODE for path in (self.own.rglob(pattern) if self.own else ())]
         return sorted(path.relative_to(self.published.parent).as_posix() for path in found)
 
 
