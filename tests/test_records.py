@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from making import DIRECT, altered, changed, plain, record, save
+from rich.console import Console
 
 from posbench import results
 from posbench.content_hash import content_hash
@@ -18,6 +20,7 @@ from posbench.leaderboard import command as leaderboard
 from posbench.records import files, tables
 from posbench.records.record import SCHEMA, MethodName, Name
 from posbench.results.command import main as results_command
+from posbench.running import scores
 
 # -- bad records -----------------------------------------------------------------------------------
 
@@ -265,3 +268,10 @@ def test_names_and_changes_have_columns_of_their_own() -> None:
     table = tables.table([made])
     for name, holds in CHECKED.items():
         assert holds(table[name]), f"{name}: {table[name].tolist()}"
+
+
+def test_the_table_of_a_run_cuts_no_name() -> None:
+    terminal, long = Console(file=io.StringIO(), width=60), "rope_" + 20 * "long"
+    terminal.print(scores.table(record(method=long), None))
+    said = terminal.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in said and said.count("long") > 15

@@ -14,7 +14,7 @@ def loaded(text: str) -> Any:
     return yaml.load(text, _Loader)
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: dict[str, int] = {}
         for key, _ in node.value:

@@ -25,10 +25,12 @@ def table(record: Record, base: Sequence[Row] | None) -> Table:
     method = record.method
     made = Table(title=f"{record.measure} on {record.task.label}", title_justify="left")
     for heading in ("length", "n", "tokens", method.label):
-        made.add_column(heading, justify="right")
+        made.add_column(heading, justify="right", overflow="fold")
     if base is not None:
-        made.add_column(f"{method.base_label} ({_beside(record)})", justify="right")
-        made.add_column("gained", justify="right")
+        made.add_column(
+            f"{method.base_label} ({_beside(record)})", justify="right", overflow="fold"
+        )
+        made.add_column("gained", justify="right", overflow="fold")
     without = {row.test_length: row.score for row in base or []}
     for row in record.rows:
         lengths = (f"{row.multiple:g}x", str(row.test_length), str(row.total_length))
