@@ -210,12 +210,12 @@ def test_what_is_said_of_encodings_is_what_the_board_has() -> None:
     first = set(standing.complete[:5])
     assert "the first five are encodings whose attention depends on what the tokens are" in text
     assert first == {"path", "fox", "cope", "stick_breaking", "wall"}
-    tasks = {"eight": 8}[re.findall(r"These are (\w+) of the twelve tasks", text)[0]]
+    tasks = {"eleven": 11}[re.findall(r"These are (\w+) of the twelve tasks", text)[0]]
     assert tasks == summary["num_tasks"].max() == len(set(standing.part.runs["task"]))
     [(learned, overall)] = re.findall(
-        r"has learned (\w+) of the eight tasks and stands at (\S+)\. ", text
+        r"has learned (\w+) of the eleven tasks and stands at (\S+)\. ", text
     )
-    assert round(summary.loc["cable", "learned"] * tasks) == {"three": 3}[learned]
+    assert round(summary.loc["cable", "learned"] * tasks) == {"six": 6}[learned]
     assert overall == number(summary.loc["cable", "overall"])
     runs = standing.part.runs
     reverse = runs[(runs["row"] == "fox") & (runs["task"] == "reverse")]
