@@ -27,6 +27,11 @@ MISSHAPEN = {
     "Nowhere": ("positions", "pass", r"positions returns None: return \[batch\|1, n\]"),
     "OfRows": ("encode", "return a.plus(lambda rows: -a.distance(rows)[0] / 9)", "a term returns"),
     "OfBatches": ("encode", "return a.plus(lambda rows: -a.distance(rows) / 9)", "a term returns"),
+    "OfHeads": (
+        "encode",
+        "return a.plus(lambda rows: -a.distance(rows)[:, None].repeat(1, a.num_heads + 1, 1, 1))",
+        "a term returns",
+    ),
     "Numbers": (
         "encode",
         "return a.where(lambda rows: (a.distance(rows) + 1.0)[:, None])",

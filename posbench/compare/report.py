@@ -18,7 +18,7 @@ from posbench.records.record import Record
 from posbench.showing.latex import escaped, tabular
 from posbench.showing.numbers import number
 from posbench.showing.table import Row, Table
-from posbench.wording import counted
+from posbench.wording import agreeing, counted
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
     margin = number(board.judged.equivalent)
     if above := found.equivalent_above(found.row):
         yield (
-            f"{counted(above, 'row')} above it {'leads' if above == 1 else 'lead'} by less than "
+            f"{counted(above, 'row')} above it {agreeing(above, 'leads', 'lead')} by less than "
             f"{margin}, which is no difference."
         )
     bounds = [
