@@ -547,6 +547,29 @@ def test_a_telephone_shows_numbers_and_nothing_is_wider_than_it(
 
 
 @pytest.mark.slow
+def test_only_tables_that_are_wider_than_the_page_scroll_to_the_side(
+    browser: Page, folder: Path
+) -> None:
+    browser.open(folder / "leaderboard.html", 1250, 800)
+    browser.run("one('.ranked table').style.minWidth = '1300px'")
+    settled = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+    browser.run(settled)
+    assert browser.run("all('.ranked .scroll').map(box => box.classList.contains('whole'))") == [
+        False,
+        True,
+    ]
+    assert browser.run("document.documentElement.scrollWidth") <= 1250
+    browser.run("one('.ranked table').style.minWidth = ''")
+    browser.run(settled)
+    browser.run("one('.ranked tbody').rows[0].scrollIntoView()")
+    browser.run("scrollBy(0, -one('#controls').offsetHeight)")
+    top, filters = browser.run(
+        "[one('.ranked thead th').getBoundingClientRect().top, one('#controls').offsetHeight]"
+    )
+    assert abs(top - filters) < 2, "the headings stay in view, below the filters"
+
+
+@pytest.mark.slow
 def test_tables_are_there_where_scripts_are_not(browser: Page, folder: Path) -> None:
     browser.open(folder / "leaderboard.html", script=False)
     browser.shoot(folder / "bare.png")

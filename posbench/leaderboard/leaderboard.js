@@ -571,6 +571,9 @@ if (one("#own")) {  // the row that the page is about
   choose(+one("#own").dataset.r, true);
   toggle(one("#own"), true);
 }
+// The headings of a table stay in view unless it is wider than the page: then it scrolls by itself, and they with it.
+const fitted = new ResizeObserver(() => all(".ranked .scroll").forEach(box => box.classList.toggle("whole", one("table", box).offsetWidth <= box.clientWidth)));
+[document.body, ...all(".ranked table")].forEach(each => fitted.observe(each));
 new ResizeObserver(() => document.documentElement.style.setProperty("--below", `${narrow() ? 0 : one("#controls").offsetHeight}px`)).observe(one("#controls"));
 document.addEventListener("keydown", event => {
   if (event.key === "/" && !event.target.matches("input, select, textarea")) { event.preventDefault(); controls.text.focus(); }
