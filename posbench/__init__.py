@@ -7,7 +7,7 @@
 from importlib.resources import files
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
