@@ -123,7 +123,7 @@ def test_records_of_older_training_code_are_remarked_on_where_the_code_is_instal
     assert "other code" not in remarks(current)
     for field in hashes:
         old = changed(current, {field: "0"})
-        assert "1 of 1 records come from other code than this version's (rope)" in remarks(old)
+        assert "1 of 1 record comes from other code than this version's (rope)" in remarks(old)
 
     def with_task(target: str) -> str:
         return remarks(changed(current, {"config.task._target_": target}))
@@ -147,7 +147,7 @@ def test_the_smoke_protocol_is_said_to_mean_nothing() -> None:
 def test_a_run_that_diverged_and_was_repeated_is_not_spoken_of() -> None:
     failed = changed(record("rope", {1: 0.0, 2: 0.0}), {"diverged": "the loss became nan"})
     said = remarks(failed)
-    assert "1 of 1 runs diverged" in said and "(rope on copy, seed 0)" in said
+    assert "1 of 1 run diverged and counts" in said and "(rope on copy, seed 0)" in said
     assert "diverged" not in remarks(failed, record("rope", {1: 1.0}))
 
 

@@ -57,8 +57,10 @@ def test_the_interval_is_that_of_students_t(count: int) -> None:
 
 def test_one_seed_has_a_mean_but_no_interval() -> None:
     assert numbers.with_interval(summarised(record())["rope"].mean) == ".50"
-    assert "1 of 1 methods on a task rest on one seed or two" in remarks(record())
-    assert "one seed" not in remarks(*(record(seed=seed) for seed in range(3)))
+    assert "No method has three seeds on a task" in remarks(record())
+    three = [record(seed=seed) for seed in range(3)]
+    assert "interval" not in remarks(*three)
+    assert "1 of 2 pairs of method and task has one seed or two" in remarks(*three, record("alibi"))
 
 
 def test_further_lengths_are_shown_in_brackets_and_not_averaged() -> None:

@@ -38,6 +38,7 @@ from posbench.extension import Extension, ExtensionWrapper
 from posbench.running.setup import Setup
 from posbench.showing.descriptions import Description, described
 from posbench.showing.templates import rendered
+from posbench.wording import counted
 
 BASES = (100, 1_000, 10_000, 100_000)
 
@@ -231,7 +232,7 @@ def main(arguments: list[str] | None = None) -> int:
                 entries.append(each)
             (chosen.output / "catalogue.html").write_text(page(entries), encoding="utf-8")
         page_of_all = chosen.output / "catalogue.html"
-        print(f"{len(entries)} pages: {page_of_all}, and an SVG for each beside it.")
+        print(f"{counted(len(entries), 'method')}: {page_of_all}, and an SVG for each beside it.")
         return 0
 
     return exit_status(written, own=chosen.config_dir)

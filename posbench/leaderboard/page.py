@@ -198,7 +198,7 @@ def _origins(found: Sequence[Record]) -> list[str]:
         for record in found
     )
     return [
-        f"{len(found):,} records",
+        counted(len(found), "record"),
         f"trained at commit {commits}",
         f"on {devices}",
         f"with {versions}",

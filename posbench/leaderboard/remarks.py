@@ -70,11 +70,14 @@ def _few_seeds(runs: pd.DataFrame, found: Sequence[Record]) -> str:
     seeds = runs.groupby([*BOARD, *TASK, *METHOD])["seed"].nunique()
     if not (few := int((seeds < FEWEST).sum())):
         return ""
-    return (
-        f"{few:,} of {len(seeds):,} methods on a task rest on one seed or two: they have no "
-        "interval, and seed noise is often larger than the difference between two methods."
-        + ("" if any(record.definition for record in found) else MORE_SEEDS)
+    said = (
+        f"{few:,} of {len(seeds):,} pairs of method and task {agreeing(few, 'has', 'have')} one "
+        "seed or two, and so no interval"
+        if few < len(seeds)
+        else "No method has three seeds on a task, so there are no intervals"
     )
+    more = "" if any(record.definition for record in found) else MORE_SEEDS
+    return f"{said}; seed noise is often larger than the difference between two methods.{more}"
 
 
 def _no_common_seed(runs: pd.DataFrame) -> str:
@@ -165,8 +168,9 @@ def _diverged(found: list[Record]) -> str:
     if not runs:
         return ""
     return (
-        f"{len(runs)} of {len(found)} runs diverged and count as 0 at every length "
-        f"({'; '.join(runs)}): their records say why."
+        f"{len(runs):,} of {counted(len(found), 'run')} diverged and "
+        f"{agreeing(len(runs), 'counts', 'count')} as 0 at every length ({'; '.join(runs)}): the "
+        f"{agreeing(len(runs), 'record says', 'records say')} why."
     )
 
 
@@ -177,8 +181,8 @@ def _outdated(found: list[Record], ages: Sequence[bool | None]) -> str:
     names = sorted({record.method.label for record in old})
     listed = ", ".join(names) if len(names) <= MANY else f"{len(names)} methods"
     return (
-        f"{len(old)} of {len(found)} records come from other code than this version's ({listed}): "
-        "run them again."
+        f"{len(old):,} of {counted(len(found), 'record')} {agreeing(len(old), 'comes', 'come')} from "
+        f"other code than this version's ({listed}): run them again."
     )
 
 
@@ -210,8 +214,9 @@ def _carried_over(found: list[Record]) -> str:
     strata = {_stratum(record, stamp): stamp for record, stamp in carried}.values()
     verified, of = sum(each.verified for each in strata), sum(each.of for each in strata)
     return (
-        f"{len(carried):,} records were made by earlier code. A sample of {verified:,} of {of:,} "
-        "was repeated with the code whose hash they now carry, and every number was the same."
+        f"{counted(len(carried), 'record')} {agreeing(len(carried), 'was', 'were')} made by "
+        f"earlier code. A sample of {verified:,} of {of:,} was repeated with the code whose hash "
+        "is now recorded, and every number was the same."
     )
 
 

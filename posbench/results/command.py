@@ -292,13 +292,14 @@ def _upload(chosen: argparse.Namespace) -> int:
     scratch = chosen.scratch or chosen.folder / "uploads"
     with writing_to(scratch):
         done = upload(found, scratch, chosen.project, chosen.entity, chosen.online)
-    print(f"{done.now} of {len(found)} records became W&B runs; {done.before} were there already.")
+    all_of_them = counted(len(found), "record")
+    print(f"W&B runs made of {done.now} of {all_of_them}; {done.before} were there already.")
     if not chosen.online:
         there = shlex.quote(str(scratch))
         print(f"Send them with --online, or: wandb sync {there}/wandb/offline-run-*")
     if done.failed:
         raise PosbenchError(
-            f"{done.failed} of {len(found)} records did not reach W&B: run the same command again"
+            f"{done.failed} of {all_of_them} did not reach W&B: run the same command again"
         )
     return 0
 

@@ -12,6 +12,7 @@ from posbench.errors import PosbenchError
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing.table import pipes
+from posbench.wording import counted
 
 CONFIGURATIONS = {
     "cells": "one row a run and test length: what was measured, and of which run",
@@ -64,9 +65,9 @@ def _card(made: dict[str, pd.DataFrame]) -> str:
         front += [f"- config_name: {name}", f"  data_files: data/{name}.parquet"]
         front += ["  default: true"] if name == "cells" else []
     runs = cells.drop_duplicates(tables.RUN)
+    runs_of_all = counted(len(runs), "run")
     counts = ", ".join(
-        f"{cells[column].nunique()} {name}"
-        for column, name in (("method", "methods"), ("task", "tasks"), ("seed", "seeds"))
+        counted(cells[column].nunique(), column) for column in ("method", "task", "seed")
     )
     documented = [
         [f"`{column}`", *said]
@@ -78,10 +79,13 @@ def _card(made: dict[str, pd.DataFrame]) -> str:
         "# posbench results",
         "",
         "How transformer position encodings, and extensions of them, do at lengths beyond those "
-        f"that they were trained on: {len(runs)} runs, {counts}. Every run trains a small model "
+        f"that they were trained on: {runs_of_all}, {counts}. Every run trains a small model "
         "from scratch on a synthetic task; scores are no statement about large language models.",
         "",
-        *(f"- `{name}`: {CONFIGURATIONS[name]}; {len(frame)} rows" for name, frame in made.items()),
+        *(
+            f"- `{name}`: {CONFIGURATIONS[name]}; {counted(len(frame), 'row')}"
+            for name, frame in made.items()
+        ),
         "",
         "```python",
         "import pandas as pd",
