@@ -17,12 +17,14 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from posbench.composing import folders, mistakes
+from posbench.composing import blame, folders, mistakes
 from posbench.composing.compose import Composition, register
 from posbench.composing.options import BROKEN
 from posbench.errors import PosbenchError, Terminated
 
-FULL_ERROR = "HYDRA_FULL_ERROR"
+
+class OfOwnCode(BaseException):
+    """What a class of one's own has raised; no `Exception`, of which Hydra would speak first."""
 
 
 @hydra.main(version_base="1.3", config_path="pkg://posbench.conf", config_name="config")
@@ -68,15 +70,22 @@ def _run(composed: Composition) -> None:
         raise PosbenchError(OF_A_BOARD.format(part=part))
     check_source(*(composed.content[group] for group in ("encoding", "extension", "task")))
     spec = RunSpec.of(composed)
-    build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
-    make(spec)
+    try:
+        build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
+        make(spec)
+    except BROKEN:
+        raise
+    except Exception as error:
+        if said := blame.of_own_code(error):
+            raise OfOwnCode(said) from error
+        raise
 
 
 def main() -> None:
     """The entry point: mistakes become one sentence and exit status 1."""
     register()
-    verbose = os.environ.get(FULL_ERROR) == "1"
-    os.environ[FULL_ERROR] = "1"  # otherwise Hydra prints its errors itself, over several lines
+    verbose = os.environ.get(blame.FULL_ERROR) == "1"
+    os.environ[blame.FULL_ERROR] = "1"  # otherwise Hydra prints its errors itself, on several lines
     given = get_args_parser().parse_args()  # as `application` will read it
     own = [Path(given.config_dir)] if given.config_dir else []
     try:
@@ -95,6 +104,11 @@ def main() -> None:
         if verbose or "hydra" not in where:
             raise
         _say(f"the command line cannot be composed: {' '.join(str(error).split())}")
+        sys.exit(1)
+    except OfOwnCode as error:
+        if verbose:
+            raise
+        _say(f"{error} ({blame.HOW})")
         sys.exit(1)
     except KeyboardInterrupt:
         _say("stopped; the same command goes on from here.")

@@ -47,6 +47,13 @@ MODULES = {
 }
 BROKEN_LIST = "- a\n- b\n"
 MINE = "_target_: my_module.Mine\n"
+RAISING = """from posbench.encodings.nope import NoPE
+
+
+class Mine(NoPE):
+    def encode(self, a):
+        return a.plus(a.gap)
+"""
 RECORD = "results/local/records/smoke/passkey/rope/seed=0.json"
 MOOD = {"mine/encoding/mood.yaml": "_target_: mood.Mood\n"}
 
@@ -187,6 +194,8 @@ INPUTS: list[Input] = [
     _own(MINE, "def broken(:\n"),
     _own("strength: 1\n"),
     _own("strength: [1\n"),
+    _own(MINE, RAISING),
+    Input("catalogue", ("--config-dir", "mine", "encoding=mine"), _own(MINE, RAISING).files),
     _own(BROKEN_LIST),
     _own(MINE, name="rope"),
     _own(MINE, name="1"),

@@ -15,8 +15,8 @@ from hydra.core.global_hydra import GlobalHydra
 from wrong import ENCODINGS, EXTENSIONS, TASKS, Wrong
 
 from posbench.check import command, conformance
-from posbench.check.blame import place
 from posbench.check.subject import Subject
+from posbench.composing.blame import place
 from posbench.composing.compose import composing
 from posbench.composing.folders import importable
 from posbench.errors import PosbenchError

@@ -892,6 +892,24 @@ def test_a_sweep_finds_classes_in_a_folder_of_ones_own(tmp_path: Path) -> None:
     assert answer.status == 0 and "2  to run, in 2 jobs" in answer.out, answer.out + answer.err
 
 
+def test_what_a_class_of_ones_own_raises_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine/encoding").mkdir(parents=True)
+    (tmp_path / "mine/encoding/own.yaml").write_text("_target_: own.Own\n")
+    (tmp_path / "mine/own.py").write_text(
+        "from posbench.encodings.nope import NoPE\n\n\nclass Own(NoPE):\n"
+        "    def encode(self, a):\n        return a.plus(a.gap)\n"
+    )
+    words = ("--config-dir", "mine", "protocol=smoke", "encoding=own", "task=copy")
+    why = "AttributeError in mine/own.py, line 6: 'Attention' object has no attribute 'gap'"
+    alone = finished(tmp_path, *words)
+    how = "(HYDRA_FULL_ERROR=1 shows how it came there)"
+    assert (alone.status, alone.err) == (1, f"posbench: {why} {how}\n")
+    swept = finished(tmp_path, "-m", *words)
+    assert swept.status == 1 and why in swept.out
+    path = f"--config-dir {tmp_path / 'mine'}"
+    assert f"python -m posbench {path} protocol=smoke task=copy encoding=own" in swept.out
+
+
 @pytest.mark.fault("Ctrl-C of a sweep")
 def test_ctrl_c_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> None:
     words = ("protocol=smoke", "method=rope,alibi", "training.steps=100000")

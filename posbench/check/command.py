@@ -160,7 +160,7 @@ def _answers(subject: Any, suite: Suite) -> Iterator[tuple[Check, str | None]]:
     What fails for a reason that was said before refers to that. A check that rests on one that
     failed is left out, for it would say the same again, and so are all after one of the first.
     """
-    from posbench.check.blame import place
+    from posbench.composing.blame import place
 
     said: dict[str, str] = {}  # reasons, and the check that gave them first
     lost: set[Check] = set()  # what failed, and what rests on that

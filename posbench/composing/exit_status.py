@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from posbench.composing import mistakes
+from posbench.composing import blame, mistakes
 from posbench.composing.options import BROKEN
 from posbench.errors import Terminated
 
@@ -19,9 +19,9 @@ def exit_status(
     own: Sequence[Path] = (),
     left: str = "what was complete is kept",
 ) -> int:
-    """Carry a command out and return its exit status: that of `act`, 1 for a mistake of the user or
-    a file that cannot be read or written, 128 and the number of the signal for what was stopped. A
-    reader that has seen enough, as `head`, ends it quietly.
+    """Carry a command out and return its exit status: that of `act`, 1 for a mistake of the user,
+    an error in a class of theirs, or a file that cannot be read or written, 128 and the number of
+    the signal for what was stopped. A reader that has seen enough, as `head`, ends it quietly.
 
     Args:
         act: does what the command is for
@@ -41,6 +41,12 @@ def exit_status(
         return 1
     except OSError as error:  # some of Hydra's are both
         print(f"posbench: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        said = blame.of_own_code(error)
+        if said is None or os.environ.get(blame.FULL_ERROR) == "1":
+            raise
+        print(f"posbench: {said} ({blame.HOW})", file=sys.stderr)
         return 1
     except Terminated as stopped:
         received = signal.Signals(stopped.args[0])

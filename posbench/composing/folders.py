@@ -13,6 +13,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
+from hydra.core.global_hydra import GlobalHydra
+
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError
 from posbench.records.command import Command
@@ -63,6 +65,11 @@ def given(sources: Iterable[Any]) -> list[Path]:
     """The folders of one's own among the sources, or the search path, of Hydra."""
     own = (each.path for each in sources if each.provider == PROVIDER and each.path)
     return [Path(path.removeprefix("file://")) for path in own]
+
+
+def searched() -> list[Path]:
+    """The folders of one's own in which Hydra, which must be initialised, finds choices."""
+    return given(GlobalHydra.instance().config_loader().get_search_path().get_path())
 
 
 def make_importable(own: Iterable[Path]) -> None:

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hydra.core.global_hydra import GlobalHydra
-
 from posbench.composing import folders, options
 from posbench.composing.compose import Composition, compose
 from posbench.composing.methods import chosen_of_model, methods, turned_on
@@ -199,8 +197,7 @@ def _method_of(chosen: Mapping[str, str], model: Mapping[str, Any]) -> str | Non
 
 def _own_methods() -> list[str]:
     """Names of methods in folders given with --config-dir."""
-    searched = GlobalHydra.instance().config_loader().get_search_path().get_path()
-    found = (folder / "method" for folder in folders.given(searched))
+    found = (folder / "method" for folder in folders.searched())
     return sorted(path.stem for folder in found for path in folder.glob("*.yaml"))
 
 

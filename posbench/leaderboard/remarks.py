@@ -181,8 +181,8 @@ def _outdated(found: list[Record], ages: Sequence[bool | None]) -> str:
     names = sorted({record.method.label for record in old})
     listed = ", ".join(names) if len(names) <= MANY else f"{len(names)} methods"
     return (
-        f"{len(old):,} of {counted(len(found), 'record')} {agreeing(len(old), 'comes', 'come')} from "
-        f"other code than this version's ({listed}): run them again."
+        f"{len(old):,} of {counted(len(found), 'record')} {agreeing(len(old), 'comes', 'come')} "
+        f"from other code than this version's ({listed}): run them again."
     )
 
 

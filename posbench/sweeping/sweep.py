@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from hydra.plugins.launcher import Launcher
 
+from posbench.composing.folders import searched, with_own
 from posbench.disk import make_writable, writing_to
 from posbench.errors import PosbenchError
 from posbench.records.command import Command
@@ -198,7 +199,7 @@ class Sweep:
             run.spec.key,
             run.spec.title,
             time.time(),
-            command=str(run.spec.command),
+            command=str(with_own(run.spec.command, searched())),
             sentence=sentence,
         )
         journal.Writer.of(self.results_dir).write(event)
@@ -215,7 +216,7 @@ class Sweep:
             f"{planned.not_applicable:,} not applicable, {len(failures) + wrong:,} failed."
         )
         for words, sentence in planned.wrong.items():
-            self.say(f"  {sentence}\n    {Command('posbench', words)}")
+            self.say(f"  {sentence}\n    {with_own(Command('posbench', words), searched())}")
         for event in failures:
             self.say(f"  {event.title}: {event.sentence}\n    {event.command}")
         if self.leaderboard and (made or skipped):

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import filelock
 
+from posbench.composing import blame
 from posbench.composing.compose import compose
+from posbench.composing.folders import searched, with_own
 from posbench.composing.mistakes import sentence
 from posbench.composing.options import BROKEN
 from posbench.disk import writing_to
@@ -60,7 +62,8 @@ def _work(spec: RunSpec, journal: RunJournal) -> None:
             journal.write("failed", sentence(error))
         except Exception as error:  # a mistake of ours, or the machine's: the next may work
             traceback.print_exc(file=file)
-            journal.write("failed", f"{type(error).__name__}: {error} (more in {log})")
+            said = blame.of_own_code(error) or f"{type(error).__name__}: {error}"
+            journal.write("failed", f"{said} (more in {log})")
         except BaseException:  # a signal, of a person or of the queue
             journal.write("stopped")
             raise
@@ -99,7 +102,8 @@ class RunJournal:
 
     def write(self, kind: Kind, sentence: str = "") -> None:
         spec = self.spec
-        took, command = time.monotonic() - self.start, str(spec.command)
+        took = time.monotonic() - self.start
+        command = str(with_own(spec.command, searched()))
         event = Event(kind, self.sweep, spec.key, spec.title, time.time(), took, command, sentence)
         with writing_to(spec.results_dir):
             Writer.of(spec.results_dir).write(event)
