@@ -211,7 +211,10 @@ def test_what_is_said_of_encodings_is_what_the_board_has() -> None:
     assert "the first four are encodings whose attention depends on what the tokens are" in text
     assert first == {"path", "fox", "cope", "wall"}
     tasks = summary["num_tasks"].max()
-    assert "the encodings have been run on all tasks, with one seed" in text
+    seeds = standing.part.runs.groupby("task")["seed"].nunique()
+    assert "with one seed, and on seven with a second" in text
+    assert "one seed, and a second on seven of the twelve tasks" in text
+    assert (seeds == 2).sum() == 7 and (seeds == 1).sum() == 5
     assert tasks == len(board.all_tasks) == len(set(standing.part.runs["task"]))
     [(learned, overall)] = re.findall(
         r"has learned (\w+) of the twelve tasks and stands at (\S+)\. ", text
