@@ -772,7 +772,8 @@ def test_a_failure_stops_no_other_run_and_is_told_with_its_command(
     said = swept(tmp_path, Launcher(), "task=copy", "method=rope,rope_pi,rope_ntk")
     assert len(files.records(tmp_path)) == 2
     told = "\n".join(said)
-    assert "rope_pi on copy, smoke, seed 0: ZeroDivisionError: by nothing (more in" in told
+    failed = r"rope_pi on copy, smoke, seed 0: ZeroDivisionError in \S+, line \d+: by nothing"
+    assert re.search(rf"{failed} \(more in", told), told
     assert "\n    python -m posbench protocol=smoke task=copy method=rope_pi seed=0" in told
     log = tmp_path / "logs/smoke/copy/rope_pi/seed=0/said.txt"
     assert "Traceback" in log.read_text()
