@@ -118,7 +118,8 @@ def test_a_part_of_the_tasks_is_compared_on_that_part_alone() -> None:
 def test_one_seed_of_one_task_a_group_gives_a_place_and_no_chances() -> None:
     quick = among([made("decay", 0.6, "copy", 10)], published())
     said = " ".join(report.sentences(quick, board()))
-    assert "decay is 2nd of 3" in said and "do not say how sure that is" in said
+    assert "decay is 2nd of 3" in said
+    assert "with fewer than 3 seeds of some row and a single task of some group, nothing" in said
     assert "to" not in said.split("Overall")[1].split(";")[0], "there is no interval"
     for text in (report.text(quick, board(), []), report.markdown(quick, board(), [])):
         assert "P(better)" not in text and "it is better" not in text, "it would be all dashes"
@@ -345,7 +346,7 @@ def test_a_row_is_compared_on_the_tasks_that_most_rivals_have() -> None:
     assert found.chosen_tasks(published, quick=False) == few
     assert set(found.chosen_tasks(published, quick=True)) == set(few)
     said = list(published.remarks(few))
-    assert len(said) == 1 and said[0].startswith("Board main is under way: most of its rows have")
+    assert len(said) == 1 and said[0].startswith("Board main is under way: fewer than 90 % of its")
     assert "reverse, key_value_retrieval" in said[0] and "task=reverse compares" in said[0]
     names = ["nope", "t5", "fox", "cable", "path", "fire", "wall", "cope", "shaw"]
     nine = of_main(main.all_tasks, alibi=few, **dict.fromkeys(names[1:], main.all_tasks))
@@ -386,6 +387,28 @@ def test_all_rows_are_held_against_each_other_on_the_same_seeds() -> None:
     ]
     with pytest.raises(PosbenchError, match="against with seed 13: choose among 10, 11, 12 with"):
         among(three, [*rope, *nope], 13)
+
+
+def test_a_row_that_was_stopped_is_held_against_the_seeds_that_it_has() -> None:
+    """It has another seed of its first task alone, and no run of the last."""
+    first, *others, last = board().all_tasks
+    own = [made("decay", 0.5, task, 10) for task in (first, *others)]
+    own.append(made("decay", 0.5, first, 11))
+    held = rivals(own, published()).beside(own)
+    tests = {(each.task.label, each.seed) for each in held.records}
+    assert tests == {(first, 10), (first, 11), *((task, 10) for task in others)} | {
+        (last, seed) for seed in (10, 11, 12)
+    }
+    assert not list(held.remarks((first, *others))), "no row lacks a seed of these"
+    lucky = {10: 0.9, 11: 0.2, 12: 0.1}
+    rope = [
+        made("rope", level, task, seed)
+        for seed, level in lucky.items()
+        for task in board().all_tasks
+    ]
+    one = [made("decay", 0.5, task, 10) for task in board().all_tasks]
+    assert standing(one, rivals(one, rope), draws=200).place_of("decay") == 1, "a mean of .4"
+    assert standing(one, rivals(one, rope).beside(one), draws=200).place_of("decay") == 2
 
 
 def test_tasks_that_no_row_has_together_are_refused() -> None:
@@ -625,6 +648,8 @@ def test_a_sweep_that_was_stopped_ends_with_the_report_of_what_is_there(
     said = capsys.readouterr()
     assert said.err == stopped and "rope (encoding.base=500) is 2nd of 3" in said.out
     assert "Note: 2 runs missing: the same command makes them." in said.out
+    assert "Note: This covers 1 task and 1 seed of the board." in said.out
+    assert "lack some of the seeds" not in said.out and "lacks some" not in said.out
     assert command.main([*words, "--no-training", *against]) == 1
     missing = "2 runs missing: the same command without --no-training makes them."
     assert missing in capsys.readouterr().out

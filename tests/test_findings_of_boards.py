@@ -71,9 +71,9 @@ def runs(
     return found
 
 
-def said(found: Sequence[Record]) -> str:
-    measured = Measured.of(tables.table(found))
-    return findings.markdown(board(), measured, standings_of(board(), measured))
+def said(found: Sequence[Record], of: Board | None = None) -> str:
+    measured, asked = Measured.of(tables.table(found)), of or board()
+    return findings.markdown(asked, measured, standings_of(asked, measured))
 
 
 @pytest.fixture(scope="module")
@@ -158,10 +158,55 @@ def test_one_seed_decides_nothing_and_what_was_not_run_is_said() -> None:
     text = said(runs(LEVELS, seeds=(10,), tasks=("copy", "reverse")))
     assert "`nope` (.92) and `alibi` (.91) are highest so far; too few seeds to tell" in text
     assert "have been run on passkey, induction." in text
+    assert "have fewer than 3 seeds, so no interval says how much of their scores is luck" in text
+    assert "told apart from" not in text.split("## Which")[1]
+
+
+def test_with_too_few_seeds_the_rows_within_the_margin_are_named() -> None:
+    one = said(runs(LEVELS, seeds=(10,)))
+    assert "- Retrieve (find one thing): `rope` (.92) is highest so far; too few seeds" in one
+    near = {"rope": 0.9, "nope": 0.899, "alibi": 0.893, "t5": 0.5}
+    three = said(runs({row: (level, level) for row, level in near.items()}, seeds=(10,)))
+    assert "- Copy (step through): `rope` (.92), `nope` (.91) and `alibi` (.91) are high" in three
+    five = definition.read(BOARD.replace("t5], seeds", "t5, fox], seeds"), "five")
+    levels = dict.fromkeys(("rope", "nope", "alibi", "t5"), (0.9, 0.9)) | {"fox": (0.89, 0.89)}
+    many = said(runs(levels, seeds=(10,)), five)
+    assert "- Copy (step through): 5 rows, from `alibi` (.92) to `fox` (.91), are highest" in many
+
+
+def test_the_tasks_that_have_too_few_seeds_are_named() -> None:
+    copying = runs(LEVELS, seeds=(10,), tasks=("copy", "reverse"))
+    text = said([*copying, *runs(LEVELS, tasks=("passkey", "induction"))])
+    assert "are highest so far" in text and "`rope` (.92) is first, .25 (95 % " in text
     assert (
-        "have fewer than 3 seeds, so no interval" in text
-        and "told apart from" not in text.split("## Which")[1]
+        "have fewer than 3 seeds on copy, reverse, so no interval says how much of their scores "
+        "there is luck." in text
     )
+
+
+def test_zero_shot_rows_come_first_whichever_rows_were_run_first(
+    everything: list[Record],
+) -> None:
+    """The first row of a part by its name may be of another class."""
+    found = [
+        changed(each, {"method_class": "trained beyond"}) if each.method.name == "alibi" else each
+        for each in everything
+    ]
+    measured = Measured.of(tables.table(found))
+    kinds = [each.kind for each in standings_of(board(), measured)]
+    assert kinds == ["zero-shot", "trained beyond", "zero-shot"]
+    assert "- Copy (step through): `nope` (.92) is first" in said(found)
+
+
+def test_every_task_counts_the_same_in_a_reach() -> None:
+    """RoPE fails at once on copying, with four seeds, and never on the others, with one."""
+    levels = {"rope": (0.1, 0.9), "nope": (0.9, 0.9)}
+    many = runs(levels, tasks=("copy",))
+    few = runs(levels, seeds=(10,), tasks=("passkey", "induction"))
+    measured = Measured.of(tables.table([*many, *few]))
+    standing, _ = standings_of(board(), measured)  # and that of extensions, which has RoPE alone
+    found, censored = standing.reach("rope")
+    assert str(found) == "> 8" and censored == pytest.approx(2 / 3)
 
 
 def test_a_task_that_nobody_learned_is_named() -> None:

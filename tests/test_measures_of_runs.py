@@ -149,6 +149,17 @@ def test_a_median_that_falls_on_a_censored_seed_is_censored(
     assert censored == pytest.approx(share, nan_ok=True)
 
 
+def test_a_median_by_weight_counts_a_task_once_however_many_seeds_it_has() -> None:
+    """Three seeds of one task, and one of each of two others."""
+    reaches, thirds = [known(2), known(2), known(2), known(4), ABOVE_64], [1 / 3] * 3
+    assert str(median_reach(reaches)[0]) == "2"
+    found, censored = median_reach(reaches, [*thirds, 1, 1])
+    assert str(found) == "4" and censored == pytest.approx(1 / 3)
+    assert str(median_reach(reaches[:4], [*thirds, 1])[0]) == "2.83", "half lies on either side"
+    same = [known(2), known(8), known(3)]
+    assert median_reach(same, [0.1] * 3) == median_reach(same)
+
+
 @given(
     st.lists(
         st.tuples(st.floats(0.1, 100), st.sampled_from(["seen", "below", "above"])),

@@ -377,6 +377,14 @@ def test_every_picture_has_the_mean_over_tasks_of_the_same_seeds_and_none_below_
     assert drawn.means == same.means
 
 
+def test_the_opening_picture_draws_the_rows_of_all_sections() -> None:
+    measured = Measured.of(tables.table(some_records()))
+    zero_shot, tuned = standings_without_board(BOARD, measured)
+    assert (zero_shot.complete, tuned.complete) == (["nope", "alibi", "rope"], ["t5"])
+    drawn = opening.picture(measured, [zero_shot, tuned])
+    assert drawn.count('class="curve') == 4 and ">t5</text>" in drawn
+
+
 @pytest.mark.slow
 def test_pictures_are_files_of_both_kinds_and_the_same_twice(tmp_path: Path) -> None:
     save(tmp_path, *some_records())

@@ -125,13 +125,15 @@ def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:
     again = _again(chosen)
     planned, stopped = _made(mine.runs(board, tasks, seeds), command)
     own = _complete(planned, again)
-    there = standing(own, rivals)
+    held = rivals.beside(own)  # what was stopped has fewer tasks, or fewer seeds of some
+    there = standing(own, held)
+    ran = sorted({record.seed for record in own})
     notes = [
         *of_other_tasks(left),
-        *rivals.remarks(tasks),
-        *_worth(worth(here, board, tasks, seeds, kind), tasks, seeds, board),
-        *_notes(planned, seeds, again),
-        *differences(own, rivals.records),
+        *held.remarks(there.tasks),
+        *_worth(worth(here, board, there.tasks, ran, kind), there.tasks, ran, board),
+        *_notes(planned, ran, again),
+        *differences(own, held.records),
     ]
     print(report.text(there, board, notes))
     from posbench.catalogue.sketches import sketch  # and with it torch

@@ -18,6 +18,7 @@ from posbench.records.record import Record
 from posbench.showing.latex import escaped, tabular
 from posbench.showing.numbers import number
 from posbench.showing.table import Row, Table
+from posbench.statistics.aggregates import FEWEST
 from posbench.wording import agreeing, counted
 
 
@@ -78,7 +79,10 @@ def _with_others(found: RowStanding) -> str:
     """Its rank and tier had other tasks and seeds been drawn."""
     ours, over = found.summary.loc[found.row], found.ranked.over
     if pd.isna(ours[f"{over}_rank_low"]):
-        return "; one seed and one task of a group do not say how sure that is"
+        return (
+            f"; with fewer than {FEWEST} seeds of some row and a single task of some group, "
+            "nothing says how sure that is"
+        )
     low, high = (ordinal(int(ours[f"{over}_rank_{side}"])) for side in ("low", "high"))
     return f": with {found.ranked.drawn} {low} to {high}, tier {ours[f'{over}_tier']:.0f}"
 

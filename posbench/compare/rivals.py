@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import pandas as pd
@@ -15,7 +16,7 @@ from posbench.composing.compose import compose
 from posbench.composing.identity import identify
 from posbench.composing.legality import built, method_class
 from posbench.errors import PosbenchError
-from posbench.leaderboard.parts import Part
+from posbench.leaderboard.parts import MOST, Part
 from posbench.records import tables
 from posbench.records.record import Name, Record
 from posbench.running.run_spec import RunSpec
@@ -63,11 +64,11 @@ class Kind:
 
 @dataclass(frozen=True)
 class Rivals:
-    """Runs of the rows that a board names, of one kind and with chosen seeds."""
+    """Runs of the rows that a board names, of one kind and with chosen seeds of each task."""
 
     board: Board
     kind: Kind
-    seeds: tuple[int, ...]
+    tests: frozenset[tuple[str, int]]  # task, seed
     offered: tuple[Record, ...]  # with any seed
 
     @classmethod
@@ -88,12 +89,27 @@ class Rivals:
             and (*named(record), record.seed) in listed
             and record.task.label in board.all_tasks
         ]
-        return cls(board, kind, tuple(seeds), tuple(offered))
+        tests = frozenset(itertools.product(board.all_tasks, seeds))
+        return cls(board, kind, tests, tuple(offered))
+
+    def beside(self, own: Sequence[Record]) -> Self:
+        """The same without the seeds that ours lacks on a task that it has been run on: theirs
+        would be compared with other luck.
+        """
+        ours = {(record.task.label, record.seed) for record in own}
+        tasks = {task for task, _ in ours}
+        kept = {test for test in self.tests if test in ours or test[0] not in tasks}
+        return replace(self, tests=frozenset(kept))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of any task."""
+        return tuple(sorted({seed for _, seed in self.tests}))
 
     @property
     def records(self) -> list[Record]:
         """The offered records that have the chosen seeds."""
-        return [record for record in self.offered if record.seed in self.seeds]
+        return [each for each in self.offered if (each.task.label, each.seed) in self.tests]
 
     @functools.cached_property
     def runs(self) -> pd.DataFrame:
@@ -150,11 +166,11 @@ class Rivals:
         seeds.
         """
         if left := [task for task in self.board.all_tasks if task not in {*tasks, *self.common}]:
-            few = [task for task in left if task in self.tried]
-            hint = f"; task={few[0]} compares with the few that have" if few else ""
+            some = [task for task in left if task in self.tried]
+            hint = f"; task={some[0]} compares with those that have" if some else ""
             yield (
-                f"Board {self.board.name} is under way: most of its rows have not been run on "
-                f"{_listed(left)}{hint}."
+                f"Board {self.board.name} is under way: fewer than {100 * MOST:.0f} % of its rows "
+                f"have been run on {_listed(left)}{hint}."
             )
         aside: dict[tuple[str, ...], list[str]] = {}
         for row, there in sorted(self.tasks_of.items()):
@@ -167,15 +183,17 @@ class Rivals:
                 f"{counted(len(rows), 'row')} {stand} aside, which {have} no run on {on} with "
                 f"these seeds: {_listed(rows)}."
             )
-        ours = self.runs[self.runs["task"].isin(tasks)].groupby("row").size()
+        theirs = self.runs[self.runs["task"].isin(tasks)].groupby("row").size()
         kept = [row for row, there in self.tasks_of.items() if there.issuperset(tasks)]
-        fewer = sorted(row for row in kept if ours[row] < len(tasks) * len(self.seeds))
+        tests = [test for test in self.tests if test[0] in tasks]
+        fewer = sorted(row for row in kept if theirs[row] < len(tests))
         if fewer:
             names = f": {_listed(fewer)}" if len(fewer) <= MANY else ""
             lack, count = ("lacks", "counts") if len(fewer) == 1 else ("lack", "count")
             yield (
                 f"{len(fewer)} of {counted(len(kept), 'published row')} {lack} some of the seeds "
-                f"{_listed(self.seeds)}, and {count} with the others{names}."
+                f"{_listed(sorted({seed for _, seed in tests}))}, and {count} with the others"
+                f"{names}."
             )
 
 

@@ -75,7 +75,7 @@ def _encodings(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         # A row that lacks a task of another group is as good here as any.
         here = runs[runs["group"] == group]
         leaders = Leaders.of(_whole(here, sorted(set(here["task"]))), board)
-        asks, failed = board.groups[group].asks, _not_learned(here, leaders.named)
+        asks, failed = board.groups[group].asks, _not_learned(here, leaders.peers)
         yield f"{group.capitalize()} ({asks}): {leaders}{failed}. {_link(first)}"
     for sentence in overall(board, first.part, first.complete):
         yield f"{sentence} {_link(first)}"
@@ -103,7 +103,7 @@ def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> 
         (host,) = rows.encodings
         for multiple in LENGTHS:
             runs = at_length(_complete(standing), measured, multiple)
-            if runs.empty:
+            if runs["row"].nunique() < 2:
                 continue
             leaders = Leaders.of(runs, board)
             alone = ""
@@ -121,7 +121,7 @@ def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> 
             yield (
                 f"The furthest on `{host}` ({standing.kind}): `{far}` scores "
                 f"{number(board.judged.reach)} or more up to {over}{reaches[far].low:.3g}x, the "
-                f"median over tasks and seeds"
+                "median over tasks and seeds, in which every task counts the same"
                 f"{_tasks_held(standing, measured, far, board)}. {_link(standing)}"
             )
 
@@ -231,10 +231,12 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
                 "at the training length: what stands there is as much about learning as about "
                 "reach."
             )
-        if not aggregates.repeated(runs):
+        seeds = runs.groupby(["task", "row"]).size().groupby("task").min()
+        if few := [task for task in dict.fromkeys(runs["task"]) if seeds[task] < aggregates.FEWEST]:
+            on, there = ("", "") if len(few) == len(seeds) else (f" on {', '.join(few)}", " there")
             yield (
-                f"Some rows of {_link(standing)} have fewer than {aggregates.FEWEST} seeds, so "
-                "no interval says how much of their scores is luck."
+                f"Some rows of {_link(standing)} have fewer than {aggregates.FEWEST} seeds{on}, so "
+                f"no interval says how much of their scores{there} is luck."
             )
     for standing in found:
         yield from _hosts_that_did_not_learn(standing)

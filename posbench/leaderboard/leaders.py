@@ -2,7 +2,8 @@
 
 Rows are *not told apart* from the row with the largest number while it is above them by the
 equivalence margin in less than 95 % of the draws of seeds; the next row is the best of those that
-are told apart.
+are told apart. With too few seeds to draw from, the rows that are less than the margin below the
+largest number are named together, and nothing is decided.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from posbench.boards.definition import Board
 from posbench.showing.numbers import number
 from posbench.statistics import aggregates, bootstrap
 from posbench.statistics.bootstrap import Draws
+from posbench.wording import agreeing
 
 SURE = 0.95
 """The share of draws in which the first row must be above another for the two to be told apart."""
@@ -29,7 +31,7 @@ class Leaders:
     draws: Draws
     estimates: pd.Series  # by row, best first
     peers: list[str]  # the first row among them, best first
-    certain: bool  # whether each row has seeds enough to draw from
+    certain: bool  # whether each row has seeds enough to draw from; else peers are near by number
 
     @classmethod
     def of(cls, runs: pd.DataFrame, board: Board) -> Leaders:
@@ -39,21 +41,17 @@ class Leaders:
         estimates = pd.Series(draws.estimates.mean(0), draws.rows).round(9)
         estimates = estimates.sort_values(ascending=False, kind="stable")
         best, margin = str(estimates.index[0]), judged.equivalent
-        peers = [
-            str(row)
-            for row in estimates.index
-            if row == best or draws.order(best, str(row), margin).above < SURE
-        ]
-        return cls(draws, estimates, peers, aggregates.repeated(runs))
+        certain = aggregates.repeated(runs)
+        if certain:
+            near = [draws.order(best, str(row), margin).above < SURE for row in estimates.index]
+        else:
+            near = list(estimates > estimates.iloc[0] - margin)
+        peers = [str(row) for row, as_good in zip(estimates.index, near, strict=True) if as_good]
+        return cls(draws, estimates, peers, certain)
 
     @property
     def first(self) -> str:
         return self.peers[0]
-
-    @property
-    def named(self) -> list[str]:
-        """The rows that the sentence begins with."""
-        return self.peers if self.certain else [str(row) for row in self.estimates.index[:2]]
 
     @property
     def next(self) -> str | None:
@@ -66,15 +64,21 @@ class Leaders:
         return f"{number(difference)} (95 % {number(low)} to {number(high)})"
 
     def __str__(self) -> str:
-        shown = [f"`{row}` ({number(self.estimates[row])})" for row in self.named]
         if not self.certain:
-            return f"{' and '.join(shown)} are highest so far; too few seeds to tell rows apart"
-        if len(shown) == 1 and self.next is not None:
-            return f"{shown[0]} is first, {self.above(self.next)} above `{self.next}`"
-        if len(shown) <= FEW:
-            said = f"{', '.join(shown[:-1])} and {shown[-1]} are not told apart"
-        else:
-            said = f"{len(shown)} rows are not told apart, from {shown[0]} to {shown[-1]}"
+            are = agreeing(len(self.peers), "is", "are")
+            return f"{self._named} {are} highest so far; too few seeds to tell rows apart"
+        if len(self.peers) == 1 and self.next is not None:
+            return f"{self._named} is first, {self.above(self.next)} above `{self.next}`"
+        said = f"{self._named} are not told apart"
         if self.next is None:
             return said
         return f"{said}; `{self.next}` is the next, {self.above(self.next)} below `{self.first}`"
+
+    @property
+    def _named(self) -> str:
+        """The peers with their numbers, if they are few."""
+        shown = [f"`{row}` ({number(self.estimates[row])})" for row in self.peers]
+        if len(shown) > FEW:
+            return f"{len(shown)} rows, from {shown[0]} to {shown[-1]},"
+        *others, last = shown
+        return f"{', '.join(others)} and {last}" if others else last

@@ -48,7 +48,9 @@ def picture(measured: Measured, standings: Sequence[Standing], own: str = "") ->
     rows = list(dict.fromkeys([own, *ranked] if own else ranked))[: LEADERS - bool(as_trained)]
     if as_trained and as_trained not in rows:
         rows.append(as_trained)
-    means = {row: same[0].curve(row, measured).mean() for row in rows}  # their tasks are the same
+    # A row is drawn from the runs of the section that ranks it; their tasks are the same.
+    ranking = {row: each for each in reversed(same) for row in each.complete}
+    means = {row: ranking[row].curve(row, measured).mean() for row in rows}
     curves = {row: curve for row, curve in means.items() if len(curve) > 1}
     return drawn(curves, "Mean score of the leaders against test length") if curves else ""
 

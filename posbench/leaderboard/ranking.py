@@ -76,7 +76,9 @@ class Standing:
         return number(float(self.part.cost.get(row, np.nan)), 0)
 
     def reach(self, row: str) -> tuple[Reach, float]:
-        """The median over tasks and seeds, and the share that is censored."""
+        """The median over tasks and seeds, in which every task counts the same however many seeds
+        it has; and the share that is censored, likewise.
+        """
         return self._reaches[row]
 
     def curve(self, row: str, measured: Measured) -> pd.DataFrame:
@@ -98,7 +100,11 @@ class Standing:
     @functools.cached_property
     def _reaches(self) -> dict[str, tuple[Reach, float]]:
         runs = self.part.runs
-        return {str(row): median_reach(list(each)) for row, each in runs.groupby("row")["reach"]}
+        seeds = runs.groupby(["row", "task"])["seed"].transform("size")
+        return {
+            str(row): median_reach(list(each["reach"]), list(1 / seeds[each.index]))
+            for row, each in runs.groupby("row")
+        }
 
 
 def standings_of(board: Board, measured: Measured) -> list[Standing]:
@@ -109,11 +115,12 @@ def standings_of(board: Board, measured: Measured) -> list[Standing]:
     places = {group: place for place, group in enumerate(board.groups)}
     found = []
     for part in (part.on_common_runs(board) for part in parts(board, measured)):
-        for kind, unsorted in part.runs.groupby("class", sort=False):
-            runs = unsorted.sort_values("group", key=lambda names: names.map(places), kind="stable")
-            each = replace(part, title=_titled(part, str(kind)), runs=runs)
+        for kind in sorted(set(part.runs["class"]), key=zero_shot_first):
+            mine = part.runs[part.runs["class"] == kind]
+            runs = mine.sort_values("group", key=lambda names: names.map(places), kind="stable")
+            each = replace(part, title=_titled(part, kind), runs=runs)
             summary, draws = standings.standing(runs, judged.draws, judged.seed)
-            found.append(Standing(each, str(kind), summary, draws))
+            found.append(Standing(each, kind, summary, draws))
     return found
 
 

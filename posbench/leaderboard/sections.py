@@ -116,7 +116,7 @@ def tasks_section(compared: Sequence[Discrimination], protocol: str) -> Section:
         "seed, solves a task if it gets to the gate of the task in the test at 1x; “by encodings” "
         "says how many encodings those that do have. The steps are the median until a validation "
         "got there for the first time. The spread is the standard deviation between these "
-        "encodings of their mean score, at most .5, over the trainings that solved the task. The "
+        "encodings of their mean score, over the trainings that solved the task. The "
         "ceiling is the score of a model trained at that length, with the encodings and seeds of "
         "the ceiling rows below; a low one is a training that failed there, and another seed or "
         "more steps may not. All of this is information: no task is chosen by it."

@@ -74,12 +74,14 @@ AT_TRAINING_LENGTH = Term(
 REACH = Term(
     "Reach",
     "The length, in multiples of training, up to which the corrected score is at least .5; the "
-    "median over tasks and seeds.",
+    "median over tasks and seeds, in which every task counts the same.",
     "< 1 means that it is below .5 at the training length already, > 8 that it is not below .5 at "
     "any length that was measured.",
 )
 CENSORED = Term(
-    "Censored", "The share of trainings whose reach lies outside of the lengths that were measured."
+    "Censored",
+    "The share of trainings whose reach lies outside of the lengths that were measured; every task "
+    "counts the same.",
 )
 SOLVED = Term(
     "Solved",

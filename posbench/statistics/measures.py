@@ -158,19 +158,25 @@ def reach(
     return Reach(found, found)
 
 
-def median_reach(reaches: Sequence[Reach]) -> tuple[Reach, float]:
-    """The median over seeds, and the share of seeds whose reach is censored.
+def median_reach(reaches: Sequence[Reach], weights: Numbers | None = None) -> tuple[Reach, float]:
+    """The median over runs, and the share of runs whose reach is censored, both by weight.
 
     The median of the lower bounds and that of the upper bounds enclose the median of the true
     multiples, whatever the censored ones are. They agree wherever it falls on a reach that is
-    known, and it is censored otherwise. Of an even number the two in the middle are averaged on
-    the logarithmic axis, on which reaches are compared. NaN without seeds, or if one is NaN.
+    known, and it is censored otherwise. Where half of the weight lies on either side, the two in
+    the middle are averaged on the logarithmic axis, on which reaches are compared. NaN without
+    runs, or if one is NaN.
+
+    Args:
+        reaches: one a run
+        weights: above 0, one a run; all the same if they are not given
     """
     low, high = (np.array([getattr(each, end) for each in reaches]) for end in ("low", "high"))
     if not len(low) or np.isnan(low).any():
         return Reach(np.nan, np.nan), np.nan
-    share = float(np.mean([each.censored != "" for each in reaches]))
-    return Reach(_log_median(low), _log_median(high)), share
+    weight = np.ones(len(low)) if weights is None else np.asarray(weights, float)
+    share = float(np.average([each.censored != "" for each in reaches], weights=weight))
+    return Reach(_log_median(low, weight), _log_median(high, weight)), share
 
 
 def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
@@ -248,10 +254,13 @@ def _from_training(multiples: npt.NDArray[np.float64]) -> bool:
     return len(multiples) > 0 and abs(float(multiples[0]) - 1) < 1e-5
 
 
-def _log_median(values: npt.NDArray[np.float64]) -> float:
+def _log_median(values: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> float:
     """The median with the geometric mean of the two in the middle; 0 and infinity are kept."""
-    ordered, middle = np.sort(values), len(values) // 2
-    one, other = float(ordered[(len(values) - 1) // 2]), float(ordered[middle])
+    order = np.argsort(values, kind="stable")
+    up_to = np.cumsum(weights[order]) / weights.sum()
+    ordered, near = values[order], 1e-9  # thirds do not add up to a half exactly
+    one = float(ordered[np.searchsorted(up_to, 0.5 - near)])
+    other = float(ordered[np.searchsorted(up_to, 0.5 + near)])
     if one == other:
         return one
     return 0.0 if one == 0 else float(np.sqrt(one) * np.sqrt(other))
