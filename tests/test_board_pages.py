@@ -15,6 +15,7 @@ from boards import boards, contents, overall, seeds, summarised
 from making import changed, plain, record, save, searched, view
 
 from posbench.leaderboard import command as leaderboard
+from posbench.leaderboard import likelihood_sentences
 from posbench.leaderboard import sections as sectioning
 from posbench.leaderboard.section import Detail
 from posbench.records import tables
@@ -304,6 +305,26 @@ def test_two_names_of_the_same_settings_each_have_their_own_likelihood() -> None
     renamed = [changed(plain(each), kind) for each in two_names(lambda _: {}) for _ in "ab"]
     found = [changed(each, {"seed": seed % 2}) for seed, each in enumerate(renamed)]
     assert {each.more for each in likelihoods.of_board(tables.table(found)).values()} == {None}
+
+
+def test_a_row_of_which_some_losses_overflow_has_no_likelihood_and_says_so() -> None:
+    """A mean over the others would flatter it."""
+    kind = {"method_class": "pretrained", "method.encoding": "model"}
+    rows = (plain(record("model")), *two_names(lambda _: {}))
+    found = [
+        changed(
+            each,
+            kind | {"seed": seed, "rows.1.loss": None if (number, seed) == (1, 0) else 2.0},
+        )
+        for seed in (0, 1)
+        for number, each in enumerate(rows)
+    ]
+    table = tables.table(found)
+    shown = {label: str(each) for (label, *_), each in likelihoods.of_board(table).items()}
+    assert shown["one"] == "overflows on 1 of 2"
+    assert shown["two"].startswith("-2.00, +0.00 [")
+    [said] = likelihood_sentences.sentences(table)
+    assert said.endswith("two +0.00 [+0.00, +0.00], one overflows on 1 of 2.")
 
 
 @pytest.mark.parametrize("part", ["protocol", "task"])

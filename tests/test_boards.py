@@ -28,6 +28,7 @@ from posbench.leaderboard.parts import Part
 from posbench.leaderboard.parts import parts as measured_parts
 from posbench.leaderboard.ranking import standings_of
 from posbench.leaderboard.section import Section
+from posbench.leaderboard.winners import first_of
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.statistics import bootstrap, measures
@@ -379,7 +380,7 @@ def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() ->
     assert section.notes == [
         "Under way, and ranked on 2 of 4 tasks: too few rows have been run on reverse, "
         "key_value_retrieval.",
-        "Only one of the tasks stands for copy, retrieve so far.",
+        "Only one task stands for each of copy, retrieve so far.",
         "2 rows lack one of the tasks, and so an overall number.",
     ]
     cells = {
@@ -397,7 +398,7 @@ def test_of_a_board_under_way_the_groups_that_are_whole_have_a_first(tmp_path: P
     found = [each for each in of(board, rope=0.4, nope=0.9) if each.task.name != "reverse"]
     made = generate(tmp_path, found, [], board)
     assert made.sections[1].notes[1:] == [
-        "Only one of the tasks stands for copy so far.",
+        "Only one task stands for copy so far.",
         "First of each group that is whole: retrieve: nope (.92).",
     ]
     said = made.pages["findings.md"]
@@ -467,6 +468,12 @@ def test_a_group_names_all_rows_that_are_not_told_apart_from_its_first() -> None
     assert "copy: rope_ntk, rope_pi, rope and rope_yarn (.58 to .59)" in near
     far = sections(board, tables.table(of(board, **levels | {"rope": 0.3})))[1].notes[0]
     assert "copy: rope_ntk, rope_pi and rope_yarn (.58 to .59);" in far
+
+
+def test_a_lead_of_the_margin_is_a_lead() -> None:
+    """In floating point, .57 - .02 is less than .55."""
+    assert first_of(pd.Series({"a": 0.57, "b": 0.55}), 0.02) == "a (.57)"
+    assert first_of(pd.Series({"a": 0.57, "b": 0.551}), 0.02) == "a and b (.55 to .57)"
 
 
 OF_A_HOST = "encodings: [rope], extensions: [direct, pi, ntk, yarn]"

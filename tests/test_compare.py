@@ -119,7 +119,7 @@ def test_one_seed_of_one_task_a_group_gives_a_place_and_no_chances() -> None:
     quick = among([made("decay", 0.6, "copy", 10)], published())
     said = " ".join(report.sentences(quick, board()))
     assert "decay is 2nd of 3" in said
-    assert "with fewer than 3 seeds of some row and a single task of some group, nothing" in said
+    assert "with fewer than 3 seeds of some row, and too few tasks to draw from, nothing" in said
     assert "to" not in said.split("Overall")[1].split(";")[0], "there is no interval"
     for text in (report.text(quick, board(), []), report.markdown(quick, board(), [])):
         assert "P(better)" not in text and "it is better" not in text, "it would be all dashes"

@@ -13,6 +13,7 @@ from boards import with_views
 from posbench import results
 from posbench.leaderboard import command as leaderboard
 from posbench.records import tables
+from posbench.results import dataset
 from posbench.results.command import main as results_command
 
 
@@ -45,7 +46,19 @@ def test_the_card_names_every_file_and_every_column(exported: Path) -> None:
     assert {each["data_files"] for each in front["configs"]} == files
     assert front["size_categories"] == ["n<1K"] and front["license"] == "apache-2.0"
     assert all(f"| `{name}` |" in card for name in tables.COLUMNS)
-    assert "8 runs, 2 methods, 2 tasks, 2 seeds" in card
+    assert "8 runs, 2 methods, 2 tasks, 2 seeds. Every run trains a small model from" in card
+
+
+def test_the_card_says_that_runs_of_pretrained_models_train_nothing() -> None:
+    kinds = ["pretrained", "pretrained", "zero-shot"]
+    alone, mixed = (
+        dataset._trained(pd.DataFrame({"method_class": each})) for each in (kinds[:2], kinds)
+    )
+    assert alone == (
+        "2 runs of class pretrained test a model that others have trained, and the seed of such a "
+        "run is the number of a sample."
+    )
+    assert mixed.startswith(alone) and "Every other run trains a small model" in mixed
 
 
 def test_the_site_is_whole(exported: Path) -> None:

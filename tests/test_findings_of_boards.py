@@ -89,7 +89,7 @@ def test_the_first_of_each_group_and_those_not_told_apart_from_it(everything: li
     assert "- Copy (step through): `nope` (" in text
     [copying] = [line for line in text.splitlines() if line.startswith("- Copy (step through)")]
     assert "and `alibi` (" in copying and "are not told apart" in copying
-    assert copying.split("; ")[1].startswith("`t5` is the next, .33 (95 % ")
+    assert copying.split("; ")[1].startswith("the best of the others is `t5`, .33 (95 % ")
     assert "No overall winner is named: alibi has the largest mean, and loses it w" in text
     [finding] = [
         line for line in text.splitlines() if line.startswith("- Retrieve (find one thing)")

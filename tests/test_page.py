@@ -217,8 +217,9 @@ def test_chances_to_be_above_are_those_of_the_draws(data: dict[str, Any]) -> Non
     section = data["sections"][0]
     names = [data["rows"][row]["name"] for row in section["rows"]]
     found = compare(standing.part.runs.drop(columns="protocol"), names[0], names[1])
-    assert section["above"][0][1] == round(100 * found.loc["over tasks", "p_above"])
-    assert section["above"][1][0] == round(100 * found.loc["over tasks", "p_below"])
+    assert standing.over == "seeds", "there are two tasks"
+    assert section["above"][0][1] == round(100 * found.loc["overall", "p_above"])
+    assert section["above"][1][0] == round(100 * found.loc["overall", "p_below"])
 
 
 def test_rows_are_ranked_on_the_tasks_that_most_of_them_have(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from posbench.errors import PosbenchError
 from posbench.records import files, published, tables
 from posbench.records.record import Audit, AuditRow, Record
 from posbench.results.command import main as results_command
+from posbench.wording import counted
 
 
 def test_the_long_table_has_one_row_a_run_and_length_with_fixed_columns_and_types(
@@ -133,6 +134,19 @@ def names_published(tmp_path: Path) -> list[tuple[str, int]]:
     return [(each.method.label, each.seed) for each in files.records(tmp_path / "all")]
 
 
+def test_of_a_run_that_was_repeated_with_other_code_the_last_record_is_published_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = record("rope")
+    [path] = save(tmp_path / "own", first)
+    files.kept_beside(path)
+    save(tmp_path / "own", changed(first, {"rows.1.score": 0.25}), record("rope", seed=1))
+    assert len(files.records(tmp_path / "own")) == 3
+    assert publish(tmp_path) == 0
+    assert "Copied 2 records" in capsys.readouterr().out
+    assert {each.rows[1].score for each in files.records(tmp_path / "all")} > {0.25}
+
+
 def test_publishing_copies_the_chosen_records_only_and_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,7 +201,7 @@ def test_published_records_are_unpacked_beside_ones_own_and_published_again_as_t
     kept = record("alibi", {1: 1.0, 2: 0.875})  # of one's own, and newer
     save(again, kept)
     assert results_command(["unpack", str(everything), "--to", str(again)]) == 0
-    assert "Copied 1 records to" in capsys.readouterr().out
+    assert "Copied 1 record to" in capsys.readouterr().out
     where = again / first.relative_to(own)
     assert files.read(where) == files.read(first) and files.read_folder(again).audits == [audit]
     assert files.read(files.path_of(kept, again)) == kept
@@ -223,7 +237,7 @@ def test_another_run_of_the_same_name_is_unpacked_beside_ones_own(
     audits = [audit_of(path), audit_of(*save(tmp_path / "theirs", theirs))]
     for count in (1, 0):
         unpacked(tmp_path / "theirs", tmp_path / "mine")
-        assert f"Copied {count} records to" in capsys.readouterr().out
+        assert f"Copied {counted(count, 'record')} to" in capsys.readouterr().out
         held = files.read_folder(tmp_path / "mine").whole()
         assert sorted(each.task_version for each in held.records) == [1, 2]
         assert files.read(path).task_version == in_place

@@ -102,6 +102,8 @@ def _by_paper(found: Sequence[Finding]) -> list[str]:
     written after the fact are left out.
     """
     before = [each for each in found if not each.claim.post_hoc]
+    if not before:
+        return []
     verdicts = [verdict for verdict in Verdict if any(each.verdict == verdict for each in before)]
     rows = []
     for paper in dict.fromkeys(each.claim.family for each in before):
@@ -135,9 +137,9 @@ def _counts(found: Sequence[Finding]) -> str:
         return ", ".join(f"{each} {mine.count(each)}" for each in Verdict if each in mine)
 
     before = sum(not each.claim.post_hoc for each in found)
-    text = f"Verdicts on {before} claims: {counted(False)}." if before else ""
+    text = [f"Verdicts on {before} claims: {counted(False)}."] if before else []
     after = counted(True)
-    return f"{text} Post hoc, not counted: {after}." if after else text
+    return " ".join([*text, *([f"Post hoc, not counted: {after}."] if after else [])])
 
 
 def _tables(found: Finding) -> str:
@@ -160,7 +162,8 @@ def _stated(claim: Claim) -> str:
         over += f" at {_lengths(claim.over_at)}"
     if claim.over_experiments:
         over += f" in {', '.join(claim.over_experiments)}"
-    margin = f" by more than {number(claim.by)}" if claim.by else ""
+    decimals = 2 if round(claim.by, 2) == claim.by else 3
+    margin = f" by more than {number(claim.by, decimals)}" if claim.by else ""
     written = " Written after its records were seen." if claim.post_hoc else ""
     stated = f"`{claim.of}` at {_lengths(claim.at)} above {over}{margin}"
     return f"{stated}. Source: {claim.source}.{written}"
@@ -189,16 +192,17 @@ def _detail(found: Finding) -> list[str]:
             ", ".join(map(number, sides)),
             with_interval(Estimate.over(table.differences)),
             f"{int((table.differences > found.claim.by).sum())} of {len(table.of)}",
-            _counting(table),
+            _counting(table, found.claim),
         ]
         rows.append(cells)
     columns = f"l{'l' * host}rrrrl"
     return [f"**{found.verdict.capitalize()}.**", "", *pipes(headings, rows, columns)]
 
 
-def _counting(table: Table) -> str:
+def _counting(table: Table, claim: Claim) -> str:
     if not table.counts:
-        return "no: other settings"
+        other = claim.tasks and table.task not in claim.tasks
+        return "no: another task" if other else "no: other settings"
     return f"no: {table.gate}" if table.gate else "yes"
 
 

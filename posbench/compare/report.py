@@ -80,7 +80,7 @@ def _with_others(found: RowStanding) -> str:
     ours, over = found.summary.loc[found.row], found.ranked.over
     if pd.isna(ours[f"{over}_rank_low"]):
         return (
-            f"; with fewer than {FEWEST} seeds of some row and a single task of some group, "
+            f"; with fewer than {FEWEST} seeds of some row, and too few tasks to draw from, "
             "nothing says how sure that is"
         )
     low, high = (ordinal(int(ours[f"{over}_rank_{side}"])) for side in ("low", "high"))

@@ -89,7 +89,8 @@ def waiting(board: Board, standing: Standing) -> Iterator[str]:
         yield lacks
         halves = set(standing.groups) - set(standing.part.whole(board)["group"])
         if half := [group for group in standing.groups if group in halves]:
-            yield f"Only one of the tasks stands for {', '.join(half)} so far."
+            each = "each of " * (len(half) > 1)
+            yield f"Only one task stands for {each}{', '.join(half)} so far."
     if rest := len(standing.summary) - len(standing.complete):
         lack = agreeing(rest, "lacks", "lack")
         yield f"{counted(rest, 'row')} {lack} one of the tasks, and so an overall number."
@@ -121,7 +122,7 @@ def _sensitivity(standing: Standing) -> Iterator[Detail]:
     headings = [f"first with {size} a group" for size in choices]
     yield Detail(
         f"{part.title}: how often first",
-        "P(best) is the share of draws, over tasks and seeds, in which the row is first. The "
+        f"P(best) is the share of draws of {standing.drawn} in which the row is first. The "
         "columns after it give the share of all choices of so many tasks from each group under "
         "which it is first.",
         Table(["method", "P(best)", *headings], rows),

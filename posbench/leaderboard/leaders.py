@@ -45,7 +45,7 @@ class Leaders:
         if certain:
             near = [draws.order(best, str(row), margin).above < SURE for row in estimates.index]
         else:
-            near = list(estimates > estimates.iloc[0] - margin)
+            near = list((estimates.iloc[0] - estimates).round(9) < margin)
         peers = [str(row) for row, as_good in zip(estimates.index, near, strict=True) if as_good]
         return cls(draws, estimates, peers, certain)
 
@@ -72,7 +72,10 @@ class Leaders:
         said = f"{self._named} are not told apart"
         if self.next is None:
             return said
-        return f"{said}; `{self.next}` is the next, {self.above(self.next)} below `{self.first}`"
+        return (
+            f"{said}; the best of the others is `{self.next}`, {self.above(self.next)} below "
+            f"`{self.first}`"
+        )
 
     @property
     def _named(self) -> str:

@@ -23,16 +23,18 @@ def sentences(table: pd.DataFrame) -> Iterator[str]:
         found = likelihoods.of_board(tests)
         longest = float(tests["multiple"].max())
         names = _extensions(tests)
-        said = {
-            names[label, digest]: likelihood.more
+        at_longest = {
+            names[label, digest]: likelihood
             for (label, digest, multiple), likelihood in found.items()
-            if multiple == longest and likelihood.more is not None
+            if multiple == longest
         }
+        said = {name: each.more for name, each in at_longest.items() if each.more is not None}
         if not said:
             continue
         ordered = sorted(said.items(), key=lambda each: (-each[1].more, each[0]))
         task = tests.iloc[0]["task"]
-        rows = ", ".join(f"{name} {more}" for name, more in ordered)
+        lost = [f"{name} {each.lost}" for name, each in sorted(at_longest.items()) if each.lost]
+        rows = ", ".join([*(f"{name} {more}" for name, more in ordered), *lost])
         yield (
             f"{task} at {longest:g}x, gain in log-likelihood of an answer's token over {model} "
             f"without extension, in nats, with 95 % intervals over samples: {rows}."

@@ -208,7 +208,8 @@ def _origins(found: Sequence[Record]) -> list[str]:
 def _counted(values: Iterator[str]) -> str:
     counts = pd.Series(list(values)).value_counts()
     ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    more = f" and {len(ordered) - FIRST} others" if len(ordered) > FIRST else ""
+    rest = len(ordered) - FIRST
+    more = f" and {counted(rest, 'other')}" if rest > 0 else ""
     return ", ".join(str(value) for value, _ in ordered[:FIRST]) + more
 
 

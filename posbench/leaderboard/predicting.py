@@ -32,7 +32,7 @@ from posbench.errors import PosbenchError
 from posbench.records import files, tables
 from posbench.showing.numbers import number
 from posbench.showing.table import pipes
-from posbench.statistics import bootstrap
+from posbench.statistics import aggregates, bootstrap
 from posbench.statistics.classes import PRETRAINED, ZERO_SHOT
 from posbench.statistics.correlation import RankCorrelation
 from posbench.statistics.likelihoods import resampled
@@ -147,9 +147,11 @@ def markdown(found: Sequence[Prediction], host: str, protocol: str) -> str:
         "chance, the mean over seeds. "
         "Large: the log-likelihood of a token of the answer under the same extension of the "
         "pretrained model, in nats, the mean over samples. Spearman's rank correlation of the two "
-        "stands with its 95 % interval over draws of seeds and samples, and with p over all orders "
-        "of the extensions; noise on either side draws it towards 0. It is one model, one small "
-        "host and a hand-picked set of extensions: other models and other tasks may agree less. "
+        "stands with its 95 % interval over draws of seeds and samples, the extensions being what "
+        "they are, and with p over all orders of the extensions; noise on either side draws it "
+        "towards 0. Samples are drawn as if each had a text of its own: where several share one, "
+        "the interval is too narrow for other texts. It is one model, one small host and a "
+        "hand-picked set of extensions: other models and other tasks may agree less. "
         "The rule was written when one of the large model's three texts had been measured.",
         "",
     ]
@@ -163,11 +165,12 @@ def markdown(found: Sequence[Prediction], host: str, protocol: str) -> str:
 
 def _section(found: Prediction) -> Iterator[str]:
     yield from (f"## {found.task} at {found.multiple:g}x", "")
-    agreed = found.agreed
+    agreed, few = found.agreed, min(found.seeds, found.samples) < aggregates.FEWEST
+    interval = "" if few else f"95 % {number(agreed.low)} to {number(agreed.high)}; "
     yield (
         f"Over {len(found.sides)} extensions the rank correlation is {number(agreed.value)} "
-        f"(95 % {number(agreed.low)} to {number(agreed.high)}; p {_shown(found.p)}), with "
-        f"{counted(found.seeds, 'seed')} and {found.samples} samples."
+        f"({interval}p {_shown(found.p)}), with {counted(found.seeds, 'seed')} and "
+        f"{counted(found.samples, 'sample')}{', too few for an interval' if few else ''}."
     )
     if not np.isnan(found.without_lowest):
         lowest = " and ".join(f"`{each}`" for each in found.sides.index[-2:])

@@ -43,7 +43,7 @@ class Standing:
     @property
     def over(self) -> str:
         """What its intervals, ranks and tiers are over: tasks, or seeds where some group has a
-        single task. The columns of the summary begin with it.
+        single task or there are fewer than three. The columns of the summary begin with it.
         """
         return "tasks" if self.summary["tasks_low"].notna().any() else "seeds"
 

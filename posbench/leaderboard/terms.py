@@ -76,7 +76,8 @@ REACH = Term(
     "The length, in multiples of training, up to which the corrected score is at least .5; the "
     "median over tasks and seeds, in which every task counts the same.",
     "< 1 means that it is below .5 at the training length already, > 8 that it is not below .5 at "
-    "any length that was measured.",
+    "any length that was measured. The median of such runs and others may be a bound as well, as "
+    "< 1.6.",
 )
 CENSORED = Term(
     "Censored",

@@ -62,7 +62,8 @@ def overall(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
 
 def first_of(values: pd.Series, margin: float, host: str = "") -> str:
     """The rows that are less than the margin below the largest, and whether the host is there."""
-    first = values[values > values.max() - margin].sort_values(ascending=False, kind="stable")
+    near = (values.max() - values).round(9) < margin
+    first = values[near].sort_values(ascending=False, kind="stable")
     low, high = number(first.min()), number(first.max())
     span = high if low == high else f"{low} to {high}"
     rows = [str(row) for row in first.index]

@@ -29,7 +29,7 @@ from posbench.records import bundle, files, published, tables
 from posbench.records.files import LOCAL, leaderboard_command
 from posbench.records.record import Record
 from posbench.results.publishing import matching, publish_matching
-from posbench.wording import MANY, counted
+from posbench.wording import MANY, agreeing, counted
 
 CONTRIBUTED = Path("results/contributed")
 """Where records that others have sent go."""
@@ -119,7 +119,9 @@ def _unpack(chosen: argparse.Namespace) -> int:
         raise PosbenchError(f"no records in {chosen.source}: name a published folder")
     count = published.unpublish(held.records, held.audits, chosen.target)
     of = len(held.records)
-    print(f"Copied {count} records to {chosen.target}, of {of}; the others were there.")
+    others = agreeing(of - count, "the other was", "the others were")
+    there = f", of {of}; {others} there" if count < of else ""
+    print(f"Copied {counted(count, 'record')} to {chosen.target}{there}.")
     return 0
 
 

@@ -12,7 +12,8 @@ from posbench.errors import PosbenchError
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing.table import pipes
-from posbench.wording import counted
+from posbench.statistics.classes import PRETRAINED, is_pretrained
+from posbench.wording import agreeing, counted
 
 CONFIGURATIONS = {
     "cells": "one row a run and test length: what was measured, and of which run",
@@ -49,6 +50,26 @@ def write(found: Sequence[Record], folder: Path) -> list[Path]:
     return [*paths, card]
 
 
+def _trained(runs: pd.DataFrame) -> str:
+    """What the runs are made of, in sentences."""
+    as_found = runs["method_class"].map(is_pretrained).astype(bool)
+    said = []
+    if not as_found.all():
+        of = "Every run" if not as_found.any() else "Every other run"
+        said.append(
+            f"{of} trains a small model from scratch on a synthetic task; its scores are no "
+            "statement about large language models."
+        )
+    if as_found.any():
+        said.insert(
+            0,
+            f"{counted(int(as_found.sum()), 'run')} of class {PRETRAINED} "
+            f"{agreeing(int(as_found.sum()), 'tests', 'test')} a model that others have trained, "
+            "and the seed of such a run is the number of a sample.",
+        )
+    return " ".join(said)
+
+
 def _card(made: dict[str, pd.DataFrame]) -> str:
     """Front matter that dataset hubs read, and the text that people do."""
     cells = made["cells"]
@@ -79,8 +100,7 @@ def _card(made: dict[str, pd.DataFrame]) -> str:
         "# posbench results",
         "",
         "How transformer position encodings, and extensions of them, do at lengths beyond those "
-        f"that they were trained on: {runs_of_all}, {counts}. Every run trains a small model "
-        "from scratch on a synthetic task; scores are no statement about large language models.",
+        f"that they were trained on: {runs_of_all}, {counts}. {_trained(runs)}",
         "",
         *(
             f"- `{name}`: {CONFIGURATIONS[name]}; {counted(len(frame), 'row')}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from posbench.records import files, published
 from posbench.records.record import Record
+from posbench.records.tables import latest
 
 
 def publish_matching(source: Path, target: Path, protocol: str, task: str, method: str) -> int:
@@ -20,10 +21,12 @@ def publish_matching(source: Path, target: Path, protocol: str, task: str, metho
 
 
 def matching(records: Iterable[Record], protocol: str, task: str, method: str) -> list[Record]:
-    """The records whose names, as their paths have them, match these patterns (`*`, `?`)."""
+    """The last record of each run whose names, as their paths have them, match these patterns (`*`,
+    `?`).
+    """
     return [
         record
-        for record in records
+        for record in latest(records)
         if fnmatch.fnmatchcase(record.protocol.slug, protocol)
         and fnmatch.fnmatchcase(record.task.slug, task)
         and fnmatch.fnmatchcase(record.method.slug, method)

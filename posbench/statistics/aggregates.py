@@ -29,7 +29,7 @@ from posbench.errors import PosbenchError
 CONFIDENCE = 0.95
 FEWEST = 3
 """Seeds that an interval needs: two that agree by luck would give none, and Student's t of two is
-wider than the scale.
+wider than the scale. The tasks of a single group are drawn from as many.
 """
 COLUMNS = ("row", "task", "group", "seed", "area")
 
@@ -62,9 +62,12 @@ def repeated(runs: pd.DataFrame) -> bool:
 
 
 def has_tasks_to_draw(runs: pd.DataFrame) -> bool:
-    """Whether each group has several tasks; a single one is in every draw."""
+    """Whether there are tasks enough for an interval: in each group several, because a single one
+    is in every draw, and in all two more than groups, as three of one group or two of each of two.
+    """
     _, groups = means_and_groups(runs)
-    return min(map(len, drawn_within(groups).values())) > 1
+    counts = [len(tasks) for tasks in drawn_within(groups).values()]
+    return min(counts) > 1 and sum(counts) - len(counts) >= FEWEST - 1
 
 
 def drawn_within(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -48,12 +48,23 @@ class More:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The likelihood of one row at one length, and by how much it exceeds its host."""
+    """The likelihood of one row at one length, and by how much it exceeds its host. A mean over
+    the samples whose loss is a number would flatter a row of which some overflow: it has none.
+    """
 
     log_likelihood: float
     more: More | None = None
+    overflowed: int = 0
+    samples: int = 0
+
+    @property
+    def lost(self) -> str:
+        """How many samples overflow, if any do."""
+        return f"overflows on {self.overflowed} of {self.samples}" if self.overflowed else ""
 
     def __str__(self) -> str:
+        if self.overflowed:
+            return self.lost
         return f"{self.log_likelihood:.2f}" + (f", {self.more}" if self.more else "")
 
 
@@ -83,14 +94,19 @@ def of_board(table: pd.DataFrame) -> dict[tuple[str, str, float], Likelihood]:
         plain = tests.loc[tests["plain"], METHOD].drop_duplicates()
         hosts = sorted(plain.itertuples(index=False, name=None))
         losses = tests.pivot_table(index="seed", columns=METHOD, values="loss")
-        for label, digest in losses:
+        for (label, digest), own in tests.groupby(METHOD):
+            if overflowed := int(own["loss"].isna().sum()):
+                lost = Likelihood(math.nan, None, overflowed, len(own))
+                found[label, digest, float(multiple)] = lost
+                continue
             # The host under another name is no other row to be above.
             others = [host for host in hosts if host[1] != digest]
             both = [
                 pd.DataFrame({"row": losses[label, digest], "host": losses[host]}).dropna()
                 for host in others
+                if host in losses
             ]
             more = [More.of(pair) for pair in both if len(pair) > 1]
             likely = -float(losses[label, digest].mean())
-            found[label, digest, float(multiple)] = Likelihood(likely, *more[:1])
+            found[label, digest, float(multiple)] = Likelihood(likely, next(iter(more), None))
     return found

@@ -52,26 +52,35 @@ def permutation(strata: Sequence[Pairs]) -> float:
     return exchange([tuple(zip(*pairs, strict=True)) for pairs in strata if len(pairs)])
 
 
-def exchange(strata: Sequence[Sequence[Sequence[float]]]) -> float:
+def exchange(
+    strata: Sequence[Sequence[Sequence[float]]], weights: Sequence[float] | None = None
+) -> float:
     """The same for two sides that need not have as many scores: [stratum][side][score].
 
     With n scores of one side and m of the other, there are C(n + m, n) ways, and the statistic is
-    the sum over strata of min(n, m) times the difference of the means.
+    the sum over strata of the difference of the means, by weight: min(n, m) unless told.
     """
-    pooled = [
-        (np.concatenate([np.asarray(side, float) for side in sides]), len(sides[0]))
-        for sides in strata
-    ]
+    pooled = []
+    for place, sides in enumerate(strata):
+        weight = min(map(len, sides)) if weights is None else weights[place]
+        pooled.append(
+            (np.concatenate([np.asarray(side, float) for side in sides]), len(sides[0]), weight)
+        )
     if not pooled:
         return math.nan
-    observed = sum(float(_differences(scores[None], size)[0]) for scores, size in pooled)
-    largest = float(sum(np.abs(scores).sum() for scores, _ in pooled))
-    if _countable([math.comb(len(scores), size) for scores, size in pooled]):
+    observed = sum(float(_differences(each[0][None], *each[1:])[0]) for each in pooled)
+    largest = float(
+        sum(
+            weight * np.abs(scores).sum() / min(size, len(scores) - size)
+            for scores, size, weight in pooled
+        )
+    )
+    if _countable([math.comb(len(scores), size) for scores, size, _ in pooled]):
         return _counted([_every_way(*each) for each in pooled], observed, largest)
     random = np.random.default_rng(0)
     sums = np.zeros(DRAWS)
-    for scores, size in pooled:
-        sums += _differences(random.permuted(np.tile(scores, (DRAWS, 1)), axis=1), size)
+    for scores, size, weight in pooled:
+        sums += _differences(random.permuted(np.tile(scores, (DRAWS, 1)), axis=1), size, weight)
     return _drawn(sums, observed, largest)
 
 
@@ -105,18 +114,17 @@ def _ways(num_pairs: int) -> int:
     return math.comb(2 * num_pairs, num_pairs)
 
 
-def _differences(scores: np.ndarray, size: int) -> np.ndarray:
+def _differences(scores: np.ndarray, size: int, weight: float) -> np.ndarray:
     """The weighted difference between the first `size` scores of each row and the others."""
-    pairs = min(size, scores.shape[1] - size)
-    return pairs * (scores[:, :size].mean(axis=1) - scores[:, size:].mean(axis=1))
+    return weight * (scores[:, :size].mean(axis=1) - scores[:, size:].mean(axis=1))
 
 
-def _every_way(scores: np.ndarray, size: int) -> np.ndarray:
+def _every_way(scores: np.ndarray, size: int, weight: float) -> np.ndarray:
     """The weighted difference between the two sides, for each way of choosing the first."""
     chosen = np.array(list(itertools.combinations(range(len(scores)), size)))
-    others, pairs = len(scores) - size, min(size, len(scores) - size)
+    others = len(scores) - size
     first = scores[chosen].sum(axis=1)
-    return pairs * (first / size - (scores.sum() - first) / others)
+    return weight * (first / size - (scores.sum() - first) / others)
 
 
 def _halves(sizes: Sequence[int]) -> list[list[int]]:

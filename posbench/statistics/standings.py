@@ -61,8 +61,8 @@ def summarise(
         `GROUP`, `GROUP_low`, `GROUP_high` (given these tasks). A row that lacks a task has NaN
         and stands last. Intervals given these tasks are NaN where a task has fewer than three
         seeds, and ranks and tiers given them where that is so for some row. Intervals over tasks
-        and `p_best` are NaN where some group has a single task, or where there is a single task in
-        all. A row that stands alone has no rank interval.
+        and `p_best` are NaN where some group has a single task, or where there are fewer than three
+        tasks in all. A row that stands alone has no rank interval.
 
     Raises:
         PosbenchError: if a column is missing, a run is there twice, or protocols are mixed
@@ -103,7 +103,7 @@ def compare(
         flip" where all runs of both share their weights, seed by seed, "permutation" elsewhere.
         `p_holm` is adjusted over the tasks. Runs without an area are dropped. Bounds and shares
         of draws are NaN where there are fewer than three seeds, too few to draw from; in the line
-        "over tasks", where some group has a single task.
+        "over tasks", where some group has a single task, or there are fewer than three.
 
     Raises:
         PosbenchError: if a row is unknown, or the two have no task in common
@@ -131,7 +131,12 @@ def compare(
             for resample in (bootstrap.given_tasks, bootstrap.over_tasks)
         )
         known = aggregates.repeated(pair)
-        lines["overall"] = _compared(pair, given, a, b, known) | _tested(pair, a, b)
+        weights = {
+            task: 1 / (len(given.groups) * len(of_group))
+            for of_group in aggregates.means_and_groups(pair)[1].values()
+            for task in of_group
+        }
+        lines["overall"] = _compared(pair, given, a, b, known) | _tested(pair, a, b, weights)
         several = aggregates.has_tasks_to_draw(pair)
         lines["over tasks"] = _compared(pair, over, a, b, several)
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis(index="task")
@@ -160,7 +165,7 @@ def standing(
     runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0
 ) -> tuple[pd.DataFrame, Draws | None]:
     """The part of `summarise` that stands within a class, and the draws behind it: over tasks, or
-    where some group has a single task over seeds alone.
+    where tasks are too few, over seeds alone.
 
     There are none where no row has all tasks, or where there is nothing to draw for any.
     """
@@ -228,14 +233,22 @@ def _compared(runs: pd.DataFrame, drawn: Draws, a: str, b: str, known: bool) -> 
     }
 
 
-def _tested(runs: pd.DataFrame, a: str, b: str) -> dict[str, Any]:
-    """The test that fits how the two rows were trained."""
+def _tested(
+    runs: pd.DataFrame, a: str, b: str, weights: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """The test that fits how the two rows were trained, of the mean difference in which tasks have
+    these weights.
+    """
     one, other = (
         runs[runs["row"] == row].set_index(["task", "seed"]).sort_index() for row in (a, b)
     )
     if "training" in runs and one["training"].equals(other["training"]):
         differences = one["area"] - other["area"]
+        if weights is not None:
+            seeds = differences.groupby("task").transform("size")
+            differences *= [weights[task] for task, _ in differences.index] / seeds
         return {"p_value": randomisation.sign_flip(list(differences)), "test": "sign flip"}
     tasks = sorted(runs["task"].unique())
     strata = [[part["area"].loc[task].tolist() for part in (one, other)] for task in tasks]
-    return {"p_value": randomisation.exchange(strata), "test": "permutation"}
+    weighted = None if weights is None else [weights[task] for task in tasks]
+    return {"p_value": randomisation.exchange(strata, weighted), "test": "permutation"}

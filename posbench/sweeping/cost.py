@@ -13,7 +13,7 @@ import pandas as pd
 from posbench.config import TrainingConfig
 from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
-from posbench.wording import duration
+from posbench.wording import counted, duration
 
 COLUMNS = ("protocol", "task", "encoding", "step", "work", "test")
 
@@ -41,7 +41,8 @@ class Cost:
         """The cost in words, as the second half of a sentence."""
         if self.unknown == len(self.runs):
             return "no record tells what this costs."
-        without = f"; without {self.unknown:,} runs of which no record tells" * bool(self.unknown)
+        unknown = f"; without {counted(self.unknown, 'run')} of which no record tells"
+        without = unknown if self.unknown else ""
         return (
             f"about {duration(self.total)} of CPU time: {duration(self.training)} of training, "
             f"{duration(self.total - self.training)} of tests{without}."

@@ -222,7 +222,7 @@ class Sweep:
         if self.leaderboard and (made or skipped):
             self.say(f"Leaderboard: {leaderboard_command(self.results_dir)}")
         if failures or wrong:
-            raise Failed(f"{len(failures) + wrong:,} of {len(self.request.runs):,} runs failed")
+            raise Failed(f"{len(failures) + wrong:,} of {counted(planned.requested, 'run')} failed")
 
 
 def _without(jobs: Iterable[Job], keys: set[str]) -> list[Job]:
