@@ -39,8 +39,8 @@ def application(cfg: DictConfig) -> None:
             name = settings.runtime.choices["board"]
             raise PosbenchError(f"board={name} names many runs: add -m to make them")
         _run(composed)
-    except PosbenchError as error:
-        _say(str(error))
+    except BROKEN as error:  # here, because Hydra would say that a job has failed
+        _say(mistakes.sentence(error))
         sys.exit(1)
     except Terminated as stopped:
         _say(
@@ -75,7 +75,7 @@ def _run(composed: Composition) -> None:
         make(spec)
     except BROKEN:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if said := blame.of_own_code(error):
             raise OfOwnCode(said) from error
         raise

@@ -268,6 +268,12 @@ def _complete(section: dict[str, Any], schema: Any, prefix: str = "") -> None:
                 )
             _complete(value, kinds[key], f"{key}.")
     for key in kinds:
+        if prefix == "training." and key not in section and key in ("min_length", "max_length"):
+            raise ConfigError(
+                f"training.{key} is missing, and comes from the task: its YAML begins with the "
+                "line '# @package _global_', and has a section training with min_length, "
+                "max_length and steps"
+            )
         if key not in section and key not in FREE:
             raise ConfigError(
                 f"{prefix}{key} is missing, and every run needs it: leave out ~{prefix}{key} or "

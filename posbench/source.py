@@ -16,6 +16,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any, Self
 
+from posbench.errors import ConfigError
+
 Place = tuple[str, str]
 """A module and a name in it, "" for the module itself."""
 
@@ -74,7 +76,12 @@ def _written(module: str) -> Source | None:
     """A module as it is written; a folder without __init__.py defines nothing, and holds others."""
     there = _standing(module)
     text = "" if there.file is None else there.file.read_text(encoding="utf-8")
-    return _parsed(text, module) if there.file or there.folders else None
+    try:
+        return _parsed(text, module) if there.file or there.folders else None
+    except SyntaxError as error:
+        raise ConfigError(
+            f"{there.file} is not Python: {error.msg} in line {error.lineno}"
+        ) from None
 
 
 # -- one module ------------------------------------------------------------------------------------

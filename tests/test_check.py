@@ -353,6 +353,10 @@ def test_the_command_explains_what_is_broken(
         (["mine/encoding/nothing.yml"], "mine/encoding/nothing.yml is not found, because Hydra"),
         (["decay"], "decay is neither a YAML file nor key=value: give the path of its YAML, as mi"),
         (["rope"], "rope is neither a YAML file nor key=value: give encoding=rope or method=rope"),
+        (
+            ["encoding=rope", "encoding=nope"],
+            "encoding=rope and encoding=nope: check one encoding at a time",
+        ),
         (["encoding=rope", "a.file=b.yaml"], "a.file is not a setting"),
         (["encoding=nothing"], "encoding=nothing is unknown: `python -m posbench --help`"),
         (["--config-dir", "nowhere", "method=rope"], "nowhere is not a folder"),

@@ -67,6 +67,34 @@ def test_what_attention_would_not_take_is_refused_before_anything_is_written(
     assert not results.exists()
 
 
+UNTRAINED = """
+import torch
+from torch import nn
+
+from posbench.encoding import PositionEncoding
+
+
+class Constant(PositionEncoding):
+    def __init__(self):
+        super().__init__()
+        self.slope = nn.Parameter(torch.ones(1))
+
+    def encode(self, a):
+        return a.plus(lambda rows: -self.slope.detach() * a.distance(rows)[:, None].to(a.q.dtype))
+"""
+
+
+def test_an_encoding_of_which_nothing_would_be_trained_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine/encoding").mkdir(parents=True)
+    (tmp_path / "mine/encoding/constant.yaml").write_text("_target_: untrained.Constant\n")
+    (tmp_path / "mine/untrained.py").write_text(UNTRAINED)
+    with composing(tmp_path / "mine"):
+        spec = RunSpec.of(compose(*TINY, "encoding=constant", f"results_dir={tmp_path}/results"))
+        said = r"^Constant: nothing that it returns depends on its parameters \(slope\), so that no"
+        with pytest.raises(PosbenchError, match=said):
+            running.make(spec, Console())
+
+
 def test_trainings_in_step_are_asked_as_well(misshapen: None, tmp_path: Path) -> None:
     words = (*TINY, "encoding=ofrows", f"results_dir={tmp_path}", "trainer.replicas=2")
     said = io.StringIO()

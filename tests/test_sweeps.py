@@ -911,6 +911,73 @@ def test_what_a_class_of_ones_own_raises_is_told_with_its_line(tmp_path: Path) -
     assert f"python -m posbench {path} protocol=smoke task=copy encoding=own" in swept.out
 
 
+BROKEN = {
+    "syntax": "class Own(NoPE)\n    pass\n",
+    "module": "raise ValueError\nclass Own(NoPE):\n    pass\n",
+    "built": "class Own(NoPE):\n    def __init__(self):\n        raise KeyError('who')\n",
+    "words": "class Own(NoPE):\n    def encode(self, a, b):\n        return a\n",
+    "exits": "class Own(NoPE):\n    def encode(self, a):\n        raise SystemExit('enough')\n",
+}
+"""Encodings of one's own that cannot be run, each in a module of its name."""
+EXTENSION = """
+from posbench.extension import FrequencyExtension
+
+
+class Short(FrequencyExtension):
+    def stretch(self, frequencies, train_positions, scale):
+        return (1.0,)
+"""
+
+
+def broken(folder: Path) -> Path:
+    for group in ("encoding", "extension"):
+        (folder / "mine" / group).mkdir(parents=True)
+    for name, text in BROKEN.items():
+        (folder / f"mine/encoding/{name}.yaml").write_text(f"_target_: bad_{name}.Own\n")
+        first = "from posbench.encodings.nope import NoPE\n"
+        (folder / f"mine/bad_{name}.py").write_text(first + text)
+    (folder / "mine/encoding/open.yaml").write_text("_target_: bad_words.Own\nx: ${model.a\n")
+    (folder / "mine/encoding/none.yaml").write_text("_target_: bad_words.Own\nx: ${model.a}\n")
+    (folder / "mine/extension/short.yaml").write_text("_target_: bad_short.Short\nscale: null\n")
+    (folder / "mine/bad_short.py").write_text(EXTENSION)
+    return folder / "mine"
+
+
+def test_no_mistake_in_ones_own_files_stops_the_plan_of_the_others(tmp_path: Path) -> None:
+    folder = broken(tmp_path)
+    names = ",".join(["alibi", "open", "none", *BROKEN])
+    words = ("--config-dir", str(folder), "-m", "protocol=smoke", "plan_only=true")
+    answer = finished(tmp_path, *words, f"encoding={names}")
+    assert answer.status == 0 and "Traceback" not in answer.err, answer.err
+    assert "5  cannot be run" in answer.out and "3  to run" in answer.out
+    for said in (
+        f"{folder}/bad_syntax.py is not Python: expected ':' in line 2",
+        "bad_module.Own cannot be imported: ValueError in mine/bad_module.py, line 2\n",
+        "bad_built.Own could not be built: KeyError in mine/bad_built.py, line 4: 'who'",
+        "an interpolation cannot be read, ",
+        "encoding.x: Interpolation key 'model.a' not found: `python -m posbench --cfg job` lists",
+    ):
+        assert said in answer.out
+    answer = finished(tmp_path, *words, "encoding=rope", "extension=direct,short")
+    assert "1  cannot be run" in answer.out and "1  to run" in answer.out
+    assert "in what calls Short (mine/bad_short.py, line 5): zip() argument 2 is s" in answer.out
+
+
+@pytest.mark.slow
+def test_a_run_that_ones_own_class_spoils_is_told_with_the_class_and_its_folder(
+    tmp_path: Path,
+) -> None:
+    words = ("--config-dir", str(broken(tmp_path)), "protocol=smoke", "training.steps=10")
+    swept = finished(tmp_path, "-m", *words, "encoding=words,exits,alibi", "results_dir=there")
+    assert swept.status == 1 and "1 done in" in swept.out and "2 failed" in swept.out, swept.err
+    assert "SystemExit in mine/bad_exits.py, line 4: enough" in swept.out
+    what = "TypeError in what calls Own (mine/bad_words.py, line 2): "
+    assert f"{what}Own.encode() missing 1 required positional argument: 'b'" in swept.out
+    assert re.search(r"python -m posbench .*encoding=words .*results_dir=there\n", swept.out)
+    alone = finished(tmp_path, *words, "encoding=words")
+    assert alone.status == 1 and what in alone.err and "Traceback" not in alone.err
+
+
 @pytest.mark.fault("Ctrl-C of a sweep")
 def test_ctrl_c_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> None:
     words = ("protocol=smoke", "method=rope,alibi", "training.steps=100000")

@@ -98,7 +98,8 @@ def _map(weights: np.ndarray) -> str:
     squares = weights.reshape(CELLS, side, CELLS, side)
     seen = np.tril(np.ones((MAP, MAP))).reshape(squares.shape)
     means = (squares * seen).sum((1, 3)) / np.maximum(seen.sum((1, 3)), 1)
-    places = np.clip(np.sqrt(means / UNIFORM), 0, 1) * (len(LEVELS) - 1)
+    # A method may give what is no number; its runs say so.
+    places = np.nan_to_num(np.clip(np.sqrt(means / UNIFORM), 0, 1)) * (len(LEVELS) - 1)
     return "".join(LEVELS[round(place)] for place in places[np.tril_indices(CELLS)])
 
 

@@ -13,6 +13,7 @@ said once, with the line that it comes from; the exit status is 1 if there is an
 from __future__ import annotations
 
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +24,7 @@ from rich.console import Console
 from posbench import commands
 from posbench.check.suite import Check, Suite
 from posbench.composing import folders, mistakes
+from posbench.composing.blame import LONGEST
 from posbench.composing.compose import composing
 from posbench.composing.exit_status import exit_status
 from posbench.composing.words import Word, is_file
@@ -105,17 +107,17 @@ def _meant(name: str, own: list[Path]) -> str:
 
 
 def _report(words: list[str], out: Console) -> int:
+    for kind in KINDS:
+        if len(several := [word for word in words if Word.of(word).group == kind]) > 1:
+            raise ConfigError(f"{' and '.join(several)}: check one {kind} at a time")
     groups = {Word.of(word).group for word in words}
     if not groups & {*KINDS, "method"}:
         raise ConfigError(
             f"{' '.join(words)} names nothing to check: give a YAML file, or choose with "
             "encoding=NAME, extension=NAME, task=NAME or method=NAME"
         )
-    if "task" in groups and not groups & {"encoding", "extension", "method"}:
-        return _asked("task", words, out)
     kinds = ["encoding"] if groups & {"encoding", "method"} else []
-    if "extension" in groups:
-        kinds.append("extension")
+    kinds += [kind for kind in ("extension", "task") if kind in groups]
     return max(_asked(kind, words, out) for kind in kinds)
 
 
@@ -196,9 +198,9 @@ def _title(check: Check) -> str:
 
 
 def _sentence(error: Exception, where: str) -> str:
-    text = " ".join(str(error).split())
+    text = textwrap.shorten(str(error), LONGEST, placeholder=" …")
     if isinstance(error, PosbenchError):
         return f"{text} ({where})" if where else text
     if isinstance(error, RuntimeError) and "dtype" in text:
         text += " (queries may be bfloat16 where parameters are float32: cast with .to(a.q.dtype))"
-    return f"{type(error).__name__} in {where or 'posbench'}: {text}"
+    return f"{type(error).__name__} in {where or 'posbench'}{': ' * bool(text)}{text}"

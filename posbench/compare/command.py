@@ -124,7 +124,7 @@ def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:
     command = [] if chosen.no_training else mine.command(board, tasks, seeds)
     again = _again(chosen)
     planned, stopped = _made(mine.runs(board, tasks, seeds), command)
-    own = _complete(planned, again)
+    own = _complete(planned, again, tried=bool(command))
     held = rivals.beside(own)  # what was stopped has fewer tasks, or fewer seeds of some
     there = standing(own, held)
     ran = sorted({record.seed for record in own})
@@ -152,7 +152,7 @@ def _compare_rows(mine: TaskSubject, board: Board, chosen: argparse.Namespace) -
     command = [] if chosen.no_training else mine.command
     again = _again(chosen)
     planned, stopped = _made(mine.runs, command)
-    own = _complete(planned, again)
+    own = _complete(planned, again, tried=bool(command))
     here, left = on_tasks_as_here(files.records(against), board, mine.protocol)
     found = of_task.TaskStanding.of(own, here, board)
     notes = [*of_other_tasks(left), *of_task.remarks(planned, mine.seeds, again)]
@@ -197,12 +197,11 @@ def _without_force(request: Request) -> Request:
     )
 
 
-def _complete(planned: Plan, again: str) -> list[Record]:
+def _complete(planned: Plan, again: str, *, tried: bool) -> list[Record]:
     own = [record for run in planned.complete if (record := run.spec.record()) is not None]
     if not own:
-        raise PosbenchError(
-            f"none of its runs is complete, so there is nothing to compare: {again}"
-        )
+        why = "the sweep has said what became of each" if tried else again
+        raise PosbenchError(f"none of its runs is complete, so there is nothing to compare: {why}")
     return own
 
 

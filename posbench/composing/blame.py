@@ -1,4 +1,6 @@
-"""An error is blamed on the last line of somebody's own code that led to it."""
+"""An error is blamed on the last line of somebody's own code that led to it, or else on the classes
+of theirs that take part.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import importlib.resources
 import inspect
 import sysconfig
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import posbench
@@ -19,32 +21,74 @@ METHODS = (TASKS, *(CORE / part for part in ("encodings", "extensions", "layers"
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """The variable that asks Hydra, and posbench, for the frames of an error: 1 shows them."""
 HOW = f"{FULL_ERROR}=1 shows how it came there"
+LONGEST = 300
+"""Characters of what an error says: a sentence, and no page of numbers."""
+
+_taking_part: dict[type, None] = {}
+
+
+def take_part(cls: type) -> None:
+    """A class has been built, and is one's own: it may return what posbench can do nothing with,
+    or lack an argument that it is called with, and no line of it is then among the frames.
+    """
+    try:
+        own = _is_own(Path(inspect.getfile(cls)))
+    except TypeError:  # of no file
+        return
+    if own:
+        _taking_part[cls] = None
+
+
+def forget() -> None:
+    """Nothing of one's own has been built yet, as before each run of a sweep."""
+    _taking_part.clear()
 
 
 def place(error: BaseException, classes: Sequence[type]) -> str:
     """The line that raised the error, or else where the class begins: "mine/decay.py, line 12"."""
-    raised = error.__cause__ or error
-    for frame in reversed(traceback.extract_tb(raised.__traceback__)):
-        path = Path(frame.filename)
-        if _is_subject(path):
+    found = _last_line(error.__cause__ or error, _is_subject)
+    return found or next(filter(None, map(_beginning, classes)), "")
+
+
+def line(error: BaseException) -> str:
+    """The last line of one's own code that led to an error; "" if none did."""
+    return _last_line(error, _is_own)
+
+
+def of_own_code(error: BaseException) -> str | None:
+    """What somebody's own class has raised, or made posbench raise, with its line; None if no such
+    class takes part, and the mistake is posbench's.
+    """
+    if where := line(error):
+        return told(error, f" in {where}")
+    if not isinstance(error, Exception):  # sys.exit, of whoever calls it
+        return None
+    known = [f"{cls.__name__} ({_beginning(cls)})" for cls in _taking_part]
+    return told(error, f" in what calls {' or '.join(known)}") if known else None
+
+
+def told(error: BaseException, where: str = "") -> str:
+    """An error in one sentence: its kind, where it was raised, and what it says."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # of a class of somebody's own as well
+        text = ""
+    said = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return f"{type(error).__name__}{where}{': ' * bool(said)}{said}"
+
+
+def _last_line(error: BaseException, wanted: Callable[[Path], bool]) -> str:
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if wanted(path := Path(frame.filename)):
             return f"{_shown(path)}, line {frame.lineno}"
-    for cls in classes:
-        try:
-            return f"{_shown(Path(inspect.getfile(cls)))}, line {inspect.getsourcelines(cls)[1]}"
-        except (OSError, TypeError):
-            continue
     return ""
 
 
-def of_own_code(error: Exception) -> str | None:
-    """What somebody's own class has raised, with its line; None if no line of such a class led to
-    it, and the mistake is posbench's.
-    """
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if _is_own(path := Path(frame.filename)):
-            text = " ".join(str(error).split())
-            return f"{type(error).__name__} in {_shown(path)}, line {frame.lineno}: {text}"
-    return None
+def _beginning(cls: type) -> str:
+    try:
+        return f"{_shown(Path(inspect.getfile(cls)))}, line {inspect.getsourcelines(cls)[1]}"
+    except (OSError, TypeError):
+        return ""
 
 
 def _is_subject(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import logging
 import types
 import typing
 from typing import Any
@@ -11,10 +12,13 @@ from typing import Any
 import hydra
 from hydra.errors import InstantiationException
 
+from posbench.composing import blame
 from posbench.errors import ConfigError, PosbenchError
 from posbench.provenance import targets
 from posbench.source import module_file
-from posbench.wording import shown
+from posbench.wording import closest, shown
+
+logging.getLogger("hydra.utils").addFilter(lambda _: False)  # it says what our sentences say
 
 KINDS = {
     int: "an integer",
@@ -34,8 +38,15 @@ def build(node: dict[str, Any], group: str) -> Any:
             f"a YAML with a section {group!r}"
         )
     if "_target_" not in node:
+        near = closest("_target_", node)
+        meant = f"; did you mean that by {near}?" if near else ""
         raise ConfigError(
-            f"{group} has no _target_: name the class, as the YAML files in conf/{group} do"
+            f"{group} has no _target_: name the class, as the YAML files in conf/{group} do{meant}"
+        )
+    if "." not in str(node["_target_"]):
+        raise ConfigError(
+            f"{group}: _target_ {node['_target_']} names no class: write MODULE.CLASS, as "
+            "decay.SquareRootDecay for the class of that name in decay.py"
         )
     try:
         _check_targets(node, group)
@@ -46,6 +57,9 @@ def build(node: dict[str, Any], group: str) -> Any:
         if isinstance(cause, PosbenchError):
             raise cause from None
         raise ConfigError(f"{group}: {_reason(node, cause or error)}") from None
+    for target in targets(node):
+        if not target.startswith("posbench."):
+            blame.take_part(hydra.utils.get_object(target))
     return made
 
 
@@ -122,20 +136,26 @@ def _check_types(node: dict[str, Any], group: str) -> None:
 def _reason(node: dict[str, Any], cause: BaseException) -> str:
     target = node["_target_"]
     name = target.rpartition(".")[2]
-    text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
-    if isinstance(cause, TypeError) and "unexpected keyword argument" in text:
-        wrong = text.rsplit("'", 2)[-2]
+    if isinstance(cause, TypeError) and "unexpected keyword argument" in str(cause):
+        wrong = str(cause).rsplit("'", 2)[-2]
         return f"{name} has no setting {wrong!r}; it takes {', '.join(_settings(target)) or 'none'}"
     if isinstance(cause, ImportError) and (reason := cause.__cause__):
         module = target.rpartition(".")[0]
+        if isinstance(reason, SyntaxError):
+            return f"{reason.filename} is not Python: {reason.msg} in line {reason.lineno}"
+        if where := blame.line(reason):
+            return f"{target} cannot be imported: {blame.told(reason, f' in {where}')}"
         absent = isinstance(reason, ModuleNotFoundError) and reason.name == target
         return (
             f"{target} cannot be imported, {f'{module} has no {name}' if absent else reason}: "
             f"correct _target_, or the file of {module}, which may stand in the folder given with "
             "--config-dir"
         )
-    return f"{target} could not be built: {text}"
+    where = blame.line(cause)
+    return f"{target} could not be built: {blame.told(cause, f' in {where}' if where else '')}"
 
 
 def _settings(target: str) -> list[str]:
-    return list(inspect.signature(hydra.utils.get_class(target)).parameters)
+    taken = inspect.signature(hydra.utils.get_class(target)).parameters.values()
+    various = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in taken if each.kind not in various]

@@ -42,7 +42,7 @@ def exit_status(
     except OSError as error:  # some of Hydra's are both
         print(f"posbench: {error}", file=sys.stderr)
         return 1
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = blame.of_own_code(error)
         if said is None or os.environ.get(blame.FULL_ERROR) == "1":
             raise

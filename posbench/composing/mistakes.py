@@ -14,6 +14,7 @@ import hydra
 from hydra.core.override_parser.types import Glob
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import GrammarParseError, InterpolationKeyError
 from yaml import MarkedYAMLError  # type: ignore[import-untyped]
 
 from posbench.composing import folders
@@ -109,6 +110,11 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
         node = getattr(error.__cause__, "parent_node", None)
         root: Any = node._get_root() if isinstance(node, DictConfig) else None
         return _no_setting(missing[1], root, words, own)
+    if isinstance(error, InterpolationKeyError):
+        return f"{error.full_key}: {text.splitlines()[0]}: `{SETTINGS}` lists all settings"
+    if isinstance(reason := error.__cause__ or error, GrammarParseError):
+        said = str(reason).splitlines()[0]
+        return f"an interpolation cannot be read, {said}: write ${{section.setting}} in whole"
     if "Ambiguous value for argument" in text:
         argument = re.search(r"argument '([^']+)'", text)
         name = argument[1] if argument else "a setting"

@@ -140,7 +140,8 @@ def _bundle(chosen: argparse.Namespace) -> int:
     if not found:
         raise PosbenchError(f"no such record in {chosen.source}: run it first")
     made = bundle.write(found, held.audits, _own_folder(chosen.config_dir), chosen.target)
-    print(f"Written: {chosen.target}, {made['records']} records of {', '.join(made['methods'])}.")
+    records = counted(made["records"], "record")
+    print(f"Written: {chosen.target}, {records} of {', '.join(made['methods'])}.")
     accept = f"python -m posbench.results accept {shlex.quote(str(chosen.target))}"
     if made["code"]:
         print(f"Your files in it: {', '.join(made['code'])}.")

@@ -20,6 +20,7 @@ from posbench.composing.compose import Composition
 from posbench.composing.identity import Identity, identify
 from posbench.records import files
 from posbench.records.command import Command
+from posbench.records.files import LOCAL
 from posbench.records.record import Record
 
 
@@ -106,6 +107,14 @@ class RunSpec:
     def command(self) -> Command:
         """The command that repeats it."""
         return self.identity.command(self.seed)
+
+    @property
+    def command_there(self) -> Command:
+        """The command that repeats it in the same results folder."""
+        if self.results_dir == LOCAL:
+            return self.command
+        words = (*self.command.words, f"results_dir={self.results_dir}")
+        return replace(self.command, words=words)
 
     @property
     def results_dir(self) -> Path:

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posbench import coverage
 from posbench.attention import Attention, attend
+from posbench.config import ModelConfig
 from posbench.encoding import Draw, EncodingStack, PositionEncoding
 from posbench.errors import PosbenchError
 from posbench.running.setup import Setup
@@ -45,6 +47,23 @@ def refuse_wrong_shapes(setup: Setup) -> None:
                 f"{type(asked).__name__}: {error}; python -m posbench.check FILE, with the YAML of "
                 "the encoding, says where"
             ) from None
+    _refuse_what_is_never_trained(stack, ids[:1], model)
+
+
+def _refuse_what_is_never_trained(stack: EncodingStack, ids: Tensor, model: ModelConfig) -> None:
+    """PosbenchError if there are parameters and nothing that is put out depends on one."""
+    try:
+        coverage.used_entries(stack, ids, model.num_heads, model.head_width, model.width, True)
+    except RuntimeError as error:
+        if "does not require grad" not in str(error):
+            raise
+        first = next(iter(stack))
+        names = ", ".join(dict(first.named_parameters()))
+        raise PosbenchError(
+            f"{type(first).__name__}: nothing that it returns depends on its parameters "
+            f"({names}), so that no training changes them: use them in encode or embed without "
+            "detach, or keep a constant with register_buffer"
+        ) from None
 
 
 def drawn(encoding: PositionEncoding, ids: Tensor, rows: int) -> Tensor:

@@ -124,8 +124,11 @@ class Costs:
         if key not in self._works:
             from posbench.running.setup import Setup  # and with it torch
 
-            setup = Setup.of(spec.composed.cfg())
-            self._works[key] = multiplications(setup.nodes, setup.train_positions)
+            try:
+                setup = Setup.of(spec.composed.cfg())
+                self._works[key] = multiplications(setup.nodes, setup.train_positions)
+            except Exception:  # of a task of one's own, say: the run will tell it
+                self._works[key] = np.nan
         return self._works[key] * self._of_a_multiplication.of(task.name, base)
 
     @functools.cached_property

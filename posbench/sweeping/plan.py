@@ -11,7 +11,9 @@ from importlib.resources import files as resources
 from pathlib import Path
 
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
 
+from posbench.composing import blame
 from posbench.composing.compose import Composition, compose, without_seed
 from posbench.composing.mistakes import sentence
 from posbench.config import FREE, checked
@@ -173,6 +175,7 @@ def _plan(request: Request) -> Plan:
     seen: set[str] = set()
     repeated = 0
     for words in request.runs:
+        blame.forget()
         try:
             run = PlannedRun(words, asking(words))
             if run.spec.key in seen:
@@ -183,8 +186,13 @@ def _plan(request: Request) -> Plan:
                 complete.append(run)
                 continue
             reason = refusal(words, run.spec.composed)
-        except (PosbenchError, OmegaConfBaseException) as error:
+        except (PosbenchError, OmegaConfBaseException, YAMLError) as error:
             wrong[words] = sentence(error, words)
+            continue
+        except Exception as error:
+            if (said := blame.of_own_code(error)) is None:
+                raise
+            wrong[words] = f"{said} ({blame.HOW})"
             continue
         identity = run.spec.identity
         if not reason:

@@ -35,6 +35,7 @@ def work(job: Sequence[Sequence[str]], sweep: str) -> None:
     _train_together([spec for spec in runs if not spec.is_complete], sweep)
     for spec in runs:
         journal, claim = RunJournal(spec, sweep), claim_on(spec)
+        blame.forget()
         try:
             claim.acquire(timeout=PATIENCE)
         except filelock.Timeout:
@@ -60,9 +61,9 @@ def _work(spec: RunSpec, journal: RunJournal) -> None:
             raise  # the rest of the job would fail as well
         except BROKEN as error:
             journal.write("failed", sentence(error))
-        except Exception as error:  # a mistake of ours, or the machine's: the next may work
+        except (Exception, SystemExit) as error:  # of whomever: the next may work
             traceback.print_exc(file=file)
-            said = blame.of_own_code(error) or f"{type(error).__name__}: {error}"
+            said = blame.of_own_code(error) or blame.told(error)
             journal.write("failed", f"{said} (more in {log})")
         except BaseException:  # a signal, of a person or of the queue
             journal.write("stopped")
@@ -103,7 +104,7 @@ class RunJournal:
     def write(self, kind: Kind, sentence: str = "") -> None:
         spec = self.spec
         took = time.monotonic() - self.start
-        command = str(with_own(spec.command, searched()))
+        command = str(with_own(spec.command_there, searched()))
         event = Event(kind, self.sweep, spec.key, spec.title, time.time(), took, command, sentence)
         with writing_to(spec.results_dir):
             Writer.of(spec.results_dir).write(event)
