@@ -270,6 +270,14 @@ def test_names_and_changes_have_columns_of_their_own() -> None:
         assert holds(table[name]), f"{name}: {table[name].tolist()}"
 
 
+def test_the_table_of_a_run_says_where_its_loss_is_no_number() -> None:
+    whole = record("rope", {1: 1.0, 2: 0.0, 4: 0.0})
+    assert scores.table(whole, None).caption is None
+    lost = changed(whole, {"rows.1.loss": None, "rows.2.loss": None})
+    said = str(scores.table(lost, None).caption)
+    assert said.startswith("At 2x, 4x the loss is no number: ")
+
+
 def test_the_table_of_a_run_cuts_no_name() -> None:
     terminal, long = Console(file=io.StringIO(), width=60), "rope_" + 20 * "long"
     terminal.print(scores.table(record(method=long), None))

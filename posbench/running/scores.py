@@ -39,6 +39,12 @@ def table(record: Record, base: Sequence[Row] | None) -> Table:
             before = without.get(row.test_length)  # the ladder may go further than the base
             cells += ["", ""] if before is None else [f"{before:.3f}", f"{row.score - before:+.3f}"]
         made.add_row(*cells)
+    if lost := [f"{row.multiple:g}x" for row in record.rows if row.loss is None]:
+        made.caption_justify = "left"
+        made.caption = (
+            f"At {', '.join(lost)} the loss is no number: something in the model overflows or is "
+            "NaN there, and scores say no more than that."
+        )
     return made
 
 
