@@ -67,6 +67,36 @@ def test_what_attention_would_not_take_is_refused_before_anything_is_written(
     assert not results.exists()
 
 
+TASKS = {
+    "total_length": (
+        "return 2 * n + 2",
+        r"a sequence of n=\d+ has (\d+) tokens .*is \d+; python -m",
+    ),
+    "answer_length": ("return n + 1", r"an answer of n=(\d+) has \1 tokens, EOS left out, and ans"),
+    "sample": ("pass", "sample returns None: return what posbench.task.assemble makes of prompt"),
+}
+
+
+@pytest.mark.parametrize("method", TASKS)
+def test_a_task_that_draws_other_than_it_declares_is_refused(tmp_path: Path, method: str) -> None:
+    returns, said = TASKS[method]
+    (tmp_path / "mine/task").mkdir(parents=True)
+    (tmp_path / "mine/task/odd.yaml").write_text(
+        f"# @package _global_\ntask: {{_target_: odd_{method}.Odd}}\n"
+        "training: {min_length: 4, max_length: 8, steps: 10}\n"
+    )
+    arguments = "n, batch_size, rng" if method == "sample" else "n"
+    (tmp_path / f"mine/odd_{method}.py").write_text(
+        "from posbench.tasks.copy import Copy\n\n\nclass Odd(Copy):\n"
+        f"    def {method}(self, {arguments}):\n        {returns}\n"
+    )
+    with composing(tmp_path / "mine"):
+        words = [word for word in TINY if not word.startswith("task=")]
+        spec = RunSpec.of(compose(*words, "task=odd", f"results_dir={tmp_path}/results"))
+        with pytest.raises(PosbenchError, match=f"^Odd: {said}"):
+            running.make(spec, Console())
+
+
 UNTRAINED = """
 import torch
 from torch import nn

@@ -1,5 +1,6 @@
-"""What an encoding returns has the shapes that attention takes. Every run asks this before it
-trains, because a bias with too few dimensions broadcasts, and trains as something else in silence.
+"""What an encoding returns has the shapes that attention takes, and what a task draws those that it
+declares. Every run asks this before it trains, because a bias with too few dimensions broadcasts,
+and trains as something else in silence.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from posbench.encoding import Draw, EncodingStack, PositionEncoding
 from posbench.errors import PosbenchError
 from posbench.running.setup import Setup
 from posbench.scoring import position_ids
+from posbench.task import Batch, Task
 
 
 def refuse_wrong_shapes(setup: Setup) -> None:
-    """Ask copies of the encodings of a run on a short batch of its task. PosbenchError names the
-    class, and what it returns.
+    """Ask the task of a run for a short batch, and copies of its encodings on that. PosbenchError
+    names the class, and what it returns.
     """
     model, task = setup.config.model, setup.task
+    _refuse_wrong_batch(task, setup.config.training.lengths[0])
     stack = EncodingStack(setup.encodings(), len(setup.specifications))
     rows = model.num_heads + 1  # unlike the number of heads, so that neither passes for the other
     batch = task.batch(setup.config.training.lengths[0], rows, 0, "shapes")
@@ -48,6 +51,41 @@ def refuse_wrong_shapes(setup: Setup) -> None:
                 "the encoding, says where"
             ) from None
     _refuse_what_is_never_trained(stack, ids[:1], model)
+
+
+def _refuse_wrong_batch(task: Task, n: int) -> None:
+    """PosbenchError unless sequences are as long, and hold the tokens, that a task declares: by
+    these lengths positions are counted and models are built.
+    """
+    batch = task.batch(n, 2, 0, "shapes")
+    try:
+        _require(
+            isinstance(batch, Batch),
+            f"sample returns {_kind(batch)}: return what posbench.task.assemble makes of prompt "
+            "and answer",
+        )
+        tokens, declared = batch.tokens.shape[1], task.total_length(n)
+        _require(
+            tokens == declared,
+            f"a sequence of n={n} has {tokens} tokens with BOS, SEP and EOS, and total_length({n}) "
+            f"is {declared}",
+        )
+        asked, declared = batch.answer.sum(1) - batch.answer[:, -1], task.answer_length(n)
+        _require(
+            bool((asked == declared).all()),
+            f"an answer of n={n} has {asked.max()} tokens, EOS left out, and answer_length({n}) is "
+            f"{declared}",
+        )
+        highest, size = batch.tokens.max(), task.vocab_size
+        _require(
+            batch.tokens.min() >= 0 and highest < size,
+            f"tokens of n={n} run up to {highest}, and vocab_size is {size}",
+        )
+    except PosbenchError as error:
+        raise PosbenchError(
+            f"{type(task).__name__}: {error}; python -m posbench.check FILE, with the YAML of the "
+            "task, says where"
+        ) from None
 
 
 def _refuse_what_is_never_trained(stack: EncodingStack, ids: Tensor, model: ModelConfig) -> None:
