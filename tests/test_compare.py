@@ -366,13 +366,7 @@ def test_rows_that_stand_aside_are_named_with_what_they_lack() -> None:
 
 
 def test_all_rows_are_held_against_each_other_on_the_same_seeds() -> None:
-    """RoPE is published with three seeds, of which the first was lucky."""
-    lucky = {10: 0.9, 11: 0.2, 12: 0.1}
-    rope = [
-        made("rope", level, task, seed)
-        for seed, level in lucky.items()
-        for task in board().all_tasks
-    ]
+    rope = lucky_rope()
     nope = [made("nope", 0.5, task, 10) for task in board().all_tasks]
     again = [changed(each, {"method.name": "decay"}) for each in rope if each.seed == 10]
     one = among(again, [*rope, *nope], 10)
@@ -389,6 +383,12 @@ def test_all_rows_are_held_against_each_other_on_the_same_seeds() -> None:
         among(three, [*rope, *nope], 13)
 
 
+def lucky_rope() -> list[Record]:
+    """RoPE with three seeds, of which the first was lucky: a mean of .4."""
+    levels = {10: 0.9, 11: 0.2, 12: 0.1}
+    return [made("rope", levels[seed], task, seed) for seed in levels for task in board().all_tasks]
+
+
 def test_a_row_that_was_stopped_is_held_against_the_seeds_that_it_has() -> None:
     """It has another seed of its first task alone, and no run of the last."""
     first, *others, last = board().all_tasks
@@ -400,12 +400,7 @@ def test_a_row_that_was_stopped_is_held_against_the_seeds_that_it_has() -> None:
         (last, seed) for seed in (10, 11, 12)
     }
     assert not list(held.remarks((first, *others))), "no row lacks a seed of these"
-    lucky = {10: 0.9, 11: 0.2, 12: 0.1}
-    rope = [
-        made("rope", level, task, seed)
-        for seed, level in lucky.items()
-        for task in board().all_tasks
-    ]
+    rope = lucky_rope()
     one = [made("decay", 0.5, task, 10) for task in board().all_tasks]
     assert standing(one, rivals(one, rope), draws=200).place_of("decay") == 1, "a mean of .4"
     assert standing(one, rivals(one, rope).beside(one), draws=200).place_of("decay") == 2

@@ -13,7 +13,6 @@ said once, with the line that it comes from; the exit status is 1 if there is an
 from __future__ import annotations
 
 import tempfile
-import textwrap
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +23,7 @@ from rich.console import Console
 from posbench import commands
 from posbench.check.suite import Check, Suite
 from posbench.composing import folders, mistakes
-from posbench.composing.blame import LONGEST
+from posbench.composing.blame import told
 from posbench.composing.compose import composing
 from posbench.composing.exit_status import exit_status
 from posbench.composing.words import Word, is_file
@@ -198,9 +197,10 @@ def _title(check: Check) -> str:
 
 
 def _sentence(error: Exception, where: str) -> str:
-    text = textwrap.shorten(str(error), LONGEST, placeholder=" …")
     if isinstance(error, PosbenchError):
+        text = " ".join(str(error).split())
         return f"{text} ({where})" if where else text
-    if isinstance(error, RuntimeError) and "dtype" in text:
-        text += " (queries may be bfloat16 where parameters are float32: cast with .to(a.q.dtype))"
-    return f"{type(error).__name__} in {where or 'posbench'}{': ' * bool(text)}{text}"
+    said = told(error, f" in {where or 'posbench'}")
+    if isinstance(error, RuntimeError) and "dtype" in said:
+        said += " (queries may be bfloat16 where parameters are float32: cast with .to(a.q.dtype))"
+    return said

@@ -26,10 +26,11 @@ def refuse_wrong_shapes(setup: Setup) -> None:
     names the class, and what it returns.
     """
     model, task = setup.config.model, setup.task
-    _refuse_wrong_batch(task, setup.config.training.lengths[0])
     stack = EncodingStack(setup.encodings(), len(setup.specifications))
     rows = model.num_heads + 1  # unlike the number of heads, so that neither passes for the other
-    batch = task.batch(setup.config.training.lengths[0], rows, 0, "shapes")
+    n = setup.config.training.lengths[0]
+    batch = task.batch(n, rows, 0, "shapes")
+    _refuse_wrong_batch(task, n, batch)
     segments, ids = torch.from_numpy(batch.segments)[:, :-1], position_ids(batch, stack)
     generator = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(
@@ -53,11 +54,10 @@ def refuse_wrong_shapes(setup: Setup) -> None:
     _refuse_what_is_never_trained(stack, ids[:1], model)
 
 
-def _refuse_wrong_batch(task: Task, n: int) -> None:
+def _refuse_wrong_batch(task: Task, n: int, batch: Batch) -> None:
     """PosbenchError unless sequences are as long, and hold the tokens, that a task declares: by
     these lengths positions are counted and models are built.
     """
-    batch = task.batch(n, 2, 0, "shapes")
     try:
         _require(
             isinstance(batch, Batch),
