@@ -310,7 +310,10 @@ def test_kill_minus_nine_at_any_moment_leaves_something_to_go_on_from(
         if command.ended().status == 0:
             break
         assert command.err == ""
-        assert not list((tmp_path / "results").rglob("seed=0.json"))
+        # A process that dies between its record and its exit leaves that record whole, and no part
+        # of a record is ever seen.
+        if list((tmp_path / "results").rglob("seed=0.json")):
+            assert without_seconds(tmp_path) == without_seconds(reference)
     succeeded(tmp_path, *LONG)
     assert without_seconds(tmp_path) == without_seconds(reference)
     assert left_over(tmp_path) == []
