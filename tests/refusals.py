@@ -197,6 +197,8 @@ INPUTS: list[Input] = [
     _own(MINE, RAISING),
     Input("catalogue", ("--config-dir", "mine", "encoding=mine"), _own(MINE, RAISING).files),
     _own(BROKEN_LIST),
+    _own("just words\n"),
+    _own("# nothing yet\n"),
     _own(MINE, name="rope"),
     _own(MINE, name="1"),
     _own(MINE, name="null"),
@@ -205,9 +207,18 @@ INPUTS: list[Input] = [
         ("--config-dir", "mine", "encoding=dice"),
         {"mine/encoding/dice.yaml": "_target_: random.Dice\n", "mine/random.py": ""},
     ),
+    *(
+        Input(
+            "posbench",
+            ("--config-dir", "mine", "encoding=mine"),
+            {"mine/encoding/mine.yaml": f"_target_: {taken}.Mine\n", f"mine/{taken}.py": ""},
+        )
+        for taken in ("torch", "posbench")
+    ),
     Input("posbench", ("--config-dir", "mine/encoding", "encoding=mood"), MOOD),
     Input("check", ("mine/encoding/rope.yaml",), {"mine/encoding/rope.yaml": MINE}),
     Input("check", ("mine/decay.yaml",), {"mine/decay.yaml": BROKEN_LIST}),
+    Input("check", ("mine/decay.yaml",), {"mine/decay.yaml": ""}),
     *_lines(
         "check",
         "nothing.yaml",

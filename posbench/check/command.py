@@ -29,7 +29,7 @@ from posbench.composing.exit_status import exit_status
 from posbench.composing.words import Word, is_file
 from posbench.errors import ConfigError, PosbenchError
 
-KINDS = ("encoding", "extension", "task")
+KINDS = mistakes.OF_A_CLASS
 """The groups whose classes can be checked."""
 
 
@@ -84,7 +84,7 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
         folder = folders.around(folders.around(path))
         if group not in KINDS:
             folders.check_file(path, "encoding")
-            mistakes.refuse_list(path)
+            mistakes.check_settings(path, "encoding")
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             (folder / "encoding").mkdir()
             (folder / "encoding" / f"{path.stem}.yaml").write_bytes(path.read_bytes())

@@ -7,8 +7,10 @@ from __future__ import annotations
 import glob
 import re
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -89,14 +91,23 @@ def importable(own: Iterable[Path]) -> Iterator[None]:
 
 
 def _check_modules(path: Path, folder: Path) -> None:
-    """Refuse a module of one's own that Python's library hides, or which would hide Python's."""
+    """Refuse a module of one's own that would hide another, or be hidden by it."""
     for name in re.findall(r"_target_:\s*[\"']?(\w+)\.", path.read_text("utf-8", "replace")):
-        if name in sys.stdlib_module_names and (folder / f"{name}.py").exists():
+        if (folder / f"{name}.py").exists() and (owner := _owner(name)):
             raise ConfigError(
-                f"{folder / name}.py has the name of a module of Python's own library, and only "
-                f"one of the two can be imported: rename it, e.g. my_{name}.py, and _target_ in "
-                f"{path}"
+                f"{folder / name}.py has the name of {owner}, and only one of the two "
+                f"can be imported: rename it, e.g. my_{name}.py, and _target_ in {path}"
             )
+
+
+def _owner(name: str) -> str:
+    """Whose module has this name already, or "" if it is free."""
+    if name in sys.stdlib_module_names:
+        return "a module of Python's own library"
+    if name == __name__.partition(".")[0]:
+        return "posbench itself"
+    installed = [sysconfig.get_path(kind) for kind in ("purelib", "platlib")]
+    return "an installed package" if PathFinder.find_spec(name, installed) else ""
 
 
 def check_file(path: Path, group: str) -> None:

@@ -26,6 +26,8 @@ from posbench.wording import SETTINGS, closest, known_names, no_setting
 
 OPTIONAL = ("experiment", "board")
 """Groups of which nothing is chosen unless it is asked for."""
+OF_A_CLASS = ("encoding", "extension", "task")
+"""Groups whose files each name a class."""
 
 EXTRAS = {
     "hydra/launcher/joblib": ("hydra-joblib-launcher", "joblib"),
@@ -70,17 +72,26 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
             raise ConfigError(f"{word} names no {group}: {known_names(known, HELP)}")
         else:
             for path in (folder / group / f"{value}.yaml" for folder in own):
-                refuse_list(path)
+                check_settings(path, group)
 
 
-def refuse_list(path: Path) -> None:
-    """ConfigError if a file of one's own is not the mapping that every choice has to be."""
-    lines = path.read_text("utf-8", "replace").splitlines() if path.exists() else []
+def check_settings(path: Path, group: str) -> None:
+    """ConfigError if a file of one's own is not the mapping that every choice has to be, or, where
+    it has to name a class, has no setting at all.
+    """
+    if not path.exists():
+        return
+    lines = path.read_text("utf-8", "replace").splitlines()
     content = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if content and content[0].startswith(("- ", "[")):
-        raise ConfigError(
-            f"{path} holds a list: write settings, `_target_: MODULE.CLASS` the first of them"
-        )
+        held = "a list"
+    elif group in OF_A_CLASS and not any(":" in line for line in content):
+        held = "no setting"
+    else:
+        return
+    raise ConfigError(
+        f"{path} holds {held}: write settings, `_target_: MODULE.CLASS` the first of them"
+    )
 
 
 def check_choice(group: str, option: str, known: Sequence[str]) -> None:
