@@ -316,7 +316,10 @@ def test_kill_minus_nine_at_any_moment_leaves_something_to_go_on_from(
             assert without_seconds(tmp_path) == without_seconds(reference)
     succeeded(tmp_path, *LONG)
     assert without_seconds(tmp_path) == without_seconds(reference)
-    assert left_over(tmp_path) == []
+    # What it was writing beside a record stays there: nobody holds a lock on a record, so the file
+    # might be of a process that is at it still. Nothing reads it.
+    rest = [name for name in left_over(tmp_path) if not re.fullmatch(r"seed=0\.\w{32}\.tmp", name)]
+    assert rest == []
 
 
 # -- disks -----------------------------------------------------------------------------------------

@@ -633,6 +633,13 @@ def test_a_folder_that_cannot_be_made_is_one_sentence_before_anything_is_launche
     assert not launcher.begun
 
 
+def test_sweeps_of_the_same_second_are_told_apart(mine: Path, tmp_path: Path) -> None:
+    # The second would take the failures of the first for its own.
+    runs = requested("protocol=smoke", "task=copy", "method=rope")
+    sweeps = [Sweep(runs, str(tmp_path), Launcher(), print) for _ in range(3)]  # type: ignore[arg-type]
+    assert len({sweep.name for sweep in sweeps}) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.fault("a worker that dies")
 def test_what_a_dead_worker_has_left_is_launched_again(mine: Path, tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -59,7 +59,8 @@ class Sweep:
         self.request, self.launcher, self.say = request, launcher, say
         self.leaderboard = leaderboard
         self.results_dir = Path(results_dir)
-        self.name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        # Of this sweep alone: one that another follows within a second has a name of its own.
+        self.name = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}"
         self.launched = 0
 
     def make(self, plan_only: bool) -> None:
