@@ -208,13 +208,18 @@ def test_what_is_said_of_encodings_is_what_the_board_has() -> None:
     standing = standings_of(board, measured)[0]
     text, summary = " ".join(README.split()), standing.summary
     first = set(standing.complete[:4])
-    assert "the first four are encodings whose attention depends on what the tokens are" in text
+    assert "The first four are encodings whose attention depends on what the tokens are" in text
     assert first == {"path", "fox", "cope", "wall"}
     tasks = summary["num_tasks"].max()
     seeds = standing.part.runs.groupby("task")["seed"].nunique()
-    assert "with two seeds, and on some with a third" in text
-    assert "not every task has a third seed" in text
-    assert seeds.min() == 2 and seeds.max() == 3
+    assert "on all tasks, with three of five seeds" in text
+    assert seeds.min() == seeds.max() == 3
+    assert "PaTH loses the first place without the two tasks of counting and stopping" in text
+    findings = (ROOT / "results/main/findings.md").read_text()
+    assert "winner is named: path has the largest mean, and loses it without locate." in findings
+    for name, row in (("PaTH is", "path"), ("FoX", "fox")):
+        low, high = map(number, summary.loc[row, ["seeds_low", "seeds_high"]])
+        assert re.search(rf"{name} between {low} and {high}\b", text)
     assert tasks == len(board.all_tasks) == len(set(standing.part.runs["task"]))
     [(learned, overall)] = re.findall(
         r"has learned (\w+) of the twelve tasks and stands at (\S+)\. ", text

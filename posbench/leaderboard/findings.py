@@ -198,8 +198,9 @@ def _cost(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         return
     cheap = min(leaders.peers, key=lambda row: cost[row])
     usual = cost[leaders.estimates.index].median()
+    among = "the cheapest of the rows not told apart from the first"
     yield (
-        f"`{cheap}` is the cheapest of the rows not told apart from the first: "
+        f"`{cheap}`, {among if len(leaders.peers) > 1 else 'the first'}, takes "
         f"{cost[cheap]:.0f} CPU s a training, where the median row takes {usual:.0f}. "
         f"{_link(first)}"
     )
