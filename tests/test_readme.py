@@ -215,6 +215,9 @@ def test_what_is_said_of_encodings_is_what_the_board_has() -> None:
     assert "on all tasks, with three of five seeds" in text
     assert seeds.min() == seeds.max() == 3
     assert "PaTH loses the first place without the two tasks of counting and stopping" in text
+    groups = summary[list(board.groups)]
+    assert "but none is first in every group of them" in text
+    assert not (groups >= groups.max() - board.judged.equivalent).all(axis=1).any()
     findings = (ROOT / "results/main/findings.md").read_text()
     assert "winner is named: path has the largest mean, and loses it without locate." in findings
     for name, row in (("PaTH is", "path"), ("FoX", "fox")):
