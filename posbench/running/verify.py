@@ -105,6 +105,13 @@ def of_method_and_task(each: Today) -> Stratum:
     return (*(name.label for name in names), *(name.hash for name in names))
 
 
+OF_ANOTHER_CPU = (
+    "A CPU of another kind rounds otherwise, and training carries that on: scores that differ by "
+    "less than those of two seeds may have been made on one."
+)
+"""What is to be thought of before a difference is called a mistake: no record names its CPU."""
+
+
 class Kind(Enum):
     """What came of repeating a record, as it is counted."""
 
@@ -334,6 +341,8 @@ class Repeating:
             self.console.say(f"{number} of {len(drawn)}: {verdict}: {command}")
         seen = Repeated(verdicts, of, [stratum for stratum in strata if stratum not in verdicts])
         self.console.say(f"{seen}.")
+        if seen.counts[Kind.DIFFERENT]:
+            self.console.say(OF_ANOTHER_CPU)
         return seen
 
     def verdict(self, record: Record) -> Verdict:
