@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import filelock
+
 from posbench.disk import make_writable, write_json, writing_to
 from posbench.errors import Diverged
 from posbench.loggers.run_logger import RunLogger, run_logger
@@ -135,7 +137,11 @@ class Run:
                 "Settings or code have changed since the record there was made; it is kept as "
                 f"{kept.name}."
             )
-        files.write(record, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(path.with_name("lock")):
+            for rest in path.parent.glob(f"{path.stem}.*.tmp"):  # of processes that were killed
+                rest.unlink(missing_ok=True)
+            files.write(record, path)
 
     def show(self, record: Record, trained: Trained, prepared: Prepared) -> None:
         """The table of the run, beside the same weights without the extension."""
