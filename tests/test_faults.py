@@ -246,8 +246,9 @@ def test_what_a_killed_process_was_writing_is_cleared_away(short: Path) -> None:
     for name in ("last.99999.tmp", "weights.99999.tmp", "training.99999.tmp"):
         (folder / name).write_bytes(b"half of a file")
     (folder / "training.json").unlink()
-    record_path(short).unlink()
-    record_path(short).with_suffix(f".{'0' * 32}.tmp").write_bytes(b"half of a file")
+    path = record_path(short)
+    path.unlink()
+    path.with_suffix(f".{'0' * 32}.tmp").write_bytes(b"half of a file")
     succeeded(short, *SMOKE)
     assert left_over(short) == []
 
