@@ -60,7 +60,7 @@ def known_hash(root: str, classes: frozenset[str]) -> str:
     return hash_of(root, classes)
 
 
-# -- the commit and the versions -------------------------------------------------------------------
+# -- the commit, the versions and the CPU ----------------------------------------------------------
 
 
 def commit() -> str | None:
@@ -107,3 +107,37 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+INSTRUCTION_SETS = ("amx_tile", "avx512f", "avx2", "sve")
+"""By these libraries choose other code for a CPU; the first that it has is named."""
+
+
+@functools.cache
+def cpu() -> str:
+    """The kind of this machine's CPU: its maker and its newest instruction set.
+
+    "AuthenticAMD avx512f" on Linux; elsewhere what the platform calls the processor, such as "arm".
+    By the kind torch and its libraries choose their code, and other code sums in another order and
+    rounds otherwise. CPUs of one kind may still differ, in the sizes of their caches for example.
+    """
+    return kind_of_cpu(Path("/proc/cpuinfo"))
+
+
+def kind_of_cpu(cpuinfo: Path) -> str:
+    """The same for the CPU that a file of Linux describes, whether or not there is one."""
+    try:
+        text = cpuinfo.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        text = ""
+    first = text.partition("\n\n")[0]  # of several processors
+    said = {
+        name.strip(): value.strip()
+        for name, _, value in (line.partition(":") for line in first.splitlines())
+    }
+    maker = said.get("vendor_id") or said.get("CPU implementer")
+    if not maker:
+        return platform.processor() or platform.machine()
+    has = {*said.get("flags", "").split(), *said.get("Features", "").split()}
+    newest = (name for name in INSTRUCTION_SETS if name in has)
+    return f"{maker} {next(newest, platform.machine())}"

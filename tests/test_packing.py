@@ -104,6 +104,9 @@ KINDS = {
         {"carried_over": {"source_hash": "1", "evaluation_hash": "2", "verified": 3, "of": 40}},
     ),
     "on a GPU": changed(record(), {"training.device": "NVIDIA H200", "evaluated.commit": None}),
+    "on a CPU whose kind is known": changed(
+        record(), {"training.cpu": "GenuineIntel amx_tile", "evaluated.cpu": "AuthenticAMD avx2"}
+    ),
 }
 
 
@@ -204,6 +207,7 @@ def test_when_and_where_and_for_which_board_a_record_was_made_is_not_compared() 
     elsewhere = {
         "training.source_hash": "1",
         "training.device": "NVIDIA H200",
+        "training.cpu": "AuthenticAMD avx512f",
         "training.commit": None,
         "training.versions": {"torch": "2.12.0"},
         "training.cpu_seconds": 1.0,
@@ -216,6 +220,13 @@ def test_when_and_where_and_for_which_board_a_record_was_made_is_not_compared() 
     }
     plain = changed(record(), {"config.model": {}})
     assert packing.comparable(changed(plain, elsewhere)) == packing.comparable(plain)
+
+
+def test_the_kind_of_a_cpu_is_written_only_where_it_is_known() -> None:
+    """So that publishing records older than this field again changes no byte of them."""
+    known = {"training.cpu": "AuthenticAMD avx512f", "evaluated.cpu": "AuthenticAMD avx512f"}
+    for made, written in ((record(), False), (changed(record(), known), True)):
+        assert any('"cpu":' in text for text in packing.pack([made]).values()) is written
 
 
 def test_losses_have_four_digits_and_shares_are_exact(tmp_path: Path) -> None:

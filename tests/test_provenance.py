@@ -1,8 +1,13 @@
-"""The hash of content changes with the content, and only then; versions are all named."""
+"""The hash of content changes with the content, and only then; versions and the CPU are named."""
 
 from __future__ import annotations
 
+import os
+import platform
+from pathlib import Path
+
 import pytest
+import torch
 
 from posbench import provenance
 from posbench.content_hash import content_hash
@@ -34,3 +39,48 @@ def test_the_hash_of_content_is_16_hexadecimal_digits_and_never_changes() -> Non
 
 def test_versions_name_python_and_every_package() -> None:
     assert set(provenance.versions()) == {"python", *provenance.PACKAGES}
+
+
+AMD = """processor\t: 0
+vendor_id\t: AuthenticAMD
+flags\t\t: fpu sse2 avx avx2 avx512f avx512_bf16
+
+processor\t: 1
+vendor_id\t: another
+flags\t\t: fpu amx_tile
+"""
+INTEL = "vendor_id\t: GenuineIntel\nflags\t: avx2 avx512f amx_bf16 amx_tile\n"
+ARM = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (AMD, "AuthenticAMD avx512f"),
+        (INTEL, "GenuineIntel amx_tile"),
+        (INTEL.replace("avx512f amx_bf16 amx_tile", "avx"), "GenuineIntel avx2"),
+        (ARM, "0x41 sve"),
+        ("vendor_id\t: HygonGenuine\nflags\t: sse2\n", f"HygonGenuine {platform.machine()}"),
+    ],
+)
+def test_a_cpu_is_named_by_its_maker_and_its_newest_instruction_set(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    (tmp_path / "cpuinfo").write_text(text, encoding="utf-8")
+    assert provenance.kind_of_cpu(tmp_path / "cpuinfo") == expected
+
+
+def test_where_no_file_describes_the_cpu_the_platform_names_it(tmp_path: Path) -> None:
+    expected = platform.processor() or platform.machine()
+    (tmp_path / "empty").touch()
+    for name in ("nowhere", "empty"):
+        assert provenance.kind_of_cpu(tmp_path / name) == expected != ""
+
+
+def test_torch_agrees_with_the_instruction_set_that_is_named() -> None:
+    """It asks the processor itself, and does not tell AMX from AVX-512."""
+    by_torch = {"AVX2": {"avx2"}, "AVX512": {"avx512f", "amx_tile"}, "SVE256": {"sve"}}
+    capability = torch.backends.cpu.get_cpu_capability()
+    if capability not in by_torch or "ATEN_CPU_CAPABILITY" in os.environ:
+        pytest.skip(f"torch says {capability}, which is no set of instructions that is named")
+    assert provenance.cpu().split()[-1] in by_torch[capability]

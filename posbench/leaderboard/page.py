@@ -192,7 +192,7 @@ def _lower(sentence: str) -> str:
 def _origins(found: Sequence[Record]) -> list[str]:
     """Where the numbers come from: commits, versions and devices, the most frequent first."""
     commits = _counted(str(record.training.commit or "unknown")[:HASH] for record in found)
-    devices = _counted(record.training.device for record in found)
+    devices = _counted(record.training.hardware for record in found)
     versions = _counted(
         ", ".join(f"{name} {version}" for name, version in sorted(record.training.versions.items()))
         for record in found

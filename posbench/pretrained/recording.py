@@ -209,6 +209,7 @@ class Recorder:
     def _origin(self) -> dict[str, Any]:
         return {
             "device": name_of(self.mounted.model.device),
+            "cpu": provenance.cpu(),
             "commit": provenance.commit(),
             "versions": provenance.versions() | {"transformers": transformers.__version__},
         }

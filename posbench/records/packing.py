@@ -20,7 +20,7 @@ from posbench.config import without_off
 from posbench.content_hash import content_hash
 from posbench.errors import PosbenchError
 from posbench.provenance import without_places
-from posbench.records.record import SCHEMA, Audit, Record
+from posbench.records.record import SCHEMA, Audit, Origin, Record
 from posbench.records.row import Row, View
 
 Json = dict[str, Any]
@@ -54,8 +54,6 @@ DESIGN = (
 """Columns of a row that say what was asked, the same for all methods."""
 ASKED = ("test_length", "by", "above", "up_to", "num_tokens")
 """Columns of a view that say what was asked."""
-ORIGIN = ("source_hash", "device", "commit", "versions")
-"""Where the weights of a training, or the numbers of a test, come from."""
 REPEATED = (
     "settings_hash",
     "train_length",
@@ -217,8 +215,11 @@ def _packed_curve(curve: Json) -> Json:
 
 
 def _with_origin(part: Json, shared: Shelf) -> Json:
-    rest = {key: value for key, value in part.items() if key not in ORIGIN}
-    return rest | {"origin": shared.put({key: part[key] for key in ORIGIN})}
+    rest = {key: value for key, value in part.items() if key not in Origin.model_fields}
+    origin = {key: part[key] for key in Origin.model_fields}
+    if origin["cpu"] is None:  # so that what is published stays as it is
+        del origin["cpu"]
+    return rest | {"origin": shared.put(origin)}
 
 
 # -- and back --------------------------------------------------------------------------------------

@@ -103,11 +103,25 @@ def weights_hash(settings_hash: str, source_hash: str) -> str:
     return content_hash([settings_hash, source_hash])
 
 
-class Training(Part):
+class Origin(Part):
+    """Where the weights of a training, or the numbers of a test, come from."""
+
+    source_hash: str  # of the code that they depend on
+    device: str
+    cpu: str | None = None  # its kind; none: the record is older than this field
+    commit: str | None
+    versions: dict[str, str]
+
+    @property
+    def hardware(self) -> str:
+        """The device, and of a CPU its kind where it is known: "cpu (AuthenticAMD avx512f)"."""
+        return f"{self.device} ({self.cpu})" if self.device == "cpu" and self.cpu else self.device
+
+
+class Training(Origin):
     """One training: what all runs share whose weights are these."""
 
     settings_hash: str  # of the settings, task and seed that the weights depend on
-    source_hash: str  # of the code that they depend on
     train_length: int = COUNTED  # the longest n
     train_positions: int = COUNTED
     learning_rate: float
@@ -115,9 +129,6 @@ class Training(Part):
     steps: int | None  # that were made; none: it diverged
     parameters: int = COUNTED
     curve: Curve
-    device: str
-    commit: str | None
-    versions: dict[str, str]
     cpu_seconds: float  # of several in step its share, as with `wall_seconds`
     wall_seconds: float
     replicas: int = 1  # trainings that were made in step, this one among them
@@ -172,13 +183,9 @@ class CeilingTraining(Part):
     cpu_seconds: float
 
 
-class Evaluated(Part):
+class Evaluated(Origin):
     """How the trained weights were tested."""
 
-    source_hash: str
-    device: str
-    commit: str | None
-    versions: dict[str, str]
     preparation_cpu_seconds: float  # of a search
     further_training_cpu_seconds: (
         float  # of fine-tuning or a ceiling, whichever run it took place in

@@ -34,6 +34,7 @@ class Log(Part):
     cpu_seconds: float
     wall_seconds: float
     device: str
+    cpu: str | None = None  # its kind; none: the log is older than this field
     commit: str | None
     versions: dict[str, str]
     replicas: int = 1  # trainings that were made in step, this one among them
@@ -54,6 +55,7 @@ class Log(Part):
             cpu_seconds=cpu_seconds,
             wall_seconds=wall_seconds,
             device=device,
+            cpu=provenance.cpu(),
             commit=provenance.commit(),
             versions=provenance.versions(),
             replicas=replicas,

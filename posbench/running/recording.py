@@ -60,6 +60,7 @@ def record_of(
         evaluated=Evaluated(
             source_hash=setup.evaluation_hash,
             device=device_name(config.trainer.accelerator),
+            cpu=provenance.cpu(),
             commit=provenance.commit(),
             versions=provenance.versions(),
             preparation_cpu_seconds=seconds.preparation,

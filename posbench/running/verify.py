@@ -68,7 +68,7 @@ class Today:
 
         Of records whose code is unchanged, all whose training or test code is the same are alike.
         """
-        hardware = (self.record.training.device, self.record.evaluated.device)
+        hardware = (self.record.training.hardware, self.record.evaluated.hardware)
         if not self.changed:
             return (self.source_hash, self.evaluation_hash, *hardware)
         changes = (f"{before}>{now}" if before != now else "" for before, now in self._hashes)
@@ -109,7 +109,9 @@ OF_ANOTHER_CPU = (
     "A CPU of another kind rounds otherwise, and training carries that on: scores that differ by "
     "less than those of two seeds may have been made on one."
 )
-"""What is to be thought of before a difference is called a mistake: no record names its CPU."""
+"""What is to be thought of before a difference is called a mistake, where a record does not name
+its CPU.
+"""
 
 
 class Kind(Enum):
@@ -301,6 +303,9 @@ def _incomparable(record: Record) -> str:
     for device in (record.training.device, record.evaluated.device):
         if device != hardware:
             return f"made on {device}, this is {hardware}"
+    for made in (record.training, record.evaluated):
+        if made.device == "cpu" and made.cpu not in (None, provenance.cpu()):
+            return f"made on a CPU of {made.cpu}, this is {provenance.cpu()}"
     if record.training.replicas > 1:
         return (
             f"trained in step with {record.training.replicas - 1} others, which training alone "
@@ -334,14 +339,17 @@ class Repeating:
             f"{len(strata)} strata."
         )
         verdicts: dict[Stratum, list[Verdict]] = {}
+        perhaps_of_another_cpu = False
         for number, (stratum, each) in enumerate(drawn, start=1):
             verdict = self.verdict(each.record)
+            if verdict.kind is Kind.DIFFERENT and each.record.training.cpu is None:
+                perhaps_of_another_cpu = True
             verdicts.setdefault(stratum, []).append(verdict)
             command = self.called(Command.parse(each.record.command))
             self.console.say(f"{number} of {len(drawn)}: {verdict}: {command}")
         seen = Repeated(verdicts, of, [stratum for stratum in strata if stratum not in verdicts])
         self.console.say(f"{seen}.")
-        if seen.counts[Kind.DIFFERENT]:
+        if perhaps_of_another_cpu:
             self.console.say(OF_ANOTHER_CPU)
         return seen
 
