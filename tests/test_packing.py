@@ -203,6 +203,16 @@ def test_all_that_a_record_claims_and_its_command_decides_is_compared(
     assert found.startswith(place)
 
 
+def test_a_chance_is_compared_to_six_digits() -> None:
+    """OpenBLAS chooses its kernel by the processor, and the last digit of a sum goes with it."""
+    one, other, wrong = (
+        packing.comparable(changed(record(), {"rows.0.chance": value}))
+        for value in (6.194922169178714e-09, 6.194922169178715e-09, 6.19493e-09)
+    )
+    assert one == other
+    assert list(differences(one, wrong)) == ["rows.chance.0: 6.19493e-09 was 6.19492e-09"]
+
+
 def test_when_and_where_and_for_which_board_a_record_was_made_is_not_compared() -> None:
     elsewhere = {
         "training.source_hash": "1",

@@ -186,9 +186,9 @@ def verify(
 
     The sample is spread over the strata as evenly as it goes; `alike` says which record is in
     which. Names, settings and counts are compared exactly, losses to the digits that are stored,
-    timings not at all. A record of another machine or version is named and counted, but not
-    compared. `own` are folders with methods that posbench has not, called as `shown` says in the
-    commands that need them.
+    chances to six, timings not at all. A record of another machine or version is named and counted,
+    but not compared. `own` are folders with methods that posbench has not, called as `shown` says
+    in the commands that need them.
     """
     _refuse_none(sample)
     with _repeating(scratch, own, shown) as repeating:
