@@ -17,7 +17,7 @@ import torch
 from scipy import stats
 from small_models import characters, gpt_neox, llama
 
-from posbench import results
+from posbench import provenance, results
 from posbench.leaderboard.generated import generate
 from posbench.pretrained import recording
 from posbench.pretrained.command import main
@@ -96,6 +96,28 @@ def test_a_run_says_and_records_what_it_finds(said: Said, tmp_path: Path) -> Non
     mean = np.mean([-e.rows[1].loss for e in of_passkey if not e.plain])  # type: ignore[operator]
     (yarn,) = (line for line in table(out, "passkey") if line[:2] == ["yarn", "450"])
     assert float(yarn[7]) == pytest.approx(mean, abs=6e-4)
+
+
+@pytest.mark.parametrize("second", ["AuthenticAMD avx512f", "GenuineIntel amx_tile"])
+def test_a_record_of_two_lengths_names_a_cpu_that_both_were_measured_on(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    first, measured, calls = "AuthenticAMD avx512f", Answering.found, []
+
+    def stopped(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return measured(*arguments)
+
+    monkeypatch.setattr(Answering, "found", stopped)
+    for cpu, expected in ((first, 130), (second, 0)):
+        monkeypatch.setattr(provenance, "cpu", lambda cpu=cpu: cpu)
+        assert said("extension=direct")[0] == expected
+    for record in files.records(tmp_path / "mine"):
+        assert [row.multiple for row in record.rows] == [1, 1.5]
+        named = {record.training.cpu, record.evaluated.cpu}
+        assert named == {first if first == second else None}
 
 
 def table(out: str, task: str) -> list[list[str]]:

@@ -286,17 +286,21 @@ def _views(measured: Measurement, length: int, found: Found) -> tuple[View, ...]
 
 
 def _joined(before: Record, new: Record) -> Record:
-    """One record of both lengths, and the seconds of both."""
+    """One record of both lengths, and the seconds of both; it names a CPU if both were measured on
+    one of that kind.
+    """
     (row,) = new.rows
     others = [each for each in before.rows if each.test_length != row.test_length]
     views = [each for each in before.views if each.test_length != row.test_length]
     seconds = before.evaluated.evaluation_cpu_seconds + new.evaluated.evaluation_cpu_seconds
+    cpu = new.evaluated.cpu if before.evaluated.cpu == new.evaluated.cpu else None
     return new.model_copy(
         update={
             "rows": sorted([*others, row], key=lambda each: each.test_length),
             "views": tuple(sorted([*views, *new.views], key=lambda each: each.test_length)),
+            "training": new.training.model_copy(update={"cpu": cpu}),
             "evaluated": new.evaluated.model_copy(
-                update={"evaluation_cpu_seconds": round(seconds, 3)}
+                update={"cpu": cpu, "evaluation_cpu_seconds": round(seconds, 3)}
             ),
         }
     )
