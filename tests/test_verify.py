@@ -220,15 +220,38 @@ def test_a_record_of_another_machine_is_not_compared(
 
 
 @pytest.mark.parametrize("part", ["training", "evaluated"])
-def test_a_record_of_a_cpu_of_another_kind_is_not_compared(
-    own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str
+def test_of_a_cpu_of_another_kind_it_is_said_by_how_much_scores_differ(
+    own: Path, repeated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str
 ) -> None:
-    elsewhere = changed(by_method(own)["rope"], {f"{part}.cpu": "Zilog z80"})
-    published.publish([elsewhere], [], tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, scratch=scratch).agreed
-    said = verdicts(capsys.readouterr().out)["rope"]
-    assert said == f"not compared (made on a CPU of Zilog z80, this is {provenance.cpu()})"
-    assert not (scratch / "records").exists(), "nothing was repeated"
+    """And where nothing differs, it is exact all the same."""
+    made = changed(by_method(own)["alibi"], {f"{part}.cpu": "Zilog z80"})
+    assert [row.score for row in made.rows] == [0.0] * 8
+    published.publish([made], [], tmp_path / "same")
+    assert verify(tmp_path / "same", 1, scratch=repeated).agreed
+    other = changed(made, {"rows.1.score": 0.5, "rows.3.score": 0.25, "rows.2.loss": 0.5})
+    published.publish([other], [], tmp_path / "other")
+    capsys.readouterr()
+    assert results_command(["verify", str(tmp_path / "other"), "--in", str(repeated)]) == 1
+    out = capsys.readouterr().out
+    assert verdicts(out)["alibi"] == (
+        f"of another CPU (Zilog z80, this is {provenance.cpu()}: scores differ by .094 on average, "
+        ".500 at most)"
+    )
+    assert "0 of 1 exact, 1 of another CPU." in out
+
+
+@pytest.mark.parametrize("values", [{"gate": 0.0}, {"seed": 7}, {"method.encoding": "mine"}])
+def test_no_cpu_explains_that_a_record_says_it_is_something_else(
+    own: Path,
+    repeated: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    values: dict[str, Any],
+) -> None:
+    other = {"training.cpu": "Zilog z80", "rows.1.score": 0.5}
+    published.publish([changed(by_method(own)["alibi"], other | values)], [], tmp_path / "all")
+    assert verify(tmp_path / "all", 1, scratch=repeated).disagreed
+    assert "0 of 1 exact, 1 different." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("cpu", [None, provenance.cpu()])

@@ -73,6 +73,17 @@ OF_ONE_RUN = ("carried_over", "definition", "evaluated")
 """What two runs by one command may differ in: the code and the machine of the test, and for which
 board it was made.
 """
+CAME_OUT = (
+    "ceiling",
+    "diverged",
+    "finetuning",
+    "rows",
+    "search",
+    "solved_step",
+    "training",
+    "views",
+)
+"""Parts of what is compared that are numbers of the run; the others say what the run is."""
 LARGEST = 2**24
 """Bytes of a record, and characters of a line: what is larger is something else."""
 OMITTED: Json = {

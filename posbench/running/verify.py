@@ -23,12 +23,13 @@ from posbench.composing.options import BROKEN
 from posbench.errors import Diverged, PosbenchError
 from posbench.records import files, published
 from posbench.records.command import Command
-from posbench.records.packing import comparable
+from posbench.records.packing import CAME_OUT, comparable
 from posbench.records.record import CarriedOver, Record
 from posbench.running.console import Console, TemporaryConsole
 from posbench.running.devices import device_name
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
+from posbench.showing.numbers import number
 from posbench.wording import counted
 
 SHOWN = 5
@@ -121,6 +122,7 @@ class Kind(Enum):
     DIFFERENT = "different"
     FAILED = "cannot be repeated"  # its command makes nothing any more
     NOT_COMPARED = "not compared"  # of other hardware or versions, whose numbers may differ
+    OF_ANOTHER_CPU = "of another CPU"  # of a kind that rounds otherwise, and its numbers do differ
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,8 @@ class Repeated:
     def disagreed(self) -> bool:
         """Whether a record differs or cannot be repeated, or nothing at all could be compared."""
         wrong = self.counts[Kind.DIFFERENT] + self.counts[Kind.FAILED]
-        return wrong > 0 or self.counts[Kind.NOT_COMPARED] == self.drawn > 0
+        open = self.counts[Kind.NOT_COMPARED] + self.counts[Kind.OF_ANOTHER_CPU]
+        return wrong > 0 or open == self.drawn > 0
 
     def __str__(self) -> str:
         """As "9 of 12 exact, 1 different, 2 not compared", without what there is none of."""
@@ -186,8 +189,9 @@ def verify(
 
     The sample is spread over the strata as evenly as it goes; `alike` says which record is in
     which. Names, settings and counts are compared exactly, losses to the digits that are stored,
-    chances to six, timings not at all. A record of another machine or version is named and counted,
-    but not compared. `own` are folders with methods that posbench has not, called as `shown` says
+    chances to six, timings not at all. A record of another GPU or version is named and counted, but
+    not compared; of one that a CPU of another kind made, it is said by how much the scores differ.
+    `own` are folders with methods that posbench has not, called as `shown` says
     in the commands that need them.
     """
     _refuse_none(sample)
@@ -303,15 +307,31 @@ def _incomparable(record: Record) -> str:
     for device in (record.training.device, record.evaluated.device):
         if device != hardware:
             return f"made on {device}, this is {hardware}"
-    for made in (record.training, record.evaluated):
-        if made.device == "cpu" and made.cpu not in (None, provenance.cpu()):
-            return f"made on a CPU of {made.cpu}, this is {provenance.cpu()}"
     if record.training.replicas > 1:
         return (
             f"trained in step with {record.training.replicas - 1} others, which training alone "
             "equals but for rounding"
         )
     return ""
+
+
+def _other_cpu(record: Record) -> str:
+    """The CPU that made the record, if it names one of another kind than this machine's, or ""."""
+    here = provenance.cpu()
+    made = (record.training, record.evaluated)
+    kinds = {each.cpu for each in made if each.device == "cpu" and each.cpu}
+    return ", ".join(sorted(kinds - {here}))
+
+
+def _apart(record: Record, again: Record) -> str:
+    """By how much the scores of two records differ over the lengths that both have."""
+    scores = {row.test_length: row.score for row in record.rows}
+    apart = [
+        abs(row.score - scores[row.test_length]) for row in again.rows if row.test_length in scores
+    ]
+    if not apart:
+        return "an unknown amount: no length is in both"
+    return f"{number(float(np.mean(apart)), 3)} on average, {number(max(apart), 3)} at most"
 
 
 def _accelerator(record: Record) -> str:
@@ -340,13 +360,13 @@ class Repeating:
         )
         verdicts: dict[Stratum, list[Verdict]] = {}
         perhaps_of_another_cpu = False
-        for number, (stratum, each) in enumerate(drawn, start=1):
+        for place, (stratum, each) in enumerate(drawn, start=1):
             verdict = self.verdict(each.record)
             if verdict.kind is Kind.DIFFERENT and each.record.training.cpu is None:
                 perhaps_of_another_cpu = True
             verdicts.setdefault(stratum, []).append(verdict)
             command = self.called(Command.parse(each.record.command))
-            self.console.say(f"{number} of {len(drawn)}: {verdict}: {command}")
+            self.console.say(f"{place} of {len(drawn)}: {verdict}: {command}")
         seen = Repeated(verdicts, of, [stratum for stratum in strata if stratum not in verdicts])
         self.console.say(f"{seen}.")
         if perhaps_of_another_cpu:
@@ -361,9 +381,16 @@ class Repeating:
             again = self._made_again(record)
         except BROKEN as error:
             return Verdict(Kind.FAILED, sentence(error))
-        found = list(differences(comparable(record), comparable(again)))
+        before, now = comparable(record), comparable(again)
+        found = list(differences(before, now))
         if not found:
             return Verdict(Kind.EXACT)
+        same_claims = all(before[name] == now[name] for name in before if name not in CAME_OUT)
+        if same_claims and (cpu := _other_cpu(record)):
+            return Verdict(
+                Kind.OF_ANOTHER_CPU,
+                f"{cpu}, this is {provenance.cpu()}: scores differ by {_apart(record, again)}",
+            )
         rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         return Verdict(Kind.DIFFERENT, "; ".join(found[:SHOWN]) + rest)
 
