@@ -110,7 +110,7 @@ def versions() -> dict[str, str]:
 
 
 INSTRUCTION_SETS = ("amx_tile", "avx512f", "avx2", "sve")
-"""By these libraries choose other code for a CPU; the first that it has is named."""
+"""Libraries choose their code by these. The kind of a CPU names the first that it has."""
 
 
 @functools.cache
@@ -118,8 +118,8 @@ def cpu() -> str:
     """The kind of this machine's CPU: its maker and its newest instruction set.
 
     "AuthenticAMD avx512f" on Linux; elsewhere what the platform calls the processor, such as "arm".
-    By the kind torch and its libraries choose their code, and other code sums in another order and
-    rounds otherwise. CPUs of one kind may still differ, in the sizes of their caches for example.
+    Torch and its libraries choose their code by it, and other code sums in another order and rounds
+    otherwise. CPUs of one kind may still differ, in the sizes of their caches for example.
     """
     return kind_of_cpu(Path("/proc/cpuinfo"))
 
