@@ -296,6 +296,14 @@ def test_a_record_that_cannot_be_read_is_named_and_left_alone(short: Path) -> No
     assert path.read_bytes() == before
 
 
+def test_a_signal_after_the_end_finds_nothing_to_stop(short: Path) -> None:
+    command = started(short, *SMOKE)
+    while command.process.is_alive():  # the next moment may be too late for a signal
+        time.sleep(0.005)
+    assert command.signalled(signal.SIGKILL).status == 0
+    assert "Complete already" in command.out
+
+
 @pytest.mark.fault("kill -9 of a training at one moment after another, until it comes through")
 @pytest.mark.slow
 def test_kill_minus_nine_at_any_moment_leaves_something_to_go_on_from(

@@ -6,6 +6,7 @@ statuses, without five seconds of importing for each.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -57,7 +58,11 @@ class Command:
         return self
 
     def signalled(self, signum: int) -> Command:
-        os.kill(self.process.pid, signum)
+        """Sends the signal and waits for the end. A process that ended a moment before gets none;
+        its exit status tells the two apart.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signum)
         return self.ended()
 
     def ended(self) -> Command:
