@@ -28,6 +28,7 @@ from posbench.leaderboard.ranking import standings_without_board
 from posbench.records import tables
 from posbench.records.record import CeilingTraining, Record
 from posbench.showing import latex
+from posbench.showing.numbers import NOTHING
 from posbench.statistics import measures
 from posbench.statistics.standings import compare
 
@@ -256,6 +257,28 @@ def test_a_task_with_tests_below_the_training_length_alone_is_left_out(tmp_path:
     assert "passkey" in made.pages["leaderboard.md"]
     assert "Nothing" not in made.pages["leaderboard.html"]
     assert generate(tmp_path, short).pages["leaderboard.html"]
+
+
+@pytest.mark.parametrize(("multiples", "solved"), [((1, 2), True), ((2, 4), False)])
+def test_what_was_not_tested_at_1x_is_not_said_to_fail_there(
+    tmp_path: Path, multiples: tuple[float, float], solved: bool
+) -> None:
+    """Lengths beyond that of its training may be all that a pretrained model was asked for."""
+    kind = {"method_class": "pretrained", "method.encoding": "model"}
+    scores = dict.fromkeys(multiples, 0.1)
+    found = [
+        changed(record(name, scores, task=task), kind)
+        for name in NAMES
+        for task in ("copy", "passkey")
+    ]
+    made = generate(tmp_path, found)
+    [table] = [each for each in made.pages["leaderboard.md"].split("\n## ") if "Mean over" in each]
+    cells = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    at = cells[0].index("solved")
+    assert {line[at] for line in cells[2:]} == ({"0/2"} if solved else {NOTHING})
+    assert ("fails at 1x" in made.pages["leaderboard.md"]) == solved
+    assert ("fails at 1x" in made.pages["leaderboard.html"]) == solved
+    assert "Add samples with texts=3." in made.pages["leaderboard.md"]
 
 
 def test_commands_of_ones_own_name_the_folder_of_its_files(tmp_path: Path) -> None:

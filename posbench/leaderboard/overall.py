@@ -95,8 +95,13 @@ class Overall:
     @property
     def shown_solved(self) -> str:
         """Solved trainings / trainings, over those in the mean, or over all if there is no mean."""
-        pairs = zip(self.parts, self._places, strict=True)
-        each = [part.solved[at] if self.seeds else part.solved for part, at in pairs]
+        each = [
+            part.solved[at] if self.seeds else part.solved
+            for part, at in zip(self.parts, self._places, strict=True)
+            if part.tested_at_1x
+        ]
+        if not each:
+            return NOTHING
         return f"{sum(int(solved.sum()) for solved in each)}/{sum(map(len, each))}"
 
     @property

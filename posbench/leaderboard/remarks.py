@@ -14,6 +14,7 @@ from posbench.records.tables import latest
 from posbench.source import reading_once
 from posbench.source_hash import located
 from posbench.statistics.aggregates import FEWEST
+from posbench.statistics.classes import is_pretrained
 from posbench.wording import agreeing, counted
 
 MANY = 12
@@ -21,6 +22,7 @@ MANY = 12
 
 
 MORE_SEEDS = " Add seeds with -m 'seed=range(3)'."
+MORE_SAMPLES = " Add samples with texts=3."
 
 
 def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = ()) -> list[str]:
@@ -70,14 +72,16 @@ def _few_seeds(runs: pd.DataFrame, found: Sequence[Record]) -> str:
     seeds = runs.groupby([*BOARD, *TASK, *METHOD])["seed"].nunique()
     if not (few := int((seeds < FEWEST).sum())):
         return ""
+    pretrained = runs["method_class"].map(is_pretrained).all()  # samples stand for their seeds
+    one, advice = ("sample", MORE_SAMPLES) if pretrained else ("seed", MORE_SEEDS)
     said = (
         f"{few:,} of {len(seeds):,} pairs of method and task {agreeing(few, 'has', 'have')} one "
-        "seed or two, and so no interval"
+        f"{one} or two, and so no interval"
         if few < len(seeds)
-        else "No method has three seeds on a task, so there are no intervals"
+        else f"No method has three {one}s on a task, so there are no intervals"
     )
-    more = "" if any(record.definition for record in found) else MORE_SEEDS
-    return f"{said}; seed noise is often larger than the difference between two methods.{more}"
+    more = "" if any(record.definition for record in found) else advice
+    return f"{said}; {one} noise is often larger than the difference between two methods.{more}"
 
 
 def _no_common_seed(runs: pd.DataFrame) -> str:
@@ -187,13 +191,14 @@ def _outdated(found: list[Record], ages: Sequence[bool | None]) -> str:
 
 
 def _unknown_code(found: list[Record], ages: Sequence[bool | None]) -> str:
-    unknown = (record for record, age in zip(found, ages, strict=True) if age is None)
-    names = sorted({record.method.label for record in unknown})
-    if not names:
+    unknown = [record for record, age in zip(found, ages, strict=True) if age is None]
+    if not unknown:
         return ""
+    missing = sorted({target for record in unknown for target in _not_at_hand(record)})
     return (
-        "The code of some methods is not at hand, so whether it has changed is not known: "
-        f"{', '.join(names)}. If it stands in a folder of yours, add --config-dir FOLDER."
+        f"{counted(len(unknown), 'record')} {agreeing(len(unknown), 'has', 'have')} classes whose "
+        "code is not at hand, so whether it has changed is not known: "
+        f"{', '.join(missing)}. If it stands in a folder of yours, add --config-dir FOLDER."
     )
 
 
@@ -251,12 +256,16 @@ def outdated(record: Record) -> bool | None:
 
     None where that cannot be told, because a module from outside the package is not at hand.
     """
-    for part in ("task", "encoding", "extension"):
-        for target in targets(record.config[part]):
-            if not _at_hand(target):
-                return True if target.startswith("posbench.") else None
+    if missing := _not_at_hand(record):
+        return True if any(target.startswith("posbench.") for target in missing) else None
     made_by = record.training.source_hash, record.evaluated.source_hash
     return made_by != record.source_hashes_today
+
+
+def _not_at_hand(record: Record) -> list[str]:
+    """The classes of a record's task and method that cannot be found here."""
+    parts = (record.config[part] for part in ("task", "encoding", "extension"))
+    return [target for part in parts for target in targets(part) if not _at_hand(target)]
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from posbench.leaderboard.labels import METHOD
+from posbench.showing.numbers import NOTHING
 from posbench.statistics.aggregates import Array
 from posbench.statistics.classes import is_pretrained, zero_shot_first
 from posbench.statistics.estimates import Estimate
@@ -218,8 +219,14 @@ class Summary:
         return mean_of(self.scores[self.solved])
 
     @property
+    def tested_at_1x(self) -> bool:
+        """Whether any seed was: a pretrained model may have been tested at other lengths alone."""
+        at = self.cells.get(1.0)
+        return at is not None and not np.isnan(at.accuracy.mean)
+
+    @property
     def shown_solved(self) -> str:
-        return f"{self.num_solved}/{len(self.solved)}"
+        return f"{self.num_solved}/{len(self.solved)}" if self.tested_at_1x else NOTHING
 
     @property
     def effective_95(self) -> float:
@@ -240,7 +247,7 @@ class Summary:
 
     @property
     def mark(self) -> str:
-        if self.num_solved:
+        if self.num_solved or not self.tested_at_1x:
             return ""
         return "fails at 1x" if self.learned else "did not learn"
 
