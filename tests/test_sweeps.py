@@ -32,6 +32,7 @@ from posbench import provenance, status
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError, Unwritable
 from posbench.records import files, published
+from posbench.records.record import Record
 from posbench.running.console import Console
 from posbench.running.run import Run, make
 from posbench.running.run_spec import RunSpec
@@ -376,6 +377,24 @@ def test_what_no_record_tells_is_taken_from_another_machine_at_its_speed() -> No
     assert alone.steps.droplevel([0, 2]).to_dict() == pytest.approx({"copy": 0.3, "passkey": 0.3})
 
 
+def test_a_plan_for_a_gpu_says_that_its_cost_is_that_of_cpus(mine: Path) -> None:
+    known = record("rope", {1: 1.0, 2: 0.5}, 0, task="copy")
+    known = changed(known, {f"config.{part}": settings for part, settings in SMALL.items()})
+
+    def said(protocol: str, *records: Record) -> str:
+        runs = plan(requested("method=rope", "task=copy", f"protocol={protocol}")).runs
+        own = [
+            changed(each, {"protocol.hash": runs[0].spec.identity.protocol.hash})
+            for each in records
+        ]
+        return str(Costs.by([known, *own]).of_runs([(run.spec, run.training) for run in runs]))
+
+    remark = "The runs are meant for a GPU, which takes far less; no record tells how much."
+    assert said("gpu").endswith(f" of tests. {remark}")
+    assert remark not in said("cpu")
+    assert remark not in said("gpu", known)  # a record of the same protocol tells
+
+
 def test_a_task_whose_dear_encodings_are_still_to_be_made_is_not_taken_for_a_cheap_one() -> None:
     """A board that is half done knows some tasks by its cheapest rows alone."""
     took = {("rope", "copy"): 10.0, ("t5", "copy"): 30.0, ("rope", "passkey"): 20.0}
@@ -630,6 +649,8 @@ def test_a_folder_that_cannot_be_made_is_one_sentence_before_anything_is_launche
     launcher = Launcher()
     with pytest.raises(Unwritable, match=r"file/runs cannot be written to \(Not a directory"):
         swept(tmp_path / "file/runs", launcher, "task=copy", "method=rope")
+    with pytest.raises(Unwritable, match=r"file is a file, and a folder is needed: name another$"):
+        swept(tmp_path / "file", launcher, "task=copy", "method=rope")
     assert not launcher.begun
 
 

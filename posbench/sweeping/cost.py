@@ -15,6 +15,8 @@ from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
 from posbench.wording import counted, duration
 
+GPUS = ("gpu", "cuda", "mps")
+"""Accelerators that are no CPU. A run with `auto` takes what its machine has."""
 COLUMNS = ("protocol", "task", "encoding", "step", "work", "test")
 
 
@@ -24,6 +26,7 @@ class Cost:
 
     runs: tuple[float, ...]  # NaN where no record tells
     training: float
+    on_gpu: bool = False  # some are meant for a GPU, while records of CPUs alone tell
 
     @property
     def total(self) -> float:
@@ -43,9 +46,10 @@ class Cost:
             return "no record tells what this costs."
         unknown = f"; without {counted(self.unknown, 'run')} of which no record tells"
         without = unknown if self.unknown else ""
+        gpu = " The runs are meant for a GPU, which takes far less; no record tells how much."
         return (
             f"about {duration(self.total)} of CPU time: {duration(self.training)} of training, "
-            f"{duration(self.total - self.training)} of tests{without}."
+            f"{duration(self.total - self.training)} of tests{without}.{gpu if self.on_gpu else ''}"
         )
 
 
@@ -104,6 +108,8 @@ class Costs:
         multiplication as under the other protocols.
         """
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
+        told = set(self.steps.index.get_level_values("protocol"))
+        on_gpu = False
         found: list[float] = []
         training = 0.0
         seen = set(made)
@@ -113,7 +119,9 @@ class Costs:
             seen.add(name)
             training += 0.0 if np.isnan(trained) else trained
             found.append(trained + float(self.tests.get(spec.identity.task.name, any_test)))
-        return Cost(tuple(found), training)
+            meant = spec.composed.content["trainer"]["accelerator"] in GPUS
+            on_gpu |= meant and spec.identity.protocol.hash not in told
+        return Cost(tuple(found), training, on_gpu)
 
     def _step(self, spec: RunSpec) -> float:
         protocol, task = spec.identity.protocol.hash, spec.identity.task
