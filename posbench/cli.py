@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from posbench.composing import blame, folders, mistakes
 from posbench.composing.compose import Composition, register
 from posbench.composing.options import BROKEN
+from posbench.composing.shadow import refuse_shadow
 from posbench.errors import PosbenchError, Terminated
 
 
@@ -89,6 +90,7 @@ def main() -> None:
     given = get_args_parser().parse_args()  # as `application` will read it
     own = [Path(given.config_dir)] if given.config_dir else []
     try:
+        refuse_shadow()
         for folder in own:
             folders.check(folder)
         mistakes.check(given.overrides, own)

@@ -78,6 +78,22 @@ def test_a_mistake_ends_the_command_without_torch(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize(
+    ("module", "word"), [("posbench", "protocol=smoke"), ("posbench.leaderboard", ".")]
+)
+def test_the_folder_above_a_clone_is_refused(tmp_path: Path, module: str, word: str) -> None:
+    """There the clone itself goes for the package, and hashes of source would lack some of it."""
+    (tmp_path / "posbench").mkdir()
+    seen = [sys.executable, "-c", "import posbench; print(posbench.__file__)"]
+    found = subprocess.run(seen, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    if found.strip() != "None":
+        pytest.skip("posbench is installed where every folder finds it")
+    answer = command(tmp_path, word, module=module)
+    said = sentence(answer.returncode, answer.stdout, answer.stderr)
+    assert f"the folder {tmp_path / 'posbench'} hides the package" in said
+    assert not (tmp_path / "results").exists()
+
+
 MISTAKES = {
     mistake: (named, legal)
     for mistake, named, legal in [

@@ -11,9 +11,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import posbench
-
-CORE = Path(posbench.__file__).resolve().parent
+CORE = Path(__file__).resolve().parents[1]
 TASKS = Path(str(importlib.resources.files("posbench.tasks"))).resolve()  # elsewhere, in a checkout
 METHODS = (TASKS, *(CORE / part for part in ("encodings", "extensions", "layers")))
 """Packages of posbench that are as much the subject of a check as somebody's own files."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from posbench.composing import blame, mistakes
 from posbench.composing.options import BROKEN
+from posbench.composing.shadow import refuse_shadow
 from posbench.errors import Terminated
 
 
@@ -30,6 +31,7 @@ def exit_status(
         left: says what there is after it was stopped
     """
     try:
+        refuse_shadow()
         status = act()
         sys.stdout.flush()
         return status
