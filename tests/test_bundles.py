@@ -232,7 +232,7 @@ def test_what_is_no_bundle_is_refused_with_a_sentence(source: Path, tmp_path: Pa
         }
     other = tmp_path / "other.tar.gz"
     cases: list[tuple[Path, str]] = [
-        (tmp_path / "nowhere.tar.gz", "is not a readable bundle"),
+        (tmp_path / "nowhere.tar.gz", "there is no file"),
         (archive(other, {"../evil.py": "x"}), "holds ../evil.py, which no bundle has"),
         (archive(tmp_path / "dot.tar.gz", {".": ""}), "holds ., which no bundle has"),
         (damaged(good, tmp_path / "damaged.tar.gz"), "is not a readable bundle"),
@@ -293,7 +293,8 @@ def test_an_audit_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_to_send_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["bundle", str(tmp_path / "x.tar.gz"), "--from", str(tmp_path)]
+    words = ["bundle", str(tmp_path / "x.tar.gz"), "--from", str(tmp_path), "--method", "decayy"]
     assert results_command(words) == 1
-    assert "no such record in" in capsys.readouterr().err
+    said = f"no record of protocol *, task *, method decayy in {tmp_path}: run it first"
+    assert said in capsys.readouterr().err
     assert not (tmp_path / "x.tar.gz").exists()

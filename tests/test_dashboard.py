@@ -97,6 +97,10 @@ def test_a_preview_of_nothing_is_a_sentence(
     words = ["--to", str(tmp_path / "to"), "--preview", str(tmp_path / "results"), "--task"]
     assert main([*words, "passkey"]) == 1
     assert "has no records of task=passkey: name another with --task" in capsys.readouterr().err
+    nowhere = str(tmp_path / "nowhere")
+    assert main(["--to", str(tmp_path / "to"), "--preview", nowhere]) == 1
+    assert f"no records in {nowhere}: name a folder of results" in capsys.readouterr().err
+    assert not (tmp_path / "to").exists()
     assert main([*words, "copy"]) == 0
     assert (tmp_path / "to/workspace.png").read_bytes().startswith(b"\x89PNG")
 

@@ -425,7 +425,8 @@ def test_there_must_be_something_to_upload(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert results_command(["upload", str(tmp_path)]) == 1
-    assert f"no such record in {tmp_path}" in capsys.readouterr().err
+    said = f"no record of protocol *, task *, method * in {tmp_path}: run it first"
+    assert said in capsys.readouterr().err
 
 
 # -- a W&B sweep -----------------------------------------------------------------------------------

@@ -368,8 +368,8 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(
     (tmp_path / "all").write_text("a file")
     assert publish(tmp_path) == 1
     error = capsys.readouterr().err
-    assert error.startswith(f"posbench: {tmp_path / 'all'} cannot be written to (")
-    assert "make room there, or name another folder" in error and error.count("\n") == 1
+    assert error.startswith(f"posbench: {tmp_path / 'all'} is a file, and a folder is needed")
+    assert error.endswith(": name another\n") and error.count("\n") == 1
 
 
 class Killed(BaseException):

@@ -242,8 +242,9 @@ def _worth(
         )
     else:
         yield (
-            f"This covers {of}. On this part, the order of the {rows} published rows has a rank "
-            f"correlation of {number(correlation)} with their order on the whole board."
+            f"This covers {of}. On this part, the order of the {rows} published rows that have "
+            f"every task has a rank correlation of {number(correlation)} with their order on the "
+            "whole board."
         )
 
 

@@ -48,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     def written() -> int:
         if chosen.save and not chosen.entity:
             raise PosbenchError("--save needs --entity: the user or team whose project it is")
+        results = chosen.preview
+        shown = _to_preview(results, chosen.task, chosen.protocol) if results else []
         pages = {
             "workspace": workspace(chosen.project, chosen.entity),
             "report": report(chosen.project, chosen.entity),
@@ -58,8 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
                 path = chosen.folder / f"{name}.json"
                 path.write_text(as_json(made), encoding="utf-8")
                 print(f"Written: {path}")
-            if chosen.preview is not None:
-                shown = _to_preview(chosen.preview, chosen.task, chosen.protocol)
+            if shown:
                 print(f"Written: {_preview(shown, pages, chosen.folder)}")
         if chosen.save:
             for name, made in pages.items():
@@ -71,7 +72,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _to_preview(results: Path, task: str, protocol: str | None) -> list[Record]:
     """The records of a task under one protocol: the one named, or the one with most of them."""
-    found = [record for record in files.records(results) if record.task.label == task]
+    records = files.records(results)
+    if not records:
+        raise PosbenchError(f"no records in {results}: name a folder of results")
+    found = [record for record in records if record.task.label == task]
     if not found:
         raise PosbenchError(f"{results} has no records of task={task}: name another with --task")
     counts = Counter(record.protocol.label for record in found)

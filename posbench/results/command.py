@@ -90,16 +90,23 @@ def _add_patterns(command: argparse.ArgumentParser) -> None:
         command.add_argument(f"--{name}", default="*", help="name or pattern, default: %(default)s")
 
 
+def _pattern(chosen: argparse.Namespace) -> str:
+    return f"protocol {chosen.protocol}, task {chosen.task}, method {chosen.method}"
+
+
+def _no_record(chosen: argparse.Namespace, folder: Path) -> PosbenchError:
+    return PosbenchError(f"no record of {_pattern(chosen)} in {folder}: run it first")
+
+
 def _publish(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
         raise PosbenchError("--to is missing: name the folder to pack records into, --to FOLDER")
     count = publish_matching(
         chosen.source, chosen.target, chosen.protocol, chosen.task, chosen.method
     )
-    pattern = f"protocol {chosen.protocol}, task {chosen.task}, method {chosen.method}"
     if not count:
-        raise PosbenchError(f"no record of {pattern} in {chosen.source}: run it first")
-    print(f"Copied {count} records ({pattern}) to {chosen.target}.")
+        raise _no_record(chosen, chosen.source)
+    print(f"Copied {count} records ({_pattern(chosen)}) to {chosen.target}.")
     print(f"Bring its board up to date: {leaderboard_command(chosen.target)}")
     return 0
 
@@ -138,7 +145,7 @@ def _bundle(chosen: argparse.Namespace) -> int:
     held = files.read_folder(chosen.source).whole()
     found = matching(held.records, chosen.protocol, chosen.task, chosen.method)
     if not found:
-        raise PosbenchError(f"no such record in {chosen.source}: run it first")
+        raise _no_record(chosen, chosen.source)
     made = bundle.write(found, held.audits, _own_folder(chosen.config_dir), chosen.target)
     records = counted(made["records"], "record")
     print(f"Written: {chosen.target}, {records} of {', '.join(made['methods'])}.")
@@ -289,7 +296,7 @@ def _add_upload(command: argparse.ArgumentParser) -> None:
 def _upload(chosen: argparse.Namespace) -> int:
     found = matching(files.records(chosen.folder), chosen.protocol, chosen.task, chosen.method)
     if not found:
-        raise PosbenchError(f"no such record in {chosen.folder}: run it first")
+        raise _no_record(chosen, chosen.folder)
     from posbench.results.upload import upload  # and with it torch and wandb
 
     scratch = chosen.scratch or chosen.folder / "uploads"

@@ -32,7 +32,8 @@ def make(spec: RunSpec, console: Console) -> None:
     """
     complete = spec.record()
     if complete is not None:
-        console.say(remark(complete, spec.path))
+        left = "" if spec.is_complete else " Its audit is made now."
+        console.say(f"{remark(complete, spec.path)}{left}")
     if spec.is_complete:
         return
     ready = Ready.of(spec, console)
