@@ -56,6 +56,25 @@ def test_what_goes_in_comes_out_and_the_same_gives_the_same_bytes(
     assert {path.name for path in found.own.rglob("*.*")} == {"decay.yaml", "decay.py"}
 
 
+def test_records_without_meaning_are_sent_only_if_their_protocol_is_named(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(source, record("decay", protocol="smoke"))
+    save(source, record("tried", protocol="smoke"))
+
+    def bundled(name: str, *words: str) -> list[str]:
+        path = tmp_path / f"{name}.tar.gz"
+        assert results_command(["bundle", str(path), "--from", str(source), *words]) == 0
+        return [each.protocol.name for each in bundle.unpack(path, tmp_path / name).records]
+
+    assert bundled("whole", "--method", "decay") == ["cpu"] * 4
+    assert "Left out: 1 record of smoke, whose numbers mean nothing." in capsys.readouterr().out
+    assert bundled("named", "--method", "decay", "--protocol", "smoke") == ["smoke"]
+    words = ["bundle", str(tmp_path / "y.tar.gz"), "--from", str(source), "--method", "tried"]
+    assert results_command(words) == 1
+    assert "all records are of protocol smoke, whose numbers" in capsys.readouterr().err
+
+
 def test_a_bundle_holds_the_audits_of_its_records_alone(source: Path, tmp_path: Path) -> None:
     """Whoever sends one method says nothing of the others."""
     found = files.records(source)

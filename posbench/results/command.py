@@ -27,7 +27,7 @@ from posbench.errors import PosbenchError
 from posbench.provenance import targets
 from posbench.records import bundle, files, published, tables
 from posbench.records.files import LOCAL, leaderboard_command
-from posbench.records.record import Record
+from posbench.records.record import MEANINGLESS, Record
 from posbench.results.publishing import matching, publish_matching
 from posbench.wording import MANY, agreeing, counted
 
@@ -146,6 +146,8 @@ def _bundle(chosen: argparse.Namespace) -> int:
     found = matching(held.records, chosen.protocol, chosen.task, chosen.method)
     if not found:
         raise _no_record(chosen, chosen.source)
+    if chosen.protocol == "*":
+        found = _with_meaning(found)
     made = bundle.write(found, held.audits, _own_folder(chosen.config_dir), chosen.target)
     records = counted(made["records"], "record")
     print(f"Written: {chosen.target}, {records} of {', '.join(made['methods'])}.")
@@ -166,6 +168,19 @@ def _of_others(found: Sequence[Record]) -> set[str]:
     nodes = ("encoding", "extension", "task")
     named = (targets(record.config[node]) for record in found for node in nodes)
     return {name for each in named for name in each if not name.startswith("posbench.")}
+
+
+def _with_meaning(found: list[Record]) -> list[Record]:
+    """Without records of protocols whose numbers mean nothing, which a first try leaves behind."""
+    names = " and ".join(MEANINGLESS)
+    kept = [record for record in found if record.protocol.name not in MEANINGLESS]
+    if not kept:
+        raise PosbenchError(
+            f"all records are of protocol {names}, whose numbers mean nothing: run it under another"
+        )
+    if left_out := len(found) - len(kept):
+        print(f"Left out: {counted(left_out, 'record')} of {names}, whose numbers mean nothing.")
+    return kept
 
 
 def _own_folder(given: Sequence[Path]) -> Path | None:
