@@ -240,7 +240,22 @@ def test_of_a_cpu_of_another_kind_it_is_said_by_how_much_scores_differ(
     assert "0 of 1 exact, 1 of another CPU." in out
 
 
-@pytest.mark.parametrize("values", [{"gate": 0.0}, {"seed": 7}, {"method.encoding": "mine"}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"gate": 0.0},
+        {"seed": 7},
+        {"method.encoding": "mine"},
+        {"training.parameters": 7},
+        {"training.settings_hash": "f00"},
+        {"training.train_length": 9},
+        {"training.steps": 9},
+        {"rows.1.num_samples": 1},
+        {"rows.1.multiple": 1.3},
+        {"rows.1.chance": 0.25},
+        {"rows.1.test_length": 999},
+    ],
+)
 def test_no_cpu_explains_that_a_record_says_it_is_something_else(
     own: Path,
     repeated: Path,
@@ -252,6 +267,16 @@ def test_no_cpu_explains_that_a_record_says_it_is_something_else(
     published.publish([changed(by_method(own)["alibi"], other | values)], [], tmp_path / "all")
     assert verify(tmp_path / "all", 1, scratch=repeated).disagreed
     assert "0 of 1 exact, 1 different." in capsys.readouterr().out
+
+
+def test_what_else_differs_on_another_cpu_is_named_where_the_scores_do_not(
+    own: Path, repeated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = {"training.cpu": "Zilog z80", "rows.2.loss": 0.5}
+    published.publish([changed(by_method(own)["alibi"], other)], [], tmp_path / "all")
+    verify(tmp_path / "all", 1, scratch=repeated)
+    said = verdicts(capsys.readouterr().out)["alibi"]
+    assert ": the scores are the same, but not all else: rows.loss.2: " in said
 
 
 @pytest.mark.parametrize("cpu", [None, provenance.cpu()])

@@ -73,17 +73,8 @@ OF_ONE_RUN = ("carried_over", "definition", "evaluated")
 """What two runs by one command may differ in: the code and the machine of the test, and for which
 board it was made.
 """
-CAME_OUT = (
-    "ceiling",
-    "diverged",
-    "finetuning",
-    "rows",
-    "search",
-    "solved_step",
-    "training",
-    "views",
-)
-"""Parts of what is compared that are numbers of the run; the others say what the run is."""
+CAME_OUT = ("ceiling", "diverged", "finetuning", "search", "solved_step", "views")
+"""Parts of what is compared that are numbers of the run alone."""
 LARGEST = 2**24
 """Bytes of a record, and characters of a line: what is larger is something else."""
 OMITTED: Json = {
@@ -418,6 +409,28 @@ def comparable(record: Record) -> Json:
         "search": _packed_search(content["search"]),
         "finetuning": finetuning and {name: finetuning[name] for name in REFINED},
         "ceiling": ceiling and [{name: each[name] for name in RETRAINED} for each in ceiling],
+    }
+
+
+def claims(content: Json, lengths: Iterable[int]) -> Json:
+    """Of what is comparable, what no rounding changes: names, settings, counts, the lengths that
+    count, and what was asked at `lengths`. Those of a ladder depend on the scores, as steps do
+    where training ends early, and a rate that is chosen by its loss.
+    """
+    rows, kept = content["rows"], set(lengths)
+    tested, counting = rows["test_length"], rows["aggregated"]
+    places = [place for place, length in enumerate(tested) if length in kept]
+    settings = content["config"].get("training", {})
+    came_out = {"curve"}
+    if settings.get("stop_at") is not None:
+        came_out |= {"steps"}
+    if content["training"]["learning_rates"] is not None:
+        came_out |= {"learning_rate", "learning_rates"}
+    training = {name: each for name, each in content["training"].items() if name not in came_out}
+    return {name: part for name, part in content.items() if name not in CAME_OUT} | {
+        "training": training,
+        "rows": {name: [rows[name][place] for place in places] for name in DESIGN},
+        "counting": [n for n, counts in zip(tested, counting, strict=True) if counts],
     }
 
 

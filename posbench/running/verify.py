@@ -23,7 +23,7 @@ from posbench.composing.options import BROKEN
 from posbench.errors import Diverged, PosbenchError
 from posbench.records import files, published
 from posbench.records.command import Command
-from posbench.records.packing import CAME_OUT, comparable
+from posbench.records.packing import claims, comparable
 from posbench.records.record import CarriedOver, Record
 from posbench.running.console import Console, TemporaryConsole
 from posbench.running.devices import device_name
@@ -324,14 +324,17 @@ def _other_cpu(record: Record) -> str:
 
 
 def _apart(record: Record, again: Record) -> str:
-    """By how much the scores of two records differ over the lengths that both have."""
+    """By how much the scores of two records differ over the lengths that both have; "" if they do
+    not.
+    """
     scores = {row.test_length: row.score for row in record.rows}
     apart = [
         abs(row.score - scores[row.test_length]) for row in again.rows if row.test_length in scores
     ]
-    if not apart:
-        return "an unknown amount: no length is in both"
-    return f"{number(float(np.mean(apart)), 3)} on average, {number(max(apart), 3)} at most"
+    if not any(apart):
+        return ""
+    mean, most = number(float(np.mean(apart)), 3), number(max(apart), 3)
+    return f"scores differ by {mean} on average, {most} at most"
 
 
 def _accelerator(record: Record) -> str:
@@ -385,14 +388,13 @@ class Repeating:
         found = list(differences(before, now))
         if not found:
             return Verdict(Kind.EXACT)
-        same_claims = all(before[name] == now[name] for name in before if name not in CAME_OUT)
-        if same_claims and (cpu := _other_cpu(record)):
-            return Verdict(
-                Kind.OF_ANOTHER_CPU,
-                f"{cpu}, this is {provenance.cpu()}: scores differ by {_apart(record, again)}",
-            )
         rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        return Verdict(Kind.DIFFERENT, "; ".join(found[:SHOWN]) + rest)
+        told = "; ".join(found[:SHOWN]) + rest
+        both = {row.test_length for row in record.rows} & {row.test_length for row in again.rows}
+        if (cpu := _other_cpu(record)) and claims(before, both) == claims(now, both):
+            apart = _apart(record, again) or f"the scores are the same, but not all else: {told}"
+            return Verdict(Kind.OF_ANOTHER_CPU, f"{cpu}, this is {provenance.cpu()}: {apart}")
+        return Verdict(Kind.DIFFERENT, told)
 
     def _made_again(self, record: Record) -> Record:
         """The record that its command makes today."""
