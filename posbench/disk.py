@@ -67,8 +67,9 @@ def make_writable(folder: str | Path) -> None:
 
 
 def _unwritable(folder: str | Path, reason: str) -> Unwritable:
-    if Path(folder).is_file():
-        return Unwritable(f"{folder} is a file, and a folder is needed: name another")
+    for place in (folder, *Path(folder).parents):
+        if os.path.isfile(place):  # noqa: PTH113 (Path.is_file may raise)
+            return Unwritable(f"{place} is a file, and a folder is needed: name another")
     return Unwritable(
         f"{folder} cannot be written to ({reason}): make room there, or name another folder; the "
         "same command goes on from here"

@@ -34,7 +34,7 @@ from processes import (
 from small_runs import trained
 
 from posbench.check.subject import setup
-from posbench.disk import write_json, writing_to
+from posbench.disk import make_writable, write_json, writing_to
 from posbench.errors import Unwritable
 from posbench.running.shared_training import SharedTraining
 from posbench.sweeping import journal
@@ -388,6 +388,18 @@ def test_whatever_a_disk_refuses_is_one_sentence_and_leaves_no_half_of_a_file(
     with pytest.raises(Unwritable, match=said), writing_to(tmp_path):
         write_json({"a": 1}, tmp_path / "record.json")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_may_not_be_looked_into_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    for name in ("stat", "mkdir"):
+        monkeypatch.setattr(os, name, refuse)
+    with pytest.raises(Unwritable, match=r"closed/in cannot be written to \(Permission denied\)"):
+        make_writable(tmp_path / "closed/in")
 
 
 def test_other_errors_are_not_mistaken_for_those_of_a_disk(tmp_path: Path) -> None:

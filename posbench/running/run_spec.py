@@ -6,6 +6,7 @@ Nothing here imports torch, so that what is complete is recognised at once.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,7 +139,9 @@ class RunSpec:
 
     def record(self) -> Record | None:
         """Its record, if it is there and nothing that it depends on has changed."""
-        if self.composed.content["force"] or not self.path.exists():
+        # `Path.exists` raises where a folder may not be read; that is said when it is written to.
+        there = os.path.exists(self.path)  # noqa: PTH110
+        if self.composed.content["force"] or not there:
             return None
         record = files.read(self.path)
         return record if Fingerprint.of(record) == self.fingerprint else None
