@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -279,6 +280,32 @@ def test_what_was_not_tested_at_1x_is_not_said_to_fail_there(
     assert ("fails at 1x" in made.pages["leaderboard.md"]) == solved
     assert ("fails at 1x" in made.pages["leaderboard.html"]) == solved
     assert "Add samples with texts=3." in made.pages["leaderboard.md"]
+    [told, runs] = [
+        pd.read_csv(io.StringIO(made.pages[f"{name}.csv"])) for name in ("leaderboard", "runs")
+    ]
+    for column in (told["seeds_solved"], runs["learned"], runs["solved"]):
+        assert column.isna().all() != solved
+
+
+def test_the_share_that_is_solved_is_one_of_what_was_tested_at_1x(tmp_path: Path) -> None:
+    """Later texts may have been read at other lengths alone."""
+    kind = {"method_class": "pretrained", "method.encoding": "model"}
+    found = [
+        changed(record(name, dict.fromkeys(multiples, 1.0), seed, task=task), kind)
+        for name in NAMES
+        for task in ("copy", "passkey")
+        for seed, multiples in enumerate([(1, 2, 8), (2, 8), (2, 8)])
+    ]
+    made = generate(tmp_path, found)
+    [whole, copy, _] = [
+        [line.split(" | ") for line in each.split("\n\n| ")[1].split("\n\n")[0].splitlines()]
+        for each in made.pages["leaderboard.md"].split("\n## ")
+        if "| solved |" in each
+    ]
+    for cells, share in ((whole, "2/2"), (copy, "1/1")):
+        assert {line[cells[0].index("solved")] for line in cells[2:]} == {share}
+    [standing] = standings_without_board(BOARD, Measured.of(tables.table(found)))
+    assert {standing.shown_solved(row) for row in standing.summary.index} == {"100 %"}
 
 
 def test_commands_of_ones_own_name_the_folder_of_its_files(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def of_lengths(found: list[list[TaskBoard]]) -> str:
                     "test_length": length.test_length,
                     "aggregated": length.aggregated,
                     "seeds": len(row.scores),
-                    "seeds_solved": row.num_solved,
+                    "seeds_solved": row.num_solved if row.tested_at_1x.any() else None,
                     "score": cell.accuracy.mean,
                     "half_width_95": cell.accuracy.half_width,
                     "lowest": cell.lowest,
@@ -97,6 +97,8 @@ def per_run(measured: Measured) -> pd.DataFrame:
         # would not be comparable.
         by_multiple = dict.fromkeys((n.multiple for n in lengths), np.nan)
         by_multiple |= dict(zip(multiples[start:end], scores[start:end], strict=True))
+        tested_at_1x = not np.isnan(by_multiple.get(1.0, np.nan))
+        learned = bool(first["solved"]) or not np.isnan(first["solved_step"])
         rows.append(
             {
                 "protocol": first["protocol_name"],
@@ -105,8 +107,8 @@ def per_run(measured: Measured) -> pd.DataFrame:
                 "class": first["method_class"],
                 "seed": first["seed"],
                 "in_distribution": by_multiple.get(1.0, np.nan),
-                "learned": bool(first["solved"]) or not np.isnan(first["solved_step"]),
-                "solved": first["solved"],
+                "learned": learned if tested_at_1x or learned else None,
+                "solved": first["solved"] if tested_at_1x else None,
                 "solved_step": first["solved_step"],
                 "mean": mean_of([by_multiple[n.multiple] for n in lengths if n.in_mean]),
                 "area": first["area"],

@@ -95,14 +95,12 @@ class Overall:
     @property
     def shown_solved(self) -> str:
         """Solved trainings / trainings, over those in the mean, or over all if there is no mean."""
-        each = [
-            part.solved[at] if self.seeds else part.solved
-            for part, at in zip(self.parts, self._places, strict=True)
-            if part.tested_at_1x
-        ]
-        if not each:
-            return NOTHING
-        return f"{sum(int(solved.sum()) for solved in each)}/{sum(map(len, each))}"
+        solved = tested = 0
+        for part, at in zip(self.parts, self._places, strict=True):
+            kept = at if self.seeds else list(range(len(part.seeds)))
+            solved += int(part.solved[kept].sum())
+            tested += int(part.tested_at_1x[kept].sum())
+        return f"{solved}/{tested}" if tested else NOTHING
 
     @property
     def shown_mean(self) -> str:

@@ -233,7 +233,7 @@ def _stratum(record: Record, stamp: CarriedOver) -> tuple[object, ...]:
         (stamp.evaluation_hash, evaluated.source_hash),
     )
     told = (pair if pair[0] != pair[1] else None for pair in changes)
-    return (*told, training.device, evaluated.device, stamp.verified, stamp.of)
+    return (*told, training.hardware, evaluated.hardware, stamp.verified, stamp.of)
 
 
 def _audits(audits: Sequence[Audit]) -> str:

@@ -219,14 +219,16 @@ class Summary:
         return mean_of(self.scores[self.solved])
 
     @property
-    def tested_at_1x(self) -> bool:
-        """Whether any seed was: a pretrained model may have been tested at other lengths alone."""
-        at = self.cells.get(1.0)
-        return at is not None and not np.isnan(at.accuracy.mean)
+    def tested_at_1x(self) -> npt.NDArray[np.bool_]:
+        """Which seeds were: a pretrained model may have been tested at other lengths alone."""
+        if 1.0 not in self.cells:
+            return np.zeros(len(self.seeds), dtype=bool)
+        return ~np.isnan(self.accuracy[list(self.cells).index(1.0)])
 
     @property
     def shown_solved(self) -> str:
-        return f"{self.num_solved}/{len(self.solved)}" if self.tested_at_1x else NOTHING
+        tested = int(self.tested_at_1x.sum())
+        return f"{self.num_solved}/{tested}" if tested else NOTHING
 
     @property
     def effective_95(self) -> float:
@@ -247,7 +249,7 @@ class Summary:
 
     @property
     def mark(self) -> str:
-        if self.num_solved or not self.tested_at_1x:
+        if self.num_solved or not self.tested_at_1x.any():
             return ""
         return "fails at 1x" if self.learned else "did not learn"
 

@@ -108,7 +108,7 @@ class Origin(Part):
 
     source_hash: str  # of the code that they depend on
     device: str
-    cpu: str | None = None  # its kind; none: the record is older than this field
+    cpu: str | None = None  # its kind; none: the record is older, or of several machines
     commit: str | None
     versions: dict[str, str]
 

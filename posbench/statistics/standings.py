@@ -176,6 +176,9 @@ def standing(
     table["num_seeds"] = by_task.size().groupby("row").min()
     table["num_tasks"] = by_row["task"].nunique()
     shown = [name for name in ("in_distribution", "learned") if name in runs]
+    if len(shown) == 2:  # what was not tested at 1x has neither learned its task nor failed to
+        told = runs["learned"].astype(float).where(runs["in_distribution"].notna())
+        by_task = runs.assign(learned=told).groupby(["row", "task"], sort=True)
     for name in shown:
         table[name] = by_task[name].mean().groupby("row").mean()
     if "learned" in runs:
