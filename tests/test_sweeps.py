@@ -32,7 +32,6 @@ from posbench import provenance, status
 from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError, Unwritable
 from posbench.records import files, published
-from posbench.records.record import Record
 from posbench.running.console import Console
 from posbench.running.run import Run, make
 from posbench.running.run_spec import RunSpec
@@ -381,18 +380,20 @@ def test_a_plan_for_a_gpu_says_that_its_cost_is_that_of_cpus(mine: Path) -> None
     known = record("rope", {1: 1.0, 2: 0.5}, 0, task="copy")
     known = changed(known, {f"config.{part}": settings for part, settings in SMALL.items()})
 
-    def said(protocol: str, *records: Record) -> str:
-        runs = plan(requested("method=rope", "task=copy", f"protocol={protocol}")).runs
+    def said(*words: str, device: str = "cpu") -> str:
+        runs = plan(requested("method=rope", "task=copy", *words)).runs
+        hashes = {run.spec.identity.protocol.hash for run in runs}
         own = [
-            changed(each, {"protocol.hash": runs[0].spec.identity.protocol.hash})
-            for each in records
+            changed(known, {"protocol.hash": each, "training.device": device}) for each in hashes
         ]
         return str(Costs.by([known, *own]).of_runs([(run.spec, run.training) for run in runs]))
 
-    remark = "The runs are meant for a GPU, which takes far less; no record tells how much."
-    assert said("gpu").endswith(f" of tests. {remark}")
-    assert remark not in said("cpu")
-    assert remark not in said("gpu", known)  # a record of the same protocol tells
+    remark = "runs are meant for a GPU, and no record tells how long one takes."
+    assert said("protocol=gpu").endswith(f" of tests. The {remark}")
+    assert said("protocol=cpu,gpu").endswith(f" of tests. 1 of the {remark}")
+    assert said("trainer.accelerator=cuda").endswith(f" The {remark}")
+    assert remark not in said("protocol=cpu")
+    assert remark not in said("protocol=gpu", device="a GPU")
 
 
 def test_a_task_whose_dear_encodings_are_still_to_be_made_is_not_taken_for_a_cheap_one() -> None:
@@ -647,10 +648,10 @@ def test_a_folder_that_cannot_be_made_is_one_sentence_before_anything_is_launche
 ) -> None:
     (tmp_path / "file").write_text("")
     launcher = Launcher()
-    with pytest.raises(Unwritable, match=r"file/runs cannot be written to \(Not a directory"):
-        swept(tmp_path / "file/runs", launcher, "task=copy", "method=rope")
-    with pytest.raises(Unwritable, match=r"file is a file, and a folder is needed: name another$"):
-        swept(tmp_path / "file", launcher, "task=copy", "method=rope")
+    for folder in ("file", "file/runs"):
+        said = r"file is a file, and a folder is needed: name another$"
+        with pytest.raises(Unwritable, match=said):
+            swept(tmp_path / folder, launcher, "task=copy", "method=rope")
     assert not launcher.begun
 
 

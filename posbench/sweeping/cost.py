@@ -26,7 +26,7 @@ class Cost:
 
     runs: tuple[float, ...]  # NaN where no record tells
     training: float
-    on_gpu: bool = False  # some are meant for a GPU, while records of CPUs alone tell
+    on_gpu: int = 0  # how many are meant for a GPU, while records of CPUs alone tell
 
     @property
     def total(self) -> float:
@@ -46,7 +46,8 @@ class Cost:
             return "no record tells what this costs."
         unknown = f"; without {counted(self.unknown, 'run')} of which no record tells"
         without = unknown if self.unknown else ""
-        gpu = " The runs are meant for a GPU, which takes far less; no record tells how much."
+        some = f"{self.on_gpu:,} of the" if self.on_gpu < len(self.runs) else "The"
+        gpu = f" {some} runs are meant for a GPU, and no record tells how long one takes."
         return (
             f"about {duration(self.total)} of CPU time: {duration(self.training)} of training, "
             f"{duration(self.total - self.training)} of tests{without}.{gpu if self.on_gpu else ''}"
@@ -60,11 +61,13 @@ class Costs:
     steps: pd.Series  # of a step, by protocol, task and encoding
     rates: pd.Series  # of a unit of work, by task and encoding; see `multiplications`
     tests: pd.Series  # of a run's tests, by task
+    by_gpu: frozenset[str] = frozenset()  # hashes of protocols with records of a GPU
     _works: dict[tuple[str, str], float] = field(default_factory=dict, init=False, compare=False)
     _known: dict[str, _Steps] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def by(cls, records: Iterable[Record]) -> Self:
+        found = [record for record in records if not record.diverged]
         told = pd.DataFrame(
             [
                 (
@@ -75,8 +78,8 @@ class Costs:
                     multiplications(record.config, record.training.train_positions),
                     record.evaluated.evaluation_cpu_seconds,
                 )
-                for record in records
-                if record.training.steps and not record.diverged
+                for record in found
+                if record.training.steps
             ],
             columns=list(COLUMNS),
         ).astype(dict.fromkeys(COLUMNS[3:], float))
@@ -84,6 +87,7 @@ class Costs:
             told.groupby(["protocol", "task", "encoding"])["step"].median(),
             (told["step"] / told["work"]).groupby([told["task"], told["encoding"]]).median(),
             told.groupby("task")["test"].median(),
+            frozenset(each.protocol.hash for each in found if each.training.device != "cpu"),
         )
 
     def beside(self, others: Self) -> Self:
@@ -96,6 +100,7 @@ class Costs:
             self.steps.combine_first(ratio * others.steps),
             self.rates.combine_first(ratio * others.rates),
             self.tests.combine_first(ratio * others.tests),
+            self.by_gpu | others.by_gpu,
         )
 
     def of_runs(self, runs: Sequence[tuple[RunSpec, str]], made: Iterable[str] = ()) -> Cost:
@@ -108,8 +113,7 @@ class Costs:
         multiplication as under the other protocols.
         """
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
-        told = set(self.steps.index.get_level_values("protocol"))
-        on_gpu = False
+        on_gpu = 0
         found: list[float] = []
         training = 0.0
         seen = set(made)
@@ -120,7 +124,7 @@ class Costs:
             training += 0.0 if np.isnan(trained) else trained
             found.append(trained + float(self.tests.get(spec.identity.task.name, any_test)))
             meant = spec.composed.content["trainer"]["accelerator"] in GPUS
-            on_gpu |= meant and spec.identity.protocol.hash not in told
+            on_gpu += meant and spec.identity.protocol.hash not in self.by_gpu
         return Cost(tuple(found), training, on_gpu)
 
     def _step(self, spec: RunSpec) -> float:
