@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import os
 import platform
 import subprocess
 from collections.abc import Iterable
@@ -113,15 +114,21 @@ INSTRUCTION_SETS = ("amx_tile", "avx512f", "avx2", "sve")
 """Libraries choose their code by these. The kind of a CPU names the first that it has."""
 
 
+CAPABILITY = "ATEN_CPU_CAPABILITY"
+"""The variable that makes torch choose its code for other instructions than the newest."""
+
+
 @functools.cache
 def cpu() -> str:
     """The kind of this machine's CPU: its maker and its newest instruction set.
 
     "AuthenticAMD avx512f" on Linux; elsewhere what the platform calls the processor, such as "arm".
     Torch and its libraries choose their code by it, and other code sums in another order and rounds
-    otherwise. CPUs of one kind may still differ, in the sizes of their caches for example.
+    otherwise. CPUs of one kind may still differ, in the sizes of their caches for example. Where
+    torch is told to leave some instructions alone, the kind says so.
     """
-    return kind_of_cpu(Path("/proc/cpuinfo"))
+    kind, asked = kind_of_cpu(Path("/proc/cpuinfo")), os.environ.get(CAPABILITY)
+    return f"{kind}, {CAPABILITY}={asked}" if asked else kind
 
 
 def kind_of_cpu(cpuinfo: Path) -> str:

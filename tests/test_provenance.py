@@ -70,6 +70,14 @@ def test_a_cpu_is_named_by_its_maker_and_its_newest_instruction_set(
     assert provenance.kind_of_cpu(tmp_path / "cpuinfo") == expected
 
 
+def test_the_kind_says_what_torch_was_told_to_leave_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = provenance.cpu.__wrapped__
+    monkeypatch.delenv(provenance.CAPABILITY, raising=False)
+    kind = whole()
+    monkeypatch.setenv(provenance.CAPABILITY, "avx2")
+    assert whole() == f"{kind}, ATEN_CPU_CAPABILITY=avx2"
+
+
 def test_where_no_file_describes_the_cpu_the_platform_names_it(tmp_path: Path) -> None:
     expected = platform.processor() or platform.machine()
     (tmp_path / "empty").touch()
