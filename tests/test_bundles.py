@@ -72,7 +72,9 @@ def test_records_without_meaning_are_sent_only_if_their_protocol_is_named(
     assert bundled("named", "--method", "decay", "--protocol", "smoke") == ["smoke"]
     words = ["bundle", str(tmp_path / "y.tar.gz"), "--from", str(source), "--method", "tried"]
     assert results_command(words) == 1
-    assert "all records are of protocol smoke, whose numbers" in capsys.readouterr().err
+    assert results_command(["bundle", str(tmp_path), "--from", str(source)]) == 1
+    assert f"{tmp_path} is a folder: name a file" in (said := capsys.readouterr().err)
+    assert "all that is there is of protocol smoke, whose numbers" in said
 
 
 def test_a_bundle_holds_the_audits_of_its_records_alone(source: Path, tmp_path: Path) -> None:
@@ -252,6 +254,7 @@ def test_what_is_no_bundle_is_refused_with_a_sentence(source: Path, tmp_path: Pa
     other = tmp_path / "other.tar.gz"
     cases: list[tuple[Path, str]] = [
         (tmp_path / "nowhere.tar.gz", "there is no file"),
+        (tmp_path, "there is no file"),
         (archive(other, {"../evil.py": "x"}), "holds ../evil.py, which no bundle has"),
         (archive(tmp_path / "dot.tar.gz", {".": ""}), "holds ., which no bundle has"),
         (damaged(good, tmp_path / "damaged.tar.gz"), "is not a readable bundle"),
@@ -314,6 +317,6 @@ def test_an_audit_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
 def test_nothing_to_send_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bundle", str(tmp_path / "x.tar.gz"), "--from", str(tmp_path), "--method", "decayy"]
     assert results_command(words) == 1
-    said = f"no record of protocol *, task *, method decayy in {tmp_path}: run it first"
+    said = f"no record of protocol *, task *, method decayy in {tmp_path}"
     assert said in capsys.readouterr().err
     assert not (tmp_path / "x.tar.gz").exists()

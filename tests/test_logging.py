@@ -425,7 +425,7 @@ def test_there_must_be_something_to_upload(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert results_command(["upload", str(tmp_path)]) == 1
-    said = f"no record of protocol *, task *, method * in {tmp_path}: run it first"
+    said = f"no records in {tmp_path}: run `python -m posbench` first"
     assert said in capsys.readouterr().err
 
 

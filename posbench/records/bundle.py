@@ -148,7 +148,7 @@ def _read(path: Path) -> dict[str, str]:
                 file = archive.extractfile(member)
                 found[member.name] = file.read().decode() if file else ""
             return found
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         said = f"there is no file {path}: name a bundle that was sent to you"
         raise PosbenchError(said) from None
     except (OSError, EOFError, zlib.error, tarfile.TarError, UnicodeDecodeError) as error:

@@ -95,7 +95,9 @@ def _pattern(chosen: argparse.Namespace) -> str:
 
 
 def _no_record(chosen: argparse.Namespace, folder: Path) -> PosbenchError:
-    return PosbenchError(f"no record of {_pattern(chosen)} in {folder}: run it first")
+    if {chosen.protocol, chosen.task, chosen.method} == {"*"}:
+        return PosbenchError(f"no records in {folder}: run `python -m posbench` first")
+    return PosbenchError(f"no record of {_pattern(chosen)} in {folder}")
 
 
 def _publish(chosen: argparse.Namespace) -> int:
@@ -148,6 +150,8 @@ def _bundle(chosen: argparse.Namespace) -> int:
         raise _no_record(chosen, chosen.source)
     if chosen.protocol == "*":
         found = _with_meaning(found)
+    if chosen.target.is_dir():
+        raise PosbenchError(f"{chosen.target} is a folder: name a file, as mine.tar.gz")
     made = bundle.write(found, held.audits, _own_folder(chosen.config_dir), chosen.target)
     records = counted(made["records"], "record")
     print(f"Written: {chosen.target}, {records} of {', '.join(made['methods'])}.")
@@ -176,7 +180,8 @@ def _with_meaning(found: list[Record]) -> list[Record]:
     kept = [record for record in found if record.protocol.name not in MEANINGLESS]
     if not kept:
         raise PosbenchError(
-            f"all records are of protocol {names}, whose numbers mean nothing: run it under another"
+            f"all that is there is of protocol {names}, whose numbers mean nothing: run another "
+            f"protocol, or name it with --protocol"
         )
     if left_out := len(found) - len(kept):
         print(f"Left out: {counted(left_out, 'record')} of {names}, whose numbers mean nothing.")
