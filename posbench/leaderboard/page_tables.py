@@ -131,8 +131,7 @@ def _marks(standing: Standing, row: str, own: str, extension: str) -> list[str]:
     # An extension may lose what its training has learned.
     trained = extension == AS_TRAINED and not is_pretrained(standing.kind)
     failed = "did not learn" if trained else "fails at 1x"
-    none_solved = standing.tested_at_1x(row) and standing.summary.loc[row, "learned"] == 0
-    said = {"yours": row == own, failed: none_solved}
+    said = {"yours": row == own, failed: standing.summary.loc[row, "learned"] == 0}
     return [mark for mark, holds in said.items() if holds]
 
 

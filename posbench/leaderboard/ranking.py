@@ -67,15 +67,10 @@ class Standing:
         """The interval of its overall number."""
         return span(self.summary, row, self.over, between=NOTHING)
 
-    def tested_at_1x(self, row: str) -> bool:
-        """Whether any run was: a pretrained model may have been tested at other lengths alone."""
-        return not np.isnan(self.summary.loc[row, "in_distribution"])
-
     def shown_solved(self, row: str) -> str:
-        """The share of its runs that got to the gate of their task, if they were tested at 1x."""
-        if not self.tested_at_1x(row):
-            return NOTHING
-        return f"{100 * self.summary.loc[row, 'learned']:.0f} %"
+        """The share of its runs that got to the gate of their task, of those tested at 1x."""
+        share = self.summary.loc[row, "learned"]
+        return NOTHING if np.isnan(share) else f"{100 * share:.0f} %"
 
     def shown_cost(self, row: str) -> str:
         """CPU seconds of a training."""

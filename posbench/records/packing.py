@@ -412,10 +412,11 @@ def comparable(record: Record) -> Json:
     }
 
 
-def claims(content: Json, lengths: Iterable[int]) -> Json:
-    """Of what is comparable, what no rounding changes: names, settings, counts, the lengths that
-    count, and what was asked at `lengths`. Those of a ladder depend on the scores, as steps do
-    where training ends early, and a rate that is chosen by its loss.
+def stated(content: Json, lengths: Iterable[int]) -> Json:
+    """The part of what `comparable` returns that no rounding changes: names, settings, counts, the
+    lengths that enter means, and what was asked at `lengths`. Other lengths are left out because a
+    ladder goes on by its scores. So are steps where training may end early, and a learning rate
+    that was chosen by its loss.
     """
     rows, kept = content["rows"], set(lengths)
     tested, counting = rows["test_length"], rows["aggregated"]

@@ -23,7 +23,7 @@ from posbench.composing.options import BROKEN
 from posbench.errors import Diverged, PosbenchError
 from posbench.records import files, published
 from posbench.records.command import Command
-from posbench.records.packing import claims, comparable
+from posbench.records.packing import comparable, stated
 from posbench.records.record import CarriedOver, Record
 from posbench.running.console import Console, TemporaryConsole
 from posbench.running.devices import device_name
@@ -391,7 +391,7 @@ class Repeating:
         rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         told = "; ".join(found[:SHOWN]) + rest
         both = {row.test_length for row in record.rows} & {row.test_length for row in again.rows}
-        if (cpu := _other_cpu(record)) and claims(before, both) == claims(now, both):
+        if (cpu := _other_cpu(record)) and stated(before, both) == stated(now, both):
             apart = _apart(record, again) or f"the scores are the same, but not all else: {told}"
             return Verdict(Kind.OF_ANOTHER_CPU, f"{cpu}, this is {provenance.cpu()}: {apart}")
         return Verdict(Kind.DIFFERENT, told)

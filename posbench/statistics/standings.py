@@ -56,7 +56,7 @@ def summarise(
         (95 % over tasks); `seeds_rank_low` ... `seeds_tier` and `tasks_rank_low` ...
         `tasks_tier`, from the same two; `rank` (1 + the rows above by .02 at least); `p_best`
         (over tasks); `num_seeds` (the fewest of a task); `num_tasks`; where known,
-        `in_distribution` (mean corrected score at 1x), `learned` (share of runs) and
+        `in_distribution` (mean corrected score at 1x), `learned` (share of those) and
         `overall_learned` (runs that learned alone; NaN if a task has none); and, for each group,
         `GROUP`, `GROUP_low`, `GROUP_high` (given these tasks). A row that lacks a task has NaN
         and stands last. Intervals given these tasks are NaN where a task has fewer than three
