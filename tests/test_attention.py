@@ -326,6 +326,21 @@ def test_allowed_keys_of_side_by_side_heads_are_those_of_each() -> None:
             assert allowed[0, h, i - 4].tolist() == expected
 
 
+@pytest.mark.parametrize("masked", [0, 1])
+def test_heads_of_which_some_have_a_mask_for_each_row_keep_it(masked: int) -> None:
+    """Whichever part it is that has one, the others have the same mask in every row."""
+    a, hidden = call(), 3
+    rows = torch.ones(BATCH, 1, N, N, dtype=torch.bool)
+    rows[1, :, :, hidden] = False
+    parts = [a.heads(slice(0, 2)), a.heads(slice(2, 4))]
+    parts[masked] = parts[masked].where(lambda at: rows[:, :, at])
+    allowed = Heads(parts).allowed(slice(4, 9))
+    assert allowed.shape == (BATCH, HEADS, 5, N)
+    seen = torch.ones(N, N, dtype=torch.bool).tril()[4:9].expand(BATCH, HEADS, -1, -1).clone()
+    seen[1, 2 * masked : 2 * masked + 2, :, hidden] = False
+    assert torch.equal(allowed, seen)
+
+
 # -- regions ---------------------------------------------------------------------------------------
 
 WINDOW = 4

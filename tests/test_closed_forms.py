@@ -233,6 +233,19 @@ def test_t5_buckets_change_exactly_at_their_edges(num_buckets: int, max_distance
     assert set(found) <= set(range(num_buckets)) and found[-1] == num_buckets - 1
 
 
+@pytest.mark.parametrize(
+    ("num_buckets", "max_distance", "distance", "expected"), [(17, 27, 18, 13), (30, 480, 30, 18)]
+)
+def test_t5_rounds_at_an_edge_as_float32_does(
+    num_buckets: int, max_distance: int, distance: int, expected: int
+) -> None:
+    """Both distances lie exactly on an edge: 18 / 8 = (27 / 8)^(6/9), 30 / 15 = (480 / 15)^(3/15).
+    Published models were trained with the side that float32 gives, which double does not.
+    """
+    found = t5_bucket(torch.tensor([distance]), num_buckets, max_distance)
+    assert found.tolist() == [expected]
+
+
 def test_t5_last_bucket_begins_at_113_of_128() -> None:
     found = t5_bucket(torch.arange(129), 32, 128).tolist()
     assert found.index(31) == 113 and found[112] == 30

@@ -61,6 +61,12 @@ def test_rungs_beyond_8_change_no_area() -> None:
         assert not np.isnan(base)
 
 
+def test_lengths_below_that_of_training_count_for_nothing() -> None:
+    multiples, scores = [0.5, 1, 2, 4, 8], [0.0, 1.0, 0.8, 0.4, 0.2]
+    assert area(multiples, scores) == area(multiples[1:], scores[1:]) > 0
+    assert reach(multiples, scores) == reach(multiples[1:], scores[1:])
+
+
 def test_an_area_may_end_elsewhere() -> None:
     """Of what was measured beyond there nothing counts, and the rules of 8x hold."""
     assert area([1, 2, 4, 8], [1, 0.5, 0, 0], longest=4) == pytest.approx((0.75 + 0.25) / 2)
@@ -202,6 +208,21 @@ def test_a_run_without_a_length_in_the_middle_gets_no_area_over_the_others() -> 
     part = record("rope", {1: 1.0, 4: 0.6, 8: 0.0})
     table = measures.of_runs(tables.table([record("nope", FULL), part])).set_index("row")
     assert table["area"].isna().to_dict() == {"nope": False, "rope": True}
+
+
+def test_a_length_below_that_of_training_is_not_missed_by_an_area() -> None:
+    table = tables.table([record("nope", {0.5: 1.0} | FULL), record("rope", FULL)])
+    found = measures.of_runs(table).set_index("row")["area"]
+    assert found["nope"] == found["rope"] == pytest.approx((1 + 0.75 + 0.25) / 3, rel=GUESSED)
+
+
+def test_of_a_run_that_is_there_twice_the_last_counts() -> None:
+    """As where the tables of two folders are put one below the other."""
+    old, new = (tables.table([record("rope", FULL | {2: score})]) for score in (0.2, 0.6))
+    for one, other in ((old, new), (new, old)):
+        found = measures.of_runs(pd.concat([one, other]))
+        assert found["area"].tolist() == measures.of_runs(other)["area"].tolist()
+    assert measures.of_runs(old)["area"].item() != measures.of_runs(new)["area"].item()
 
 
 def test_rungs_that_others_climbed_are_not_missed_by_an_area() -> None:

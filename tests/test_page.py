@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import full_size
+import numpy as np
 import pandas as pd
 import pytest
 from boards import seeds
@@ -387,6 +388,22 @@ def test_areas_to_a_common_length_are_over_true_multiples() -> None:
     assert standing.summary.loc["rope", "overall"] == pytest.approx(
         (whole + half) / math.log(3.9), abs=1e-3
     )
+
+
+def test_areas_to_a_common_length_end_at_the_longest_that_stands_for_it() -> None:
+    """Of two runs of a task, whose 4x is 3.7x and 3.9x of the positions; the former holds its last
+    score up to there only within 5 %, and has no area.
+    """
+    short, long = seeds("rope", [{1: 1.0, 2: 1.0, 4: 0.0}] * 2)
+    made = [
+        changed(short, {"rows.2.true_multiple": 3.7}),
+        changed(long, {"rows.2.true_multiple": 3.9}),
+    ]
+    [standing] = standings_without_board(BOARD, Measured.of(tables.table(made)))
+    areas = standing.part.runs.set_index("seed")["area"]
+    assert np.isnan(areas[0])
+    whole, half = math.log(2), math.log(3.9 / 2) / 2
+    assert areas[1] == pytest.approx((whole + half) / math.log(3.9), abs=1e-3)
 
 
 def a_records() -> list[Record]:

@@ -323,6 +323,8 @@ def test_a_llama_attention_layer_gives_the_same_output(kind: str) -> None:
         (64, 1024),
         (30, 77),
         (7, 50),
+        (17, 27),
+        (30, 480),
     ],
 )
 def test_t5_buckets_are_t5s(num_buckets: int, max_distance: int, bidirectional: bool) -> None:

@@ -241,6 +241,26 @@ def test_scores_are_those_of_greedy_decoding() -> None:
         assert right.log_likelihood > wrong[0].log_likelihood
 
 
+def test_a_source_is_within_what_was_trained_up_to_one_token_less_than_the_positions() -> None:
+    """L trained positions have distances of up to L - 1; one of L is new."""
+    net = llama(positions=512)
+    net.resize_token_embeddings(len(CHARACTERS))
+
+    class Given(Answering):
+        def text(self, length: int, number: int, stream: str = "test") -> Text:
+            return told
+
+    asking = Given("passkey", TASKS["passkey"], Pieces(CHARACTERS), 3)
+    with mount(net) as mounted, torch.no_grad():
+        trained = mounted.train_positions
+        text = Answering.text(asking, 300, 0)
+        distances = (trained - 1, trained, trained + 1)
+        asked = zip(text.questions, distances, strict=True)
+        told = Text(text.shared, [replace(each, distance=far) for each, far in asked])
+        found = asking.found(mounted, Direct(), 300, 0)
+    assert [set(each.within or ()) for each in found] == [{True}, {False}, {False}]
+
+
 # -- serving ---------------------------------------------------------------------------------------
 
 

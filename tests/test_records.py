@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from making import DIRECT, altered, changed, plain, record, save
+from making import DIRECT, altered, changed, plain, record, save, searched, view
 from rich.console import Console
 
 from posbench import results
@@ -211,6 +211,16 @@ def test_the_hash_of_a_training_is_that_of_its_settings_and_its_code() -> None:
         assert changed(record(), {f"training.{field}": "1"}).training.hash != expected
 
 
+def test_cpu_seconds_count_a_search_and_no_other_preparation() -> None:
+    """Of a row without a search it is a further training, which is counted, and reading weights."""
+    spent = {
+        "evaluated.preparation_cpu_seconds": 3.0,
+        "evaluated.further_training_cpu_seconds": 5.0,
+    }
+    assert changed(record(), spent).cpu_seconds == 65
+    assert changed(record(), spent | {"search": searched({"scale": 2.0})}).cpu_seconds == 68
+
+
 def test_gpu_seconds_are_those_of_the_shared_training_on_a_gpu() -> None:
     assert record().training.gpu_seconds == 0
     on_gpu = changed(record(), {"training.device": "NVIDIA H200", "training.wall_seconds": 30.0})
@@ -268,6 +278,15 @@ def test_names_and_changes_have_columns_of_their_own() -> None:
     table = tables.table([made])
     for name, holds in CHECKED.items():
         assert holds(table[name]), f"{name}: {table[name].tolist()}"
+
+
+def test_views_of_the_longest_test_are_of_one_that_counts() -> None:
+    """Not of the rungs that were climbed beyond it."""
+    made = record("rope", {1: 1.0, 2: 0.9, 16: 0.5}, further=[16])
+    each = [view("depth", n, (0, 1, 8, 0.5, 1.0)) for n in (10, 20, 160)]
+    found = changed(made, {"views": each})
+    assert tables.views([found])["test_length"].tolist() == [10, 20, 160]
+    assert tables.views([found], longest=True)["test_length"].tolist() == [20]
 
 
 def test_the_table_of_a_run_says_where_its_loss_is_no_number() -> None:

@@ -68,6 +68,28 @@ def test_what_is_not_known_is_nan() -> None:
     assert np.isnan(found.loc["p", "overall_learned"]) and found.loc["p", "learned"] == 1 / 3
 
 
+def test_the_seeds_of_a_row_are_those_of_its_task_with_the_fewest() -> None:
+    """Three seeds of one task and one of another are too few to draw from: such a row has no
+    interval, and among such rows none has a rank interval.
+    """
+    three = [0.4, 0.5, 0.6]
+    mixed = runs({"p": {"a": three, "b": [0.5]}, "q": {"a": three, "b": three}})
+    found = results.summarise(mixed, draws=50).droplevel("class")
+    assert found["num_seeds"].to_dict() == {"p": 1, "q": 3}
+    bounds = found[["seeds_low", "seeds_high", "all_low", "all_high"]]
+    assert bounds.loc["p"].isna().all() and bounds.loc["q"].notna().all()
+    assert found[["seeds_rank_low", "seeds_rank_high", "seeds_tier"]].isna().all(axis=None)
+
+
+def test_a_run_that_was_not_tested_at_1x_has_not_failed_to_learn() -> None:
+    table = runs({"p": {"a": [0.9, 0.9], "b": [0.8, 0.1]}})
+    table["in_distribution"] = [1.0, np.nan, 1.0, 0.2]
+    table["learned"] = [True, False, True, False]
+    found = results.summarise(table, draws=50).loc[("all", "p")]
+    assert found["learned"] == pytest.approx((1 + 0.5) / 2)
+    assert found["in_distribution"] == pytest.approx((1 + 0.6) / 2)
+
+
 def test_two_tasks_are_too_few_to_draw_from() -> None:
     """Student's t of two is so wide that a row without any error would be beaten."""
     two = {"top": {"a": [1.0] * 3, "b": [1.0] * 3}, "p": {"a": [0.9] * 3, "b": [0.3] * 3}}

@@ -163,6 +163,14 @@ def test_rows_that_share_weights_draw_the_same_seeds(column: str) -> None:
     assert apart.order("other", "host").above < 0.8, "without the column nothing is known of it"
 
 
+def test_a_training_says_more_than_its_host() -> None:
+    """Rows of one host that were trained further have weights of their own."""
+    table = runs({"p": {"a": [0.1, 0.4, 0.9]}, "q": {"a": [0.1, 0.4, 0.9]}})
+    table["training"] = [str(number) for number in range(6)]
+    drawn = given_tasks(table.assign(host="rope"), draws=4000)
+    assert abs(np.corrcoef(drawn.overall.T)[0, 1]) < 0.1
+
+
 def test_rows_that_share_only_some_of_their_weights_draw_for_themselves() -> None:
     table = runs({"p": {"a": [0.1, 0.4, 0.9]}, "q": {"a": [0.1, 0.4, 0.9]}})
     table["training"] = ["1", "2", "3", "1", "2", "other"]
@@ -214,6 +222,17 @@ def test_all_rows_see_the_same_tasks_and_groups_are_apart() -> None:
     assert (drawn.values[:, 1] == drawn.estimates[1]).all(), "a single task is not resampled"
 
 
+def test_groups_draw_their_tasks_apart_from_each_other() -> None:
+    """Two groups of two tasks, and one seed, so that tasks alone are drawn: each group has three
+    different means, and the two of them nine, none of which goes with another.
+    """
+    groups = {"a": "one", "b": "one", "c": "two", "d": "two"}
+    drawn = over_tasks(runs({"p": {"a": [0.2], "b": [0.4], "c": [0.5], "d": [0.9]}}, groups), 4000)
+    one, two = drawn.values[:, :, 0].T
+    assert len({*zip(one.round(9), two.round(9), strict=True)}) == 9
+    assert abs(np.corrcoef(one, two)[0, 1]) < 0.05
+
+
 def test_bounds_stay_within_what_areas_can_be() -> None:
     found = over_tasks(runs({"p": {"a": [0.0], "b": [1.0]}}), draws=2000).intervals()
     assert found["overall"].loc["p"].tolist() == [0, 1]
@@ -242,6 +261,20 @@ def test_rank_intervals_and_p_best_are_those_of_counting_draw_by_draw() -> None:
     winners = [drawn.rows[int(np.argmax(draw))] for draw in drawn.overall]
     expected = {row: winners.count(row) / 500 for row in drawn.rows}
     assert drawn.p_best().to_dict() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("beaten", "last", "first"), [(12, 1, 2), (13, 2, 1)])
+def test_bounds_of_ranks_are_ranks_that_were_drawn(beaten: int, last: int, first: int) -> None:
+    """The 13th and the 488th of 500 draws, of which p is second in `beaten`. A quantile that is
+    interpolated lies at 1.5 there, and is cut to 1.
+    """
+    values = np.full((500, 1, 2), 0.5)
+    values[:, 0, 1] = 0.4
+    values[:beaten, 0, 1] = 0.6
+    found = Draws(["p", "q"], ["all"], np.array([[0.5, 0.4]]), values, np.zeros((1, 2)))
+    bounds = found.rank_intervals()
+    assert bounds.loc["p"].tolist() == [1, last]
+    assert bounds.loc["q"].tolist() == [first, 2]
 
 
 def test_a_difference_below_the_margin_is_none() -> None:

@@ -185,6 +185,7 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
     The lengths are `true_multiple` if the table has it, and the nominal `multiple` otherwise.
     Areas end at `longest`. A run that lacks one of the lengths up to there that others of its task
     have gets no area, for an area over other lengths would not be comparable.
+    Lengths below that of training count for nothing. Of a run that is there twice, the last counts.
 
     Returns columns `protocol`, `task`, the names under which they are shown, `protocol_name`,
     `task_name` and `row` (that of the method; each the label where the table has no such column),
