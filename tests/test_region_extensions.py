@@ -182,10 +182,34 @@ def test_interpolated_distances_of_rope_are_position_interpolation(scale: float 
 @pytest.mark.oracle("mesa", "identity: the stair of the paper with N = i - b")
 @pytest.mark.parametrize(("chunk", "step"), [(6, 2), (6, 3), (4, 4)])
 def test_mesa_is_the_stair_of_the_paper(chunk: int, step: int) -> None:
+    """With d = i - j it is d below N, and N + ceil((d - N) / E) from there."""
     actual, _ = told(Mesa(chunk, step), range(N))
     for i, j in causal(N):
-        near = i % chunk
-        assert actual[i, j] == (i - j if i - j <= near else near + math.ceil((i - j - near) / step))
+        d, near = i - j, i % chunk
+        assert actual[i, j] == (d if d < near else near + math.ceil(Fraction(d - near, step)))
+
+
+@pytest.mark.parametrize(
+    ("chunk", "step", "differ"), [(6, 2, (72, 144)), (6, 3, (96, 144)), (4, 4, (120, 160))]
+)
+def test_mesa_is_up_to_a_stair_above_that_of_its_authors_code(
+    chunk: int, step: int, differ: tuple[int, int]
+) -> None:
+    """The code repeats each position E times, from the one where the query's chunk begins down:
+    N + floor((d - N) / E). That is one less wherever E does not divide d - N, which are all keys
+    of earlier chunks but one in E.
+    """
+    actual, _ = told(Mesa(chunk, step), range(N))
+    higher = []
+    for i in range(N):
+        begin = i - i % chunk
+        stair = [begin - back for back in range(begin + 1) for _ in range(step)]
+        for j in range(begin):
+            theirs, d, near = i - stair[begin - j], i - j, i - begin
+            assert theirs == near + (d - near) // step
+            assert actual[i, j] - theirs == ((d - near) % step > 0)
+            higher.append(actual[i, j] > theirs)
+    assert (sum(higher), len(higher)) == differ
 
 
 @everywhere

@@ -18,8 +18,10 @@ class BAM(PositionEncoding):
     after the scale: the logarithm of a generalised Gaussian prior over the key's place (Bayesian
     attention mechanism, arXiv 2505.22842v3 and its code).
 
-    $a_h$ and $\beta_h$ are learned in every head and layer, and both start at 0, as in the code:
-    $B = -1$ everywhere, which is NoPE. $\beta = 1$ is ALiBi with the slope $e^a$ (a Laplace prior),
+    $a_h$ and $\beta_h$ are learned in every head and layer, and both start at 0: $B = -1$
+    everywhere, which is NoPE. So they do by default in the code that commit fe908cc7 describes;
+    that of May 2025 (5a6579d) starts as ALiBi, with $\beta = 1$ and its slopes. $\beta = 1$ is
+    ALiBi with the slope $e^a$ (a Laplace prior),
     $\beta = 2$ a Gaussian one. Nothing bounds $\beta$: below 0 a head looks away from what is near,
     and least of all at itself. The centre of the prior, which the code can learn as well, is the
     query, as published.

@@ -20,11 +20,12 @@ class Mesa(Shrinking):
     the smallest with which no distance of the test is new, for each test length its own, and
     nothing changes at the training length.
 
-    Where E divides b this is $N + \lceil (d - N)/E \rceil$ with N = i - b, the paper's formula as
-    its authors' code computes it; with one N for all queries it would be no difference of
-    positions, and no two maps could give it. The code cuts chunks from the end of the prompt and
-    lets all but the last see only the first chunk and themselves, to save memory: here every query
-    is treated as one of a last chunk and sees all keys. Its temperature is left out.
+    Where E divides b this is $N + \lceil (d - N)/E \rceil$ with N = i - b, the paper's formula;
+    with one N for all queries it would be no difference of positions, and no two maps could give
+    it. The authors' code takes the floor in its place: there a key of an earlier chunk is one
+    nearer, unless E divides d - N. The code cuts chunks from the end of the prompt and lets all but
+    the last see only the first chunk and themselves, to save memory: here every query is treated as
+    one of a last chunk and sees all keys. Its temperature is left out.
     """
 
     def __init__(self, chunk: int, step: int | None = None) -> None:

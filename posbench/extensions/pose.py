@@ -35,10 +35,12 @@ class SkipWise(Extension):
     $\{0, \dots, L' - n\}$, drawn for each sequence: the positions of a target length L' in
     sequences of the training length (PoSE with two chunks, arXiv 2309.10400).
 
-    L' is `multiple` times the positions seen in training. Tests count positions as ever. Published
-    inside a fine-tuning, after PI, NTK or YaRN by L'/L; without training it changes nothing. The
-    paper also shifts the second chunk's text; here a sequence stays whole, since its answer depends
-    on all of it.
+    The authors' code draws c from $\{1, \dots, \lceil n/2 \rceil\}$, so that the gap is in the
+    first half of a sequence; here it may be anywhere, within an answer as well. L' is `multiple`
+    times the positions seen in training. Tests count positions as ever. Published inside a
+    fine-tuning, after PI, NTK or YaRN by L'/L; without training it changes nothing. The paper also
+    shifts the second chunk's text; here a sequence stays whole, since its answer depends on all of
+    it.
     """
 
     needs = "positions"
