@@ -416,8 +416,9 @@ def test_the_leaderboard_needs_no_torch(smoke: Smoke) -> None:
 
 
 def test_nothing_is_written_outside_the_results(smoke: Smoke) -> None:
-    written = {path.name for path in smoke[0].iterdir()}
-    assert written <= {"results", "command.out", "command.err", "without_torch"}
+    of_tests = {"command.out", "command.err", "without_torch"}
+    assert {path.name for path in smoke[0].iterdir()} - of_tests == {"results"}
+    assert [path.name for path in (smoke[0] / "results").iterdir()] == ["local"]
 
 
 # -- settings, sweeps, a method of one's own -------------------------------------------------------

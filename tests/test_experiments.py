@@ -184,16 +184,18 @@ SMALL = {  # the tested n
 }
 """Each experiment at the size of a CPU."""
 
-DIFFERENT = {  # what of their papers' settings they keep, and the tested n
-    "kazemnejad2023_copy_deeper_cpu": ({"num_symbols": 100}, [20, *UP_TO_40]),
-    "ruoss2023_reverse_longer_cpu": ({}, SMALL["ruoss2023_reverse_cpu"]),
-    "kazemnejad2023_sort_longer_cpu": ({"num_symbols": 50}, SMALL["kazemnejad2023_sort_cpu"]),
-    "jelassi2024_copy_4_cpu": ({"num_symbols": 4}, SMALL["jelassi2024_copy_cpu"]),
-    "zhou2024_copy_unique_cpu": ({}, [19, 24, 29, 39]),
-    "zhou2024_copy_repeated_cpu": ({"num_symbols": 8}, [19, 24, 29, 39]),
-    "cho2024_addition_cpu": ({}, [12, 15, 19, 25]),
-    "chen2023_passkey_cpu": ({}, [31, 51, 71, 151]),
-    "chen2023_key_value_retrieval_cpu": ({}, [8, 15, 22, 49]),
+VARIANTS = {  # the experiment that it is but for one setting, and that setting
+    "kazemnejad2023_copy_deeper_cpu": ("kazemnejad2023_copy_cpu", "model.num_layers", 4),
+    "ruoss2023_reverse_longer_cpu": ("ruoss2023_reverse_cpu", "training.steps", 16_000),
+    "kazemnejad2023_sort_longer_cpu": ("kazemnejad2023_sort_cpu", "training.steps", 16_000),
+    "jelassi2024_copy_4_cpu": ("jelassi2024_copy_cpu", "task.num_symbols", 4),
+}
+ON_CPU = {  # of protocol cpu: the task with its settings, and the tested n
+    "zhou2024_copy_unique_cpu": (("task=copy_unique",), [19, 24, 29, 39]),
+    "zhou2024_copy_repeated_cpu": (("task=copy_small", "task.num_symbols=8"), [19, 24, 29, 39]),
+    "cho2024_addition_cpu": (("task=addition",), [12, 15, 19, 25]),
+    "chen2023_passkey_cpu": (("task=passkey",), [31, 51, 71, 151]),
+    "chen2023_key_value_retrieval_cpu": (("task=key_value_retrieval",), [8, 15, 22, 49]),
 }
 """Experiments for a CPU alone: at full size their papers have models that are not trained here."""
 
@@ -221,7 +223,7 @@ def model(name: str, *words: str) -> Transformer:
 
 
 def test_the_tables_have_every_experiment() -> None:
-    assert sorted([*PAPERS, *SMALL, *DIFFERENT]) == own_names("experiment")
+    assert sorted([*PAPERS, *SMALL, *VARIANTS, *ON_CPU]) == own_names("experiment")
 
 
 # -- what the papers did ---------------------------------------------------------------------------
@@ -325,12 +327,33 @@ def test_an_experiment_for_a_cpu_is_small_and_has_the_task_of_its_paper(name: st
     assert list(found.lengths.multiples) == SMALL[name]
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
-def test_an_experiment_for_a_cpu_alone_has_its_lengths(name: str) -> None:
-    (settings, tested), found = DIFFERENT[name], experiment(name)
-    assert {key: found.nodes["task"].get(key) for key in settings} == settings
-    assert found.config.trainer.accelerator == "cpu" and found.config.training.total_steps <= 16_000
-    assert list(found.lengths.multiples) == tested
+def differing(one: Setup, other: Setup) -> dict[str, Any]:
+    """The settings of the first that the second has otherwise, by their places."""
+    mine, theirs = (
+        {
+            f"{part}.{key}": value
+            for part in ("task", "model", "training", "evaluation", "trainer")
+            for key, value in OmegaConf.to_container(each.composed[part], resolve=True).items()  # type: ignore[union-attr]
+        }
+        for each in (one, other)
+    )
+    assert mine.keys() == theirs.keys()
+    return {place: value for place, value in mine.items() if theirs[place] != value}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_is_its_experiment_but_for_one_setting(name: str) -> None:
+    origin, place, value = VARIANTS[name]
+    assert differing(experiment(name), experiment(origin)) == {place: value}
+
+
+@pytest.mark.parametrize("name", ON_CPU)
+def test_an_experiment_of_protocol_cpu_has_tests_of_its_own(name: str) -> None:
+    words, tested = ON_CPU[name]
+    found, plain = experiment(name), called("protocol=cpu", *words)[0]
+    own = {"evaluation.multiples", "evaluation.longest", "evaluation.ladder"}
+    assert differing(found, plain).keys() <= own
+    assert list(found.lengths.multiples) == tested != list(plain.lengths.multiples)
 
 
 def test_unique_and_repeated_symbols_are_copied_at_the_same_lengths_and_as_long() -> None:

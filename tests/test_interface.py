@@ -276,10 +276,17 @@ def test_learned_rows_are_added_once_however_many_layers() -> None:
 
 
 def test_random_positions_reach_the_model_and_scale_what_extensions_see() -> None:
-    wrapped = EncodingStack([RandomPositions(RoPE(W), 100) for _ in range(2)])
-    pos = wrapped.positions(torch.arange(9)[None], Draw(1, torch.Generator().manual_seed(0)))
-    assert pos.shape == (1, 9) and (pos.diff() > 0).all() and pos.max() > 9
+    """One draw serves all layers, and an extension is told of all positions that may be drawn."""
+    layers, ids = [RandomPositions(RoPE(W), 100) for _ in range(2)], torch.arange(9)[None]
+    wrapped = EncodingStack(layers)
+
+    def drawn(of: EncodingStack | RandomPositions) -> torch.Tensor:
+        return of.positions(ids, Draw(1, torch.Generator().manual_seed(0)))
+
+    assert torch.equal(drawn(wrapped), drawn(layers[0])) and not torch.equal(drawn(wrapped), ids)
     assert wrapped.span(9) == 100
+    model = setup("encoding=random_positions", "encoding.largest=999", "task=copy").model()
+    assert model.encodings.span(9) == 999
 
 
 def test_task_supplied_ids_reach_embed_and_scores() -> None:

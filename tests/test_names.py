@@ -159,11 +159,19 @@ def test_a_row_says_what_its_class_says_first() -> None:
     assert listing.option("task", "parity").sources == ("2207.02098", "2305.19466")
 
 
-def test_a_yaml_around_another_class_says_it_itself() -> None:
-    found = listing.option("extension", "abf_tuned")
-    assert found.meaning.startswith("abf with the settings that lose least")
-    assert found.sources == listing.option("extension", "abf").sources == ("2309.16039",)
-    assert listing.option("protocol", "press2022").sources == ("2108.12409",)
+@pytest.mark.parametrize(
+    ("cited", "sources"), [("", ("2309.16039",)), (" of arXiv 2101.00001v2", ("2101.00001",))]
+)
+def test_a_yaml_around_another_class_says_it_itself(
+    monkeypatch: pytest.MonkeyPatch, cited: str, sources: tuple[str, ...]
+) -> None:
+    """Up to the end of a sentence; the paper is that of the class if it names none."""
+    assert listing.option("extension", "abf").sources == ("2309.16039",)
+    lines = ["abf, in words", f"that go on{cited}.", "No more of them."]
+    monkeypatch.setattr(families, "head", lambda group, name: lines)
+    found = listing.option.__wrapped__("extension", "abf_tuned")
+    assert found.meaning == f"abf, in words that go on{cited}."
+    assert found.sources == sources
 
 
 def test_a_yaml_that_says_nothing_has_other_settings_of_a_class(

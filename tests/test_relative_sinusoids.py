@@ -98,11 +98,18 @@ def test_transformer_xl_is_the_relative_shift_of_published_code() -> None:
 
 @pytest.mark.oracle("transformer_xl", "identity: zero u, v and W are NoPE")
 def test_transformer_xl_without_its_parameters_is_nope() -> None:
-    a, encoding = call(POSITIONS["with gaps"]), TransformerXL(HEADS, WIDTH, D).double()
-    with torch.no_grad():
-        for parameter in encoding.parameters():
-            parameter.zero_()
-    same(scores(encoding, a), scores(NoPE(), a))
+    """And with u, or with W, v being zero or not, it is not."""
+    a, plain = call(POSITIONS["with gaps"]), scores(NoPE(), call(POSITIONS["with gaps"]))
+    zero = {
+        name: torch.zeros_like(each)
+        for name, each in TransformerXL(HEADS, WIDTH, D).double().named_parameters()
+    }
+    same(scores(given(TransformerXL(HEADS, WIDTH, D), **zero), a), plain)
+    for kept in (("u",), ("v", "w"), ("w",)):
+        shaky = shaken(TransformerXL(HEADS, WIDTH, D))
+        some = {name: each for name, each in shaky.named_parameters() if name in kept}
+        encoding = given(TransformerXL(HEADS, WIDTH, D), **zero | some)
+        assert (scores(encoding, a) - plain).abs().max() > 1e-3, kept
 
 
 def xlnet_attention(width: int, encoding: TransformerXL) -> nn.Module:

@@ -376,21 +376,33 @@ class Killed(BaseException):
     """What comes after is not done, as after kill -9."""
 
 
-def killed_at(number: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on nothing is changed in the folder after so many changes."""
-    left = itertools.count(-number)
+def watched(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, before: Callable[[str, Path], None]
+) -> None:
+    """From now on `before` is told of every file of lines that is about to be put or removed."""
 
-    def killing(change: Callable[..., None]) -> Callable[..., None]:
+    def telling(word: str, change: Callable[..., None]) -> Callable[..., None]:
         def changes(*paths: Any, **named: Any) -> None:
             path = Path(paths[-1])
-            if path.is_relative_to(folder) and path.suffix == ".jsonl" and next(left) >= 0:
-                raise Killed
+            if path.is_relative_to(folder) and path.suffix == ".jsonl":
+                before(word, path)
             change(*paths, **named)
 
         return changes
 
-    monkeypatch.setattr(os, "replace", killing(os.replace))
-    monkeypatch.setattr(Path, "unlink", killing(Path.unlink))
+    monkeypatch.setattr(os, "replace", telling("put", os.replace))
+    monkeypatch.setattr(Path, "unlink", telling("remove", Path.unlink))
+
+
+def killed_at(number: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on nothing is changed in the folder after so many changes."""
+    left = itertools.count(-number)
+
+    def kill(word: str, path: Path) -> None:
+        if next(left) >= 0:
+            raise Killed
+
+    watched(folder, monkeypatch, kill)
 
 
 def with_audits(*found: Record) -> tuple[list[Record], list[Audit]]:
@@ -411,12 +423,16 @@ OLD = [
 GOES = record("rope", task="goes")
 OTHER_CODE = {"training.source_hash": "1", "evaluated.source_hash": "2", "rows.0.loss": 0.5}
 NEW = [changed(each, OTHER_CODE) for each in OLD]
-KILLS = [(published.publish, number) for number in range(7)] + [
-    (published.write_packed, number) for number in range(9)
-]
-"""Before each change of a file: audits and two files that lines refer to, lines of two tasks, what
-is left over of the first three. Where these are to be all records, one file goes.
+REFERRED, LINES = ["put trainings", "put shared", "put audits"], ["put copy", "put sort"]
+CHANGES = {
+    published.publish: [*REFERRED, *LINES, "put trainings", "put audits"],
+    published.write_packed: [*REFERRED, *LINES, "remove goes", *REFERRED],
+}
+"""What lines refer to is there before them, with the old; then the lines of two tasks; then the old
+is left out of the first three, where there is any. Where these are to be all records, one file
+goes.
 """
+KILLS = [(write, number) for write, made in CHANGES.items() for number in range(len(made))]
 
 
 def put(write: Callable[..., None], folder: Path) -> None:
@@ -444,13 +460,15 @@ def test_publishing_that_is_killed_loses_no_record_and_is_ended_by_the_same_comm
     assert bytes_of(folder) == bytes_of(undisturbed)
 
 
-@pytest.mark.parametrize("write", [published.publish, published.write_packed])
-def test_publishing_changes_as_many_files_as_are_killed_above(
+@pytest.mark.parametrize("write", CHANGES)
+def test_publishing_puts_what_lines_refer_to_before_them_and_removes_the_old_after(
     write: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published.write_packed(*with_audits(*OLD, GOES), tmp_path)
-    killed_at(sum(killed == write for killed, _ in KILLS), tmp_path, monkeypatch)
+    made: list[str] = []
+    watched(tmp_path, monkeypatch, lambda word, path: made.append(f"{word} {path.stem}"))
     put(write, tmp_path)
+    assert made == CHANGES[write]
 
 
 def test_what_several_processes_publish_at_once_is_all_there(
