@@ -86,7 +86,7 @@ def record_of_diverged(
             test_length=n,
             multiple=multiple,
             true_multiple=true_multiple(setup.task, setup.train_length, n),
-            aggregated=multiple in setup.config.evaluation.multiples,
+            aggregated=True,  # no rung is climbed without a model
             total_length=setup.task.total_length(n),
             chance=setup.task.chance(n),
         )
