@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# An index to look for PyTorch in besides the usual one; the README names the one for Linux without a GPU.
+# The index that PyTorch alone is taken from, in place of the usual one; the README names the one for Linux without a GPU.
 TORCH_INDEX ?=
 # Folders of results/ that are published: records, and a board generated from them.
 BOARDS := tasks extensions pretrained
@@ -12,15 +12,21 @@ SINCE ?=
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow mutants lint types check board pages clean
+.PHONY: help demo test test-slow mutants lint types check board pages lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# All but PyTorch is installed by its hash. PyTorch's file differs from index to index, and it brings the packages of CUDA or
+# not; its version is pinned. Two indexes are never asked for one package: pip would take the higher version of either.
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
+$(VENV)/.installed: pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posbench needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -e '.[dev]' -c constraints.txt
+	$(PIP) install --require-hashes --no-deps -r requirements.lock
+	$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch -c constraints.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	$(BIN)/pip check
 	@touch $@
 
 demo: $(VENV)/.installed ## one training of RoPE, four extensions of it, a board of five rows: a minute
@@ -57,6 +63,13 @@ pages: $(VENV)/.installed
 	$(BIN)/python -m posbench.catalogue.names $(CHECK)
 	$(BIN)/python -m posbench.catalogue.defaults $(CHECK)
 	$(BIN)/python -m posbench.catalogue.recipes $(CHECK)
+
+# UPGRADE=--upgrade takes the newest versions. What only PyTorch needs is pinned, and not in the lock.
+COMPILE := uv pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 --no-annotate --no-header
+lock: ## bring constraints.txt and requirements.lock up to date with pyproject.toml; needs uv
+	$(COMPILE) $(UPGRADE) -o constraints.txt
+	$(COMPILE) -c constraints.txt --generate-hashes -o requirements.lock \
+	  $$(sed -nE 's/^(torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+)==.*/--no-emit-package \1/p' constraints.txt | sort -u)
 
 clean: ## remove the environment and caches; results stay
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

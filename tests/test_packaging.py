@@ -1,19 +1,58 @@
-"""The built wheel works away from the source tree: in a clean environment, from an empty
-directory.
+"""What is installed is what was locked; and the built wheel works away from the source tree: in a
+clean environment, from an empty directory.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
+OF_TORCH = re.compile(r"(torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+)==")
+"""PyTorch and what it brings, whose files differ from index to index."""
+
+
+def pins(name: str) -> list[str]:
+    """The lines of a list of versions that name one."""
+    lines = (ROOT / name).read_text().splitlines()
+    return [line.removesuffix("\\").strip() for line in lines if not line.startswith("    ")]
+
+
+def test_the_lock_has_all_pins_but_those_of_torch_and_a_hash_for_each() -> None:
+    wanted = [pin for pin in pins("constraints.txt") if not OF_TORCH.match(pin)]
+    assert sorted(pins("requirements.lock")) == sorted(wanted) and len(wanted) > 100
+    text = (ROOT / "requirements.lock").read_text()
+    one = r"[a-z0-9-]+==[^\\\n]+(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n"
+    assert re.fullmatch(f"(?:{one})+", text), "and names no place to fetch it from"
+
+
+def test_what_is_pinned_is_what_the_project_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned: dict[str, list[str]] = {}
+    for pin in map(Requirement, pins("constraints.txt")):
+        [version] = pin.specifier
+        pinned.setdefault(pin.name, []).append(version.version)
+    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    for each in map(Requirement, asked):
+        if each.name != "posbench":  # with extras of its own
+            assert all(map(each.specifier.contains, pinned[each.name])), each
+
+
+def test_an_index_for_torch_is_asked_for_torch_alone() -> None:
+    words = ["--dry-run", "--always-make", "VENV=none", "TORCH_INDEX=https://torch.example"]
+    command = ["make", *words, "none/.installed"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    [line] = [line for line in said.splitlines() if "torch.example" in line]
+    assert line.endswith("install --index-url https://torch.example torch -c constraints.txt")
+    assert "extra-index-url" not in said
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +97,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return python
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) -> None:
     held = [name for name in zipfile.ZipFile(wheel).namelist() if not name.startswith("posbench-")]
     plugin = "hydra_plugins/posbench_sweeper/"
@@ -80,6 +120,7 @@ def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) ->
     } <= set(held)
 
 
+@pytest.mark.slow
 def test_the_wheel_runs_in_an_empty_directory(python: str, tmp_path: Path) -> None:
     def run(*arguments: str) -> str:
         done = subprocess.run(
