@@ -52,7 +52,10 @@ INTERVAL = Term(
     "95 %",
     "The 95 % interval of the overall number, from the bootstrap.",
     "It is drawn over seeds and over tasks of the same groups, and over seeds alone where some "
-    "group has a single task. leaderboard.md has both, “over tasks” and “given these”.",
+    "group has a single task. leaderboard.md has both, “over tasks” and “given these”. Over seeds "
+    "alone it is too narrow where no seed has learned a task, for the next one may. Of simulated "
+    "boards that learn as often as the main one it holds the true number in 92 %. Where a quarter "
+    "of the tasks is learned by luck, that is 77 %.",
 )
 RANK = Term(
     "Rank",
