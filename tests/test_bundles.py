@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from making import altered, audits_of, changed, record, save
+from making import audits_of, changed, record, save
 
 from posbench.composing.building import build
 from posbench.content_hash import content_hash
@@ -151,6 +151,9 @@ def test_code_of_others_is_not_run_before_it_was_read(
     said = capsys.readouterr()
     assert "of its runs 4 new" in said.out and not said.err
     assert "own/decay.py" in said.out and "--run-code" in said.out
+    assert results_command(["accept", str(path), "--show"]) == 0
+    shown = "--- own/decay.py\nraise RuntimeError('was run')\n\n--- own/encoding/decay.yaml\n"
+    assert shown in capsys.readouterr().out
     assert not (tmp_path / "published").exists()
     words = ["accept", str(path), "--to", str(tmp_path / "published")]
     assert results_command([*words, "--write"]) == 1, "it asks for what is not done"
@@ -255,24 +258,24 @@ def test_what_is_no_bundle_is_refused_with_a_sentence(source: Path, tmp_path: Pa
     cases: list[tuple[Path, str]] = [
         (tmp_path / "nowhere.tar.gz", "there is no file"),
         (tmp_path, "there is no file"),
-        (archive(other, {"../evil.py": "x"}), "holds ../evil.py, which no bundle has"),
-        (archive(tmp_path / "dot.tar.gz", {".": ""}), "holds ., which no bundle has"),
+        (archive(other, {"../evil.py": "x"}), "holds ../evil.py, which has a name that leads elsewhere"),
+        (archive(tmp_path / "dot.tar.gz", {".": ""}), "holds ., which "),
         (damaged(good, tmp_path / "damaged.tar.gz"), "is not a readable bundle"),
     ]
     for path, said in cases:
         with pytest.raises(PosbenchError, match=said):
             bundle.unpack(path, tmp_path / "out")
     for change, said in (
-        ({"own/../../evil.py": "x"}, "which no bundle has"),
+        ({"own/../../evil.py": "x"}, "which has a name that leads elsewhere"),
         ({"elsewhere/x.py": "x"}, "holds elsewhere/x.py"),
         ({"own/new.py": "x"}, "is damaged, or was changed by hand"),
         ({"bundle.json": "{}"}, "has no bundle.json"),
-        ({"bundle.json": content["bundle.json"].replace('"format": 1', '"format": 9')}, "format 9"),
+        ({"bundle.json": content["bundle.json"].replace('"format": 1', '"format": 9')}, "format '9'"),
     ):
         with pytest.raises(PosbenchError, match=said):
             bundle.unpack(archive(other, content | change), tmp_path / "out")
-    with pytest.raises(PosbenchError, match="holds own/link"):
-        bundle.unpack(archive(other, content, link="own/link"), tmp_path / "out")
+    with pytest.raises(PosbenchError, match="holds own/link.py, which is no plain file"):
+        bundle.unpack(archive(other, content, link="own/link.py"), tmp_path / "out")
     whole = good.read_bytes()
     other.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(PosbenchError, match="is not a readable bundle"):
@@ -289,11 +292,11 @@ def test_a_record_whose_name_leads_elsewhere_is_refused(
 ) -> None:
     """As somebody writes it who wants files of his own outside of the folder of records."""
     (made,) = [each for each in files.records(source) if each.method.name == "rope"]
-    content = packing.pack([made])
-    task = json.dumps(made.task.model_dump(mode="json"), separators=(",", ":"), sort_keys=True)
-    evil = json.dumps(altered(made, place)["task"], separators=(",", ":"), sort_keys=True)
-    assert task in content["shared.jsonl"]
-    content["shared.jsonl"] = content["shared.jsonl"].replace(task, evil)
+    update = {each.removeprefix("task."): value for each, value in place.items()}
+    evil = made.model_copy(update={"task": made.task.model_copy(update=update)})
+    content = packing.pack([evil])
+    (line,) = (name for name in content if name.startswith("records/"))
+    content["records/copy.jsonl"] = content.pop(line)
     held = {f"published/{name}": text for name, text in content.items()}
     manifest = {"format": bundle.FORMAT, "hash": content_hash(held)}
     path = archive(tmp_path / "evil.tar.gz", held | {"bundle.json": json.dumps(manifest)})

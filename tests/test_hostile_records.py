@@ -50,11 +50,11 @@ BROKEN: dict[str, tuple[Callable[[], str], str]] = {
     ),
     "a command of another program": (
         lambda: with_values(command="rm -r posbench"),
-        "is no valid record (command: 'rm -r posbench' is no command python -m MODULE WORDS)",
+        "is no valid record (command: 'rm -r posbench' is no command python -m posbench WORDS",
     ),
     "a command with an open quotation mark": (
         lambda: with_values(command="python -m posbench 'method=rope"),
-        'method=rope" is no command python -m MODULE WORDS)',
+        'method=rope" is no command python -m posbench WORDS',
     ),
     "a list": (lambda: "[1, 2]", "record schema None"),
     "not a number": (lambda: with_values(rows__0__score=float("nan")), "NaN is no number of JSON"),
@@ -141,7 +141,7 @@ def test_no_text_of_a_record_becomes_markup(tmp_path: Path) -> None:
     evil = changed(
         made,
         {
-            "command": f"python -m posbench {EVIL}",
+            "command": f"python -m posbench 'method={EVIL}'",
             "measure": EVIL,
             "method_class": EVIL,
             "training.commit": EVIL,

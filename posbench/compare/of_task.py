@@ -20,7 +20,7 @@ from posbench.compare.subject import (
 )
 from posbench.composing.folders import names
 from posbench.composing.words import Word, is_file
-from posbench.disk import atomically, writing_to
+from posbench.disk import write_whole
 from posbench.errors import PosbenchError
 from posbench.leaderboard.ranking import span
 from posbench.records import tables
@@ -220,8 +220,7 @@ def write(found: TaskStanding, board: Board, notes: Sequence[str], folder: Path)
         *(f"> {note}" for note in notes),
     ]
     path = folder / f"task_{found.task}.md"
-    with writing_to(folder), atomically(path) as beside:
-        beside.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    write_whole(path, "\n\n".join(parts) + "\n")
     return path
 
 

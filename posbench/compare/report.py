@@ -12,7 +12,7 @@ import pandas as pd
 
 from posbench.boards.definition import Board
 from posbench.compare.of_row import RowStanding
-from posbench.disk import atomically, writing_to
+from posbench.disk import write_whole
 from posbench.leaderboard.page import Focus, document
 from posbench.records.record import Record
 from posbench.showing.latex import escaped, tabular
@@ -167,10 +167,8 @@ def write(
         folder / f"{name}.md": markdown(found, board, notes),
         folder / f"{name}.tex": latex(found),
     }
-    with writing_to(folder):
-        for path, content in written.items():
-            with atomically(path) as beside:
-                beside.write_text(content, encoding="utf-8")
+    for path, content in written.items():
+        write_whole(path, content)
     return list(written)
 
 

@@ -29,7 +29,16 @@ from posbench.pretrained.mounting import Mounted
 from posbench.provenance import known_hash, without_places
 from posbench.records import files
 from posbench.records.packing import refuse_another_schema
-from posbench.records.record import Curve, Evaluated, MethodName, Name, Record, Search, Training
+from posbench.records.record import (
+    Curve,
+    Evaluated,
+    MethodName,
+    Name,
+    Record,
+    Search,
+    Training,
+    as_text,
+)
 from posbench.records.row import Row, View
 from posbench.running.devices import name_of
 from posbench.statistics.classes import PRETRAINED
@@ -91,7 +100,7 @@ class Recorder:
         base = self.model["name"]
         method = MethodName(
             name=f"{row.name}@{base}",
-            changed=row.changed,
+            changed=tuple(map(as_text, row.changed)),
             hash=content_hash([self.model["hash"], without_places(row.node)]),
             encoding=base,
             extension=row.name,
