@@ -12,7 +12,7 @@ import argparse
 import io
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -99,14 +99,20 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
     return exit_status(written, own=chosen.config_dir)
 
 
+def say_left_out(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        print(printable(f"posbench: left out: {sentence}"), file=sys.stderr)
+
+
 def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     board = board_of(chosen.folder, chosen.board, chosen.config_dir)
     held = files.read_folder(chosen.folder)
     found, audits, unreadable = held.records, held.audits, held.unreadable
-    for sentence in unreadable:
-        print(printable(f"posbench: left out: {sentence}"), file=sys.stderr)
+    say_left_out(unreadable)
     refuse_others(chosen.folder, board, found)
     made = generate(chosen.folder, found, audits, board, chosen.config_dir)
+    say_left_out(made.left_out)
+    unreadable = [*unreadable, *made.left_out]
     written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
     if chosen.excerpt is not None:
         texts = excerpts(chosen.excerpt, chosen.folder, made.measured, board, made.ranked)

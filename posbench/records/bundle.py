@@ -215,19 +215,20 @@ class _Counted:
 
 def _headers(path: Path) -> type[tarfile.TarInfo]:
     """The headers of an archive, each looked at before what it announces is read."""
-    read: list[bytes] = []
+    before, files = b"", 0  # the kind of the last header, and how many were of files
 
     class Header(tarfile.TarInfo):
         @classmethod
         def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+            nonlocal before, files
             found = super().frombuf(buf, encoding, errors)
             extended = found.type == tarfile.XHDTYPE
-            if extended and (found.size > HEADER or read[-1:] == [found.type]):
+            if extended and (found.size > HEADER or before == found.type):
                 raise PosbenchError(f"{path} has a header that no bundle has")
             if found.size < 0 or not (extended or found.type in tarfile.REGULAR_TYPES):
                 raise PosbenchError(f"{path} {_holds(found.name)}, which is no plain file")
-            read.append(found.type)
-            if len(read) > 2 * MOST:
+            before, files = found.type, files + (not extended)
+            if files > MOST:
                 raise PosbenchError(f"{path} holds more than {MOST:,} files")
             return found
 
@@ -235,7 +236,8 @@ def _headers(path: Path) -> type[tarfile.TarInfo]:
 
 
 def _holds(name: str) -> str:
-    return f"holds {printable(name if len(name) <= LONGEST else f'{name[:LONGEST]}...')}"
+    shown = printable(name if len(name) <= LONGEST else f"{name[:LONGEST]}...")
+    return "holds " + shown.replace("\n", r"\n").replace("\t", r"\t")
 
 
 def _read(path: Path) -> dict[str, str]:

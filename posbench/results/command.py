@@ -354,6 +354,7 @@ def _export(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
         raise PosbenchError("--to is missing: name the folder to write into, --to FOLDER")
     from posbench.boards.of_folder import board_of, refuse_others
+    from posbench.leaderboard.command import say_left_out
     from posbench.leaderboard.generated import generate
     from posbench.results import dataset, site
 
@@ -367,7 +368,8 @@ def _export(chosen: argparse.Namespace) -> int:
         made = generate(chosen.source, held.records, held.audits, judged, own)
     with writing_to(chosen.target):
         dataset.write(held.records, chosen.target / "dataset")
-        site.write(chosen.source, made, chosen.target / "site")
+        left_out = site.write(chosen.source, made, chosen.target / "site")
+    say_left_out(left_out)
     print(f"Written: {chosen.target}/dataset, for a dataset hub, and {chosen.target}/site, for a")
     print("static space or a repository's pages: push either as it is.")
-    return 0
+    return 1 if left_out else 0
