@@ -64,7 +64,7 @@ def write_bytes(content: bytes, path: Path) -> None:
 
 
 def write_whole(path: Path, content: str | bytes, within: Path | None = None) -> None:
-    """Write a page or an export atomically; Unwritable names the file and its folder.
+    """Write a page or an export atomically; Unwritable names the file and the folder.
 
     Args:
         path: of the page
@@ -73,7 +73,7 @@ def write_whole(path: Path, content: str | bytes, within: Path | None = None) ->
     """
     if within is not None:
         refuse_linked(path, within)
-    with writing_to(path.parent):
+    with writing_to(within or path.parent):
         write_bytes(content.encode() if isinstance(content, str) else content, path)
 
 
@@ -104,6 +104,11 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
         if most is not None and found.st_size > most:
             raise ValueError(f"{found.st_size:,} bytes are more than it can have")
         return file.read()
+
+
+def unlinked(path: str, flags: int) -> int:
+    """For `open`, as its `opener`: a file that is no link, to be written to in its place."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def read_text(path: Path, most: int | None = None) -> str:

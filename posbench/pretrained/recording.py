@@ -21,6 +21,7 @@ import transformers
 
 from posbench import provenance
 from posbench.content_hash import content_hash
+from posbench.disk import read_text
 from posbench.evaluation import DEPTH_EDGES, RELATIVE_EDGES, binned
 from posbench.extension import Extension
 from posbench.pretrained.loading import Files
@@ -260,9 +261,9 @@ def _readable(path: Path) -> Record | None:
     Raises `PosbenchError` if it is a record of another version of posbench.
     """
     try:
-        refuse_another_schema(json.loads(path.read_text(encoding="utf-8")), str(path))
+        refuse_another_schema(json.loads(read_text(path)), str(path))
         return files.read(path)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, UnicodeDecodeError):
         return None
 
 
