@@ -248,7 +248,9 @@ def test_what_a_folder_says_of_itself_is_read_from_a_file_alone(
         assert said.count("\n") == 1 and contents(folder) == contents(alone), name
 
 
-@pytest.mark.fault("a file of published lines that is a link, a folder, a pipe, or not UTF-8")
+@pytest.mark.fault(
+    "a file of published lines that is a link, a folder, a pipe, or not UTF-8", times=16
+)
 def test_published_lines_that_are_no_file_are_named_and_stop_nothing(tmp_path: Path) -> None:
     for number, (name, (make, reason)) in enumerate(NO_FILES.items()):
         for file in ("records/sort.jsonl", "audits.jsonl"):
