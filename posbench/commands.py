@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from posbench.composing.exit_status import exit_status
+from posbench.disk import clear_left_over, read_bytes, write_whole
 from posbench.errors import PosbenchError
 
 
@@ -58,6 +59,7 @@ def write_or_check(
     again: str,
     left_over: Sequence[Path] = (),
     shown: Callable[[Path], str] = str,
+    within: Path | None = None,
 ) -> None:
     """Write files, or raise `PosbenchError` for those that this would change.
 
@@ -67,21 +69,26 @@ def write_or_check(
         again: says in the sentence of the error how the files are written again
         left_over: files of an earlier call, which go
         shown: how a path is called
+        within: the folder that the files are in, which may be of somebody else
     """
     if not check:
         for path, content in contents.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            write_whole(path, content, within)
         for path in left_over:
             path.unlink()
+        for folder in {path.parent for path in contents}:
+            clear_left_over(folder)
         return
-    changed = [
-        path
-        for path, content in contents.items()
-        if not path.exists() or path.read_bytes() != content
-    ]
+    changed = [path for path, content in contents.items() if not _holds(path, content)]
     if names := ", ".join(map(shown, [*changed, *left_over])):
         raise PosbenchError(f"regenerating changes {names}: {again}")
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return read_bytes(path) == content
+    except OSError:  # it is not there, or something else is
+        return False
 
 
 def write_page(

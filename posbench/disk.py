@@ -1,13 +1,20 @@
-"""Files that are complete or not there, and one sentence for a disk that takes none."""
+"""Files that are complete or not there, and one sentence for a disk that takes none.
+
+Links are neither written through nor read through: a folder that somebody else made may have one
+to any file of ours.
+"""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import re
+import stat
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +29,7 @@ REFUSED = (
     errno.EIO,
     errno.ENOTDIR,
     errno.EEXIST,
+    errno.EISDIR,
 )
 """What a disk says that is full, worn or not ours, or has a file where a folder is to be."""
 
@@ -30,17 +38,112 @@ REFUSED = (
 def atomically(path: Path) -> Iterator[Path]:
     """A file beside `path` to write to; it takes the place of `path` when all is on the disk.
 
-    Its name is of this call alone: processes on two machines may have the same number.
+    Its name is of this call alone: processes on two machines may have the same number. If `path`
+    is a link, the link is replaced, and what it leads to stays. An OSError names `path`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield beside
         with open(beside, "rb") as file:
             os.fsync(file.fileno())
         os.replace(beside, path)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(beside)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # the sentence is about the first error
+            beside.unlink(missing_ok=True)
+
+
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write atomically, in the place of whatever is called so."""
+    with atomically(path) as beside:
+        beside.write_bytes(content)
+
+
+def write_whole(path: Path, content: str | bytes, within: Path | None = None) -> None:
+    """Write a page or an export atomically; Unwritable names the file and the folder.
+
+    Args:
+        path: of the page
+        content: of the page
+        within: a folder that may be of somebody else, below which no folder may be a link
+    """
+    if within is not None:
+        refuse_linked(path, within)
+    with writing_to(within or path.parent):
+        write_bytes(content.encode() if isinstance(content, str) else content, path)
+
+
+def refuse_linked(path: Path, within: Path) -> None:
+    """Unwritable if a folder between `within` and a file is a link: it would lead elsewhere."""
+    if not path.is_relative_to(within):
+        return
+    for folder in path.relative_to(within).parents:
+        if folder.parts and (within / folder).is_symlink():
+            raise Unwritable(
+                f"{within / folder} is a link, and nothing is written through one: delete it, or "
+                "put the folder itself there"
+            )
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """What a file holds. OSError if it is anything but a file, ValueError if it has more bytes.
+
+    A link is not followed, and a pipe or a device is not waited for.
+    """
+    _refuse_what_is_no_file(os.lstat(path).st_mode, path)
+    # Both flags are about what may have taken its place meanwhile; Windows has neither.
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags |= getattr(os, "O_BINARY", 0)
+    with open(os.open(path, os.O_RDONLY | flags), "rb") as file:
+        found = os.fstat(file.fileno())
+        _refuse_what_is_no_file(found.st_mode, path)
+        if most is not None and found.st_size > most:
+            raise ValueError(f"{found.st_size:,} bytes are more than it can have")
+        return file.read()
+
+
+def unlinked(path: str, flags: int) -> int:
+    """For `open`, as its `opener`: a file that is no link, to be written to in its place."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+def read_text(path: Path, most: int | None = None) -> str:
+    """The same as text; UnicodeDecodeError, a ValueError, if it is not UTF-8."""
+    return read_bytes(path, most).decode()
+
+
+KINDS = {
+    stat.S_IFLNK: "a link, and links are not followed",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def _refuse_what_is_no_file(mode: int, path: Path) -> None:
+    if not stat.S_ISREG(mode):
+        kind = KINDS.get(stat.S_IFMT(mode), "a device")
+        raise OSError(errno.EINVAL, f"it is {kind}", str(path))
+
+
+LEFT_OVER = re.compile(r".+\.[0-9a-f]{32}\.tmp")
+"""What `atomically` calls the file that it writes to."""
+OLD = 24 * 3600.0
+"""Seconds after which such a file is of a process that was killed: none writes for a day."""
+
+
+def clear_left_over(folder: Path) -> None:
+    """Delete the files that killed processes have left in a folder, once they are old."""
+    with suppress(OSError):  # it is another's folder, or gone: nothing depends on it
+        for entry in os.scandir(folder):
+            if LEFT_OVER.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                with suppress(OSError):
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > OLD:
+                        Path(entry.path).unlink()
 
 
 @contextmanager
@@ -51,7 +154,7 @@ def writing_to(folder: str | Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in REFUSED:
             raise
-        raise _unwritable(folder, str(error.strerror)) from None
+        raise _unwritable(folder, str(error.strerror), error.filename) from None
     except RuntimeError as error:  # torch writes by itself, and says no more than that it failed
         if not any(name in str(error) for name in ("PytorchStreamWriter", "inline_container")):
             raise
@@ -66,13 +169,16 @@ def make_writable(folder: str | Path) -> None:
         raise _unwritable(folder, str(error.strerror)) from None
 
 
-def _unwritable(folder: str | Path, reason: str) -> Unwritable:
+def _unwritable(folder: str | Path, reason: str, file: object = None) -> Unwritable:
     for place in (folder, *Path(folder).parents):
         if os.path.isfile(place):  # noqa: PTH113 (Path.is_file may raise)
             return Unwritable(f"{place} is a file, and a folder is needed: name another")
+    if isinstance(file, str) and Path(file).is_dir():
+        return Unwritable(f"{file} is a folder, and a file is to be written there: move it away")
+    at = f" ({file} was not written)" if isinstance(file, str) and file != str(folder) else ""
     return Unwritable(
         f"{folder} cannot be written to ({reason}): make room there, or name another folder; the "
-        "same command goes on from here"
+        f"same command goes on from here{at}"
     )
 
 

@@ -33,6 +33,18 @@ def no_setting(prefix: str, key: str, known: Collection[str]) -> str:
     return f"{prefix}{key} is not a setting: {known_names(known, SETTINGS, meant)}"
 
 
+def printable(text: str) -> str:
+    """The text with all that cannot be printed, but for line breaks and tabs, as Python writes it
+    in a string: what a terminal would obey it shows.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
 def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 run`, `2,000 runs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
-from making import altered, audits_of, changed, record, save
+from making import audits_of, changed, record, save
 
 from posbench.composing.building import build
 from posbench.content_hash import content_hash
@@ -151,6 +153,9 @@ def test_code_of_others_is_not_run_before_it_was_read(
     said = capsys.readouterr()
     assert "of its runs 4 new" in said.out and not said.err
     assert "own/decay.py" in said.out and "--run-code" in said.out
+    assert results_command(["accept", str(path), "--show"]) == 0
+    shown = "--- own/decay.py\nraise RuntimeError('was run')\n\n--- own/encoding/decay.yaml\n"
+    assert shown in capsys.readouterr().out
     assert not (tmp_path / "published").exists()
     words = ["accept", str(path), "--to", str(tmp_path / "published")]
     assert results_command([*words, "--write"]) == 1, "it asks for what is not done"
@@ -255,24 +260,30 @@ def test_what_is_no_bundle_is_refused_with_a_sentence(source: Path, tmp_path: Pa
     cases: list[tuple[Path, str]] = [
         (tmp_path / "nowhere.tar.gz", "there is no file"),
         (tmp_path, "there is no file"),
-        (archive(other, {"../evil.py": "x"}), "holds ../evil.py, which no bundle has"),
-        (archive(tmp_path / "dot.tar.gz", {".": ""}), "holds ., which no bundle has"),
+        (
+            archive(other, {"../evil.py": "x"}),
+            "holds ../evil.py, which has a name that leads elsewhere",
+        ),
+        (archive(tmp_path / "dot.tar.gz", {".": ""}), "holds ., which "),
         (damaged(good, tmp_path / "damaged.tar.gz"), "is not a readable bundle"),
     ]
     for path, said in cases:
         with pytest.raises(PosbenchError, match=said):
             bundle.unpack(path, tmp_path / "out")
     for change, said in (
-        ({"own/../../evil.py": "x"}, "which no bundle has"),
+        ({"own/../../evil.py": "x"}, "which has a name that leads elsewhere"),
         ({"elsewhere/x.py": "x"}, "holds elsewhere/x.py"),
         ({"own/new.py": "x"}, "is damaged, or was changed by hand"),
         ({"bundle.json": "{}"}, "has no bundle.json"),
-        ({"bundle.json": content["bundle.json"].replace('"format": 1', '"format": 9')}, "format 9"),
+        (
+            {"bundle.json": content["bundle.json"].replace('"format": 1', '"format": 9')},
+            "format '9'",
+        ),
     ):
         with pytest.raises(PosbenchError, match=said):
             bundle.unpack(archive(other, content | change), tmp_path / "out")
-    with pytest.raises(PosbenchError, match="holds own/link"):
-        bundle.unpack(archive(other, content, link="own/link"), tmp_path / "out")
+    with pytest.raises(PosbenchError, match=r"holds own/link\.py, which is no plain file"):
+        bundle.unpack(archive(other, content, link="own/link.py"), tmp_path / "out")
     whole = good.read_bytes()
     other.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(PosbenchError, match="is not a readable bundle"):
@@ -289,11 +300,11 @@ def test_a_record_whose_name_leads_elsewhere_is_refused(
 ) -> None:
     """As somebody writes it who wants files of his own outside of the folder of records."""
     (made,) = [each for each in files.records(source) if each.method.name == "rope"]
-    content = packing.pack([made])
-    task = json.dumps(made.task.model_dump(mode="json"), separators=(",", ":"), sort_keys=True)
-    evil = json.dumps(altered(made, place)["task"], separators=(",", ":"), sort_keys=True)
-    assert task in content["shared.jsonl"]
-    content["shared.jsonl"] = content["shared.jsonl"].replace(task, evil)
+    update = {each.removeprefix("task."): value for each, value in place.items()}
+    evil = made.model_copy(update={"task": made.task.model_copy(update=update)})
+    content = packing.pack([evil])
+    (line,) = (name for name in content if name.startswith("records/"))
+    content["records/copy.jsonl"] = content.pop(line)
     held = {f"published/{name}": text for name, text in content.items()}
     manifest = {"format": bundle.FORMAT, "hash": content_hash(held)}
     path = archive(tmp_path / "evil.tar.gz", held | {"bundle.json": json.dumps(manifest)})
@@ -320,3 +331,205 @@ def test_nothing_to_send_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFix
     said = f"no record of protocol *, task *, method decayy in {tmp_path}"
     assert said in capsys.readouterr().err
     assert not (tmp_path / "x.tar.gz").exists()
+
+
+# -- archives of strangers -------------------------------------------------------------------------
+
+
+def bundled(path: Path, content: list[tuple[tarfile.TarInfo | str, bytes]]) -> Path:
+    """An archive with these members and a manifest whose hash is right for their names."""
+    texts = {
+        each.name if isinstance(each, tarfile.TarInfo) else each: data.decode()
+        for each, data in content
+    }
+    manifest = json.dumps({"format": bundle.FORMAT, "hash": content_hash(texts)}).encode()
+    with gzip.open(path, "wb") as zipped, tarfile.open(fileobj=zipped, mode="w") as made:
+        for each, data in [*content, ("bundle.json", manifest)]:
+            entry = tarfile.TarInfo(each) if isinstance(each, str) else each
+            entry.size = len(data) if entry.isreg() else entry.size
+            made.addfile(entry, io.BytesIO(data))
+    return path
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, **values: object) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type = kind
+    for key, value in values.items():
+        setattr(made, key, value)
+    return made
+
+
+def packed() -> list[tuple[tarfile.TarInfo | str, bytes]]:
+    held = packing.pack([record()])
+    return [(f"published/{name}", text.encode()) for name, text in held.items()]
+
+
+TWICE = r"is there twice, as a file or a folder"
+ELSEWHERE = "has a name that leads elsewhere, or is hidden"
+UNLIKE = "is no file of a bundle"
+LONG = "has a name that cannot be printed, or is longer than 200 bytes"
+NO_FILE = "which is no plain file"
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        (["own/enc.py", "own/./enc.py"], ELSEWHERE),
+        (["own/enc.py", "own//enc.py"], ELSEWHERE),
+        (["own/enc.py", "own/enc.py"], TWICE),
+        (["own/enc.py", "own/ENC.py"], TWICE),
+        (["own/\u00e9.py", "own/e\u0301.py"], TWICE),
+        (["own/\ufb01.py", "own/fi.py"], TWICE),
+        (["own/a.py", "own/a.py/b.py"], TWICE),
+        (["own/a.py/b.py", "own/A.py"], TWICE),
+        (["own/../../evil.py"], ELSEWHERE),
+        (["/var/tmp/evil.py"], UNLIKE),
+        (["own/.hydra/config.yaml"], ELSEWHERE),
+        (["own/.py"], ELSEWHERE),
+        (["own"], UNLIKE),
+        (["published"], UNLIKE),
+        (["own/x.pth"], UNLIKE),
+        (["own/Z.PY"], UNLIKE),
+        (["own/x.pyc"], UNLIKE),
+        (["own/x.py\n"], LONG),
+        (["published/evil.py"], UNLIKE),
+        (["published/leaderboard.html"], UNLIKE),
+        (["published/about.md"], UNLIKE),
+        (["published/records/cpu/seed=0.json"], UNLIKE),
+        (["own/\x1b[2K\x1b[1A\x1b]0;hi\x07z.py"], LONG),
+        (["own/\u202eyp.x.py"], LONG),
+        (["own/a\udcff.py"], LONG),
+        ([f"own/{'a' * 5000}.py"], "a header that no bundle has"),
+        ([f"own/{'a' * 300}.py"], LONG),
+        ([f"own/{'d/' * 3000}a.py"], "a header that no bundle has"),
+        ([entry("own/l.py", tarfile.SYMTYPE, linkname="/etc/passwd")], NO_FILE),
+        ([entry("own/l.py", tarfile.LNKTYPE, linkname="published/shared.jsonl")], NO_FILE),
+        ([entry("own/l.py", tarfile.FIFOTYPE)], NO_FILE),
+        ([entry("own/l.py", tarfile.CHRTYPE, devmajor=1, devminor=5)], NO_FILE),
+        ([entry("own/d", tarfile.DIRTYPE)], NO_FILE),
+        ([entry("own/x.py", pax_headers={"path": "own/a\x00b.py"})], LONG),
+        ([entry("own/x.py", pax_headers={"path": "../../x.py"})], ELSEWHERE),
+        ([entry("own/x.py", pax_headers={"size": str(2**60)})], "is not a readable bundle"),
+        (
+            [
+                entry(
+                    "own/x.py",
+                    pax_headers={
+                        "GNU.sparse.major": "0",
+                        "GNU.sparse.map": "0,1",
+                        "GNU.sparse.size": str(2**50),
+                    },
+                )
+            ],
+            NO_FILE,
+        ),
+        ([entry("own/x.py", pax_headers={"comment": "a" * 5000})], "a header that no bundle has"),
+    ],
+    ids=repr,
+)
+def test_a_member_that_no_bundle_has_is_a_sentence_and_nothing_is_unpacked(
+    added: list[tarfile.TarInfo | str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = bundled(tmp_path / "x.tar.gz", [*packed(), *((each, b"x = 1\n") for each in added)])
+    with pytest.raises(PosbenchError, match=said):
+        bundle.unpack(path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert results_command(["accept", str(path), "--to", str(tmp_path / "to")]) == 1
+    written = capsys.readouterr().err
+    assert written.count("\n") == 1 and written[:-1].isprintable() and len(written) < 700
+    assert not (tmp_path / "to").exists()
+
+
+def raw(path: Path, *parts: bytes) -> Path:
+    with gzip.open(path, "wb", compresslevel=1) as zipped:
+        for part in parts:
+            zipped.write(part)
+    return path
+
+
+def header(name: str, kind: bytes, size: int) -> bytes:
+    made = tarfile.TarInfo(name)
+    made.type, made.size = kind, size
+    return made.tobuf(tarfile.GNU_FORMAT)
+
+
+def test_a_bomb_is_defused_before_it_is_unpacked(tmp_path: Path) -> None:
+    """Whatever a small file announces: reading ends at the first byte too many."""
+    zeros, ours = bytes(1 << 20), "published/records/a.jsonl"
+    many = b"".join(header(f"own/{number}.py", tarfile.REGTYPE, 0) for number in range(10_001))
+    empty = header("own/a.py", tarfile.REGTYPE, 0)
+    cases = {
+        "a file": ([header(ours, tarfile.REGTYPE, 3 << 30), *[zeros] * 100], "more than 64 MB"),
+        "a header": ([header("x", tarfile.XHDTYPE, 2 << 30), *[zeros] * 3], "a header that no"),
+        "headers": ([*[header("x", tarfile.XHDTYPE, 0)] * 3000, empty], "a header that no"),
+        "a name": ([header("x", tarfile.GNUTYPE_LONGNAME, 1 << 30), zeros], NO_FILE),
+        "a global header": ([header("x", tarfile.XGLTYPE, 10), zeros], NO_FILE),
+        "files": ([many], "holds more than 10,000 files"),
+        "less than nothing": ([header(ours, tarfile.REGTYPE, -512)], NO_FILE),
+    }
+    for name, (parts, said) in cases.items():
+        path = raw(tmp_path / "bomb.tar.gz", *parts, bytes(1024))
+        tracemalloc.start()
+        with pytest.raises(PosbenchError, match=said):
+            bundle.unpack(path, tmp_path / "out")
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 2.5 * bundle.LARGEST, name
+        assert path.stat().st_size < 2_000_000 and not (tmp_path / "out").exists(), name
+
+
+def test_as_many_files_as_a_bundle_can_have_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "MOST", 3)
+    path = bundled(tmp_path / "x.tar.gz", [*packed(), *((f"own/{n}.py", b"") for n in range(5))])
+    with pytest.raises(PosbenchError, match="holds more than 3 files"):
+        bundle.unpack(path, tmp_path / "out")
+
+
+@pytest.mark.fault("a bundle that is a pipe, a device or a folder", times=3)
+def test_a_bundle_that_is_no_file_is_a_sentence(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(PosbenchError, match=f"there is no file {path}"):
+            bundle.unpack(path, tmp_path / "out")
+
+
+def test_what_is_shown_for_review_is_what_would_be_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "import os\nif True:\n\tNAME = 'é'  # \x1b[2K\x1b[1A hidden \u202e\rharmless\n"
+    path = bundled(tmp_path / "x.tar.gz", [*packed(), ("own/enc.py", code.encode())])
+    assert results_command(["accept", str(path), "--to", str(tmp_path / "to"), "--show"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "--- own/enc.py\nimport os\nif True:\n\tNAME = 'é'  # "
+        r"\x1b[2K\x1b[1A hidden \u202e\rharmless"
+    ) in said
+    assert "\x1b" not in said and "\r" not in said and "\u202e" not in said
+    found = bundle.unpack(path, tmp_path / "out")
+    assert found.own is not None
+    assert (found.own / "enc.py").read_bytes() == code.encode()
+    assert found.code == ["own/enc.py"]
+
+
+def test_a_folder_with_names_that_nobody_accepts_is_not_sent(
+    source: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.tar.gz"
+    words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
+    (tmp_path / "id_rsa").write_text("private")
+    for name, said in (("a\x1bb.py", LONG), ("Decay.py", TWICE), ("linked.py", "it is a link")):
+        if name == "linked.py":
+            (mine / name).symlink_to(tmp_path / "id_rsa")
+        else:
+            (mine / name).write_text("")
+        assert results_command(words) == 1, name
+        written = capsys.readouterr().err
+        assert said in written and written.count("\n") == 1 and written[:-1].isprintable()
+        (mine / name).unlink()
+    assert not path.exists()
+    assert results_command(words) == 0

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import errno
+import hashlib
+import html
 import json
+import os
+import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from boards import contents, seeds
+from latex2mathml.converter import convert
 from making import altered, changed, record, save, view
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
+import posbench
+from posbench import disk
+from posbench.composing.compose import compose, composing
+from posbench.composing.identity import identify
+from posbench.errors import ConfigError, PosbenchError, Unwritable
 from posbench.leaderboard import command as leaderboard
+from posbench.leaderboard.generated import generate
 from posbench.records import files, published
+from posbench.records.record import Record, as_text, in_a_line
+from posbench.results import site
+from posbench.showing.descriptions import inline, mathml
+from posbench.showing.table import Row, Table, code, paragraph, plain
+from posbench.showing.templates import policy
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 GOOD = record("rope", {1: 1.0, 2: 0.5}).as_json()
@@ -50,11 +72,11 @@ BROKEN: dict[str, tuple[Callable[[], str], str]] = {
     ),
     "a command of another program": (
         lambda: with_values(command="rm -r posbench"),
-        "is no valid record (command: 'rm -r posbench' is no command python -m MODULE WORDS)",
+        "is no valid record (command: 'rm -r posbench' is no command python -m posbench WORDS",
     ),
     "a command with an open quotation mark": (
         lambda: with_values(command="python -m posbench 'method=rope"),
-        'method=rope" is no command python -m MODULE WORDS)',
+        'method=rope" is no command python -m posbench WORDS',
     ),
     "a list": (lambda: "[1, 2]", "record schema None"),
     "not a number": (lambda: with_values(rows__0__score=float("nan")), "NaN is no number of JSON"),
@@ -141,7 +163,7 @@ def test_no_text_of_a_record_becomes_markup(tmp_path: Path) -> None:
     evil = changed(
         made,
         {
-            "command": f"python -m posbench {EVIL}",
+            "command": f"python -m posbench 'method={EVIL}'",
             "measure": EVIL,
             "method_class": EVIL,
             "training.commit": EVIL,
@@ -157,3 +179,522 @@ def test_no_text_of_a_record_becomes_markup(tmp_path: Path) -> None:
     page = (tmp_path / "leaderboard.html").read_text(encoding="utf-8")
     assert "<img" not in page and page.count("</script>") == 2
     assert "&lt;img src=x" in page and "\\u003cimg src=x" in page
+
+
+# -- files that are none ---------------------------------------------------------------------------
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as opened:
+        before = Path.cwd()
+        os.chdir(path.parent)  # the name of a socket is a short one
+        try:
+            opened.bind(path.name)
+        finally:
+            os.chdir(before)
+
+
+def _link_to(target: str) -> Callable[[Path], None]:
+    def link(path: Path) -> None:
+        (path.parent / "private").write_text(SECRET, encoding="utf-8")
+        path.symlink_to(target)
+
+    return link
+
+
+SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----"
+NO_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a link": (_link_to("private"), "it is a link"),
+    "a dead link": (lambda path: path.symlink_to("nowhere"), "it is a link"),
+    "a link to itself": (lambda path: path.symlink_to(path), "it is a link"),
+    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "it is a link"),
+    "a folder": (Path.mkdir, "it is a folder"),
+    "a pipe": (os.mkfifo, "it is a pipe"),
+    "a socket": (_socket, "it is a socket"),
+    "not UTF-8": (lambda path: path.write_bytes(b"\xff\xfe{}"), "can't decode byte 0xff"),
+}
+
+
+@pytest.mark.fault("a record that is a link, a folder, a pipe, a socket, or not UTF-8", times=8)
+def test_a_record_that_is_no_file_is_named_and_the_others_make_the_page(
+    alone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, *seeds("alibi", [{1: 1.0, 2: 0.9}, {1: 1.0, 2: 0.7}]))
+    paths = {}
+    for number, (name, (make, _)) in enumerate(NO_FILES.items()):
+        paths[name] = files.record_path(tmp_path, "cpu", "copy", "rope", number)
+        paths[name].parent.mkdir(parents=True, exist_ok=True)
+        make(paths[name])
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == len(NO_FILES) and SECRET not in said
+    for name, (_, reason) in NO_FILES.items():
+        [line] = [line for line in said.splitlines() if f"{paths[name]} " in line]
+        assert line.startswith("posbench: left out: ") and reason in line, name
+    assert contents(tmp_path) == contents(alone)
+
+
+@pytest.mark.fault("an about.md that is a link, a folder, a pipe, a socket, or not UTF-8", times=8)
+def test_what_a_folder_says_of_itself_is_read_from_a_file_alone(
+    alone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, (name, (make, reason)) in enumerate(NO_FILES.items()):
+        folder = tmp_path / str(number)
+        save(folder, *seeds("alibi", [{1: 1.0, 2: 0.9}, {1: 1.0, 2: 0.7}]))
+        make(folder / "about.md")
+        assert leaderboard.main([str(folder)], emit=lambda line: None) == 1, name
+        said = capsys.readouterr().err
+        assert said.startswith(f"posbench: left out: {folder}/about.md ") and reason in said, name
+        assert said.count("\n") == 1 and contents(folder) == contents(alone), name
+
+
+@pytest.mark.fault(
+    "a file of published lines that is a link, a folder, a pipe, or not UTF-8", times=16
+)
+def test_published_lines_that_are_no_file_are_named_and_stop_nothing(tmp_path: Path) -> None:
+    for number, (name, (make, reason)) in enumerate(NO_FILES.items()):
+        for file in ("records/sort.jsonl", "audits.jsonl"):
+            folder = tmp_path / f"{number}-{file[0]}"
+            published.publish([record("rope")], [], folder)
+            make(folder / file)
+            held = files.read_folder(folder)
+            assert [each.method.name for each in held.records] == ["rope"], name
+            (said,) = held.unreadable
+            assert said.startswith(f"{folder / file} cannot be read ") and reason in said, name
+
+
+# -- where pages go --------------------------------------------------------------------------------
+
+PAGES = ("leaderboard.csv", "leaderboard.html", "leaderboard.md", "runs.csv")
+
+
+@pytest.mark.fault("links where pages are written", times=4)
+def test_a_page_takes_the_place_of_a_link_and_what_that_leads_to_stays(
+    alone: Path, tmp_path: Path
+) -> None:
+    folder, others = tmp_path / "results", tmp_path / "others"
+    others.mkdir()
+    save(folder, *seeds("alibi", [{1: 1.0, 2: 0.9}, {1: 1.0, 2: 0.7}]))
+    for name in PAGES:
+        (others / name).write_text("of somebody else\n")
+        (folder / name).symlink_to(others / name)
+    assert leaderboard.main([str(folder)], emit=lambda line: None) == 0
+    assert contents(folder) == contents(alone)
+    for name in PAGES:
+        assert (others / name).read_text() == "of somebody else\n"
+        assert not (folder / name).is_symlink()
+
+
+def test_a_folder_of_pages_that_is_a_link_is_not_written_into(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "copy.md").write_text("of somebody else\n")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/tasks").symlink_to(other)
+    with pytest.raises(Unwritable, match="results/tasks is a link, and nothing is written through"):
+        disk.write_whole(tmp_path / "results/tasks/copy.md", "ours", tmp_path / "results")
+    assert (other / "copy.md").read_text() == "of somebody else\n"
+    disk.write_whole(tmp_path / "results/copy.md", "ours", tmp_path / "results")
+
+
+def test_nothing_is_published_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/copy.jsonl").write_text("of somebody else\n")
+    (tmp_path / "to").mkdir()
+    (tmp_path / "to/shared.jsonl").symlink_to(tmp_path / "other/copy.jsonl")
+    with pytest.raises(OSError, match="it is a link"):
+        published.write_packed([record()], [], tmp_path / "to")
+    (tmp_path / "to/shared.jsonl").unlink()
+    (tmp_path / "to/records").symlink_to(tmp_path / "other")
+    with pytest.raises(Unwritable, match="to/records is a link"):
+        published.write_packed([record()], [], tmp_path / "to")
+    assert (tmp_path / "other/copy.jsonl").read_text() == "of somebody else\n"
+
+
+@pytest.mark.fault("a full disk under a page")
+def test_a_full_disk_leaves_the_page_as_it_was_and_the_sentence_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, *seeds("alibi", [{1: 1.0, 2: 0.9}, {1: 1.0, 2: 0.7}]))
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
+    before, written = contents(tmp_path), Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        written(path, data[: len(data) // 3])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    capsys.readouterr()
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"posbench: {tmp_path} cannot be written to (No space left on device): ")
+    assert f"({tmp_path}/leaderboard.md was not written)" in said and said.count("\n") == 1
+    assert contents(tmp_path) == before and not [*tmp_path.glob("*.tmp")]
+
+
+def test_a_page_that_is_a_folder_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, *seeds("alibi", [{1: 1.0, 2: 0.9}, {1: 1.0, 2: 0.7}]))
+    (tmp_path / "leaderboard.html").mkdir()
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 1
+    said = capsys.readouterr().err
+    assert said == (
+        f"posbench: {tmp_path}/leaderboard.html is a folder, and a file is to be written there: "
+        "move it away\n"
+    )
+
+
+def test_what_killed_processes_have_left_goes_when_it_is_old(tmp_path: Path) -> None:
+    half = f"leaderboard.{'0a' * 16}.tmp"
+    names = {half: True, f"x.{'1b' * 16}.tmp": False, "notes.tmp": True, f"y.{'2c' * 16}.tmp": True}
+    for name, old in names.items():
+        (tmp_path / name).write_text("half")
+        if old:
+            os.utime(tmp_path / name, (0, 0))
+    (tmp_path / f"y.{'2c' * 16}.tmp").unlink()
+    (tmp_path / f"y.{'2c' * 16}.tmp").symlink_to("notes.tmp")
+    disk.clear_left_over(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == names.keys() - {half}
+    published.publish([record()], [], tmp_path / "to")
+    (tmp_path / "to/records" / half).write_text("half")
+    os.utime(tmp_path / "to/records" / half, (0, 0))
+    published.publish([record("alibi")], [], tmp_path / "to")
+    assert not (tmp_path / "to/records" / half).exists()
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+ANSI = "\x1b[2J\x1b]0;title\x07"
+UNPRINTABLE = (ANSI, "a\nb", "a\rb", "a\tb", "\u202egnp", "\u2028", "\x00", "\ud800", "\x9b31m")
+NAMED = (
+    "measure",
+    "method_class",
+    "scale_policy",
+    "definition",
+    "diverged",
+    "method.encoding",
+    "method.host",
+    "method.extension",
+    "method.name",
+    "method.hash",
+    "task.name",
+    "protocol.name",
+    "training.commit",
+    "training.device",
+    "training.cpu",
+    "training.source_hash",
+    "training.settings_hash",
+    "evaluated.device",
+)
+
+
+@pytest.mark.parametrize("place", NAMED)
+def test_a_text_that_becomes_a_name_is_printable_and_short(place: str) -> None:
+    for text in UNPRINTABLE:
+        with pytest.raises(PosbenchError, match="cannot be printed"):
+            files.validated(Record, altered(record(), {place: text}), "it")
+    assert files.validated(Record, altered(record(), {place: "é" * 300}), "it")
+    with pytest.raises(PosbenchError, match="has 301 characters, and what becomes a name has 300"):
+        files.validated(Record, altered(record(), {place: "é" * 301}), "it")
+
+
+@pytest.mark.parametrize("place", ["method.changed", "method.model", "method.encoding_changed"])
+def test_so_is_each_of_several_texts_and_there_are_not_many(place: str) -> None:
+    for texts in (["a=1", f"b={ANSI}"], ["a" * 301], ["a=1"] * 257):
+        with pytest.raises(PosbenchError, match=r"cannot be printed|301 characters|at most 256"):
+            files.validated(Record, altered(record(), {place: texts}), "it")
+
+
+def test_versions_are_few_and_printable_and_rows_are_not_thousands() -> None:
+    one = record().as_json()["rows"][0]
+    rows = [one | {"test_length": n, "multiple": n / 10} for n in range(5000)]
+    for place, value in {
+        "training.versions": {"torch": ANSI},
+        "evaluated.versions": {ANSI: "2"},
+        "rows": rows,
+    }.items():
+        with pytest.raises(PosbenchError, match=r"cannot be printed|at most 4096"):
+            files.validated(Record, altered(record(), {place: value}), "it")
+
+
+def test_half_a_character_is_refused_wherever_it_is(tmp_path: Path) -> None:
+    for place in ("measure", "config.task"):
+        text = json.dumps(altered(record(), {place: {"a": "\ud800"} if "." in place else "\ud800"}))
+        path = tmp_path / "record.json"
+        path.write_text(text, encoding="ascii")
+        with pytest.raises(PosbenchError, match=r"'\\ud800' is half a character"):
+            files.read(path)
+    whole = altered(record(), {"config.task": {"_target_": "nowhere.Task", "a": "\U0001f4cf"}})
+    path.write_text(json.dumps(whole), encoding="ascii")
+    assert files.read(path).config["task"]["a"] == "\U0001f4cf"
+
+
+def test_a_run_whose_name_no_record_can_hold_is_refused_before_it_begins() -> None:
+    with composing():
+        for words, said in (
+            ((f"encoding.base={'1' * 300}",), "has 314 characters"),
+            (("+encoding.note='a\x1bb'",), "cannot be printed"),
+        ):
+            with pytest.raises(ConfigError, match=said):
+                identify(compose("method=rope", *words))
+
+
+def test_what_a_class_says_of_itself_is_cut_and_no_result_is_lost() -> None:
+    assert in_a_line(" share of\n  answers ") == "share of answers"
+    assert in_a_line(f"a{ANSI}") == as_text(in_a_line(f"a{ANSI}"))
+    assert as_text(in_a_line("word " * 100)).endswith(" ...")
+
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "[click](javascript:alert(1))",
+    "![](http://evil.example/track.png)",
+    "[a][b]",
+    "[a]: http://evil.example",
+    "<http://evil.example>",
+    "<!-- nothing after this",
+    "`code`",
+    "a ``b` c",
+    "a | b",
+    r"a \| b",
+    r"\<img src=x>",
+    r"\\<img src=x>",
+    r"\![a](b)",
+    "# heading",
+    "- list",
+    "1. list",
+    "> quotation",
+    "=====",
+    "~~~",
+    "&lt;img&gt;",
+)
+
+
+def read_markdown(text: str) -> list[Token]:
+    """The tokens that a reader of Markdown, with tables, makes of a text."""
+    found: list[Token] = []
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        found += [token, *(token.children or ())]
+    return found
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_markdown_shows_a_text_of_others_as_it_is(text: str) -> None:
+    shown = html.unescape(text)
+    table = "\n".join(Table(["method", text], [Row(text, [text], text)]).pipes)
+    tokens = read_markdown(table)
+    kinds = {token.type for token in tokens}
+    assert kinds <= IN_A_TABLE, kinds
+    cells = ["".join(c.content for c in t.children or ()) for t in tokens if t.type == "inline"]
+    assert cells == ["method", shown, f"{shown} ({shown})", shown]
+    (first, *others) = read_markdown(paragraph(text))
+    assert first.type == "paragraph_open"
+    assert {each.type for each in others} <= {"inline", "text", "text_special", "paragraph_close"}
+    (heading, inline, *_) = read_markdown(f"## {plain(text)}")
+    assert heading.type == "heading_open" and "html_inline" not in map(str, inline.children or ())
+    spans = [each for each in read_markdown(f"x {code(text)} y") if each.type == "code_inline"]
+    assert [each.content for each in spans] == [text]
+
+
+IN_A_TABLE = {
+    *(
+        f"{part}_{end}"
+        for part in ("table", "thead", "tbody", "tr", "th", "td")
+        for end in ("open", "close")
+    ),
+    *("inline", "text", "text_special", "em_open", "em_close"),
+}
+
+
+def test_numbers_and_names_are_as_before_in_markdown() -> None:
+    for text in ("-1.69, +0.32 [+0.03, +0.63]", "< 1.44", "rope_ntk (a=[1, 2])", "95 %", "1.5x"):
+        assert plain(text) == text
+    assert code("rope") == "`rope`"
+
+
+def hostile() -> Record:
+    """A record that the schema accepts, with markup wherever it has a text."""
+    texts = {
+        "method.name": "=cmd|' C'!A0",
+        "method.changed": [HOSTILE[0].replace("/", ""), "[x](javascript:1)", "![](http:evil)"],
+        "method.encoding": "@SUM(1+1)",
+        "method.extension": "+1+1",
+        "method_class": HOSTILE[1],
+        "measure": HOSTILE[0],
+        "task.name": "-2+3+cmd",
+        "task.changed": [HOSTILE[0], HOSTILE[2]],
+        "protocol.changed": ["[a]: http://evil.example"],
+        "training.commit": HOSTILE[1],
+    }
+    return changed(record("rope", {1: 1.0, 2: 0.5}), texts)
+
+
+def test_no_page_of_a_hostile_record_has_markup_formulas_or_signs_for_a_terminal(
+    tmp_path: Path,
+) -> None:
+    save(tmp_path, hostile(), *seeds("alibi", [{1: 1.0, 2: 0.9}, {1: 1.0, 2: 0.7}]))
+    said: list[str] = []
+    assert leaderboard.main([str(tmp_path)], emit=said.append) == 0
+    assert all(line.replace("\n", "").isprintable() for line in said)
+    tokens = read_markdown((tmp_path / "leaderboard.md").read_text(encoding="utf-8"))
+    assert not {"html_inline", "html_block", "image"} & {token.type for token in tokens}
+    links = [token.attrs["href"] for token in tokens if token.type == "link_open"]
+    assert links == ["#what-the-columns-mean"]
+    for name in ("leaderboard.csv", "runs.csv"):
+        with (tmp_path / name).open(encoding="utf-8", newline="") as file:
+            cells = [cell for line in csv.reader(file) for cell in line]
+        assert "'=cmd|' C'!A0 (<img" in "".join(cells) and "'-2+3+cmd (" in "".join(cells)
+        for cell in cells:
+            assert not cell.startswith(("=", "+", "-", "@")) or float(cell) <= 0, cell
+
+
+def test_names_of_files_do_not_reach_a_terminal_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, record("alibi"))
+    for name in (f"records/{ANSI}/a/b", "records/x"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "seed=0.json").write_text("{")
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 2 and said.replace("\n", "").isprintable()
+    assert r"\x1b[2J\x1b]0;title\x07" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python -m pip install evil",
+        "python -m posbench.results accept evil.tar.gz",
+        "python -m posbench protocol=cpu +hydra.callbacks.x._target_=os.system",
+        "python -m posbench hydra.run.dir=/tmp",
+        "python -m posbench encoding._target_=os.system",
+        "python -m posbench --config-dir evil method=rope",
+        "python -m posbench ~task method=rope",
+        "python -m posbench -m method=rope",
+        "python -m posbench results_dir=/etc method=rope",
+        "python -m posbench logger=wandb method=rope",
+        "python -m posbench 'method=rope\n' seed=0",
+        "python -m posbench method=rope\x1b[2J",
+        "python -m posbench method=rope; rm -r .",
+        "PYTHONPATH=. python -m posbench method=rope",
+    ],
+)
+def test_a_record_repeats_itself_by_a_command_of_ours_alone(command: str) -> None:
+    with pytest.raises(PosbenchError, match=r"is no command python -m posbench|is no word of"):
+        files.validated(Record, altered(record(), {"command": command}), "it")
+
+
+def test_a_part_that_was_edited_is_named_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published.publish([record("rope"), record("alibi")], [], tmp_path)
+    for name, old, new in (
+        ("trainings.jsonl", '"parameters":1000', '"parameters":10'),
+        ("shared.jsonl", '"num_samples":16', '"num_samples":17'),
+    ):
+        path = tmp_path / name
+        before = path.read_text(encoding="utf-8")
+        assert old in before
+        path.write_text(before.replace(old, new, 1), encoding="utf-8")
+        line = 1 + before[: before.index(old)].count("\n")
+        held = files.read_folder(tmp_path)
+        assert held.unreadable == [
+            f"{path}, line {line} was changed: its id is not the hash of its part, so take it "
+            "from its commit again"
+        ]
+        path.write_text(before, encoding="utf-8")
+    assert len(files.records(tmp_path)) == 2
+
+
+def test_a_sentence_about_a_text_of_megabytes_is_short(tmp_path: Path) -> None:
+    save(tmp_path, record("alibi"))
+    path = files.record_path(tmp_path, "cpu", "copy", "rope", 0)
+    path.parent.mkdir(parents=True)
+    long = "a" * 2**20
+    for content in ({"command": long}, {"task.name": long}, {"schema_version": long}, {long: 1}):
+        path.write_text(json.dumps(record("rope").as_json() | altered(record("rope"), content)))
+        (said,) = files.read_folder(tmp_path).unreadable
+        assert len(said) < 1500
+
+
+# -- pages in a browser ----------------------------------------------------------------------------
+
+
+def test_a_page_runs_its_own_script_and_no_other(tmp_path: Path) -> None:
+    save(tmp_path, record("rope", {1: 1.0, 2: 0.5}))
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
+    page = (tmp_path / "leaderboard.html").read_text(encoding="utf-8")
+    before, allowed = re.findall(r'^(.*?)<meta http-equiv="C[^>]*content="([^"]+)">', page, re.S)[0]
+    assert before.endswith('<meta charset="utf-8">\n') and "<script" not in before
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.S)
+    assert len(scripts) == 1
+    digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    assert allowed == (
+        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src "
+        f"'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def test_every_page_has_a_policy_before_all_else() -> None:
+    templates = sorted(Path(posbench.__path__[0]).rglob("*.html.j2"))
+    assert [path.name for path in templates] == [
+        "catalogue.html.j2",
+        "explain.html.j2",
+        "leaderboard.html.j2",
+    ]
+    for path in templates:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert lines[3:5] == ['<meta charset="utf-8">', lines[4]] and "{{ policy(" in lines[4]
+        assert "Content-Security-Policy" in lines[4]
+    assert "script-src" not in policy() and policy().startswith("default-src 'none'; ")
+
+
+@pytest.mark.parametrize(
+    ("formula", "shown"),
+    [
+        (
+            r"\text{<img/src=x/onerror=alert(1)>}",
+            "<mtext>&lt;img/src=x/onerror=alert(1)&gt;</mtext>",
+        ),
+        (r"\href{javascript:alert(1)}{x}", "<mi>x</mi>"),
+        (r"\style{position:fixed}{x}", "<mi>x</mi>"),
+        (r"\text{&lt;img&gt;}", "<mtext>&lt;img&gt;</mtext>"),
+        (r"\text{&#x3c;img&#x3e;}", "<mtext>&#x3c;img&#x3e;</mtext>"),
+        (r'\color{red" onload="x}{y}', 'mathcolor="red&quot;'),
+        (r"<b> \frac{", r"<code>&lt;b&gt; \frac{</code>"),
+        (r"\newcommand{\a}{\b\b}\a", r"<code>\newcommand{\a}{\b\b}\a</code>"),
+    ],
+)
+def test_a_formula_is_a_formula_and_nothing_else(formula: str, shown: str) -> None:
+    found = inline(f"Of ${formula}$.")
+    assert shown in found and not re.search(r"<(img|b|script)\b|href|style=", found)
+
+
+def test_a_formula_of_ours_is_as_the_library_writes_it() -> None:
+    for formula in (r"\sum_{i<j} a_i \ge 0 \text{ if } x \in \mathbb{R}", r"e^{i\theta_k m}"):
+        assert mathml(formula, "inline") == convert(formula)
+
+
+def test_a_site_holds_no_page_of_others_that_could_run_a_script(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, record("rope", {1: 1.0, 2: 0.5}))
+    made = generate(tmp_path, files.records(tmp_path))
+    good = f'{site.HEAD}{policy()}">\n<title>why</title>'
+    loose = good.replace("'none'\">", "'none'; script-src 'unsafe-inline'\">")
+    for name, text in {"good": good, "bare": f"<script>{EVIL}</script>", "loose": loose}.items():
+        path = tmp_path / f"explain/cpu/copy/{name}/seed=0.html"
+        path.parent.mkdir(parents=True)
+        path.write_text(text, encoding="utf-8")
+    (tmp_path / "private").write_text(SECRET)
+    (tmp_path / "explain/cpu/copy/good/seed=1.html").symlink_to(tmp_path / "private")
+    left_out = site.write(tmp_path, made, tmp_path / "out")
+    copied = sorted(path.parent.name for path in (tmp_path / "out/explain").rglob("*.html"))
+    assert copied == ["good"] and len(left_out) == 3
+    assert [each.split(" is not copied")[0].split("/")[-2] for each in left_out] == [
+        "bare",
+        "good",
+        "loose",
+    ]

@@ -32,6 +32,7 @@ from posbench.composing.folders import OF_A_ROW
 from posbench.composing.identity import identify
 from posbench.composing.legality import legal, method_class
 from posbench.composing.options import options
+from posbench.disk import make_writable, write_whole
 from posbench.encoding import PositionEncoding, Wrapper
 from posbench.errors import ConfigError
 from posbench.extension import Extension, ExtensionWrapper
@@ -225,12 +226,12 @@ def main(arguments: list[str] | None = None) -> int:
                 if group not in OF_A_ROW:
                     raise ConfigError(f"{name} has no page: give {', '.join(OF_A_ROW)} and a name")
                 mistakes.check_choice(group, option, options(group))
-            chosen.output.mkdir(parents=True, exist_ok=True)
+            make_writable(chosen.output)  # before minutes of drawing
             entries = []
             for each in _entries(asked):
-                (chosen.output / f"{each.method}.svg").write_text(each.picture, encoding="utf-8")
+                write_whole(chosen.output / f"{each.method}.svg", each.picture)
                 entries.append(each)
-            (chosen.output / "catalogue.html").write_text(page(entries), encoding="utf-8")
+            write_whole(chosen.output / "catalogue.html", page(entries))
         page_of_all = chosen.output / "catalogue.html"
         print(f"{counted(len(entries), 'method')}: {page_of_all}, and an SVG for each beside it.")
         return 0

@@ -22,6 +22,7 @@ from pydantic import (
 
 from posbench.claims.side import Side
 from posbench.composing.yaml_text import loaded
+from posbench.disk import read_text
 from posbench.errors import PosbenchError, place_and_reason
 
 Text = Annotated[str, Field(pattern=r"\S")]
@@ -114,7 +115,7 @@ class Claim(BaseModel):
 def read_claims(path: Path) -> list[Claim]:
     """The claims of a file; PosbenchError names the entry, the field, its value and what fits."""
     try:
-        entries = loaded(path.read_text(encoding="utf-8"))
+        entries = loaded(read_text(path))
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise PosbenchError(f"{path} cannot be read: {reason}") from None

@@ -24,7 +24,7 @@ from posbench.composing.identity import identify
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
 from posbench.showing.numbers import NOTHING, number, with_interval
-from posbench.showing.table import pipes
+from posbench.showing.table import pipes, plain
 from posbench.statistics.estimates import Estimate
 
 
@@ -36,7 +36,12 @@ def markdown(stated: Sequence[Claim], frame: pd.DataFrame) -> str:
     lines += [f"- **{verdict}**: {MEANINGS[verdict]}" for verdict in Verdict]
     if of_tasks:
         for protocol, runs in frame.groupby("protocol"):
-            lines += ["", f"## Protocol {protocol}", "", *_overview(findings(of_tasks, runs))]
+            lines += [
+                "",
+                f"## Protocol {plain(str(protocol))}",
+                "",
+                *_overview(findings(of_tasks, runs)),
+            ]
     if of_papers:
         found = findings(of_papers, of_experiments(of_papers, frame))
         lines += ["", "## The papers' settings, scaled to a CPU", "", *_overview(found)]
@@ -186,8 +191,8 @@ def _detail(found: Finding) -> list[str]:
     for table in found.tables:
         sides = [table.of.mean(), *([table.over.mean()] * isinstance(over, Side))]
         cells = [
-            table.task,
-            *([table.encoding] * host),
+            plain(table.task),
+            *([plain(table.encoding)] * host),
             ", ".join(map(number, table.at_1x)),
             ", ".join(map(number, sides)),
             with_interval(Estimate.over(table.differences)),

@@ -42,7 +42,7 @@ from posbench.records.record import Record
 from posbench.showing.numbers import number
 from posbench.sweeping.plan import Plan, plan, published
 from posbench.sweeping.requests import Request
-from posbench.wording import counted
+from posbench.wording import counted, printable
 
 MAIN = "main"
 QUIET = "hydra.sweeper.leaderboard=false"
@@ -135,7 +135,7 @@ def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:
         *_notes(planned, ran, again),
         *differences(own, held.records),
     ]
-    print(report.text(there, board, notes))
+    print(printable(report.text(there, board, notes)))
     from posbench.catalogue.sketches import sketch  # and with it torch
 
     source = Source(mine.folders, sketch(there.row, mine.row))
@@ -156,7 +156,7 @@ def _compare_rows(mine: TaskSubject, board: Board, chosen: argparse.Namespace) -
     here, left = on_tasks_as_here(files.records(against), board, mine.protocol)
     found = of_task.TaskStanding.of(own, here, board)
     notes = [*of_other_tasks(left), *of_task.remarks(planned, mine.seeds, again)]
-    print(of_task.text(found, board, notes))
+    print(printable(of_task.text(found, board, notes)))
     print(f"Written: {of_task.write(found, board, notes, results_dir / 'compare')}")
     return _ended(planned, stopped)
 

@@ -20,13 +20,13 @@ from posbench.compare.subject import (
 )
 from posbench.composing.folders import names
 from posbench.composing.words import Word, is_file
-from posbench.disk import atomically, writing_to
+from posbench.disk import write_whole
 from posbench.errors import PosbenchError
 from posbench.leaderboard.ranking import span
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing.numbers import number
-from posbench.showing.table import Row, Table
+from posbench.showing.table import Row, Table, paragraph, plain
 from posbench.statistics import aggregates, standings
 from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.measures import of_runs
@@ -213,15 +213,14 @@ def text(found: TaskStanding, board: Board, notes: Sequence[str]) -> str:
 def write(found: TaskStanding, board: Board, notes: Sequence[str], folder: Path) -> Path:
     """The report in Markdown."""
     parts = [
-        f"# {found.task}",
-        "\n".join(f"- {each}" for each in sentences(found, board)),
+        f"# {plain(found.task)}",
+        "\n".join(f"- {paragraph(each)}" for each in sentences(found, board)),
         "\n".join(table(found).pipes),
         "1x to 8x: the area under the score on a logarithmic axis, corrected for guessing.",
-        *(f"> {note}" for note in notes),
+        *(f"> {paragraph(note)}" for note in notes),
     ]
     path = folder / f"task_{found.task}.md"
-    with writing_to(folder), atomically(path) as beside:
-        beside.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    write_whole(path, "\n\n".join(parts) + "\n")
     return path
 
 

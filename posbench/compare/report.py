@@ -12,12 +12,12 @@ import pandas as pd
 
 from posbench.boards.definition import Board
 from posbench.compare.of_row import RowStanding
-from posbench.disk import atomically, writing_to
+from posbench.disk import write_whole
 from posbench.leaderboard.page import Focus, document
 from posbench.records.record import Record
 from posbench.showing.latex import escaped, tabular
 from posbench.showing.numbers import number
-from posbench.showing.table import Row, Table
+from posbench.showing.table import Row, Table, paragraph, plain
 from posbench.statistics.aggregates import FEWEST
 from posbench.wording import agreeing, counted
 
@@ -108,8 +108,8 @@ def rivals(found: RowStanding) -> Table:
 
 def markdown(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
     parts = [
-        f"# {found.row} on board {board.name}",
-        " ".join(sentences(found, board)),
+        f"# {plain(found.row)} on board {plain(board.name)}",
+        paragraph(" ".join(sentences(found, board))),
         "\n".join(groups(found).pipes),
         *(
             (
@@ -120,7 +120,7 @@ def markdown(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
             if drawn(found)
             else ()
         ),
-        *(f"> {note}" for note in notes),
+        *(f"> {paragraph(note)}" for note in notes),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -167,10 +167,8 @@ def write(
         folder / f"{name}.md": markdown(found, board, notes),
         folder / f"{name}.tex": latex(found),
     }
-    with writing_to(folder):
-        for path, content in written.items():
-            with atomically(path) as beside:
-                beside.write_text(content, encoding="utf-8")
+    for path, content in written.items():
+        write_whole(path, content)
     return list(written)
 
 

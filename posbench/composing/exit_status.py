@@ -12,6 +12,7 @@ from posbench.composing import blame, mistakes
 from posbench.composing.options import BROKEN
 from posbench.composing.shadow import refuse_shadow
 from posbench.errors import Terminated
+from posbench.wording import printable
 
 
 def exit_status(
@@ -39,10 +40,10 @@ def exit_status(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
         return 0
     except BROKEN as error:
-        print(f"posbench: {mistakes.sentence(error, words, own)}", file=sys.stderr)
+        print(printable(f"posbench: {mistakes.sentence(error, words, own)}"), file=sys.stderr)
         return 1
     except OSError as error:  # some of Hydra's are both
-        print(f"posbench: {error}", file=sys.stderr)
+        print(printable(f"posbench: {error}"), file=sys.stderr)
         return 1
     except (Exception, SystemExit) as error:
         said = blame.of_own_code(error)

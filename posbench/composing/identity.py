@@ -18,7 +18,7 @@ from posbench.content_hash import content_hash
 from posbench.errors import ConfigError
 from posbench.provenance import without_places
 from posbench.records.command import Command
-from posbench.records.record import MethodName, Name, as_file_name
+from posbench.records.record import MethodName, Name, as_file_name, as_text
 
 NAMED = ("protocol", "task", "method", "encoding", "extension")
 """Groups whose options names are made of."""
@@ -57,12 +57,14 @@ def identify(composed: Composition) -> Identity:
     called = _called(composed, group, parts["method"], canonical["method"])
     if called.words != (f"method={group['method']}",):
         canonical["method"] = _parts(compose(*test, *called.words))["method"]
-    return Identity(
+    found = Identity(
         _name(group["protocol"], parts["protocol"], canonical["protocol"]),
         _name(group["task"], parts["task"], canonical["task"]),
         _method_name(composed, group, _name(called.label, parts["method"], canonical["method"])),
         _repeating(composed, test, called.words, parts, canonical),
     )
+    Command.parse(str(found.command(0)))  # what no record can hold is refused before the run
+    return found
 
 
 def _chosen(choices: Mapping[str, Any]) -> dict[str, str]:
@@ -245,7 +247,7 @@ def _parts(composed: Composition) -> dict[str, dict[str, Any]]:
 
 
 def _name(name: str, content: dict[str, Any], canonical: dict[str, Any]) -> Name:
-    changed = tuple(_changes(content, canonical))
+    changed = tuple(map(as_text, _changes(content, canonical)))
     # Parts that are empty are left out, so that a new part changes no hash of names without it.
     told = {key: value for key, value in content.items() if value != {}}
     return Name(name=as_file_name(name), changed=changed, hash=content_hash(without_places(told)))

@@ -10,6 +10,7 @@ They show what `posbench.loggers.wandb` tells W&B of a run. Needs posbench[dashb
 from __future__ import annotations
 
 import argparse
+import io
 import json
 from collections import Counter
 from pathlib import Path
@@ -19,7 +20,7 @@ from posbench.composing.exit_status import exit_status
 from posbench.dashboard.report import report
 from posbench.dashboard.snapshot import as_json
 from posbench.dashboard.workspace import workspace
-from posbench.disk import writing_to
+from posbench.disk import write_whole, writing_to
 from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.records.record import Record
@@ -58,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
             chosen.folder.mkdir(parents=True, exist_ok=True)
             for name, made in pages.items():
                 path = chosen.folder / f"{name}.json"
-                path.write_text(as_json(made), encoding="utf-8")
+                write_whole(path, as_json(made))
                 print(f"Written: {path}")
             if shown:
                 print(f"Written: {_preview(shown, pages, chosen.folder)}")
@@ -96,8 +97,9 @@ def _preview(shown: list[Record], pages: dict[str, Any], folder: Path) -> Path:
     """Draw the Workspace as it would show these records."""
     from posbench.dashboard.preview import preview  # and with it matplotlib: a second
 
-    path = folder / "workspace.png"
-    preview(json.loads(as_json(pages["workspace"])), shown).savefig(path, dpi=110)
+    path, out = folder / "workspace.png", io.BytesIO()
+    preview(json.loads(as_json(pages["workspace"])), shown).savefig(out, dpi=110)
+    write_whole(path, out.getvalue())
     return path
 
 

@@ -78,7 +78,7 @@ def _explain(requested: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
     for run in runs:
         explained.append(_explained(run, own))
         print(text(explained[-1]), end="\n\n", flush=True)
-    from posbench.disk import atomically, writing_to
+    from posbench.disk import write_whole, writing_to
     from posbench.leaderboard.explanations import explanation_path
 
     first = runs[0]
@@ -86,8 +86,8 @@ def _explain(requested: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
     path = first.results_dir / explanation_path(
         first.identity.protocol.slug, first.identity.task.slug, names, first.seed
     )
-    with writing_to(first.results_dir), atomically(path) as beside:
-        beside.write_text(html(explained), encoding="utf-8")
+    with writing_to(first.results_dir):
+        write_whole(path, html(explained), first.results_dir)
     print(f"Written: {path}")
     return 0
 

@@ -12,7 +12,7 @@ import argparse
 import io
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from posbench import commands
 from posbench.boards.of_folder import board_of, refuse_others
 from posbench.composing.compose import composing
 from posbench.composing.exit_status import exit_status
+from posbench.disk import read_bytes
 from posbench.leaderboard import findings, markdown
 from posbench.leaderboard.excerpt import excerpts
 from posbench.leaderboard.generated import Generated, generate
@@ -27,6 +28,7 @@ from posbench.leaderboard.latex import latex
 from posbench.leaderboard.section import Section
 from posbench.leaderboard.sections import DETAILS
 from posbench.records import files
+from posbench.wording import printable
 
 COMMAND = "python -m posbench.leaderboard"
 MEASURES = (
@@ -39,23 +41,28 @@ MEASURES = (
 def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) -> None:
     """Print the tables in the terminal, without the columns in `DETAILS`."""
     for section in shown:
-        emit(f"{section.title}\n")
+        emit(printable(f"{section.title}\n"))
         for line in section.table.aligned(without=DETAILS):
-            emit(f"  {line}")
+            emit(printable(f"  {line}"))
         emit("")
     emit(MEASURES + "\n")
     for note in notes:
-        emit(f"Note: {note}")
+        emit(printable(f"Note: {note}"))
 
 
 def _made_before(folder: Path) -> list[Path]:
     """Pages that not every folder has, where an earlier call has left them."""
-    paths = [folder / findings.FILE, *sorted(folder.glob(f"{markdown.TASKS}/*.md"))]
-    return [
-        path
-        for path in paths
-        if path.exists() and path.read_text(encoding="utf-8").endswith(f"{markdown.MADE}\n")
-    ]
+    tasks = folder / markdown.TASKS
+    of_tasks = [] if tasks.is_symlink() else sorted(tasks.glob("*.md"))
+    paths = [folder / findings.FILE, *of_tasks]
+    return [path for path in paths if _is_ours(path)]
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return read_bytes(path).endswith(f"{markdown.MADE}\n".encode())
+    except OSError:  # it is not there, or no file of ours
+        return False
 
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
@@ -92,14 +99,20 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
     return exit_status(written, own=chosen.config_dir)
 
 
+def say_left_out(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        print(printable(f"posbench: left out: {sentence}"), file=sys.stderr)
+
+
 def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     board = board_of(chosen.folder, chosen.board, chosen.config_dir)
     held = files.read_folder(chosen.folder)
     found, audits, unreadable = held.records, held.audits, held.unreadable
-    for sentence in unreadable:
-        print(f"posbench: left out: {sentence}", file=sys.stderr)
+    say_left_out(unreadable)
     refuse_others(chosen.folder, board, found)
     made = generate(chosen.folder, found, audits, board, chosen.config_dir)
+    say_left_out(made.left_out)
+    unreadable = [*unreadable, *made.left_out]
     written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
     if chosen.excerpt is not None:
         texts = excerpts(chosen.excerpt, chosen.folder, made.measured, board, made.ranked)
@@ -111,7 +124,7 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
         f"run `{COMMAND} {shlex.quote(str(chosen.folder))}` with the versions of constraints.txt, "
         "and commit the result"
     )
-    commands.write_or_check(written, chosen.check, again, left_over)
+    commands.write_or_check(written, chosen.check, again, left_over, within=chosen.folder)
     if chosen.check:
         emit(f"{chosen.folder}: up to date{' with the others' if unreadable else ''}.")
         return 1 if unreadable else 0

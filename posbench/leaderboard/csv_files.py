@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -15,6 +17,9 @@ from posbench.leaderboard.summaries import (
     lengths_of,
     mean_of,
 )
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
+"""Beginnings of what a spreadsheet calculates, in both widths."""
 
 
 def of_lengths(found: list[list[TaskBoard]]) -> str:
@@ -72,7 +77,14 @@ def of_runs(measured: Measured) -> str:
 
 
 def _text(table: pd.DataFrame) -> str:
+    texts = table.select_dtypes(["object", "string"]).columns
+    table = table.assign(**{name: [_no_formula(each) for each in table[name]] for name in texts})
     return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def _no_formula(value: Any) -> Any:
+    """A text as a spreadsheet shows it, which would calculate what begins like a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
 def per_run(measured: Measured) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from posbench.boards.definition import Board
 from posbench.errors import PosbenchError
 from posbench.leaderboard.ranking import Standing, score, span
 from posbench.showing.numbers import NOTHING, number
-from posbench.showing.table import pipes
+from posbench.showing.table import code, pipes
 from posbench.wording import counted
 
 
@@ -58,5 +58,5 @@ class ExcerptOfGroups:
         cells = {heading: [show(row) for row in named] for heading, show in columns.items()}
         # There is no interval over tasks where a group has only one.
         cells = {heading: each for heading, each in cells.items() if set(each) != {NOTHING}}
-        rows = [[f"`{row}`", *each] for row, *each in zip(named, *cells.values(), strict=True)]
+        rows = [[code(row), *each] for row, *each in zip(named, *cells.values(), strict=True)]
         return "\n".join([*pipes(["method", *cells], rows), ""])

@@ -10,7 +10,7 @@ import pandas as pd
 from posbench.errors import PosbenchError
 from posbench.leaderboard import opening
 from posbench.showing.numbers import with_interval
-from posbench.showing.table import pipes
+from posbench.showing.table import code, pipes
 from posbench.statistics.curves import mean_curve
 from posbench.statistics.estimates import Estimate
 
@@ -78,7 +78,7 @@ class ExcerptOfLengths:
 
     def markdown(self, scores: dict[str, pd.DataFrame]) -> str:
         """The table, the best at the longest length first."""
-        rows = [[f"`{name}`", *self._cells(scores[name])] for name in self._ordered(scores)]
+        rows = [[code(name), *self._cells(scores[name])] for name in self._ordered(scores)]
         headings = ["extension", *(f"{multiple:g}x" for multiple in self.multiples)]
         return "\n".join([*pipes(headings, rows), ""])
 

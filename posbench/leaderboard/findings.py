@@ -32,6 +32,7 @@ from posbench.leaderboard.measured import Measured
 from posbench.leaderboard.ranking import Standing
 from posbench.leaderboard.winners import overall
 from posbench.showing.numbers import number
+from posbench.showing.table import code
 from posbench.statistics import aggregates, bootstrap
 from posbench.statistics.correlation import RankCorrelation
 from posbench.statistics.measures import corrected_lines
@@ -85,7 +86,7 @@ def _not_learned(runs: pd.DataFrame, rows: Sequence[str]) -> str:
     """The tasks that most trainings of these rows have not learned."""
     learned = runs.groupby(["row", "task"])["learned"]
     few = [
-        f"`{row}` learned {task} in {each.sum()} of {len(each)} trainings"
+        f"{code(row)} learned {task} in {each.sum()} of {len(each)} trainings"
         for (row, task), each in learned
         if row in rows and each.mean() < 0.5
     ]
@@ -108,10 +109,10 @@ def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> 
             leaders = Leaders.of(runs, board)
             alone = ""
             if AS_TRAINED in rows.extensions and host in leaders.estimates.index:
-                alone = f"; as it was trained, `{host}` is at {number(leaders.estimates[host])}"
+                alone = f"; as it was trained, {code(host)} is at {number(leaders.estimates[host])}"
                 if leaders.certain and host not in leaders.peers:
-                    alone += f", {leaders.above(host)} below `{leaders.first}`"
-            where = f"At {multiple:g}x, on `{host}` ({standing.kind})"
+                    alone += f", {leaders.above(host)} below {code(leaders.first)}"
+            where = f"At {multiple:g}x, on {code(host)} ({standing.kind})"
             yield f"{where}: {leaders}{alone}. {_link(standing)}"
         yield from _where_the_host_learned(board, measured, standing, host)
         reaches = {row: standing.reach(row)[0] for row in standing.complete}
@@ -119,7 +120,7 @@ def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> 
         if reaches[far].low >= 1:
             over = "" if reaches[far].low == reaches[far].high else "more than "
             yield (
-                f"The furthest on `{host}` ({standing.kind}): `{far}` scores "
+                f"The furthest on {code(host)} ({standing.kind}): {code(far)} scores "
                 f"{number(board.judged.reach)} or more up to {over}{reaches[far].low:.3g}x, the "
                 "median over tasks and seeds, in which every task counts the same"
                 f"{_tasks_held(standing, measured, far, board)}. {_link(standing)}"
@@ -139,7 +140,7 @@ def _where_the_host_learned(
     if kept["row"].nunique() > 1:
         yield (
             f"At {LENGTHS[-1]:g}x, on the {counted(len(learned), 'task')} that every training of "
-            f"`{host}` has learned: {Leaders.of(kept, board)}. {_link(standing)}"
+            f"{code(host)} has learned: {Leaders.of(kept, board)}. {_link(standing)}"
         )
 
 
@@ -200,7 +201,7 @@ def _cost(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     usual = cost[leaders.estimates.index].median()
     among = "the cheapest of the rows not told apart from the first"
     yield (
-        f"`{cheap}`, {among if len(leaders.peers) > 1 else 'the first'}, takes "
+        f"{code(cheap)}, {among if len(leaders.peers) > 1 else 'the first'}, takes "
         f"{cost[cheap]:.0f} CPU s a training, where the median row takes {usual:.0f}. "
         f"{_link(first)}"
     )
@@ -257,7 +258,7 @@ def _hosts_that_did_not_learn(standing: Standing) -> Iterator[str]:
     few = [f"{task} ({each.sum()} of {len(each)})" for task, each in learned if not each.all()]
     if few:
         yield (
-            f"Not every training of `{host}` has learned its task: {', '.join(few)}. There, "
+            f"Not every training of {code(host)} has learned its task: {', '.join(few)}. There, "
             f"every row of {_link(standing)} includes trainings that did not learn."
         )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from posbench.boards.definition import Board
 from posbench.boards.of_folder import board_of
+from posbench.disk import read_text
 from posbench.errors import PosbenchError
 from posbench.leaderboard import csv_files, findings, likelihood_sentences, markdown
 from posbench.leaderboard.board_sections import board_sections
@@ -24,6 +25,10 @@ from posbench.leaderboard.section import Section
 from posbench.leaderboard.sections import sections
 from posbench.records import files, tables
 from posbench.records.record import Audit, Record
+from posbench.wording import printable
+
+LARGEST = 1_000_000
+"""Bytes of what a folder says of itself."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Generated:
     notes: list[str]
     measured: Measured
     ranked: list[Standing]
+    left_out: list[str]  # a sentence for each file beside the records that cannot be read
 
 
 def generate(
@@ -53,7 +59,8 @@ def generate(
             hint += f", or read the main board with `python -m posbench.leaderboard {files.MAIN}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = tables.table(found)
-    said = [*likelihood_sentences.sentences(table), *about(folder)]
+    own, left_out = about(folder)
+    said = [*likelihood_sentences.sentences(table), *own]
     warned = remarks(found, table, audits)
     notes = [*said, *warned]
     board = board or board_of(folder, None)
@@ -87,12 +94,20 @@ def generate(
     }
     if sentences := findings.markdown(board, measured, asked):
         pages[findings.FILE] = sentences
-    return Generated(pages, of_board + others, notes, measured, ranked)
+    return Generated(pages, of_board + others, notes, measured, ranked, left_out)
 
 
-def about(folder: Path) -> list[str]:
-    """What the folder's own about.md says, a paragraph each: it stands above the tables."""
+def about(folder: Path) -> tuple[list[str], list[str]]:
+    """What the folder's own about.md says, a paragraph each: it stands above the tables. Then, if
+    it cannot be read, a sentence that says so.
+    """
     path = folder / "about.md"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    try:
+        text = read_text(path, LARGEST)
+    except FileNotFoundError:
+        return [], []
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return [], [f"{path} is not read ({reason}): put text in UTF-8 there, or delete it"]
     paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
-    return [paragraph for paragraph in paragraphs if paragraph]
+    return [printable(paragraph) for paragraph in paragraphs if paragraph], []

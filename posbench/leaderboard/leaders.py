@@ -14,6 +14,7 @@ import pandas as pd
 
 from posbench.boards.definition import Board
 from posbench.showing.numbers import number
+from posbench.showing.table import code
 from posbench.statistics import aggregates, bootstrap
 from posbench.statistics.bootstrap import Draws
 from posbench.wording import agreeing
@@ -68,19 +69,19 @@ class Leaders:
             are = agreeing(len(self.peers), "is", "are")
             return f"{self._named} {are} highest so far; too few seeds to tell rows apart"
         if len(self.peers) == 1 and self.next is not None:
-            return f"{self._named} is first, {self.above(self.next)} above `{self.next}`"
+            return f"{self._named} is first, {self.above(self.next)} above {code(self.next)}"
         said = f"{self._named} are not told apart"
         if self.next is None:
             return said
         return (
-            f"{said}; the best of the others is `{self.next}`, {self.above(self.next)} below "
-            f"`{self.first}`"
+            f"{said}; the best of the others is {code(self.next)}, {self.above(self.next)} below "
+            f"{code(self.first)}"
         )
 
     @property
     def _named(self) -> str:
         """The peers with their numbers, if they are few."""
-        shown = [f"`{row}` ({number(self.estimates[row])})" for row in self.peers]
+        shown = [f"{code(row)} ({number(self.estimates[row])})" for row in self.peers]
         if len(shown) > FEW:
             return f"{len(shown)} rows, from {shown[0]} to {shown[-1]},"
         *others, last = shown

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from posbench.leaderboard import terms
 from posbench.leaderboard.section import Section
 from posbench.leaderboard.terms import Term
+from posbench.showing.table import paragraph, plain
 
 PAGE = "leaderboard.md"
 TASKS = "tasks"
@@ -51,7 +52,7 @@ def pages(
         others: all other sections; those of tasks have pages of their own where there is a board
         notes: what must be known before a number is believed
     """
-    quoted = [f"> {note}\n" for note in notes]
+    quoted = [f"> {paragraph(note)}\n" for note in notes]
     if not of_board:
         introduction = [GUIDE_IS_BELOW, "", *quoted]
         return {PAGE: _page("posbench leaderboard", introduction, others, OF_TASKS)}
@@ -59,7 +60,7 @@ def pages(
     for section in others:
         if section.task:
             tasks.setdefault(section.task, []).append(section)
-    links = ", ".join(f"[{task}]({_file(task)})" for task in tasks)
+    links = ", ".join(f"[{plain(task)}]({_file(task)})" for task in tasks)
     found = {
         PAGE: _page(
             "posbench leaderboard",
@@ -85,17 +86,18 @@ def _page(
     shown: Sequence[Section],
     guide: Sequence[Term] = (),
 ) -> str:
-    lines = [f"# {title}", "", *introduction]
+    lines = [f"# {plain(title)}", "", *introduction]
     for section in shown:
         lines += [
-            f"## {section.title}",
+            f"## {plain(section.title)}",
             "",
-            *(f"{note}\n" for note in section.notes),
+            *(f"{paragraph(note)}\n" for note in section.notes),
             *section.table.pipes,
             "",
         ]
         for detail in section.details:
-            lines += [f"### {detail.title}", "", f"{detail.note}\n", *detail.table.pipes, ""]
+            lines += [f"### {plain(detail.title)}", "", f"{paragraph(detail.note)}\n"]
+            lines += [*detail.table.pipes, ""]
     if guide:
         lines += [f"## {MEANING}", ""]
         lines += [*(f"- **{term.name}**: {term.full}" for term in guide), ""]

@@ -31,7 +31,7 @@ from posbench import commands
 from posbench.errors import PosbenchError
 from posbench.records import files, tables
 from posbench.showing.numbers import number
-from posbench.showing.table import pipes
+from posbench.showing.table import code, pipes, plain
 from posbench.statistics import aggregates, bootstrap
 from posbench.statistics.classes import PRETRAINED, ZERO_SHOT
 from posbench.statistics.correlation import RankCorrelation
@@ -143,8 +143,8 @@ def markdown(found: Sequence[Prediction], host: str, protocol: str) -> str:
     lines = [
         "# Does the small board predict the large model?",
         "",
-        f"Small: the score of an extension on `{host}` under protocol {protocol}, corrected for "
-        "chance, the mean over seeds. "
+        f"Small: the score of an extension on {code(host)} under protocol {protocol}, corrected "
+        "for chance, the mean over seeds. "
         "Large: the log-likelihood of a token of the answer under the same extension of the "
         "pretrained model, in nats, the mean over samples. Spearman's rank correlation of the two "
         "stands with its 95 % interval over draws of seeds and samples, the extensions being what "
@@ -173,11 +173,11 @@ def _section(found: Prediction) -> Iterator[str]:
         f"{counted(found.samples, 'sample')}{', too few for an interval' if few else ''}."
     )
     if not np.isnan(found.without_lowest):
-        lowest = " and ".join(f"`{each}`" for each in found.sides.index[-2:])
+        lowest = " and ".join(f"{code(each)}" for each in found.sides.index[-2:])
         rest = number(found.without_lowest)
         yield f"Without {lowest}, the lowest of the large model, it is {rest}."
     rows = [
-        [str(extension), number(line["small"]), f"{line['large']:.2f}"]
+        [plain(str(extension)), number(line["small"]), f"{line['large']:.2f}"]
         for extension, line in found.sides.iterrows()
     ]
     yield from ("", *pipes(["extension", "small", "large"], rows), "")

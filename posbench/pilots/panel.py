@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from posbench.boards.definition import AS_TRAINED, Board
 from posbench.errors import PosbenchError
 from posbench.records.record import Record
-from posbench.showing.table import pipes
+from posbench.showing.table import pipes, plain
 from posbench.statistics.measures import area
 
 
@@ -28,7 +28,8 @@ class Choice:
     @property
     def markdown(self) -> str:
         shown = self.table.map(lambda value: "" if value != value else str(value))
-        lines = pipes(list(map(str, shown.columns)), shown.to_numpy().tolist())
+        cells = [list(map(plain, row)) for row in shown.to_numpy().tolist()]
+        lines = pipes([plain(str(each)) for each in shown.columns], cells)
         return "\n".join([f"## {self.title}", "", *lines, "", f"**{self.decision}**", ""])
 
 

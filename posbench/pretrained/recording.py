@@ -21,6 +21,7 @@ import transformers
 
 from posbench import provenance
 from posbench.content_hash import content_hash
+from posbench.disk import read_text
 from posbench.evaluation import DEPTH_EDGES, RELATIVE_EDGES, binned
 from posbench.extension import Extension
 from posbench.pretrained.loading import Files
@@ -29,7 +30,16 @@ from posbench.pretrained.mounting import Mounted
 from posbench.provenance import known_hash, without_places
 from posbench.records import files
 from posbench.records.packing import refuse_another_schema
-from posbench.records.record import Curve, Evaluated, MethodName, Name, Record, Search, Training
+from posbench.records.record import (
+    Curve,
+    Evaluated,
+    MethodName,
+    Name,
+    Record,
+    Search,
+    Training,
+    as_text,
+)
 from posbench.records.row import Row, View
 from posbench.running.devices import name_of
 from posbench.statistics.classes import PRETRAINED
@@ -91,7 +101,7 @@ class Recorder:
         base = self.model["name"]
         method = MethodName(
             name=f"{row.name}@{base}",
-            changed=row.changed,
+            changed=tuple(map(as_text, row.changed)),
             hash=content_hash([self.model["hash"], without_places(row.node)]),
             encoding=base,
             extension=row.name,
@@ -251,9 +261,9 @@ def _readable(path: Path) -> Record | None:
     Raises `PosbenchError` if it is a record of another version of posbench.
     """
     try:
-        refuse_another_schema(json.loads(path.read_text(encoding="utf-8")), str(path))
+        refuse_another_schema(json.loads(read_text(path)), str(path))
         return files.read(path)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, UnicodeDecodeError):
         return None
 
 

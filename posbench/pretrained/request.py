@@ -24,7 +24,7 @@ from posbench.config import setting_refused
 from posbench.content_hash import content_hash
 from posbench.errors import ConfigError
 from posbench.pretrained.loading import Files
-from posbench.records.record import Name, as_file_name
+from posbench.records.record import Name, as_file_name, as_text
 from posbench.wording import closest, known_names
 
 HELP = "python -m posbench.pretrained --help"
@@ -178,7 +178,7 @@ def _protocol(said: dict[str, str], base: Settings, given: Settings) -> Name:
     changed = [name for name in content if name in said and content[name] != usual[name]]
     return Name(
         name=as_file_name(Path(said["recipe"]).stem if "recipe" in said else NAME),
-        changed=tuple(f"{each}={content[each]}" for each in changed),
+        changed=tuple(as_text(f"{each}={content[each]}") for each in changed),
         hash=content_hash(content),
     )
 

@@ -6,7 +6,9 @@ A bundle is a gzipped tar archive:
     published/      records, as a published folder has them
     own/            the YAML and Python files of one's own, as `--config-dir` takes them
 
-The same records and files give the same bytes.
+The same records and files give the same bytes. What is unpacked has been sent by somebody else:
+names are those that `write` gives, no name is there twice, and reading ends at the first byte too
+many.
 """
 
 from __future__ import annotations
@@ -14,26 +16,38 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import tarfile
+import unicodedata
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
 
 from posbench.content_hash import content_hash
-from posbench.disk import atomically, writing_to
+from posbench.disk import clear_left_over, read_text, write_bytes, write_whole
 from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.records.packing import comparable, pack
 from posbench.records.record import Audit, Record
-from posbench.wording import counted
+from posbench.wording import counted, printable
 
 FORMAT = 1
 PUBLISHED, OWN, MANIFEST = "published", "own", "bundle.json"
 CODE = ("*.py", "*.yaml")
-LARGEST = 500_000_000
-"""Bytes that a bundle may unpack to: more is no bundle of records."""
+LARGEST = 64_000_000
+"""Bytes that a bundle may unpack to, four times those of 4,000 records: more is none of records."""
+MOST = 10_000
+"""Files of a bundle."""
+HEADER = 4096
+"""Bytes of an extended header, which has a name that is long or not ASCII."""
+LONGEST = 200
+"""Bytes of the name of a file."""
+NAMES = re.compile(
+    rf"{re.escape(MANIFEST)}|{OWN}/.+\.(py|yaml)"
+    rf"|{PUBLISHED}/(records/[^/]+\.jsonl|(trainings|shared|audits)\.jsonl)"
+)
 
 
 def write(
@@ -53,8 +67,12 @@ def write(
         "hash": content_hash(content),
     }
     content[MANIFEST] = json.dumps(manifest, indent=1) + "\n"
-    with writing_to(path.parent), atomically(path) as beside:
-        beside.write_bytes(_archived(content))
+    for name in (names := Names()).unlike(content):
+        raise PosbenchError(
+            f"{printable(name)} {names.wrong(name)}, and nobody could read the bundle: rename it"
+        )
+    clear_left_over(path.parent)
+    write_whole(path, _archived(content))
     return manifest
 
 
@@ -74,7 +92,11 @@ def _code(own: Path | None) -> dict[str, str]:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
+    except OSError as error:
+        raise PosbenchError(
+            f"{path} cannot be sent ({error.strerror}): put the file itself there"
+        ) from None
     except UnicodeDecodeError as error:
         raise PosbenchError(
             f"{path} is not text in UTF-8 ({error.reason} at byte {error.start}): save it in that "
@@ -111,6 +133,14 @@ class Bundle:
         found = [path for pattern in CODE for path in (self.own.rglob(pattern) if self.own else ())]
         return sorted(path.relative_to(self.published.parent).as_posix() for path in found)
 
+    @property
+    def shown(self) -> str:
+        """What is in these files as it would be run, for a terminal, which obeys none of it."""
+        return "\n".join(
+            f"--- {name}\n{printable(read_text(self.published.parent / name))}"
+            for name in self.code
+        )
+
 
 def unpack(path: Path, folder: Path) -> Bundle:
     """Unpack a bundle into an empty folder; nothing in it is run.
@@ -122,9 +152,7 @@ def unpack(path: Path, folder: Path) -> Bundle:
     if content_hash(content) != manifest["hash"]:
         raise PosbenchError(f"{path} is damaged, or was changed by hand: have it made again")
     for name, text in content.items():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        write_bytes(text.encode(), folder / name)
     held, own = files.read_folder(folder / PUBLISHED), folder / OWN
     if wrong := held.unreadable:
         rest = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
@@ -132,26 +160,114 @@ def unpack(path: Path, folder: Path) -> Bundle:
     return Bundle(folder / PUBLISHED, own if own.is_dir() else None, held.records, held.audits)
 
 
+class Names:
+    """The names of an archive so far, none of which another file system takes for one of these."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.folders: set[str] = set()
+
+    def unlike(self, names: Iterable[str]) -> Iterator[str]:
+        """Those of the names that a bundle cannot have beside the others."""
+        for name in names:
+            if self.wrong(name):
+                yield name
+            else:
+                self.add(name)
+
+    def add(self, name: str) -> None:
+        self.files.add(_folded(name))
+        self.folders |= {_folded(str(folder)) for folder in PurePosixPath(name).parents}
+
+    def wrong(self, name: str) -> str:
+        """Why no bundle has this file beside those that were added, or ""."""
+        path = PurePosixPath(name)
+        if not name.isprintable() or len(name.encode()) > LONGEST:
+            return f"has a name that cannot be printed, or is longer than {LONGEST} bytes"
+        if path.as_posix() != name or any(part[0] == "." for part in path.parts):
+            return "has a name that leads elsewhere, or is hidden"
+        if not NAMES.fullmatch(name):
+            return "is no file of a bundle"
+        folded = {_folded(name), *(_folded(str(folder)) for folder in path.parents)}
+        if folded & self.files or _folded(name) in self.folders:
+            return "is there twice, as a file or a folder"
+        return ""
+
+
+def _folded(name: str) -> str:
+    """What is equal for two names that are one on a file system of any kind."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+class _Counted:
+    """A stream that ends with a sentence where it is longer than any bundle."""
+
+    def __init__(self, stream: gzip.GzipFile, path: Path) -> None:
+        self.stream, self.path, self.left = stream, path, LARGEST
+
+    def read(self, size: int) -> bytes:
+        found = self.stream.read(size)
+        self.left -= len(found)
+        if self.left < 0:
+            raise PosbenchError(f"{self.path} unpacks to more than {LARGEST // 10**6} MB")
+        return found
+
+
+def _headers(path: Path) -> type[tarfile.TarInfo]:
+    """The headers of an archive, each looked at before what it announces is read."""
+    before, files = b"", 0  # the kind of the last header, and how many were of files
+
+    class Header(tarfile.TarInfo):
+        @classmethod
+        def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+            nonlocal before, files
+            found = super().frombuf(buf, encoding, errors)
+            extended = found.type == tarfile.XHDTYPE
+            if extended and (found.size > HEADER or before == found.type):
+                raise PosbenchError(f"{path} has a header that no bundle has")
+            if found.size < 0 or not (extended or found.type in tarfile.REGULAR_TYPES):
+                raise PosbenchError(f"{path} {_holds(found.name)}, which is no plain file")
+            before, files = found.type, files + (not extended)
+            if files > MOST:
+                raise PosbenchError(f"{path} holds more than {MOST:,} files")
+            return found
+
+    return Header
+
+
+def _holds(name: str) -> str:
+    shown = printable(name if len(name) <= LONGEST else f"{name[:LONGEST]}...")
+    return "holds " + shown.replace("\n", r"\n").replace("\t", r"\t")
+
+
 def _read(path: Path) -> dict[str, str]:
-    """The files of an archive, none of which may lie outside of its folders."""
+    """The files of an archive, each with a name that `write` gives."""
+    found: dict[str, str] = {}
+    names = Names()
     try:
-        with tarfile.open(path, "r:gz") as archive:
-            members = archive.getmembers()
-            if sum(member.size for member in members) > LARGEST:
-                raise PosbenchError(f"{path} unpacks to more than {LARGEST // 10**6} MB")
-            found = {}
-            for member in members:
-                parts = Path(member.name).parts
-                inside = member.name == MANIFEST or parts[:1] in ((PUBLISHED,), (OWN,))
-                if not member.isreg() or not inside or ".." in parts:
-                    raise PosbenchError(f"{path} holds {member.name}, which no bundle has")
+        if not path.is_file():  # nor a pipe, for which it would wait
+            raise FileNotFoundError
+        with (
+            gzip.open(path) as zipped,
+            tarfile.open(
+                fileobj=_Counted(zipped, path),  # type: ignore[call-overload]
+                mode="r|",
+                tarinfo=_headers(path),
+            ) as archive,
+        ):
+            for member in archive:
+                if why := names.wrong(member.name):
+                    raise PosbenchError(f"{path} {_holds(member.name)}, which {why}")
+                if member.issparse() or not member.isreg():
+                    raise PosbenchError(f"{path} {_holds(member.name)}, which is no plain file")
+                names.add(member.name)
                 file = archive.extractfile(member)
                 found[member.name] = file.read().decode() if file else ""
             return found
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         said = f"there is no file {path}: name a bundle that was sent to you"
         raise PosbenchError(said) from None
-    except (OSError, EOFError, zlib.error, tarfile.TarError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
         raise PosbenchError(
             f"{path} is not a readable bundle ({error}): it is made by "
             "`python -m posbench.results bundle`"
@@ -170,7 +286,8 @@ def _manifest(text: str | None, path: Path) -> dict[str, Any]:
         )
     if manifest.get("format") != FORMAT:
         raise PosbenchError(
-            f"{path} is of format {manifest.get('format')}, this posbench reads {FORMAT}: update "
+            f"{path} is of format {str(manifest.get('format'))[:20]!r}, this posbench reads "
+            f"{FORMAT}: update "
             "posbench, or have the bundle made with this version"
         )
     found: dict[str, Any] = manifest

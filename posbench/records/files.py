@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from pydantic import ValidationError
 
 from posbench.content_hash import content_hash
-from posbench.disk import write_json
+from posbench.disk import read_bytes, read_text, write_json
 from posbench.errors import PosbenchError, place_and_reason
 from posbench.records.command import Command
 from posbench.records.packing import (
@@ -30,6 +30,8 @@ from posbench.records.record import Audit, Record
 
 LOCAL = Path("results/local")
 MAIN = Path("results/main")
+LONGEST = 1000
+"""Characters of a sentence about what cannot be read."""
 Kept = TypeVar("Kept", Record, Audit)
 
 
@@ -61,7 +63,11 @@ def audit_path(record: Path) -> Path:
 
 def kept_beside(path: Path) -> Path:
     """Move a record that another takes the place of, and say where it goes."""
-    kept = place_beside(path, path.read_text(encoding="utf-8", errors="surrogateescape"))
+    try:
+        content = read_bytes(path).decode(errors="surrogateescape")
+    except OSError:  # a link, which goes as it is
+        content = str(path.lstat().st_mtime_ns)
+    kept = place_beside(path, content)
     os.replace(path, kept)
     return kept
 
@@ -85,10 +91,13 @@ def read(path: Path) -> Record:
 
 def _content(path: Path, kind: str) -> Any:
     try:
-        if (size := path.stat().st_size) > LARGEST:
-            raise ValueError(f"{size:,} bytes are more than it can have")
-        return parsed(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return parsed(read_text(path, LARGEST))
+    except OSError as error:  # what is there may be good, and of somebody else
+        raise PosbenchError(
+            f"{path} is not a readable {kind} ({error.strerror}): look at what is there, and put "
+            "the file itself in its place"
+        ) from None
+    except ValueError as error:
         raise PosbenchError(
             f"{path} is not a readable {kind} ({error}): delete it and repeat the run"
         ) from None
@@ -189,7 +198,8 @@ def _noting(unreadable: list[str]) -> Iterator[None]:
     try:
         yield
     except PosbenchError as error:
-        unreadable.append(str(error))
+        said = str(error)  # what is wrong may be a text of megabytes
+        unreadable.append(said if len(said) <= LONGEST else f"{said[:LONGEST]} ...")
 
 
 def _each(
@@ -223,7 +233,7 @@ def _published_records(folder: Path, unreadable: list[str]) -> list[Record]:
 def _published_audits(folder: Path, unreadable: list[str]) -> list[Audit]:
     found: list[Audit] = []
     with _noting(unreadable):
-        for where, text in lines_of(folder / AUDITS) if (folder / AUDITS).exists() else []:
+        for where, text in lines_of(folder / AUDITS) if os.path.lexists(folder / AUDITS) else []:
             with _noting(unreadable):
                 found.append(validated(Audit, content_of(text, where), where))
     return found

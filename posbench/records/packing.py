@@ -12,12 +12,14 @@ have four significant digits, other numbers six. The same records give the same 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from posbench.config import without_off
 from posbench.content_hash import content_hash
+from posbench.disk import read_text
 from posbench.errors import PosbenchError
 from posbench.provenance import without_places
 from posbench.records.record import SCHEMA, Audit, Origin, Record
@@ -77,6 +79,10 @@ CAME_OUT = ("ceiling", "diverged", "finetuning", "search", "solved_step", "views
 """Parts of what is compared that are numbers of the run alone."""
 LARGEST = 2**24
 """Bytes of a record, and characters of a line: what is larger is something else."""
+MOST = 2**30
+"""Bytes of a file of lines."""
+HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""How JSON writes the halves of a character, of which one alone is none."""
 OMITTED: Json = {
     "carried_over": None,
     "ceiling": None,
@@ -347,6 +353,11 @@ def _shelf(path: Path) -> Json:
         line = content_of(text, where)
         if not {"id", "part"} <= line.keys():
             raise PosbenchError(f"{where} holds no id and part: take it from its commit again")
+        if content_hash(line["part"]) != line["id"]:
+            raise PosbenchError(
+                f"{where} was changed: its id is not the hash of its part, so take it from its "
+                "commit again"
+            )
         found[line["id"]] = line["part"]
     return found
 
@@ -354,7 +365,9 @@ def _shelf(path: Path) -> Json:
 def lines_of(path: Path) -> list[tuple[str, str]]:
     """The lines of a file, each after the place where it stands."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: a text of JSON may hold what Unicode calls the end of a line.
+        text = read_text(path, MOST)
+        lines = text.removesuffix("\n").split("\n") if text else []
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise PosbenchError(
@@ -366,9 +379,16 @@ def lines_of(path: Path) -> list[tuple[str, str]]:
 def parsed(text: str) -> Any:
     """The content of a text of JSON; ValueError where it is none, or none that can be held."""
     try:
-        return json.loads(text, parse_constant=_refused)
+        found = json.loads(text, parse_constant=_refused)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    if HALF.search(text):  # of a pair, or alone, which no file can hold
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = ascii(error.object[error.start])
+            raise ValueError(f"{half} is half a character") from None
+    return found
 
 
 def _refused(constant: str) -> float:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import filelock
 
-from posbench.disk import atomically, make_writable, write_json, writing_to
+from posbench.disk import (
+    clear_left_over,
+    make_writable,
+    read_bytes,
+    refuse_linked,
+    write_bytes,
+    write_json,
+    writing_to,
+)
 from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.records.packing import AUDITS, pack
@@ -126,7 +134,10 @@ def write_packed(records: list[Record], audits: Sequence[Audit], folder: Path) -
     lines = [name for name in contents if name.startswith("records/")]
     referred = [name for name in contents if name not in lines]
     make_writable(folder)
+    refuse_linked(folder / "records/any", folder)
     with writing_to(folder):
+        for each in (folder, folder / "records"):
+            clear_left_over(each)
         for name in referred:
             _write_bytes(_with_lines_of(folder / name, contents[name]), folder / name)
         for name in lines:
@@ -140,13 +151,12 @@ def write_packed(records: list[Record], audits: Sequence[Audit], folder: Path) -
 
 def _with_lines_of(path: Path, text: str) -> bytes:
     """The lines of a text and those of a file, if it is there, each once and in order."""
-    there = path.read_bytes().splitlines() if path.exists() else []
+    there = read_bytes(path).splitlines() if path.exists() else []
     return b"".join(line + b"\n" for line in sorted({*there, *text.encode().splitlines()}))
 
 
 def _write_bytes(content: bytes, path: Path) -> None:
     """Write atomically, unless that is what the file says already."""
-    if path.exists() and path.read_bytes() == content:
+    if path.exists() and read_bytes(path) == content:
         return
-    with atomically(path) as beside:
-        beside.write_bytes(content)
+    write_bytes(content, path)

@@ -13,6 +13,7 @@ from posbench.errors import ConfigError
 from posbench.provenance import known_hash, targets, without_places
 from posbench.records.command import Command
 from posbench.records.row import COUNTED, Loss, Part, Row, Score, View
+from posbench.wording import printable
 
 SCHEMA = 4
 MEANINGLESS = {
@@ -23,24 +24,58 @@ CONFIGURED = ("task", "encoding", "extension", "evaluation")
 """Sections of the settings that a record cannot be read without."""
 
 
+LONGEST_TEXT = 300
+"""Characters of a text that becomes a name, or part of one, on pages and in tables."""
+MOST_LENGTHS = 4096
+"""Rows of a record: tests at so many lengths are no test of this suite."""
+MOST_TEXTS = 256
+"""Changed settings of a name, and packages whose versions are noted."""
+
+
+def as_text(text: str) -> str:
+    """The text; ConfigError if it cannot be printed in a line, or is too long to name anything."""
+    if len(text) > LONGEST_TEXT:
+        raise ConfigError(
+            f"{text[:40]!r}... has {len(text):,} characters, and what becomes a name has "
+            f"{LONGEST_TEXT} at the most: put a long setting into a YAML file, which has a name"
+        )
+    if not text.isprintable():
+        raise ConfigError(
+            f"{text!r} cannot be printed, and becomes a name: leave out line breaks, control "
+            "characters and halves of characters"
+        )
+    return text
+
+
+def in_a_line(text: str) -> str:
+    """What a class of one's own says of itself, as a text that `as_text` accepts: a run that is
+    complete is not lost over it.
+    """
+    line = " ".join(printable(" ".join(text.split())).split())
+    return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 4]} ..."
+
+
 def as_file_name(name: str) -> str:
     """The name; ConfigError if it leads out of the folder in which a file is called by it."""
-    if not name or name[0] == "." or not name.isprintable() or {"/", "\\"} & {*name}:
+    as_text(name)
+    if not name or name[0] == "." or {"/", "\\"} & {*name}:
         raise ConfigError(
             f"{name!r} cannot be the name of a file, and files are called by it: leave out "
-            "slashes, a dot in front and what cannot be printed"
+            "slashes and a dot in front"
         )
     return name
 
 
+Text = Annotated[str, AfterValidator(as_text)]
 FileName = Annotated[str, AfterValidator(as_file_name)]
+Texts = Annotated[tuple[Text, ...], Field(max_length=MOST_TEXTS)]
 
 
 class Name(Part):
     """What a protocol, task or method is called, and the hash of what the name stands for."""
 
     name: FileName  # as it is chosen: "rope_ntk"
-    changed: tuple[str, ...] = ()  # settings that differ from the name's own: ["extension.scale=4"]
+    changed: Texts = ()  # settings that differ from the name's own: ["extension.scale=4"]
     hash: FileName  # of the content, changes included
 
     @property
@@ -59,11 +94,11 @@ class MethodName(Name):
     model, and an extension.
     """
 
-    encoding: str  # "ssmax"
-    host: str | None = None  # "alibi", where it is not the host of the encoding's own YAML
-    extension: str  # "yarn", or its parts in order: "yarn+sliding_window"
-    encoding_changed: tuple[str, ...] = ()  # those of `changed` that belong to the encoding
-    model: tuple[str, ...] = ()  # what it turns on in the model: "qk_norm", "short_conv_4"
+    encoding: Text  # "ssmax"
+    host: Text | None = None  # "alibi", where it is not the host of the encoding's own YAML
+    extension: Text  # "yarn", or its parts in order: "yarn+sliding_window"
+    encoding_changed: Texts = ()  # those of `changed` that belong to the encoding
+    model: Texts = ()  # what it turns on in the model: "qk_norm", "short_conv_4"
 
     @property
     def base(self) -> str:
@@ -106,11 +141,11 @@ def weights_hash(settings_hash: str, source_hash: str) -> str:
 class Origin(Part):
     """Where the weights of a training, or the numbers of a test, come from."""
 
-    source_hash: str  # of the code that they depend on
-    device: str
-    cpu: str | None = None  # its kind; none: the record is older, or of several machines
-    commit: str | None
-    versions: dict[str, str]
+    source_hash: Text  # of the code that they depend on
+    device: Text
+    cpu: Text | None = None  # its kind; none: the record is older, or of several machines
+    commit: Text | None
+    versions: Annotated[dict[Text, Text], Field(max_length=MOST_TEXTS)]
 
     @property
     def hardware(self) -> str:
@@ -121,7 +156,7 @@ class Origin(Part):
 class Training(Origin):
     """One training: what all runs share whose weights are these."""
 
-    settings_hash: str  # of the settings, task and seed that the weights depend on
+    settings_hash: Text  # of the settings, task and seed that the weights depend on
     train_length: int = COUNTED  # the longest n
     train_positions: int = COUNTED
     learning_rate: float
@@ -166,18 +201,18 @@ class Search(Part):
 class FineTuned(Part):
     """The training that went on with the extension before the test."""
 
-    hash: str
+    hash: Text
     steps: int
     lengths: tuple[int, int]  # n, shortest and longest
     curve: Curve
-    device: str
+    device: Text
 
 
 class CeilingTraining(Part):
     """The training of a ceiling at one test length."""
 
     test_length: int
-    hash: str
+    hash: Text
     learning_rate: float
     steps: int
     cpu_seconds: float
@@ -196,8 +231,8 @@ class Evaluated(Origin):
 class CarriedOver(Part):
     """The record was made by other source, and a sample of its stratum came out the same today."""
 
-    source_hash: str  # of the training, as it was
-    evaluation_hash: str
+    source_hash: Text  # of the training, as it was
+    evaluation_hash: Text
     verified: int  # records that were repeated
     of: int  # in the stratum
 
@@ -209,25 +244,25 @@ class Record(Part):
     protocol: Name
     task: Name
     task_version: int = COUNTED
-    measure: str  # what the score is
+    measure: Text  # what the score is
     gate: float  # the proficiency at 1x that counts as solved
     method: MethodName
-    method_class: str  # rows are ranked within their class
-    scale_policy: str
+    method_class: Text  # rows are ranked within their class
+    scale_policy: Text
     seed: int = Field(ge=0, le=LARGEST_SEED)
     training: Training
     solved_step: int | None  # the first validation with a proficiency of the gate
     search: Search | None = None
     finetuning: FineTuned | None = None
-    ceiling: list[CeilingTraining] | None = None
-    rows: list[Row] = Field(min_length=1)
-    views: tuple[View, ...] = ()
+    ceiling: Annotated[list[CeilingTraining], Field(max_length=MOST_LENGTHS)] | None = None
+    rows: list[Row] = Field(min_length=1, max_length=MOST_LENGTHS)
+    views: tuple[View, ...] = Field(default=(), max_length=3 * MOST_LENGTHS)
     config: dict[str, Any]  # the resolved settings
     evaluated: Evaluated
     command: str  # repeats the run
-    definition: str = ""  # the hash of the board that it was made for
+    definition: Text = ""  # the hash of the board that it was made for
     carried_over: CarriedOver | None = None
-    diverged: str | None = None  # why there is no model
+    diverged: Text | None = None  # why there is no model
 
     @field_validator("config")
     @classmethod
@@ -318,8 +353,8 @@ class Audit(Part):
     task: FileName
     method: FileName
     seed: int
-    source_hash: str
-    evaluation_hash: str
+    source_hash: Text
+    evaluation_hash: Text
     rows: list[AuditRow]
 
     @property

@@ -211,6 +211,9 @@ def _add_accept(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--seed", type=int, default=0, help="of the choice, " + help)
     command.add_argument(
+        "--show", action="store_true", help="print the code in it, as it would be run"
+    )
+    command.add_argument(
         "--run-code", action="store_true", help="you have read the code in it, and will run it"
     )
     command.add_argument(
@@ -225,8 +228,10 @@ def _accept(chosen: argparse.Namespace) -> int:
             print(line)
         own = [found.own] if found.own else []
         if found.code and not chosen.run_code:
-            print(f"{chosen.bundle} holds code of others, and nothing of it was run. Read it:")
-            print(f"  {shlex.join(['tar', '-xzOf', str(chosen.bundle), *found.code])}")
+            print(f"{chosen.bundle} holds code of others, and nothing of it was run:")
+            print(found.shown if chosen.show else "\n".join(f"  {name}" for name in found.code))
+            if not chosen.show:
+                print("Read it: the same command with --show prints what would be run.")
             print("Then give the same command with --run-code, which repeats records.")
             if chosen.write:
                 print("Nothing was written: no record was repeated.")
@@ -349,6 +354,7 @@ def _export(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
         raise PosbenchError("--to is missing: name the folder to write into, --to FOLDER")
     from posbench.boards.of_folder import board_of, refuse_others
+    from posbench.leaderboard.command import say_left_out
     from posbench.leaderboard.generated import generate
     from posbench.results import dataset, site
 
@@ -362,7 +368,8 @@ def _export(chosen: argparse.Namespace) -> int:
         made = generate(chosen.source, held.records, held.audits, judged, own)
     with writing_to(chosen.target):
         dataset.write(held.records, chosen.target / "dataset")
-        site.write(chosen.source, made, chosen.target / "site")
+        left_out = site.write(chosen.source, made, chosen.target / "site")
+    say_left_out(left_out)
     print(f"Written: {chosen.target}/dataset, for a dataset hub, and {chosen.target}/site, for a")
     print("static space or a repository's pages: push either as it is.")
-    return 0
+    return 1 if left_out else 0

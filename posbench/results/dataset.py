@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from posbench.disk import write_whole
 from posbench.errors import PosbenchError
 from posbench.records import tables
 from posbench.records.record import Record
@@ -40,13 +41,12 @@ def write(found: Sequence[Record], folder: Path) -> list[Path]:
         import pyarrow  # noqa: F401
     except ImportError:
         raise PosbenchError("Parquet needs a library: pip install 'posbench[parquet]'") from None
-    (folder / "data").mkdir(parents=True, exist_ok=True)
     made = {name: frame for name, frame in frames(found).items() if len(frame)}
     paths = [folder / "data" / f"{name}.parquet" for name in made]
     for path, frame in zip(paths, made.values(), strict=True):
-        frame.to_parquet(path, engine="pyarrow", index=False)
+        write_whole(path, frame.to_parquet(None, engine="pyarrow", index=False), folder)
     card = folder / "README.md"
-    card.write_text(_card(made), encoding="utf-8")
+    write_whole(card, _card(made))
     return [*paths, card]
 
 

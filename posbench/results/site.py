@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from posbench.disk import read_text, write_whole
 from posbench.leaderboard.explanations import explanations
 from posbench.leaderboard.generated import Generated
+from posbench.showing.templates import policy
 
 PAGE = "leaderboard.html"
 CARD = """---
@@ -24,16 +26,36 @@ The leaderboard of posbench: transformer position encodings at lengths beyond tr
 """What a static space reads; a repository's pages and other servers ignore it."""
 
 
-def write(source: Path, made: Generated, folder: Path) -> list[Path]:
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content=\""""
+"""How pages of posbench begin: what a browser has read first holds for the rest."""
+
+
+def write(source: Path, made: Generated, folder: Path) -> list[str]:
     """Write what was made of the records of `source` into `folder`; the same records give the same
-    bytes.
+    bytes. Returns a sentence for each file that is left out.
     """
     pages = dict(made.pages)
     contents = {"index.html": pages.pop(PAGE)} | pages
     contents |= {"README.md": CARD, ".nojekyll": ""}  # without the latter pages are rebuilt first
-    linked = explanations(source)
-    contents |= {path.as_posix(): (source / path).read_text(encoding="utf-8") for path in linked}
+    left_out = list(made.left_out)
+    for path in explanations(source):
+        try:
+            contents[path.as_posix()] = _explanation(source / path)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            left_out.append(f"{source / path} is not copied ({reason}): make it again")
     for name, content in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content, encoding="utf-8")
-    return [folder / name for name in contents]
+        write_whole(folder / name, content, folder)
+    return left_out
+
+
+def _explanation(path: Path) -> str:
+    """A page of `posbench.explain`; ValueError if it could run scripts where it is shown."""
+    text = read_text(path)
+    if not text.startswith(f'{HEAD}{policy()}">\n'):
+        raise ValueError("it does not begin with the policy that lets no page run a script")
+    return text

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from posbench.content_hash import content_hash
+from posbench.disk import write_bytes
 from posbench.loggers import told
 from posbench.loggers.told import About
 from posbench.loggers.wandb import Wandb
@@ -45,7 +46,6 @@ def upload(
         if note.exists() and (not online or note.read_text() == ONLINE):
             done = replace(done, before=done.before + 1)
             continue
-        note.parent.mkdir(parents=True, exist_ok=True)
         about = About.of(record, record.seed)
         logger = Wandb(
             offline=not online, save_dir=folder, id=digest, project=project, entity=entity
@@ -59,7 +59,7 @@ def upload(
         finally:
             logger.close()
         if logger.complete:
-            note.write_text(ONLINE if online else "offline")
+            write_bytes((ONLINE if online else "offline").encode(), note)
             done = replace(done, now=done.now + 1)
         else:
             done = replace(done, failed=done.failed + 1)

@@ -17,6 +17,7 @@ from posbench.records.files import leaderboard_command
 from posbench.records.record import Record
 from posbench.records.row import Row
 from posbench.running.scores import table
+from posbench.wording import printable
 
 
 class Console:
@@ -26,7 +27,7 @@ class Console:
         self.terminal = Terminal(file=file, soft_wrap=True, highlight=False)
 
     def say(self, sentence: str) -> None:
-        self.terminal.print(sentence, markup=False)
+        self.terminal.print(printable(sentence), markup=False)
 
     def announce(self, identity: Identity, seed: int, device: str, path: Path) -> None:
         self.say(

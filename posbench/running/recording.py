@@ -9,7 +9,7 @@ from posbench.composing.identity import Identity
 from posbench.composing.legality import method_class
 from posbench.errors import Diverged
 from posbench.evaluation import true_multiple
-from posbench.records.record import Evaluated, Record
+from posbench.records.record import Evaluated, Record, in_a_line
 from posbench.records.row import Row, View
 from posbench.running.devices import device_name
 from posbench.running.preparing import Preparation, Prepared
@@ -43,11 +43,11 @@ def record_of(
         protocol=identity.protocol,
         task=identity.task,
         task_version=setup.task.version,
-        measure=setup.task.measure,
+        measure=in_a_line(setup.task.measure),
         gate=setup.task.gate,
         method=identity.method,
-        method_class=method_class(setup.extension, trained.model.encodings),
-        scale_policy=setup.extension.scale_policy,
+        method_class=in_a_line(method_class(setup.extension, trained.model.encodings)),
+        scale_policy=in_a_line(setup.extension.scale_policy),
         seed=config.seed,
         training=trained.record(),
         solved_step=solved[0] if solved else None,
@@ -94,4 +94,4 @@ def record_of_diverged(
     ]
     prepared = Prepared(setup, trained.model, setup.extension)
     record = record_of(setup, identity, trained, prepared, rows, [], seconds)
-    return record.model_copy(update={"diverged": str(error)})
+    return record.model_copy(update={"diverged": in_a_line(str(error))})

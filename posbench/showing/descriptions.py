@@ -6,8 +6,9 @@ import ast
 import html
 import re
 from dataclasses import dataclass
+from xml.etree import ElementTree
 
-from latex2mathml.converter import convert
+from latex2mathml.converter import Converter
 
 from posbench.errors import ConfigError
 from posbench.source import source_of
@@ -40,7 +41,7 @@ def inline(text: str) -> str:
     """A paragraph as HTML."""
 
     def formula(match: re.Match[str]) -> str:
-        return convert(match[1] or match[2], display="block" if match[1] else "inline")
+        return mathml(match[1] or match[2], "block" if match[1] else "inline")
 
     # Formulas come first, because what stands between dollars is not prose.
     parts = re.split(r"(\$\$.+?\$\$|\$.+?\$)", text)
@@ -50,6 +51,31 @@ def inline(text: str) -> str:
         for part in parts[::2]
     ]
     return "".join(parts)
+
+
+MACROS = re.compile(r"\\(re)?newcommand|\\providecommand|\\x?def\b")
+"""Definitions in a formula: a few may stand for as much text as fits into no memory."""
+ATTRIBUTES = {"href", "style", "class", "id"}
+"""What a formula may say of a page, and none of ours does."""
+ENTITY = re.compile(r"&amp;(#\w+|lt|gt|amp);")
+
+
+def mathml(formula: str, display: str) -> str:
+    """A formula of LaTeX as MathML, without any other markup; as it is written, if it is none.
+
+    Not by `convert` of the library, which gives the texts in a formula back as they are.
+    """
+    try:
+        if MACROS.search(formula):
+            raise ValueError
+        tree = Converter(display=display).convert_to_element(formula)
+    except Exception:  # whatever the library raises for what it cannot read
+        return f"<code>{html.escape(formula, quote=False)}</code>"
+    for element in tree.iter():
+        for name in ATTRIBUTES & element.attrib.keys():
+            del element.attrib[name]
+    # Its tables have signs as entities, which are text as well.
+    return ENTITY.sub(r"&\1;", ElementTree.tostring(tree, encoding="unicode"))
 
 
 def definition_of(target: str) -> tuple[str, ast.ClassDef]:

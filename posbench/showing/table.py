@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -23,12 +24,15 @@ class Table:
 
     @property
     def pipes(self) -> list[str]:
-        """Its lines in Markdown."""
+        """Its lines in Markdown, in which none of its texts is markup."""
         rows = [
-            [f"{row.name} *({row.mark})*" if row.mark else row.name, *row.cells]
+            [
+                f"{plain(row.name)} *({plain(row.mark)})*" if row.mark else plain(row.name),
+                *map(plain, row.cells),
+            ]
             for row in self.rows
         ]
-        return pipes(self.headings, rows)
+        return [_line(cells) for cells in _ruled(list(map(plain, self.headings)), rows)]
 
     def aligned(self, without: Collection[str] = ()) -> list[str]:
         """Its lines for a terminal, without the columns of these headings."""
@@ -49,7 +53,8 @@ class Table:
 
 
 def pipes(headings: Sequence[str], rows: Iterable[Sequence[str]], columns: str = "") -> list[str]:
-    """The lines of a table in Markdown; the text of a cell may have bars and line breaks.
+    """The lines of a table in Markdown, as the texts of its cells are, which may have bars and line
+    breaks. What others have written goes through `plain` or `code` before.
 
     Args:
         headings: one a column
@@ -57,10 +62,54 @@ def pipes(headings: Sequence[str], rows: Iterable[Sequence[str]], columns: str =
         columns: l for a column that is set to the left and r for one to the right, as in LaTeX;
             left out, the first is set to the left and the others to the right
     """
+    return [_line(map(_in_a_cell, cells)) for cells in _ruled(headings, rows, columns)]
+
+
+def _ruled(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], columns: str = ""
+) -> list[Sequence[str]]:
     columns = columns or f"l{'r' * (len(headings) - 1)}"
-    lines = [headings, [RULES[column] for column in columns], *rows]
-    return [f"| {' | '.join(map(_in_a_cell, cells))} |" for cells in lines]
+    return [headings, [RULES[column] for column in columns], *rows]
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+BAR = re.compile(r"(?<!\\)((?:\\\\)*)\|")
+"""A bar that is not escaped already."""
+MARKUP = re.compile(
+    r"""\\(?=[!-/:-@\[-`{-~])   # what would escape the sign after it
+    | [`|]
+    | <(?=[A-Za-z/!?])           # a tag, a comment, a link
+    | !(?=\[)                    # a picture
+    | (?<=\])[(\[:]              # where a link leads, also by a name
+    """,
+    re.VERBOSE,
+)
+BEGINNING = re.compile(r"\d+(?=[.)]\s)|(?=[#>*+=~-])")
+"""What would begin a heading, a quotation, a list or another block, up to the sign that does."""
+
+
+def plain(text: str) -> str:
+    """A text that others may have written, as one line of Markdown that shows it as it is."""
+    return MARKUP.sub(r"\\\g<0>", " ".join(text.splitlines()))
+
+
+def paragraph(text: str) -> str:
+    """The same where a line begins with it."""
+    line = plain(text)
+    start = BEGINNING.match(line)
+    return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
+
+
+def code(text: str) -> str:
+    """A name between signs that make it code, of which it may have some itself."""
+    line = " ".join(text.splitlines())
+    longest = max(map(len, re.findall("`+", line)), default=0)
+    fence, space = "`" * (longest + 1), " " * bool(longest)
+    return f"{fence}{space}{line}{space}{fence}"
 
 
 def _in_a_cell(text: str) -> str:
-    return " ".join(text.splitlines()).replace("|", r"\|")
+    return BAR.sub(r"\1\|", " ".join(text.splitlines()))

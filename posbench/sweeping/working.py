@@ -15,7 +15,7 @@ from posbench.composing.compose import compose
 from posbench.composing.folders import searched, with_own
 from posbench.composing.mistakes import sentence
 from posbench.composing.options import BROKEN
-from posbench.disk import writing_to
+from posbench.disk import unlinked, writing_to
 from posbench.errors import Unwritable
 from posbench.running.making import make
 from posbench.running.run_spec import RunSpec
@@ -53,7 +53,7 @@ def _work(spec: RunSpec, journal: RunJournal) -> None:
         return
     journal.write("begun")
     log = log_path(spec)
-    with open(log, "a", encoding="utf-8") as file:
+    with open(log, "a", encoding="utf-8", opener=unlinked) as file:
         try:
             make(spec, file)
         except Unwritable as error:
@@ -85,7 +85,7 @@ def _train_together(runs: Sequence[RunSpec], sweep: str) -> None:
     journal.write("begun")  # so that the death of a worker here is seen
     log = log_path(runs[0])
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "a", encoding="utf-8") as file:
+    with open(log, "a", encoding="utf-8", opener=unlinked) as file:
         try:
             train_together(runs, Console(file))
         except Exception:  # a mistake of ours, or the machine's: each run then trains alone

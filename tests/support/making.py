@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from posbench.content_hash import content_hash
 from posbench.records import files
+from posbench.records.command import Command
 from posbench.records.record import (
     Audit,
     Curve,
@@ -54,10 +55,13 @@ def record(
         return {"name": name, "changed": changed, "hash": digest}
 
     named = parts("method", method)
+    called = {"protocol": parts("protocol", protocol), "task": parts("task", task), "method": named}
+    words = [f"{part}={each['name']}" for part, each in called.items()]
+    words += [change for each in called.values() for change in each["changed"]]
     own = tuple(change for change in named["changed"] if change.startswith("encoding."))
     return Record(
-        protocol=Name(**parts("protocol", protocol)),
-        task=Name(**parts("task", task)),
+        protocol=Name(**called["protocol"]),
+        task=Name(**called["task"]),
         task_version=version,
         measure="sequence accuracy",
         gate=0.95,
@@ -84,7 +88,7 @@ def record(
             "evaluation": {"num_samples": 16},
         },
         evaluated=evaluated(),
-        command=f"python -m posbench protocol={protocol} task={task} method={method} seed={seed}",
+        command=str(Command("posbench", (*words, f"seed={seed}"))),
     )
 
 
