@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import filelock
-
-from posbench.disk import atomically, make_writable, write_json, writing_to
+from posbench.disk import Lock, atomically, make_writable, write_json, writing_to
 from posbench.errors import PosbenchError
 from posbench.records import files
 from posbench.records.packing import AUDITS, pack
@@ -51,7 +49,7 @@ def _changing(folder: Path) -> Iterator[None]:
     published between its reading and its writing would be lost.
     """
     make_writable(folder)
-    with writing_to(folder), filelock.FileLock(folder / ".lock"):
+    with writing_to(folder), Lock(folder / ".lock"):
         yield
 
 
