@@ -183,9 +183,6 @@ def put_aside(path: Path) -> Path:
 
 # -- locks -----------------------------------------------------------------------------------------
 
-# It would go on with a file whose presence is the lock, which a killed process leaves for ever.
-warnings.filterwarnings("ignore", message="flock not supported")
-
 
 class Lock(filelock.FileLock):
     """A lock that the system lets go when its process ends. Unwritable where the file system has
@@ -195,7 +192,11 @@ class Lock(filelock.FileLock):
     def acquire(self, *args: Any, **kwargs: Any) -> Any:
         path = Path(self.lock_file)
         try:
-            held = super().acquire(*args, **kwargs)
+            with warnings.catch_warnings():
+                # It would go on with a file whose presence is the lock, and a killed process leaves
+                # that for ever.
+                warnings.filterwarnings("ignore", message="flock not supported")
+                held = super().acquire(*args, **kwargs)
         except filelock.Timeout:
             raise
         except NotImplementedError:
