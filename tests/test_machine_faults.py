@@ -1,4 +1,4 @@
-"""What a machine refuses, for a moment or for good, deletes nothing that is good and has a sentence."""
+"""What a machine refuses, for a moment or for good, deletes nothing good and has a sentence."""
 
 from __future__ import annotations
 
