@@ -22,6 +22,7 @@ import pytest
 import torch
 from processes import finished, left_over
 from small_runs import kept, tiny, trained
+from test_replicas import in_step, paths, several
 from test_resuming import Axe, Killed
 from test_resuming import train as resumed
 
@@ -588,6 +589,18 @@ def test_trainings_in_step_leave_one_of_other_threads_alone(tmp_path: Path) -> N
     assert checkpoints.step(last.parent.name, settings) == 4
     with threads(2):
         assert checkpoints.step(last.parent.name, settings) is None
+
+
+def test_trainings_in_step_keep_the_checkpoint_before_of_each(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        in_step(tmp_path, several("encoding=rope", count=2), Axe(11))
+    for path in paths(tmp_path, 2):
+        assert torch.load(path, weights_only=True)["global_step"] == 8
+        cut(path)
+        state, [(damaged, kept_as, _)] = resuming.remaining(path)
+        assert (damaged, kept_as.name) == (path, "last.damaged-1.ckpt")
+        assert state is not None and (state["global_step"], state[resuming.THREADS]) == (4, 1)
+    assert not [*tmp_path.rglob("*.tmp")]
 
 
 # -- rows beside the weights -----------------------------------------------------------------------

@@ -190,8 +190,9 @@ def verify(
 
     The sample is spread over the strata as evenly as it goes; `alike` says which record is in
     which. Names, settings and counts are compared exactly, losses to the digits that are stored,
-    chances to six, timings not at all. A record of another GPU or version is named and counted, but
-    not compared; of one that a CPU of another kind made, it is said by how much the scores differ.
+    chances to six, timings not at all. A record of another GPU or version, or of more threads than
+    there are cores here, is named and counted, but not compared; of one that a CPU of another kind
+    made, it is said by how much the scores differ.
     `own` are folders with methods that posbench has not, called as `shown` says
     in the commands that need them.
     """
