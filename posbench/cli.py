@@ -17,8 +17,9 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from posbench.composing import blame, folders, mistakes
+from posbench.composing import blame, folders, mistakes, streams
 from posbench.composing.compose import Composition, register
+from posbench.composing.exit_status import of_the_system
 from posbench.composing.options import BROKEN
 from posbench.composing.shadow import refuse_shadow
 from posbench.errors import PosbenchError, Terminated
@@ -32,6 +33,7 @@ class OfOwnCode(BaseException):
 def application(cfg: DictConfig) -> None:
     """One run; in a sweep, one of its runs."""
     register()  # again: a launcher's worker process has not been through `main`
+    streams.prepare()
     settings = HydraConfig.get()
     folders.make_importable(folders.given(settings.runtime.config_sources))
     composed = Composition.of(cfg, settings.runtime.choices)
@@ -84,6 +86,7 @@ def _run(composed: Composition) -> None:
 
 def main() -> None:
     """The entry point: mistakes become one sentence and exit status 1."""
+    streams.prepare()
     register()
     verbose = os.environ.get(blame.FULL_ERROR) == "1"
     os.environ[blame.FULL_ERROR] = "1"  # otherwise Hydra prints its errors itself, on several lines
@@ -95,10 +98,21 @@ def main() -> None:
             folders.check(folder)
         mistakes.check(given.overrides, own)
         application()
+        if streams.lost():
+            sys.exit(1)
     except BROKEN as error:
         if verbose:
             raise
         _say(mistakes.sentence(error, given.overrides, own))
+        sys.exit(1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
+        _say("stopped: nobody reads its output any more; the same command goes on from here.")
+        sys.exit(128 + signal.SIGPIPE)
+    except (OSError, MemoryError) as error:
+        if verbose:
+            raise
+        _say(of_the_system(error))
         sys.exit(1)
     except ValueError as error:
         # Hydra raises these for a defaults list that cannot be, such as one that chooses null.

@@ -1,4 +1,4 @@
-"""Files that are complete or not there, and one sentence for a disk that takes none.
+"""Files that are complete or not there, and one sentence for a disk that takes or gives none.
 
 Links are neither written through nor read through: a folder that somebody else made may have one
 to any file of ours.
@@ -7,31 +7,54 @@ to any file of ours.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import re
 import stat
 import time
 import uuid
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from posbench.errors import Unwritable
+import filelock
 
-REFUSED = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
+from posbench.errors import Unreadable, Unwritable
+
+ROOM = "make room there, or name another folder"
+RIGHTS = "make it writable, or name another folder"
+WORN = "the disk or its server has a fault, so name another folder"
+REFUSED = {
+    errno.ENOSPC: ROOM,
+    errno.EDQUOT: ROOM,
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EROFS: RIGHTS,
+    errno.EACCES: RIGHTS,
+    errno.EPERM: RIGHTS,
+    errno.EIO: WORN,
+    errno.ESTALE: WORN,
+    errno.ENOTDIR: ROOM,
+    errno.EEXIST: ROOM,
+    errno.EISDIR: "move it away",
+}
+"""What a disk says that is full, worn or not ours, or has a file where a folder is to be; and what
+to do about each.
+"""
+TOO_MANY = (errno.EMFILE, errno.ENFILE)
+"""No further file can be opened, wherever it lies."""
+LOCKLESS = (
+    errno.ENOLCK,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+    errno.EINVAL,
     errno.EIO,
-    errno.ENOTDIR,
-    errno.EEXIST,
-    errno.EISDIR,
+    errno.ESTALE,
 )
-"""What a disk says that is full, worn or not ours, or has a file where a folder is to be."""
+"""What a file system says that has no locks, or whose server for them does not answer."""
 
 
 @contextmanager
@@ -152,13 +175,19 @@ def writing_to(folder: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in TOO_MANY:
+            raise Unwritable(
+                f"no further file can be opened ({error.strerror}): raise the limit (ulimit -n); "
+                "the same command goes on from here"
+            ) from None
         if error.errno not in REFUSED:
             raise
-        raise _unwritable(folder, str(error.strerror), error.filename) from None
+        raise _unwritable(folder, error) from None
     except RuntimeError as error:  # torch writes by itself, and says no more than that it failed
         if not any(name in str(error) for name in ("PytorchStreamWriter", "inline_container")):
             raise
-        raise _unwritable(folder, "a checkpoint could not be written whole") from None
+        whole = OSError(errno.ENOSPC, "a checkpoint could not be written whole")
+        raise _unwritable(folder, whole) from None
 
 
 def make_writable(folder: str | Path) -> None:
@@ -166,19 +195,21 @@ def make_writable(folder: str | Path) -> None:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:  # whatever stands in the way
-        raise _unwritable(folder, str(error.strerror)) from None
+        raise _unwritable(folder, error) from None
 
 
-def _unwritable(folder: str | Path, reason: str, file: object = None) -> Unwritable:
+def _unwritable(folder: str | Path, error: OSError) -> Unwritable:
     for place in (folder, *Path(folder).parents):
         if os.path.isfile(place):  # noqa: PTH113 (Path.is_file may raise)
             return Unwritable(f"{place} is a file, and a folder is needed: name another")
-    if isinstance(file, str) and Path(file).is_dir():
+    file = error.filename if isinstance(error.filename, str) else None
+    if file is not None and Path(file).is_dir() and error.errno == errno.EISDIR:
         return Unwritable(f"{file} is a folder, and a file is to be written there: move it away")
-    at = f" ({file} was not written)" if isinstance(file, str) and file != str(folder) else ""
+    at = f" ({file} was not written)" if file is not None and file != str(folder) else ""
+    remedy = REFUSED.get(error.errno or 0, ROOM)
     return Unwritable(
-        f"{folder} cannot be written to ({reason}): make room there, or name another folder; the "
-        f"same command goes on from here{at}"
+        f"{folder} cannot be written to ({error.strerror}): {remedy}; the same command goes on "
+        f"from here{at}"
     )
 
 
@@ -187,3 +218,95 @@ def write_json(content: Any, path: Path) -> None:
     with atomically(path) as beside:
         text = json.dumps(content, indent=1, allow_nan=False)
         beside.write_text(text + "\n", encoding="utf-8")
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class Damaged(Exception):
+    """A file does not hold what was written there; the text says how that is known."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Meanwhile what the machine refuses is one sentence: Unreadable. It says nothing of the file,
+    which may be whole.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+    except MemoryError:
+        reason = "memory does not hold it"
+    except RuntimeError as error:  # torch, which has no other words for it
+        if "allocate memory" not in str(error):
+            raise
+        reason = "memory does not hold it"
+    else:
+        return
+    raise Unreadable(
+        f"{path} cannot be read now ({reason}) and is kept: once it can be, the same command goes "
+        "on from here"
+    )
+
+
+def noted(path: Path) -> Any:
+    """The JSON in a file; None where there is none, or what is there is damaged and put aside."""
+    with reading(path):
+        if not path.exists():
+            return None
+        found = read_bytes(path)
+    try:
+        return json.loads(found)
+    except (ValueError, RecursionError):
+        put_aside(path)
+        return None
+
+
+def put_aside(path: Path) -> Path:
+    """Rename a damaged file, so that another can take its place: last.damaged-1.ckpt."""
+    for number in itertools.count(1):
+        kept = path.with_suffix(f".damaged-{number}{path.suffix}")
+        if not os.path.lexists(kept):
+            break
+    os.replace(path, kept)
+    return kept
+
+
+# -- locks -----------------------------------------------------------------------------------------
+
+
+class Lock(filelock.FileLock):
+    """A lock that the system lets go when its process ends. Unwritable where the file system has
+    none.
+    """
+
+    def acquire(self, *args: Any, **kwargs: Any) -> Any:
+        path = Path(self.lock_file)
+        try:
+            with warnings.catch_warnings():
+                # It would go on with a file whose presence is the lock, and a killed process leaves
+                # that for ever.
+                warnings.filterwarnings("ignore", message="flock not supported")
+                held = super().acquire(*args, **kwargs)
+        except filelock.Timeout:
+            raise
+        except NotImplementedError:
+            raise no_locks(path, os.strerror(errno.ENOSYS)) from None
+        except OSError as error:
+            if error.errno not in LOCKLESS:
+                raise
+            raise no_locks(path, str(error.strerror)) from None
+        lock: filelock.BaseFileLock = self
+        if isinstance(lock, filelock.SoftFileLock):
+            lock.release()
+            raise no_locks(path, os.strerror(errno.ENOSYS))
+        return held
+
+
+def no_locks(path: Path, reason: str) -> Unwritable:
+    """The sentence about a file system without locks."""
+    return Unwritable(
+        f"{path.parent} cannot be locked ({reason}), and processes would disturb each other there: "
+        "name a folder on a local disk, for runs with results_dir=FOLDER"
+    )

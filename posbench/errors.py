@@ -32,6 +32,10 @@ class Unwritable(PosbenchError):
     """A disk is full, or a folder may not be written to: whatever comes next would fail as well."""
 
 
+class Unreadable(PosbenchError):
+    """A file is there and cannot be read now; nothing follows about what it holds."""
+
+
 class Terminated(BaseException):
     """SIGTERM or Ctrl-C arrived. Not an `Exception`, so that a sweep stops instead of going on."""
 

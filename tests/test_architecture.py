@@ -36,7 +36,7 @@ FLOORS = [
     # what is compared
     {"encodings", "extensions", "tasks"},
     # a model, trained and tested
-    {"transformer", "scoring", "coverage", "training", "replicas", "evaluation"},
+    {"transformer", "scoring", "coverage", "training", "resuming", "replicas", "evaluation"},
     # from a command line to names and objects
     {"composing", "boards", "commands"},
     # one run, what is told of it, and the board of all runs

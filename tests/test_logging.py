@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import making
 import numpy as np
@@ -238,6 +238,80 @@ def test_wandb_has_the_summary_the_cells_and_the_depth_map(
     table, picture = (next(n for n in run.files if n.startswith(k)) for k in ("cells", "depth_map"))
     assert table.endswith(".json") and picture.endswith(".png")
     assert run.summary["cells.nrows"] == len(MULTIPLES)
+
+
+def _one_run(folder: Path, machine: bool) -> None:
+    """In a process of its own: a run of a user with a name, in a folder with a name."""
+    home = folder.with_name("home")
+    os.environ.update(HOME=str(home), USER="alice-secret", LOGNAME="alice-secret")
+    os.environ["WANDB_DATA_DIR"] = str(home)
+    os.chdir(folder)
+    from posbench.loggers.wandb import Wandb
+
+    record = making.record()
+    logger = Wandb(save_dir=str(folder), project="posbench", machine=machine)
+    logger.begin(About.of(record, 0), print)
+    print("said to the console")
+    logger.log_hyperparams(About.of(record, 0).config(record.config))
+    logger.log_metrics({"train/loss": 1.0}, step=1)
+    logger.log_record(record)
+    logger.close()
+
+
+@pytest.mark.parametrize("machine", [False, True])
+def test_wandb_is_told_of_the_machine_only_where_that_is_asked_for(
+    tmp_path: Path, machine: bool
+) -> None:
+    pytest.importorskip("wandb")
+    import multiprocessing
+
+    here, home = tmp_path / "of_alice", tmp_path / "home"
+    here.mkdir()
+    home.mkdir()
+    process = multiprocessing.get_context("forkserver").Process(
+        target=_one_run, args=(here, machine)
+    )
+    process.start()
+    process.join(300)
+    assert process.exitcode == 0
+    (folder,) = (here / "wandb").glob("offline-run-*")
+    (sent,) = folder.glob("*.wandb")
+    held = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert sent.stat().st_size > 1000 and b"rope on copy, cpu, seed 0" in held
+    secrets = {
+        "user": "alice-secret",
+        "interpreter": sys.executable,
+        "its folder": str(Path(sys.executable).resolve().parent),
+        "working directory": str(here),
+        "packages": "lightning==",
+        "console": "said to the console",
+    }
+    if len(socket.gethostname()) > 3:  # others are found in anything
+        secrets["host"] = socket.gethostname()
+    found = {name for name, secret in secrets.items() if secret.encode() in held}
+    files = {path.name for path in folder.rglob("*") if path.is_file()}
+    if machine:
+        assert {"interpreter", "working directory", "packages"} <= found
+    else:
+        assert not found
+        assert not files & {"wandb-metadata.json", "requirements.txt", "output.log"}
+
+
+def test_wandb_is_given_a_name_in_the_place_of_the_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host with a short name cannot be looked for in a file."""
+    wandb = pytest.importorskip("wandb")
+    from posbench.loggers.wandb import Wandb
+
+    given: list[Any] = []
+    monkeypatch.setattr(wandb, "init", lambda **named: given.append(named["settings"]))
+    for offline, machine in ((True, False), (False, False), (True, True)):
+        monkeypatch.setattr(type(wandb.api), "api_key", "0" * 40, raising=False)
+        logger = Wandb(offline=offline, save_dir=str(tmp_path), project="p", machine=machine)
+        logger._opened({})
+    assert [each.host == "posbench" for each in given] == [True, True, False]
+    assert [each.x_disable_meta for each in given] == [True, True, False]
 
 
 # -- what is told of a record ----------------------------------------------------------------------
@@ -474,6 +548,8 @@ def test_tensorboard_has_tests_by_length_the_summary_and_the_picture(tmp_path: P
         (80, 0.3),
     ]
     assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(50, 2.0)]
+    (path,) = (tmp_path / "tensorboard").glob("*tfevents*")
+    assert ".posbench." in path.name and f".{socket.gethostname()}." not in path.name
     assert "depth_map" in events.Tags()["images"]
     assert events.Scalars("summary/area")[0].value == pytest.approx(told.summary(record)["area"])
 

@@ -290,6 +290,22 @@ def test_any_counts_and_losses_come_back(
         assert row.loss == expected
 
 
+@pytest.mark.parametrize("count", [None, 1, 2, 64])
+def test_the_number_of_threads_is_written_only_where_there_were_several(count: int | None) -> None:
+    """So that what is published stays as it is; of one thread a line says as little as of none."""
+    made = changed(record(), {"training.threads": count, "evaluated.threads": count})
+    shared, trainings = Shelf(), Shelf()
+    line = json.loads(json.dumps(packed(made, shared, trainings)))
+    origins = [part for part in shared.parts.values() if "commit" in part]
+    several = None if count in (None, 1) else count
+    assert origins and all(part.get("threads") == several for part in origins)
+    found = Record.model_validate(unpacked(line, shared.parts, trainings.parts))
+    assert (found.training.threads, found.evaluated.threads) == (several, several)
+    again, of_them = Shelf(), Shelf()
+    assert json.loads(json.dumps(packed(found, again, of_them))) == line
+    assert (again.parts, of_them.parts) == (shared.parts, trainings.parts)
+
+
 def test_only_a_training_made_in_step_with_others_says_so() -> None:
     for count in (1, 3):
         made, shared, trainings = changed(record(), {"training.replicas": count}), Shelf(), Shelf()

@@ -6,6 +6,7 @@ A few runs of seconds, made once for all tests; each test publishes those that i
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -298,6 +299,51 @@ def test_a_record_that_does_not_name_its_cpu_is_compared(
     assert verify(tmp_path / "all", 1, scratch=repeated).agreed
 
 
+@pytest.mark.parametrize(
+    ("trained", "tested", "said"),
+    [
+        (64, 64, "made with 64 threads, this machine has 1 core"),
+        (2, None, "trained with 2 threads and tested with 1"),
+        (None, 3, "trained with 1 thread and tested with 3"),
+    ],
+)
+def test_a_record_whose_sums_cannot_be_split_so_here_is_not_compared(
+    own: Path,
+    scratch: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    trained: int | None,
+    tested: int | None,
+    said: str,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    values = {"training.threads": trained, "evaluated.threads": tested}
+    published.publish([changed(by_method(own)["rope"], values)], [], tmp_path / "all")
+    assert not verify(tmp_path / "all", 1, scratch=scratch).agreed
+    assert verdicts(capsys.readouterr().out)["rope"] == f"not compared ({said})"
+
+
+@pytest.mark.parametrize("count", [None, 1, 2])
+def test_a_record_is_repeated_with_as_many_threads_as_made_it(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int | None
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    before = changed(
+        by_method(own)["rope"], {"training.threads": count, "evaluated.threads": count}
+    )
+    published.publish([before], [], tmp_path / "all")
+    asked: list[int] = []
+
+    def made(spec: RunSpec, console: Console) -> None:
+        asked.append(spec.composed.content["trainer"]["threads"])
+        files.write(before, spec.path)
+
+    monkeypatch.setattr("posbench.running.verify.make", made)
+    assert verify(tmp_path / "all", 1, scratch=tmp_path / "scratch").agreed
+    assert asked == [count or 1]
+
+
 def test_a_record_that_was_trained_in_step_with_others_is_not_compared(
     own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -564,6 +610,15 @@ def test_code_that_is_the_same_is_told_apart_by_its_hashes_and_the_hardware() ->
     assert on_gpu.stratum != one.stratum
     known = Today(changed(record(), {"training.cpu": "AuthenticAMD avx2"}), "0", "0")
     assert known.stratum == ("0", "0", "cpu (AuthenticAMD avx2)", "cpu")
+    for count, shown in ((1, "cpu"), (4, "cpu (4 threads)")):
+        of_threads = Today(changed(record(), {"evaluated.threads": count}), "0", "0")
+        assert of_threads.stratum == ("0", "0", "cpu", shown)
+    both = {"training.cpu": "AuthenticAMD avx2", "training.threads": 4}
+    assert Today(changed(record(), both), "0", "0").stratum[2] == (
+        "cpu (AuthenticAMD avx2, 4 threads)"
+    )
+    on_gpu = changed(record(), {"training.device": "a GPU", "training.threads": 4})
+    assert Today(on_gpu, "0", "0").stratum[2] == "a GPU"
 
 
 def test_code_that_changed_is_told_apart_by_what_changed() -> None:

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from posbench.composing import blame, mistakes
+from posbench.composing import blame, mistakes, streams
 from posbench.composing.options import BROKEN
 from posbench.composing.shadow import refuse_shadow
+from posbench.disk import TOO_MANY
 from posbench.errors import Terminated
 from posbench.wording import printable
 
@@ -23,7 +24,8 @@ def exit_status(
 ) -> int:
     """Carry a command out and return its exit status: that of `act`, 1 for a mistake of the user,
     an error in a class of theirs, or a file that cannot be read or written, 128 and the number of
-    the signal for what was stopped. A reader that has seen enough, as `head`, ends it quietly.
+    the signal for what was stopped. A reader that has seen enough, as `head`, ends it quietly. A
+    standard output that takes nothing more stops nothing: it is said, and the status is 1.
 
     Args:
         act: does what the command is for
@@ -32,18 +34,18 @@ def exit_status(
         left: says what there is after it was stopped
     """
     try:
+        streams.prepare()
         refuse_shadow()
         status = act()
-        sys.stdout.flush()
-        return status
+        return status or int(streams.lost())
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
         return 0
     except BROKEN as error:
         print(printable(f"posbench: {mistakes.sentence(error, words, own)}"), file=sys.stderr)
         return 1
-    except OSError as error:  # some of Hydra's are both
-        print(printable(f"posbench: {error}"), file=sys.stderr)
+    except (OSError, MemoryError) as error:  # some of Hydra's are both
+        print(printable(f"posbench: {of_the_system(error)}"), file=sys.stderr)
         return 1
     except (Exception, SystemExit) as error:
         said = blame.of_own_code(error)
@@ -57,3 +59,15 @@ def exit_status(
         received = signal.SIGINT
     print(f"posbench: stopped by {received.name}; {left}.", file=sys.stderr)
     return 128 + received
+
+
+def of_the_system(error: OSError | MemoryError) -> str:
+    """What the system has refused, in a sentence."""
+    if isinstance(error, MemoryError):
+        return (
+            "memory does not hold what this needs: free some, or ask for less; what was complete "
+            "is kept"
+        )
+    if error.errno in TOO_MANY:
+        return f"no further file can be opened ({error.strerror}): raise the limit (ulimit -n)"
+    return str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,5 +57,8 @@ class TensorBoard(TensorBoardLogger):
         super().log_hyperparams(self.params, summary)
 
     def close(self) -> None:
-        """Write what is left and close the file."""
+        """Write what is left and close the file, whose name then has the host's no more."""
         self.experiment.close()
+        host = f".{socket.gethostname()}."
+        for path in Path(self.log_dir).glob(f"events.out.tfevents.*{host}*"):
+            path.rename(path.with_name(path.name.replace(host, ".posbench.")))

@@ -76,6 +76,8 @@ class Trackio(Logger):
                 space_id=self.space_id,
                 config=dict(params) | {"job_type": about.job_type, "tags": list(about.tags)},
                 embed=False,
+                auto_log_gpu=False,  # of the machine it is told nothing
+                auto_log_cpu=False,
             )
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:

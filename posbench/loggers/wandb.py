@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -15,6 +16,19 @@ from posbench.records.record import Record
 from posbench.showing import depth_map
 
 MULTIPLE = metrics.tested("multiple")
+HIDING: dict[str, Any] = {
+    "x_disable_meta": True,  # the command line, interpreter, user, working directory, hardware
+    "x_disable_machine_info": True,
+    "x_disable_stats": True,  # curves of the system
+    "x_save_requirements": False,
+    "console": "off",
+    "disable_code": True,
+    "disable_git": True,
+    "disable_job_creation": True,
+    "save_code": False,
+    "host": "posbench",
+}
+"""Settings under which W&B is told nothing of the machine, its user or what is installed there."""
 
 
 class Wandb(WandbLogger):
@@ -28,6 +42,12 @@ class Wandb(WandbLogger):
     Where there is no key, a wrong one, no network, or a server that does not answer, the run is
     kept offline, and that is said once a process. `patience` is how many seconds are waited for
     the server at the beginning and at the end.
+
+    What is sent are names, settings, curves and scores, and the versions of W&B and Python. With
+    `machine` W&B also adds what it gathers by itself: the name of the host, the path of the
+    interpreter, the command line, the user, the packages, the console and curves of the system.
+    A run that is kept offline has the path at which W&B keeps a copy of its table; `wandb sync`
+    reads it there and sends the table alone.
     """
 
     unreachable: ClassVar[bool] = False
@@ -37,6 +57,7 @@ class Wandb(WandbLogger):
         self,
         offline: bool = True,
         patience: float = 30.0,
+        machine: bool = False,
         tags: Sequence[str] = (),
         **settings: Any,
     ) -> None:
@@ -44,6 +65,9 @@ class Wandb(WandbLogger):
         # arguments; and without this mode it would ask the server who we are.
         wandb.setup(wandb.Settings(silent=True, mode="offline" if offline else "online"))
         super().__init__(offline=offline, **settings)
+        self.hiding = {} if machine else _known(HIDING)
+        if not machine:
+            logging.getLogger("wandb").setLevel(logging.WARNING)  # its log names folders
         self.patience, self.tags = patience, tuple(tags)
         self.say: Callable[[str], None] = print
         self.complete = True  # whether all that was told has arrived where it was sent
@@ -110,7 +134,8 @@ class Wandb(WandbLogger):
             except Exception as error:  # whatever W&B meets, the run goes on
                 self._remark(error, "runs are kept offline, for `wandb sync`")
             self.complete = False
-        return wandb.init(**arguments, mode="offline", settings=wandb.Settings(silent=True))
+        alone = wandb.Settings(silent=True, **self.hiding)
+        return wandb.init(**arguments, mode="offline", settings=alone)
 
     def _online(self, arguments: dict[str, Any]) -> Any:
         if not wandb.api.api_key:  # W&B would ask the terminal for one, and wait
@@ -121,6 +146,7 @@ class Wandb(WandbLogger):
             login_timeout=self.patience,
             finish_timeout=self.patience,
             finish_timeout_raises=True,
+            **self.hiding,
         )
         return wandb.init(**arguments, mode="online", settings=limits)
 
@@ -130,3 +156,8 @@ class Wandb(WandbLogger):
             reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
             self.say(f"W&B was not reached ({reason}); {consequence}.")
         Wandb.unreachable = True
+
+
+def _known(settings: dict[str, Any]) -> dict[str, Any]:
+    """Those that this version of W&B has."""
+    return {name: value for name, value in settings.items() if name in wandb.Settings.model_fields}

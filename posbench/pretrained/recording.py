@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import transformers
 
 from posbench import provenance
@@ -220,6 +221,7 @@ class Recorder:
         return {
             "device": name_of(self.mounted.model.device),
             "cpu": provenance.cpu(),
+            "threads": torch.get_num_threads(),
             "commit": provenance.commit(),
             "versions": provenance.versions() | {"transformers": transformers.__version__},
         }
@@ -296,21 +298,25 @@ def _views(measured: Measurement, length: int, found: Found) -> tuple[View, ...]
 
 
 def _joined(before: Record, new: Record) -> Record:
-    """One record of both lengths, and the seconds of both; it names a CPU if both were measured on
-    one of that kind.
+    """One record of both lengths, and the seconds of both; it names a CPU, and the number of its
+    threads, if both were measured on one of that kind.
     """
     (row,) = new.rows
     others = [each for each in before.rows if each.test_length != row.test_length]
     views = [each for each in before.views if each.test_length != row.test_length]
     seconds = before.evaluated.evaluation_cpu_seconds + new.evaluated.evaluation_cpu_seconds
-    cpu = new.evaluated.cpu if before.evaluated.cpu == new.evaluated.cpu else None
+    one, other = before.evaluated, new.evaluated
+    same = {
+        name: getattr(other, name) if getattr(one, name) == getattr(other, name) else None
+        for name in ("cpu", "threads")
+    }
     return new.model_copy(
         update={
             "rows": sorted([*others, row], key=lambda each: each.test_length),
             "views": tuple(sorted([*views, *new.views], key=lambda each: each.test_length)),
-            "training": new.training.model_copy(update={"cpu": cpu}),
+            "training": new.training.model_copy(update=same),
             "evaluated": new.evaluated.model_copy(
-                update={"cpu": cpu, "evaluation_cpu_seconds": round(seconds, 3)}
+                update=same | {"evaluation_cpu_seconds": round(seconds, 3)}
             ),
         }
     )

@@ -225,8 +225,11 @@ def _packed_curve(curve: Json) -> Json:
 def _with_origin(part: Json, shared: Shelf) -> Json:
     rest = {key: value for key, value in part.items() if key not in Origin.model_fields}
     origin = {key: part[key] for key in Origin.model_fields}
-    if origin["cpu"] is None:  # so that what is published stays as it is
+    # So that what is published stays as it is.
+    if origin["cpu"] is None:
         del origin["cpu"]
+    if origin["threads"] in (None, 1):
+        del origin["threads"]
     return rest | {"origin": shared.put(origin)}
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import filelock
-
 from posbench.disk import (
+    Lock,
     clear_left_over,
     make_writable,
     read_bytes,
@@ -59,7 +58,7 @@ def _changing(folder: Path) -> Iterator[None]:
     published between its reading and its writing would be lost.
     """
     make_writable(folder)
-    with writing_to(folder), filelock.FileLock(folder / ".lock"):
+    with writing_to(folder), Lock(folder / ".lock"):
         yield
 
 

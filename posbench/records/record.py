@@ -144,13 +144,20 @@ class Origin(Part):
     source_hash: Text  # of the code that they depend on
     device: Text
     cpu: Text | None = None  # its kind; none: the record is older, or of several machines
+    threads: int | None = Field(default=None, ge=1)  # of torch; none: one, or not known
     commit: Text | None
     versions: Annotated[dict[Text, Text], Field(max_length=MOST_TEXTS)]
 
     @property
     def hardware(self) -> str:
-        """The device, and of a CPU its kind where it is known: "cpu (AuthenticAMD avx512f)"."""
-        return f"{self.device} ({self.cpu})" if self.device == "cpu" and self.cpu else self.device
+        """The device, and of a CPU its kind, where it is known, and its threads, where there were
+        several: "cpu (AuthenticAMD avx512f, 4 threads)".
+        """
+        if self.device != "cpu":
+            return self.device
+        several = self.threads is not None and self.threads > 1
+        known = [self.cpu] * bool(self.cpu) + [f"{self.threads} threads"] * several
+        return f"{self.device} ({', '.join(map(str, known))})" if known else self.device
 
 
 class Training(Origin):

@@ -9,8 +9,8 @@ from typing import Any
 import lightning as L
 import torch
 
-from posbench.disk import atomically
 from posbench.replicas.trainings import Replicas
+from posbench.resuming import keeping, loaded, with_threads
 from posbench.training import Checkpoint
 
 State = dict[str, Any]
@@ -27,10 +27,10 @@ class OwnCheckpoints(Checkpoint):
     def save(self, trainer: L.Trainer) -> None:
         state: State = {}
         for index in self.replicas.active:
-            with atomically(self.paths[index]) as beside:
+            with keeping(self.paths[index]) as beside:
                 if not state:  # Lightning hands out a checkpoint as a file and in no other way
                     trainer.save_checkpoint(beside)
-                    state = torch.load(beside, weights_only=True, map_location="cpu")
+                    state = with_threads(loaded(beside))
                 torch.save(alone(state, index), beside)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from posbench.replicas.checkpoints import OwnCheckpoints, joined
 from posbench.replicas.curves import Curves, Ended
 from posbench.replicas.trainings import Replicas
+from posbench.resuming import loaded
 from posbench.training import Training
 
 
@@ -45,10 +47,12 @@ def fit_together(
             num_sanity_val_steps=0,
             default_root_dir=checkpoints[0].parent,
         )
-        begun = checkpoints[0].with_suffix(".joined.tmp") if checkpoints[0].exists() else None
-        if begun is not None:
-            torch.save(joined([torch.load(path, weights_only=True) for path in checkpoints]), begun)
+        begun = None
         try:
+            if checkpoints[0].exists():
+                state = joined([loaded(path) for path in checkpoints])
+                begun = checkpoints[0].with_suffix(f".joined-{uuid.uuid4().hex}.tmp")
+                torch.save(state, begun)
             trainer.fit(replicas, ckpt_path=begun, weights_only=True)
         finally:
             if begun is not None:

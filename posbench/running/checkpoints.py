@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Iterator
@@ -16,15 +15,26 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from posbench import provenance
 from posbench.config import TrainerConfig, TrainingConfig
-from posbench.disk import atomically, write_json
+from posbench.disk import (
+    Damaged,
+    Lock,
+    atomically,
+    noted,
+    put_aside,
+    read_bytes,
+    reading,
+    write_json,
+)
 from posbench.errors import Diverged, Terminated
 from posbench.records.record import Curve
 from posbench.records.row import Part
+from posbench.resuming import THREADS, Keeping, forget, loaded, remaining
 from posbench.running.console import Console
 from posbench.running.devices import device, device_name
 from posbench.running.scores import CHECKPOINTS
 from posbench.training import Training, fit
 from posbench.transformer import Transformer
+from posbench.wording import counted
 
 
 class Log(Part):
@@ -35,6 +45,7 @@ class Log(Part):
     wall_seconds: float
     device: str
     cpu: str | None = None  # its kind; none: the log is older than this field
+    threads: int | None = None  # of torch; none: the log is older than this field
     commit: str | None
     versions: dict[str, str]
     replicas: int = 1  # trainings that were made in step, this one among them
@@ -56,6 +67,7 @@ class Log(Part):
             wall_seconds=wall_seconds,
             device=device,
             cpu=provenance.cpu(),
+            threads=torch.get_num_threads(),
             commit=provenance.commit(),
             versions=provenance.versions(),
             replicas=replicas,
@@ -75,9 +87,10 @@ FINISHED, UNFINISHED = "training.json", "last.ckpt"
 class Checkpoints:
     """The folder of a results folder in which trainings are kept, shared by processes.
 
-    A training is a folder named by the hash of its content: `last.ckpt` while it goes on, then
-    `weights.pt` and, last, `training.json`, whose presence says that it is complete. With `force`
-    what is there is made again.
+    A training is a folder named by the hash of its content: `last.ckpt` while it goes on, and the
+    checkpoint before it; then `weights.pt` and, last, `training.json`, whose presence says that it
+    is complete. With `force` what is there is made again. What is damaged is put aside, as
+    `last.damaged-1.ckpt`; what cannot be read for now is left alone, and the run stops.
     """
 
     def __init__(
@@ -92,14 +105,16 @@ class Checkpoints:
         """Where the training with this hash is kept."""
         return self.root / reference
 
-    def lock(self, reference: str) -> filelock.BaseFileLock:
+    def lock(self, reference: str) -> Lock:
         """The lock that a process holds while it makes this training."""
         folder = self.folder(reference)
         folder.mkdir(parents=True, exist_ok=True)
-        return filelock.FileLock(folder / "lock")
+        return Lock(folder / "lock")
 
     def step(self, reference: str, settings: TrainingConfig) -> int | None:
-        """The step from which a training goes on; None where none is left to be made."""
+        """The step from which a training goes on; None where none is left to be made, or where it
+        began with another number of threads, with which it goes on alone.
+        """
         folder = self.folder(reference)
         if (folder / FINISHED).exists() or self.diverged(folder) is not None:
             return None
@@ -107,6 +122,8 @@ class Checkpoints:
         if state is None:
             return 0
         if stopped(settings, state["callbacks"]["Curve"]["points"]):
+            return None
+        if state.get(THREADS, torch.get_num_threads()) != torch.get_num_threads():
             return None
         return int(state["global_step"])
 
@@ -149,28 +166,41 @@ class Checkpoints:
         if not finished.exists():
             return None
         try:
-            log = Log.model_validate_json(finished.read_text(encoding="utf-8"))
-            if not provenance.same_versions(log.versions, provenance.versions()):
-                # Else a record of these weights would never be complete: see `Fingerprint`.
-                made = ", ".join(f"{name} {log.versions.get(name)}" for name in provenance.COMPARED)
-                self.console.say(f"The weights in {folder} were made with {made}; training again.")
-                return None
-            # Last: a model that was changed before something else failed would not be trained from
-            # its start.
-            model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
-            return log
-        except Exception as error:  # whatever a damaged file makes torch raise
-            self.console.say(
-                f"The checkpoint in {folder} cannot be read ({type(error).__name__}); training "
-                "again."
-            )
+            with reading(finished):
+                log = _log(read_bytes(finished))
+        except Damaged as error:
+            self._retrained(finished, error)
             return None
+        if not provenance.same_versions(log.versions, provenance.versions()):
+            # Else a record of these weights would never be complete: see `Fingerprint`.
+            made = ", ".join(f"{name} {log.versions.get(name)}" for name in provenance.COMPARED)
+            self.console.say(f"The weights in {folder} were made with {made}; training again.")
+            return None
+        with reading(weights):
+            if not weights.exists():
+                self.console.say(f"The weights in {folder} are not there; training again.")
+                return None
+        try:
+            state = loaded(weights)
+            _refuse_others(state, model)
+        except Damaged as error:
+            self._retrained(weights, error)
+            return None
+        model.load_state_dict(state)
+        return log
+
+    def _retrained(self, path: Path, error: Damaged) -> None:
+        """Put a damaged file aside, and say that it is made again."""
+        kept = put_aside(path)
+        self.console.say(
+            f"{path} cannot be read, as it is damaged ({error}); it is kept as {kept.name}; "
+            "training again."
+        )
 
     def _train(
         self, training: Training, model: Transformer, folder: Path, loggers: list[Any]
     ) -> Log:
-        finished, last = folder / FINISHED, folder / UNFINISHED
-        finished.unlink(missing_ok=True)
+        last = folder / UNFINISHED
         # What was said of other weights, and what a killed process has left; the lock is ours.
         for name in ("diverged.json", "tested-*.json", "*.tmp"):
             for rest in folder.glob(name):
@@ -182,18 +212,41 @@ class Checkpoints:
         if state is not None and stopped(training.settings, curve["points"]):
             # It was killed after its last step.
             training.load_state_dict(state["state_dict"])
-            return self.keep(model.cpu(), folder, curve["points"], curve["cpu"], curve["wall"])
+            with self._threads_of(state):
+                return self.keep(model.cpu(), folder, curve["points"], curve["cpu"], curve["wall"])
         arguments = (device(self.trainer.accelerator).type, self.trainer.checkpoint_every, loggers)
         start = time.process_time()
+        with self._threads_of(state):
+            try:
+                steps = training.settings.total_steps
+                with obeying_signals(), self.console.progress(steps) as (report, callback):
+                    found = fit(training, last, *arguments, [callback, Keeping(last)], report)
+            except Diverged as error:
+                spent = time.process_time() - start
+                self.keep_diverged(folder, str(error), spent)
+                raise Diverged(str(error), spent) from None
+            cpu_seconds, wall_seconds = found.cpu_seconds, found.wall_seconds
+            return self.keep(model.cpu(), folder, found.points, cpu_seconds, wall_seconds)
+
+    @contextmanager
+    def _threads_of(self, state: dict[str, Any] | None) -> Iterator[None]:
+        """Go on with as many threads as a training began with: with others sums are rounded
+        otherwise, and its record could name neither.
+        """
+        here = torch.get_num_threads()
+        began = here if state is None else int(state.get(THREADS, here))
+        if began == here:
+            yield
+            return
+        self.console.say(
+            f"This training began with {counted(began, 'thread')} and goes on so: with "
+            f"trainer.threads={here} its sums would be rounded otherwise."
+        )
+        torch.set_num_threads(began)
         try:
-            steps = training.settings.total_steps
-            with obeying_signals(), self.console.progress(steps) as (report, callback):
-                found = fit(training, last, *arguments, [callback], report)
-        except Diverged as error:
-            spent = time.process_time() - start
-            self.keep_diverged(folder, str(error), spent)
-            raise Diverged(str(error), spent) from None
-        return self.keep(model.cpu(), folder, found.points, found.cpu_seconds, found.wall_seconds)
+            yield
+        finally:
+            torch.set_num_threads(here)
 
     def keep(
         self,
@@ -203,23 +256,26 @@ class Checkpoints:
         cpu_seconds: float,
         wall_seconds: float,
     ) -> Log:
-        """Write the weights and, last, the log, whose presence says that the training is done."""
-        noted = folder / "replicas.json"
-        replicas = json.loads(noted.read_text(encoding="utf-8")) if noted.exists() else 1
+        """Write the weights and, last, the log, whose presence says that the training is done.
+
+        The log of weights that are made again is removed once the others are written whole.
+        """
+        replicas = noted(folder / "replicas.json") or 1
         hardware = device_name(self.trainer.accelerator)
         log = Log.of(curve, cpu_seconds, wall_seconds, hardware, replicas)
         with atomically(folder / "weights.pt") as beside:
             torch.save(model.state_dict(), beside)
+            (folder / FINISHED).unlink(missing_ok=True)
         write_json(log.model_dump(mode="json"), folder / FINISHED)
-        (folder / UNFINISHED).unlink(missing_ok=True)
+        forget(folder / UNFINISHED)
         return log
 
     def keep_diverged(self, folder: Path, sentence: str, cpu_seconds: float) -> None:
         """Note that a training diverged, so that another method that shares it is told at once."""
         made = {"versions": provenance.versions(), "device": device_name(self.trainer.accelerator)}
-        content = {"sentence": sentence, "cpu_seconds": cpu_seconds} | made
-        write_json(content, folder / "diverged.json")
-        (folder / UNFINISHED).unlink(missing_ok=True)
+        said = {"sentence": sentence, "cpu_seconds": cpu_seconds} | made
+        write_json(said, folder / "diverged.json")
+        forget(folder / UNFINISHED)
 
     def diverged(self, folder: Path) -> Diverged | None:
         """The error with which this training has ended before, on this device with these versions.
@@ -227,10 +283,9 @@ class Checkpoints:
         None where it has not diverged, or did so on another device or with other versions: then it
         is tried again, because its record would name this device and these versions.
         """
-        path = folder / "diverged.json"
-        if self.force or not path.exists():
+        said = None if self.force else noted(folder / "diverged.json")
+        if said is None:
             return None
-        said = json.loads(path.read_text(encoding="utf-8"))
         same = provenance.same_versions(said.get("versions", {}), provenance.versions())
         if not same or said.get("device") != device_name(self.trainer.accelerator):
             return None
@@ -248,21 +303,36 @@ class Checkpoints:
         write_json(count, folder / "replicas.json")
 
     def undamaged(self, path: Path) -> dict[str, Any] | None:
-        """The checkpoint of an interrupted training, which stays only if it can be read."""
-        if not path.exists():
-            return None
-        try:
-            state = torch.load(path, weights_only=True, map_location="cpu")
-            _ = state["global_step"], state["state_dict"], state["callbacks"]
-            self.console.say("Going on from the last checkpoint of an interrupted training.")
-            return state
-        except Exception as error:  # whatever a damaged file makes torch raise
+        """The last checkpoint of an interrupted training that is whole; others are put aside."""
+        state, refused = remaining(path)
+        for damaged, kept, why in refused:
             self.console.say(
-                f"The checkpoint {path} is damaged ({type(error).__name__}); starting from the "
-                "beginning."
+                f"The checkpoint {damaged} is damaged ({why}) and kept as {kept.name}"
+                + ("." if state is not None else "; starting from the beginning.")
             )
-            path.unlink()
-            return None
+        if state is not None:
+            which = "one before" if refused else "last checkpoint"
+            self.console.say(f"Going on from the {which} of an interrupted training.")
+        return state
+
+
+def _log(text: bytes) -> Log:
+    """The log of a training; Damaged where it is none."""
+    try:
+        return Log.model_validate_json(text)
+    except ValueError as error:
+        raise Damaged(type(error).__name__) from None
+
+
+def _refuse_others(state: Any, model: Transformer) -> None:
+    """Damaged, unless these are weights of such a model: one that took some of them would not be
+    trained from its start.
+    """
+    own = model.state_dict()
+    if not isinstance(state, dict) or state.keys() != own.keys():
+        raise Damaged("it has other weights")
+    if any(getattr(state[name], "shape", None) != each.shape for name, each in own.items()):
+        raise Damaged("its weights have other shapes")
 
 
 def stopped(settings: TrainingConfig, points: list[dict[str, float]]) -> bool:

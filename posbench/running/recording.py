@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from posbench import provenance
 from posbench.composing.identity import Identity
 from posbench.composing.legality import method_class
@@ -61,6 +63,7 @@ def record_of(
             source_hash=setup.evaluation_hash,
             device=device_name(config.trainer.accelerator),
             cpu=provenance.cpu(),
+            threads=torch.get_num_threads(),
             commit=provenance.commit(),
             versions=provenance.versions(),
             preparation_cpu_seconds=seconds.preparation,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import filelock
-
-from posbench.disk import make_writable, write_json, writing_to
+from posbench.disk import Lock, make_writable, write_json, writing_to
 from posbench.errors import Diverged
 from posbench.loggers.run_logger import RunLogger, run_logger
 from posbench.loggers.told import About
@@ -139,7 +137,7 @@ class Run:
                 f"{kept.name}."
             )
         path.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(path.with_name("lock")):
+        with Lock(path.with_name("lock")):
             for rest in path.parent.glob(f"{path.stem}.*.tmp"):  # of processes that were killed
                 rest.unlink(missing_ok=True)
             files.write(record, path)

@@ -4,18 +4,20 @@ which is complete shows them at once.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import TypeAdapter
 from rich.table import Table
 
 from posbench.content_hash import content_hash
-from posbench.disk import write_json
+from posbench.disk import read_bytes, write_json
+from posbench.provenance import COMPARED, minor
 from posbench.records.record import Record
 from posbench.records.row import Row
 from posbench.source_hash import source_hash
 
+ROWS = TypeAdapter(list[Row])
 CHECKPOINTS = "checkpoints"
 """The folder of a results folder in which trainings are kept."""
 
@@ -61,16 +63,21 @@ class WithoutExtension:
     """
 
     def __init__(self, record: Record, results_dir: str | Path) -> None:
-        test = content_hash([record.config["evaluation"], source_hash("posbench.evaluation")])
+        tested = record.evaluated
+        versions = [minor(tested.versions.get(name)) for name in COMPARED]
+        # As others would give other rows.
+        computing = [*versions, tested.device, tested.threads or 1]
+        code = source_hash("posbench.evaluation")
+        test = content_hash([record.config["evaluation"], code, computing])
         folder = Path(results_dir, CHECKPOINTS, record.training.hash)
         self.path = folder / f"tested-{test}.json"
 
     def rows(self) -> list[Row] | None:
-        """None where they have not been measured."""
-        if not self.path.exists():
+        """None where they have not been measured, or cannot be read: they are measured again."""
+        try:
+            return ROWS.validate_json(read_bytes(self.path))
+        except (OSError, ValueError):  # not there, damaged, or not to be read now
             return None
-        found = json.loads(self.path.read_text(encoding="utf-8"))
-        return [Row.model_validate(row) for row in found]
 
     def keep(self, rows: Sequence[Row]) -> None:
         write_json([row.model_dump(mode="json") for row in rows], self.path)

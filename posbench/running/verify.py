@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import shlex
 import tempfile
 from collections import Counter
@@ -189,8 +190,9 @@ def verify(
 
     The sample is spread over the strata as evenly as it goes; `alike` says which record is in
     which. Names, settings and counts are compared exactly, losses to the digits that are stored,
-    chances to six, timings not at all. A record of another GPU or version is named and counted, but
-    not compared; of one that a CPU of another kind made, it is said by how much the scores differ.
+    chances to six, timings not at all. A record of another GPU or version, or of more threads than
+    there are cores here, is named and counted, but not compared; of one that a CPU of another kind
+    made, it is said by how much the scores differ.
     `own` are folders with methods that posbench has not, called as `shown` says
     in the commands that need them.
     """
@@ -307,11 +309,23 @@ def _incomparable(record: Record) -> str:
     for device in (record.training.device, record.evaluated.device):
         if device != hardware:
             return f"made on {device}, this is {hardware}"
+    if hardware == "cpu" and (other := _other_threads(record)):
+        return other
     if record.training.replicas > 1:
         return (
             f"trained in step with {record.training.replicas - 1} others, which training alone "
             "equals but for rounding"
         )
+    return ""
+
+
+def _other_threads(record: Record) -> str:
+    """Why sums of the record cannot be split here as they were split there, or ""."""
+    trained, tested = record.training.threads or 1, record.evaluated.threads or 1
+    if trained != tested:
+        return f"trained with {counted(trained, 'thread')} and tested with {tested}"
+    if trained > (here := os.cpu_count() or 1):
+        return f"made with {trained} threads, this machine has {counted(here, 'core')}"
     return ""
 
 
@@ -399,8 +413,9 @@ class Repeating:
     def _made_again(self, record: Record) -> Record:
         """The record that its command makes today."""
         composed = compose(*Command.parse(record.command).words)
-        # No name depends on the accelerator, so that a command does not hold it.
-        trainer = composed.content["trainer"] | {"accelerator": _accelerator(record)}
+        # No name depends on the accelerator and the threads, so that a command does not hold them.
+        made_with = {"accelerator": _accelerator(record), "threads": record.training.threads or 1}
+        trainer = composed.content["trainer"] | made_with
         spec = RunSpec.of(composed.but(results_dir=str(self.scratch), logger={}, trainer=trainer))
         with contextlib.suppress(Diverged):  # recorded, and compared as it is
             make(spec, self.console)

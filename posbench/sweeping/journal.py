@@ -7,17 +7,21 @@ alone say what is complete; the journal says what is going on and what has faile
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import filelock
+from pydantic import FiniteFloat, TypeAdapter
+
+from posbench.disk import LOCKLESS, Lock, no_locks, read_bytes
 
 FOLDER = Path("sweeps", "journal")  # in a results folder
 Kind = Literal["begun", "done", "found", "failed", "stopped", "busy"]
@@ -31,10 +35,15 @@ class Event:
     sweep: str  # that asked for the run
     run: str  # the path of its record below the results folder
     title: str
-    at: float  # seconds since 1970, by the clock of the worker
-    seconds: float = 0.0  # for which the run took
+    at: FiniteFloat  # seconds since 1970, by the clock of the worker
+    seconds: FiniteFloat = 0.0  # for which the run took
     command: str = ""  # that repeats it
     sentence: str = ""  # why it failed
+
+
+EVENT = TypeAdapter(Event)
+TEXTS = ("sweep", "run", "title", "command", "sentence")
+"""What of an event is shown on terminals, and is whatever stands in a file of whomever."""
 
 
 class Writer:
@@ -44,9 +53,10 @@ class Writer:
         folder = Path(results_dir) / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
-        self.lock = filelock.FileLock(folder / f"{name}.lock")
+        self.lock = Lock(folder / f"{name}.lock")
         self.lock.acquire()  # let go when the process ends, however it ends
         self.path = folder / f"{name}.jsonl"
+        self.torn = False  # a full disk took half of a line
 
     @classmethod
     @functools.cache
@@ -56,9 +66,12 @@ class Writer:
 
     def write(self, event: Event) -> None:
         """Append a line; whoever reads meanwhile sees all of it or nothing."""
-        line = json.dumps(asdict(event)) + "\n"
+        line = ("\n" * self.torn + json.dumps(asdict(event)) + "\n").encode()
+        self.torn = True
         with open(self.path, "ab", buffering=0) as file:
-            file.write(line.encode())
+            if file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        self.torn = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +89,7 @@ class Worker:
         if not path.exists():  # asking for the lock would make it
             return False
         try:
-            with filelock.FileLock(path).acquire(timeout=0):
+            with Lock(path).acquire(timeout=0):
                 return False
         except filelock.Timeout:
             return True
@@ -99,6 +112,10 @@ def _is_held(lock: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
+        except OSError as error:
+            if error.errno not in LOCKLESS:
+                raise
+            raise no_locks(lock, str(error.strerror)) from None
     return False
 
 
@@ -109,19 +126,25 @@ def workers(results_dir: str | Path, seen: Mapping[Path, int] | None = None) -> 
         try:
             if seen is not None and path.stat().st_size <= seen.get(path, 0):
                 continue
-            content = path.read_bytes()
-        except FileNotFoundError:  # another sweep has tidied it away
+            content = read_bytes(path)
+        except OSError:  # another sweep has tidied it away; or it is no file, or not ours to read
             continue
-        found.append(Worker(path, len(content), tuple(_events(content.decode()))))
+        found.append(Worker(path, len(content), tuple(_events(content))))
     return found
 
 
-def _events(text: str) -> Iterator[Event]:
-    for line in text.splitlines():
+def _events(content: bytes) -> Iterator[Event]:
+    for line in content.splitlines():
         try:
-            yield Event(**json.loads(line))
-        except (ValueError, TypeError):  # the line that a worker died in, or of another version
+            event = EVENT.validate_json(line)
+        except ValueError:  # the line that a worker died in, or of another version, or no text
             continue
+        texts: dict[str, Any] = {name: _printable(getattr(event, name)) for name in TEXTS}
+        yield replace(event, **texts)
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else " " for each in text)
 
 
 def tidy(results_dir: str | Path) -> None:

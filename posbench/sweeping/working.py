@@ -15,7 +15,7 @@ from posbench.composing.compose import compose
 from posbench.composing.folders import searched, with_own
 from posbench.composing.mistakes import sentence
 from posbench.composing.options import BROKEN
-from posbench.disk import unlinked, writing_to
+from posbench.disk import Lock, unlinked, writing_to
 from posbench.errors import Unwritable
 from posbench.running.making import make
 from posbench.running.run_spec import RunSpec
@@ -116,11 +116,11 @@ def log_path(spec: RunSpec) -> Path:
     return spec.results_dir / "logs" / below / "said.txt"
 
 
-def claim_on(spec: RunSpec) -> filelock.BaseFileLock:
+def claim_on(spec: RunSpec) -> Lock:
     """The lock of whoever makes a run for a sweep; the system lets it go when that process ends."""
     path = log_path(spec).with_name("lock")
     path.parent.mkdir(parents=True, exist_ok=True)
-    return filelock.FileLock(path)
+    return Lock(path)
 
 
 def is_claimed(spec: RunSpec) -> bool:
