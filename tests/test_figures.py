@@ -56,6 +56,7 @@ def test_a_line_ends_where_a_seed_has_no_test() -> None:
         ({"methods": "ropee"}, "method 'ropee' is not in the table: did you mean rope"),
         ({"methods": []}, "no method is named: name one, or leave methods out for all"),
         ({"methods": [3]}, "method '3' is not in the table"),
+        ({"tasks": 3}, "tasks must be a name or a list of names, got 3"),
     ],
 )
 def test_a_figure_of_what_is_not_there_is_refused(words: dict, said: str) -> None:
@@ -86,6 +87,13 @@ def test_what_is_no_table_with_lengths_is_no_figure() -> None:
     table = tables.table([making.record()])
     with pytest.raises(PosbenchError, match="column multiple must hold numbers, and holds"):
         results.plot(table.assign(multiple=table["multiple"].map("{}x".format)))
+    with pytest.raises(PosbenchError, match="column seed has nan in 2 lines: leave such lines out"):
+        results.plot(table.assign(seed=float("nan")))
+    with pytest.raises(PosbenchError, match="column chance has inf in 2 lines"):
+        results.plot(table.assign(chance=float("inf")))
+    with pytest.raises(PosbenchError, match="column method has None in 2 lines"):
+        results.plot(table.assign(method=None))
+    assert results.plot(table.assign(score=float("nan"))).axes, "what is unknown is not drawn"
     with pytest.raises(PosbenchError, match=r"above 0, got 0.0: leave such lines out"):
         results.plot(table.assign(multiple=0.0))
 

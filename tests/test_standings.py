@@ -126,6 +126,15 @@ def test_the_column_that_was_dropped_is_the_one_that_is_named(tmp_path: Path, co
         results.compare(table, "rope", "nope")
 
 
+def test_a_table_in_which_a_name_or_a_number_is_missing_is_refused(tmp_path: Path) -> None:
+    table = results.load(saved(tmp_path))
+    for column, wrong in (("task", None), ("seed", np.nan), ("score", np.inf), ("chance", -np.inf)):
+        with pytest.raises(PosbenchError, match=f"column {column} has {wrong} in 48 lines"):
+            results.summarise(table.assign(**{column: wrong}))
+    unknown = results.summarise(table.assign(score=np.nan), draws=50)
+    assert unknown["overall"].isna().all() and len(unknown) == 2
+
+
 def changed_areas(**columns: object) -> pd.DataFrame:
     return random_runs().assign(**columns)
 

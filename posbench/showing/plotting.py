@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -114,9 +114,11 @@ def _refuse_lacking(table: pd.DataFrame, measure: str) -> None:
 
 
 def _chosen(table: pd.DataFrame, column: str, asked: str | Sequence[str] | None) -> list[str]:
-    known = sorted(table[column].unique())
+    known = sorted(map(str, table[column].unique()))
     if asked is None:
         return known
+    if not isinstance(asked, Iterable):
+        raise PosbenchError(f"{column}s must be a name or a list of names, got {asked!r}")
     names = [asked] if isinstance(asked, str) else list(dict.fromkeys(map(str, asked)))
     if not names:
         raise PosbenchError(f"no {column} is named: name one, or leave {column}s out for all")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from posbench.errors import PosbenchError
-from posbench.wording import agreeing
+from posbench.wording import agreeing, counted
 
 LONGEST = 8.0
 """The multiple that areas end at, where no other is given; what is measured beyond it counts for
@@ -188,6 +188,8 @@ NEEDED = {
     **dict.fromkeys(("seed", "test_length", "multiple", "score", "chance", "solved"), True),
 }
 """Columns of the long table that `of_runs` needs, and whether they hold numbers."""
+MEASURED = ("score", "chance")
+"""Those of them that may be unknown, which is NaN; what depends on it is NaN as well."""
 
 
 def refuse_lacking(table: pd.DataFrame, needed: Mapping[str, bool]) -> None:
@@ -199,10 +201,19 @@ def refuse_lacking(table: pd.DataFrame, needed: Mapping[str, bool]) -> None:
             f"{agreeing(len(lacking), 'it', 'them')}"
         )
     for name, is_number in needed.items():
-        if is_number and not pd.api.types.is_numeric_dtype(table[name]):
+        column = table[name]
+        if is_number and not pd.api.types.is_numeric_dtype(column):
             raise PosbenchError(
-                f"the column {name} must hold numbers, and holds {table[name].dtype}: convert it "
-                "with pandas.to_numeric"
+                f"the column {name} must hold numbers, and holds {column.dtype}: convert it with "
+                "pandas.to_numeric"
+            )
+        lines = column.isna() if name not in MEASURED else pd.Series(False, table.index)
+        if is_number:
+            lines = lines | np.isinf(column.astype(float))
+        if lines.any():
+            where = counted(int(lines.sum()), "line")
+            raise PosbenchError(
+                f"the column {name} has {column[lines].iloc[0]} in {where}: leave such lines out"
             )
 
 
