@@ -53,14 +53,20 @@ class Sizes:
             )
 
 
+LARGEST = {"num_heads": 2**16, "num_kv_heads": 2**16, "head_width": 2**16, "model_width": 2**32}
+"""More than any model has: by mistake, a number of tokens may come to stand for one of these."""
+
+
 def count(name: str, value: Any) -> int:
-    """The whole number that a size is; ConfigError if it is none, or less than 1."""
+    """The whole number that a size is; ConfigError if it is none, less than 1 or absurdly large."""
     try:
         number = operator.index(value) if not isinstance(value, bool) else 0
     except (TypeError, RuntimeError):
         number = 0
     if number < 1:
         raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}")
+    if number > (most := LARGEST.get(name, 2**53)):
+        raise ConfigError(f"{name} must be at most {most:,}, got {number:,}")
     return number
 
 
@@ -76,7 +82,8 @@ class Position(nn.Module):
     **With a cache** queries are the last m of the n tokens, and the result has their m rows. Keys
     are given as the layer projects them: the encoding rotates them itself, at every call. So cache
     keys before any rotation, and x as well where the encoding computes from it. `pos` and `x`
-    always belong to all n tokens. The result is that of the whole sequence at once.
+    always belong to all n tokens. The result is that of the whole sequence at once. A cache that
+    drops keys is another sequence, whose first token is the first that is left.
 
     **Drawn positions.** Some encodings draw positions, in training or always. In training, and with
     a cache, draw them once with `draw`, and give them to `embed` and to every layer. Otherwise each
@@ -86,13 +93,21 @@ class Position(nn.Module):
         encoding: of the layer
         sizes: what it was made for
         tested: the positions that an extension was made for, None without one
+        extensions: the names of those that were applied, in order
     """
 
-    def __init__(self, encoding: PositionEncoding, sizes: Sizes, tested: int | None = None) -> None:
+    def __init__(
+        self,
+        encoding: PositionEncoding,
+        sizes: Sizes,
+        tested: int | None = None,
+        extensions: tuple[str, ...] = (),
+    ) -> None:
         super().__init__()
         self.encoding = encoding
         self.sizes = sizes
         self.tested = tested
+        self.extensions = extensions
         self._rows_stand_alone = False  # not known yet
 
     @property
@@ -104,9 +119,10 @@ class Position(nn.Module):
     def _name(self) -> str:
         return type(self.encoding).__name__
 
-    def extended(self, encoding: PositionEncoding, tested: int) -> Self:
-        """The same layer with another encoding, made for `tested` positions."""
-        return type(self)(encoding, self.sizes, tested).train(self.training)
+    def extended(self, encoding: PositionEncoding, tested: int, name: str) -> Self:
+        """The same layer with what an extension made of its encoding, for `tested` positions."""
+        extensions = (*self.extensions, name)
+        return type(self)(encoding, self.sizes, tested, extensions).train(self.training)
 
     def draw(
         self,
@@ -162,7 +178,7 @@ class Position(nn.Module):
         """
         self._check_x(x)
         batch, m, width = x.shape
-        n = m if pos is None or pos.ndim != 2 else pos.shape[1]
+        n = pos.shape[1] if isinstance(pos, Tensor) and pos.ndim == 2 else m
         if n < m:
             raise ConfigError(
                 f"pos has {n} positions and x {m} tokens: give the positions of all tokens"
@@ -232,8 +248,11 @@ class Position(nn.Module):
                 raise ConfigError(f"{name} must be a tensor {LAYOUT}, got a {type(t).__name__}")
             if t.ndim != 4:
                 raise ConfigError(f"{name} must be {LAYOUT}, got the shape {tuple(t.shape)}")
-            if not t.is_floating_point():
-                raise ConfigError(f"{name} must hold floating-point numbers, got {t.dtype}")
+            if not t.is_floating_point() or t.layout != torch.strided:
+                raise ConfigError(
+                    f"{name} must hold floating-point numbers, all of them, got {t.dtype} "
+                    f"({t.layout})"
+                )
             of_keys = sizes.num_kv_heads if name != "q" else sizes.num_heads
             fits = t.shape[1] == of_keys
             if of_keys is None:
@@ -359,8 +378,8 @@ class Position(nn.Module):
         wanted = f"[1 or {batch}, {n}]"
         if not isinstance(pos, Tensor):
             raise ConfigError(f"{name} must be a tensor {wanted}, got a {type(pos).__name__}")
-        if pos.dtype == torch.bool or pos.is_complex():
-            raise ConfigError(f"{name} must hold numbers, got {pos.dtype}")
+        if pos.dtype == torch.bool or pos.is_complex() or pos.is_meta:
+            raise ConfigError(f"{name} must hold numbers, got {pos.dtype} on {pos.device}")
         if pos.ndim == 2 and pos.shape[1] == m and m != n:
             raise ConfigError(
                 f"{name} has the positions of {m} queries, and those of all {n} keys are needed: "

@@ -68,6 +68,11 @@ class UnboundExtension:
                 f"the position is extended for tested={position.tested} already, and not for "
                 f"{tested}: extend the trained one"
             )
+        if self.name in position.extensions:
+            raise ConfigError(
+                f"{self.name} has been applied to the position already, and would change it twice: "
+                "extend the trained one"
+            )
         sizes = {"train_positions": position.trained, "test_positions": tested}
         made: Extension = _built("extension", self.name, self.settings, sizes)
         if isinstance(made, Searched):
@@ -84,7 +89,7 @@ class UnboundExtension:
         stack = EncodingStack([position.encoding])
         spans = stack.span(position.trained, training=True), stack.span(tested)
         [encoding] = made.extend(stack, *spans)
-        return position.extended(encoding, tested)
+        return position.extended(encoding, tested, self.name)
 
 
 def _no_position(name: str, given: object) -> str:
@@ -211,22 +216,28 @@ def _setting(group: str, key: str, value: Any, written: Any) -> Any:
     """A setting as a YAML could have it; the name of a whole encoding or extension is its YAML."""
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, str) and OmegaConf.is_dict(written) and "_target_" in written:
-        return _content(group, value)
+    if OmegaConf.is_dict(written) and "_target_" in written:
+        found = _content(group, value) if isinstance(value, str) else value
+        if not isinstance(found, dict) or "_target_" not in found:
+            raise ConfigError(
+                f"{key} is the name of an {group} that is one layer, as {key}="
+                f"{'yarn' if group == 'extension' else 'rope'!r}, got "
+                + (repr(value) if isinstance(value, str | dict | None) else type(value).__name__)
+            )
+        return found
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{key} must be a finite number, got {value}")
     if isinstance(value, str) and "${" in value:
         raise ConfigError(f"{key} must be a value, got {value!r}")
     if not isinstance(value, int | float | str | bool | list | tuple | dict | None):
-        raise ConfigError(
-            f"{key} must be a number, a text or a list, got a {type(value).__name__}; a host is "
-            "given by its name, as host='rope'"
-        )
+        raise ConfigError(f"{key} must be a number, a text or a list, got a {type(value).__name__}")
     return list(value) if isinstance(value, tuple) else value
 
 
 @functools.cache
 def _content(group: str, name: str) -> dict[str, Any]:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ConfigError(f"{group} must be a name, such as those in conf/{group}, got {name!r}")
     with _hydra_of_its_own():
         return OmegaConf.to_container(node(group, name), resolve=False)  # type: ignore[return-value]
 

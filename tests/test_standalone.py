@@ -359,8 +359,21 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "an interpolation": (lambda: posbench.rope(4, 16, 64, base="${oc.env:HOME}"), "must be a val"),
     "a host that is a position": (
         lambda: posbench.ssmax(4, 16, 64, host=posbench.rope(4, 16, 64)),
-        "a host is given by its name, as host='rope'",
+        r"host is the name of an encoding that is one layer, as host='rope', got Position$",
     ),
+    "no host": (lambda: posbench.ssmax(4, 16, 64, host=None), "host is the name .* got None"),
+    "a host in part": (lambda: posbench.dape(4, 16, 64, host={"base": 3}), "host is the name"),
+    "a host of unlike layers": (
+        lambda: posbench.ssmax(4, 16, 64, host="rope_nope"),
+        "one layer, as host='rope', got 'rope_nope'",
+    ),
+    "a class of others as a host": (
+        lambda: posbench.ssmax(4, 16, 64, host={"_target_": "os.system", "command": "exit"}),
+        "os.system is no PositionEncoding",
+    ),
+    "a path as a name": (lambda: standalone.encoding("../encoding/rope"), "must be a name"),
+    "no name": (lambda: standalone.extension(None), "must be a name, such .* got None"),
+    "tokens as heads": (lambda: posbench.rope(2**20, 16, 64), "num_heads must be at most 65,536"),
     "a host that is none": (lambda: posbench.ssmax(4, 16, 64, host="alibii"), "did you mean alibi"),
     "longest below trained": (lambda: posbench.rope(4, 16, 64, 32), "longest=32 is less than"),
     "heads of keys that divide nothing": (
@@ -393,6 +406,16 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "no query": (lambda: made("rope")(Q[:, :, :0], K, V), "q is empty"),
     "no sequence": (lambda: made("rope")(Q[:0], K[:0], V[:0]), "q is empty"),
     "a list": (lambda: made("rope")(Q.tolist(), K, V), "q must be a tensor"),
+    "sparse": (lambda: made("rope")(Q.to_sparse(), K, V), "all of them, got .* .torch.sparse_coo"),
+    "positions on no device": (
+        lambda: made("rope")(Q, K, V, pos=torch.arange(N)[None].to("meta")),
+        "must hold numbers, got torch.int64 on meta",
+    ),
+    "positions of embeddings in a list": (lambda: made("rope").embed(X, [1]), "must be a tensor"),
+    "an infinite scale": (
+        lambda: posbench.yarn(scale=float("inf")).extend(made("rope"), 64),
+        "scale must be a finite number, got inf",
+    ),
     "integers": (lambda: made("rope")(Q.long(), K.long(), V.long()), "floating-point numbers"),
     "another precision": (lambda: made("rope")(Q, K.float(), V), "k torch.float32: bring all"),
     "another device": (lambda: made("rope")(Q, K.to("meta"), V), "device cpu and k meta"),
@@ -465,6 +488,10 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: posbench.yarn().extend(posbench.log_n().extend(made("rope"), 40), 80),
         "extended for tested=40 already, and not for 80",
     ),
+    "the same extension twice": (
+        lambda: posbench.yarn().extend(posbench.yarn().extend(made("rope"), 40), 40),
+        "yarn has been applied to the position already",
+    ),
     "a layer that is none": (lambda: posbench.yarn().extend(nn.Linear(2, 2), 64), "got a Linear"),
     "a layer around one": (
         lambda: posbench.yarn().extend(block(), 64),
@@ -485,9 +512,16 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("kind", BAD)
 def test_what_cannot_be_right_is_refused_in_one_sentence(kind: str) -> None:
     call, words = BAD[kind]
-    with pytest.raises(PosbenchError, match=words) as refusal:
+    with pytest.raises(PosbenchError, match=f"(?s){words}") as refusal:
         call()
     assert "\n" not in str(refusal.value) and "_internal" not in str(refusal.value)
+
+
+def test_two_extensions_follow_one_another_as_both_has_them() -> None:
+    one = posbench.log_n().extend(posbench.yarn().extend(made("rope", base=30), 40), 40)
+    two = posbench.both(second="log_n").extend(made("rope", base=30), 40)
+    assert one.extensions == ("yarn", "log_n")
+    assert torch.equal(one(*tensors()), two(*tensors()))
 
 
 def test_an_encoding_without_what_an_extension_changes_is_refused() -> None:
