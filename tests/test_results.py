@@ -129,6 +129,14 @@ def test_what_holds_no_records_is_refused_and_says_what_is_meant(
         assert said in str(refusal.value)
 
 
+def test_the_folder_around_is_named_from_inside_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folders_with_records(tmp_path) / "results/main")
+    with pytest.raises(PosbenchError, match=r"leaderboard.csv is a file: name the folder around"):
+        results.load("leaderboard.csv")
+
+
 def test_a_folder_given_as_a_path_or_a_text_is_read(tmp_path: Path) -> None:
     folder = folders_with_records(tmp_path) / "results/main"
     assert len(results.load(folder)) == len(results.load(f"{folder}/")) == 2

@@ -473,8 +473,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "embeddings of tokens": (lambda: made("rope").embed(torch.ones(2, N).long()), "x must be"),
     "ids that no task supplies": (lambda: made("bipe").draw(N), r"draw\(n, ids=...\)"),
     "more tokens than tested": (
-        lambda: posbench.yarn().extend(made("rope"), tested=20)(Q, K, V),
-        "position 28 lies beyond tested=20",
+        lambda: posbench.yarn().extend(made("rope"), tested=N - 1)(Q, K, V),
+        "position 28 lies beyond tested=28",
     ),
     "a position beyond what is tested": (
         lambda: posbench.yarn().extend(made("rope"), tested=40)(
@@ -515,6 +515,11 @@ def test_what_cannot_be_right_is_refused_in_one_sentence(kind: str) -> None:
     with pytest.raises(PosbenchError, match=f"(?s){words}") as refusal:
         call()
     assert "\n" not in str(refusal.value) and "_internal" not in str(refusal.value)
+
+
+def test_as_many_tokens_as_are_tested_are_taken() -> None:
+    exact = posbench.yarn().extend(made("rope"), tested=N)
+    assert exact(Q, K, V, pos=torch.arange(N)[None]).isfinite().all()
 
 
 def test_two_extensions_follow_one_another_as_both_has_them() -> None:
