@@ -17,4 +17,33 @@ def __getattr__(name: str) -> Any:
         from posbench.standalone import named
 
         return named(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    meant = "" if name.startswith("_") else _meant(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{meant}")
+
+
+def _meant(name: str) -> str:
+    """What to write in place of a name that is none; imports nothing that takes long."""
+    from posbench.wording import closest
+
+    if any(
+        files(__name__).joinpath(path).is_file() for path in (f"{name}.py", f"{name}/__init__.py")
+    ):
+        return f": it is a module, so write import {__name__}.{name}"
+    found = {
+        group: {
+            each.name.removesuffix(".yaml")
+            for each in files("posbench.conf").joinpath(group).iterdir()
+            if each.name.endswith(".yaml")
+        }
+        for group in ("encoding", "extension")
+    }
+    lower = name.lower()
+    for end in range(len(lower) - 1, 0, -1):
+        host, extension = lower[:end], lower[end + 1 :]
+        if lower[end] == "_" and host in found["encoding"] and extension in found["extension"]:
+            return (
+                f": it is a row of the benchmark, the encoding {host} with the extension "
+                f"{extension}: write {extension}().extend({host}(...), tested=...)"
+            )
+    near = closest(lower, found["encoding"] | found["extension"])
+    return f": did you mean {near}?" if near else ""

@@ -4,111 +4,144 @@
     out = position(q, k, v)                                 # [batch, heads, n, head width]
     longer = yarn().extend(position, tested=256)            # shares its weights
 
-Every name of conf/encoding and conf/extension is a function that takes the settings of its YAML.
-What a setting follows from, the sizes of a model and the trained positions, is given with it. Where
-an encoding and an extension share a name, the name gives the encoding;
-`extension("sliding_window")` gives the extension.
+Every name of conf/encoding and conf/extension is a function that takes the settings of its YAML;
+`help(posbench.rope)` lists them. The sizes of a model and the trained positions, from which some
+settings follow, are given with them. Where an encoding and an extension share a name, the name
+gives the encoding; `extension("sliding_window")` gives the extension. What a call takes and
+returns, also with a cache, is in `posbench.position.Position`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
+from inspect import Parameter
 from typing import Any
 
-import torch
+import numpy as np
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.singleton import Singleton
+from hydra.utils import get_class
 from omegaconf import OmegaConf
-from torch import Tensor, nn
+from torch import nn
 
-from posbench.attention import Attention, attend
 from posbench.composing.building import build
 from posbench.composing.compose import composing
 from posbench.composing.folders import own_names
 from posbench.composing.options import node
-from posbench.encoding import Draw, EncodingStack, PositionEncoding
+from posbench.encoding import EncodingStack
 from posbench.errors import ConfigError
-from posbench.extension import Extension
+from posbench.extension import Extension, Searched
+from posbench.position import Position, Sizes, count
+from posbench.wording import closest, known_names
 
-
-class Position(nn.Module):
-    """A position encoding around causal attention, for one layer."""
-
-    def __init__(self, encoding: PositionEncoding, trained: int) -> None:
-        super().__init__()
-        self.encoding = encoding
-        self.trained = trained  # positions
-
-    def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """The positions of n tokens, [1, n]: 0 to n - 1 unless the encoding draws others in
-        training.
-        """
-        draw = Draw(1, generator or torch.Generator().manual_seed(0), self.training)
-        return self.encoding.positions(torch.arange(n)[None], draw)
-
-    def embed(self, x: Tensor, pos: Tensor | None = None) -> Tensor:
-        """Token embeddings [batch, n, width] with what the encoding adds to them, before the first
-        layer.
-        """
-        return self.encoding.embed(x, self._given(pos, x))
-
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, x: Tensor | None = None, pos: Tensor | None = None
-    ) -> Tensor:
-        """Causal attention, [batch, heads, n, head width], of queries, keys and values like that.
-
-        `x` is the normalised input of the layer, [batch, n, width], from which some encodings
-        compute.
-        """
-        x = q.transpose(1, 2).flatten(2) if x is None else x
-        pos = self._given(pos, x)
-        call = Attention(q, k, v, x, pos, pos, scale=q.shape[-1] ** -0.5)
-        return attend(self.encoding.encode(call))
-
-    def _given(self, pos: Tensor | None, x: Tensor) -> Tensor:
-        return (self.draw(x.shape[1]) if pos is None else pos).to(x.device)
+OF_SIZES = ("${model.num_heads}", "${model.head_width}", "${model.width}")
+"""What a function has parameters for, whatever its YAML calls it."""
 
 
 class UnboundExtension:
     """An extension that has yet to be applied to a trained position encoding."""
 
-    def __init__(self, name: str, settings: dict[str, Any]) -> None:
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         self.name, self.settings = name, settings
 
     def extend(self, position: Position, tested: int) -> Position:
-        """The same weights for sequences of `tested` positions; IllegalExtension if it cannot."""
+        """The same weights for sequences of `tested` positions.
+
+        What an extension trains besides is left to the caller: `yarn_fine_tuned` gives the
+        encoding that the further training has.
+
+        Raises:
+            IllegalExtension: if the encoding lacks what the extension changes
+            ConfigError: if it is no encoding of this module, `tested` is no count, or the extension
+                is made by searching or training, and not by a change
+        """
+        if not isinstance(position, Position):
+            raise ConfigError(_no_position(self.name, position))
+        tested = count("tested", tested)
+        if position.tested not in (None, tested):
+            raise ConfigError(
+                f"the position is extended for tested={position.tested} already, and not for "
+                f"{tested}: extend the trained one"
+            )
+        if self.name in position.extensions:
+            raise ConfigError(
+                f"{self.name} has been applied to the position already, and would change it twice: "
+                "extend the trained one"
+            )
         sizes = {"train_positions": position.trained, "test_positions": tested}
         made: Extension = _built("extension", self.name, self.settings, sizes)
-        stack = made.extend(EncodingStack([position.encoding]), position.trained, tested)
-        [encoding] = stack
-        return Position(encoding, position.trained)
+        if isinstance(made, Searched):
+            raise ConfigError(
+                f"{self.name} searches for its settings with the tests of a task, which are not "
+                f"here: take {self.name.removesuffix('_tuned').removesuffix('_search')} with "
+                "settings of yours"
+            )
+        if made.retrained:
+            raise ConfigError(
+                f"{self.name} trains a new model for each test length and extends none: make the "
+                f"encoding with trained={tested}"
+            )
+        stack = EncodingStack([position.encoding])
+        spans = stack.span(position.trained, training=True), stack.span(tested)
+        [encoding] = made.extend(stack, *spans)
+        return position.extended(encoding, tested, self.name)
 
 
+def _no_position(name: str, given: object) -> str:
+    inside = given.named_modules() if isinstance(given, nn.Module) else ()
+    held = next((f"MODULE.{path}" for path, each in inside if isinstance(each, Position)), None)
+    hint = f": give each of those it holds, as {held}" if held else ""
+    return (
+        f"{name}().extend takes what a call such as posbench.rope(...) gives, and got a "
+        f"{type(given).__name__}{hint}"
+    )
+
+
+@functools.cache
 def encoding(name: str) -> Callable[..., Position]:
     """The function behind `from posbench import NAME`, of an encoding."""
+    content = _content("encoding", name)
 
-    def position(
-        num_heads: int, head_width: int, trained: int, longest: int | None = None, **settings: Any
-    ) -> Position:
-        """The encoding for this many heads; `longest` is that of the tests, 8 times `trained`."""
-        width = num_heads * head_width
-        model = {"num_heads": num_heads, "head_width": head_width, "width": width}
-        sizes = {
-            "model": {**model, "embedding_std": 1.0, "num_layers": 1},
-            "train_positions": trained,
-            "test_positions": longest or 8 * trained,
+    def position(*args: Any, **given: Any) -> Position:
+        settings = _bound(position, args, given)
+        sizes = Sizes(**{each.name: settings.pop(each.name, None) for each in fields(Sizes)})
+        if "layers" in content:
+            layers = ", ".join(each["_target_"].rpartition(".")[2] for each in content["layers"])
+            raise ConfigError(
+                f"{name} is a pattern of unlike layers ({layers}), and a position is one layer: "
+                "take the encoding of each layer"
+            )
+        model = {
+            "num_heads": sizes.num_heads,
+            "head_width": sizes.head_width,
+            "width": sizes.model_width,
+            "embedding_std": 1.0,
+            "num_layers": 1,
         }
-        return Position(_built("encoding", name, settings, sizes), trained)
+        known = {"train_positions": sizes.trained, "test_positions": sizes.longest}
+        return Position(_built("encoding", name, settings, {"model": model, **known}), sizes)
 
-    position.__name__ = name
-    return position
+    parameters = [
+        Parameter(each.name, Parameter.POSITIONAL_OR_KEYWORD, default=default)
+        for each in fields(Sizes)
+        for default in [Parameter.empty if each.default is not None else None]
+    ]
+    return _described(position, name, parameters, content, Position)
 
 
+@functools.cache
 def extension(name: str) -> Callable[..., UnboundExtension]:
     """The function behind `from posbench import NAME`, of an extension."""
-    return lambda **settings: UnboundExtension(name, settings)
+
+    def unbound(*args: Any, **given: Any) -> UnboundExtension:
+        return UnboundExtension(name, _bound(unbound, args, given))
+
+    return _described(unbound, name, [], _content("extension", name), UnboundExtension)
 
 
 def named(name: str) -> Callable[..., Any]:
@@ -116,25 +149,97 @@ def named(name: str) -> Callable[..., Any]:
     return (encoding if name in own_names("encoding") else extension)(name)
 
 
-def _built(group: str, name: str, settings: dict[str, Any], sizes: dict[str, Any]) -> Any:
+class Written(str):
+    """A default as the YAML has it, where it follows from sizes or is a whole encoding."""
+
+    __repr__ = str.__str__
+
+
+def _described(
+    function: Callable[..., Any],
+    name: str,
+    parameters: list[Parameter],
+    content: Mapping[str, Any],
+    returned: type,
+) -> Callable[..., Any]:
+    """The function with the name, signature and documentation that its YAML gives it."""
+    pattern = parameters and "layers" in content
+    settings = [
+        Parameter(key, Parameter.KEYWORD_ONLY, default=_default(value))
+        for key, value in content.items()
+        if not key.startswith("_") and value not in OF_SIZES and not pattern
+    ]
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "posbench"
+    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [*parameters, *settings], return_annotation=returned
+    )
+    target = content.get("_target_")
+    function.__doc__ = inspect.getdoc(get_class(target)) if target else f"The pattern {name}."
+    return function
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Written(f"<{str(value.get('_target_', '...')).rpartition('.')[2]}>")
+    return Written(value) if isinstance(value, str) and "${" in value else value
+
+
+def _bound(function: Any, args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by name; ConfigError for what the function does not take, or lacks."""
+    name, signature = function.__name__, inspect.signature(function)
+    for unknown in sorted(given.keys() - signature.parameters):
+        keywords = list(signature.parameters)
+        if not keywords:
+            raise ConfigError(f"{name} has no setting {unknown}: it takes none")
+        meant = known_names(keywords, f"help(posbench.{name})", closest(unknown, keywords))
+        raise ConfigError(f"{name} has no setting {unknown}: {meant}")
+    try:
+        return dict(signature.bind(*args, **given).arguments)
+    except TypeError as error:
+        required = [
+            each.name for each in signature.parameters.values() if each.default is Parameter.empty
+        ]
+        call = f"{name}({', '.join([*required, 'SETTING=...'])})"
+        raise ConfigError(f"{name}: {error}: write {call}") from None
+
+
+def _built(group: str, name: str, settings: Mapping[str, Any], sizes: dict[str, Any]) -> Any:
     content = OmegaConf.create({**sizes, group: _content(group, name)})
-    unknown = settings.keys() - {str(key) for key in content[group]}
-    if unknown:
-        known = ", ".join(str(key) for key in content[group] if not str(key).startswith("_"))
-        raise ConfigError(
-            f"{name} has no setting {', '.join(sorted(unknown))}: it takes {known or 'none'}"
-        )
-    content[group].update(settings)
+    for key, value in settings.items():
+        content[group][key] = _setting(group, key, value, content[group].get(key))
     plain: Any = OmegaConf.to_container(content, resolve=True)
-    if "layers" in plain[group]:
-        raise ConfigError(f"{name} is a pattern of unlike layers: take the encodings of its layers")
     return build(plain[group], group)
 
 
+def _setting(group: str, key: str, value: Any, written: Any) -> Any:
+    """A setting as a YAML could have it; the name of a whole encoding or extension is its YAML."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if OmegaConf.is_dict(written) and "_target_" in written:
+        found = _content(group, value) if isinstance(value, str) else value
+        if not isinstance(found, dict) or "_target_" not in found:
+            raise ConfigError(
+                f"{key} is the name of an {group} that is one layer, as {key}="
+                f"{'yarn' if group == 'extension' else 'rope'!r}, got "
+                + (repr(value) if isinstance(value, str | dict | None) else type(value).__name__)
+            )
+        return found
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{key} must be a finite number, got {value}")
+    if isinstance(value, str) and "${" in value:
+        raise ConfigError(f"{key} must be a value, got {value!r}")
+    if not isinstance(value, int | float | str | bool | list | tuple | dict | None):
+        raise ConfigError(f"{key} must be a number, a text or a list, got a {type(value).__name__}")
+    return list(value) if isinstance(value, tuple) else value
+
+
 @functools.cache
-def _content(group: str, name: str) -> Any:
+def _content(group: str, name: str) -> dict[str, Any]:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ConfigError(f"{group} must be a name, such as those in conf/{group}, got {name!r}")
     with _hydra_of_its_own():
-        return OmegaConf.to_container(node(group, name), resolve=False)
+        return OmegaConf.to_container(node(group, name), resolve=False)  # type: ignore[return-value]
 
 
 @contextmanager

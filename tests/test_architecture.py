@@ -45,7 +45,7 @@ FLOORS = [
     # sent out
     {"sweeping", "compare", "explain", "check", "catalogue", "pretrained", "results"},
     # the doors
-    {"cli", "dashboard", "export", "standalone", "status", "__main__"},
+    {"cli", "dashboard", "export", "position", "standalone", "status", "__main__"},
 ]
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 CONCRETE = ("posbench.encodings.", "posbench.extensions.", "posbench.tasks.")

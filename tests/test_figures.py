@@ -51,11 +51,51 @@ def test_a_line_ends_where_a_seed_has_no_test() -> None:
         ({"methods": ["ropee"]}, "method 'ropee' is not in the table: did you mean rope"),
         ({"tasks": ["copyy"]}, "task 'copyy' is not in the table: did you mean copy"),
         ({"measure": "task"}, "measure='task' is no column with numbers"),
+        ({"measure": "scroe"}, "is no column with numbers of this table: did you mean score?"),
+        ({"measure": ["score"]}, "measure=['score'] is no column with numbers of this table"),
+        ({"methods": "ropee"}, "method 'ropee' is not in the table: did you mean rope"),
+        ({"methods": []}, "no method is named: name one, or leave methods out for all"),
+        ({"methods": [3]}, "method '3' is not in the table"),
+        ({"tasks": 3}, "tasks must be a name or a list of names, got 3"),
     ],
 )
 def test_a_figure_of_what_is_not_there_is_refused(words: dict, said: str) -> None:
     with pytest.raises(PosbenchError, match=re.escape(said)):
         results.plot(tables.table(with_views()), **words)
+
+
+def test_one_name_draws_one_row() -> None:
+    table = tables.table([making.record(name, task="copy") for name in ("rope", "nope")])
+    for one in ("rope", ["rope"], ["rope", "rope"]):
+        axes = results.plot(table, one, "copy").axes[0]
+        named = [each.get_label() for each in axes.get_lines()]
+        assert [name for name in named if not name.startswith("_")] == ["rope"]
+
+
+@pytest.mark.parametrize("column", ["task", "method", "seed", "multiple", "chance"])
+def test_the_column_that_a_figure_needs_and_lacks_is_named(column: str) -> None:
+    table = tables.table([making.record()]).drop(columns=column)
+    with pytest.raises(PosbenchError, match=f"the table lacks the column {column}, which"):
+        results.plot(table)
+    if column == "chance":
+        assert results.plot(table, measure="loss").axes
+
+
+def test_what_is_no_table_with_lengths_is_no_figure() -> None:
+    with pytest.raises(PosbenchError, match=r"must be a data frame, .* got a str"):
+        results.plot("results/main")
+    table = tables.table([making.record()])
+    with pytest.raises(PosbenchError, match="column multiple must hold numbers, and holds"):
+        results.plot(table.assign(multiple=table["multiple"].map("{}x".format)))
+    with pytest.raises(PosbenchError, match="column seed has nan in 2 lines: leave such lines out"):
+        results.plot(table.assign(seed=float("nan")))
+    with pytest.raises(PosbenchError, match="column chance has inf in 2 lines"):
+        results.plot(table.assign(chance=float("inf")))
+    with pytest.raises(PosbenchError, match="column method has None in 2 lines"):
+        results.plot(table.assign(method=None))
+    assert results.plot(table.assign(score=float("nan"))).axes, "what is unknown is not drawn"
+    with pytest.raises(PosbenchError, match=r"above 0, got 0.0: leave such lines out"):
+        results.plot(table.assign(multiple=0.0))
 
 
 def test_a_figure_of_more_curves_than_can_be_told_apart_is_refused_unless_they_are_named() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from making import record, save
 from runs import random_runs, runs
@@ -129,8 +131,111 @@ def test_protocols_are_not_mixed_and_columns_are_asked_for() -> None:
     table = random_runs()
     with pytest.raises(PosbenchError, match=r"cpu, gpu .* table\[table\['protocol'\] == 'cpu'"):
         results.summarise(table.assign(protocol=["cpu", "gpu"] * (len(table) // 2)))
-    with pytest.raises(PosbenchError, match="columns seed"):
+    with pytest.raises(PosbenchError, match="columns seed: it has one line a run"):
         results.summarise(table.drop(columns="seed"))
+
+
+@pytest.mark.parametrize(
+    "column", ["score", "chance", "seed", "multiple", "task", "method", "solved", "protocol"]
+)
+def test_the_column_that_was_dropped_is_the_one_that_is_named(tmp_path: Path, column: str) -> None:
+    """`area` was named before, which the long table has never had."""
+    table = results.load(saved(tmp_path)).drop(columns=column)
+    said = f"^the table lacks the column {column}, which posbench.results.load gives: keep it$"
+    with pytest.raises(PosbenchError, match=said):
+        results.summarise(table)
+    with pytest.raises(PosbenchError, match=said):
+        results.compare(table, "rope", "nope")
+
+
+def test_a_table_in_which_a_name_or_a_number_is_missing_is_refused(tmp_path: Path) -> None:
+    table = results.load(saved(tmp_path))
+    for column, wrong in (("task", None), ("seed", np.nan), ("score", np.inf), ("chance", -np.inf)):
+        with pytest.raises(PosbenchError, match=f"column {column} has {wrong} in 48 lines"):
+            results.summarise(table.assign(**{column: wrong}))
+    unknown = results.summarise(table.assign(score=np.nan), draws=50)
+    assert unknown["overall"].isna().all() and len(unknown) == 2
+
+
+def changed_areas(**columns: object) -> pd.DataFrame:
+    return random_runs().assign(**columns)
+
+
+BAD = {
+    "a folder": (lambda: results.summarise("results/main"), "must be a data frame, .* got a str"),
+    "a folder, compared": (lambda: results.compare("results/main", "a", "b"), "got a str"),
+    "areas in words": (
+        lambda: results.summarise(changed_areas(area="high")),
+        "area must hold numbers, shares of 1",
+    ),
+    "scores in words": (
+        lambda: results.summarise(changed_areas(area=0.5).drop(columns="area").assign(score="1")),
+        "the table lacks the columns protocol, protocol_hash",
+    ),
+    "no run": (lambda: results.summarise(random_runs()[:0]), "no run in the table"),
+    "a board by its name": (lambda: results.summarise(random_runs(), "main"), "got 'main'"),
+    "a board of other tasks": (
+        lambda: results.summarise(random_runs(), {"copy": "x"}),
+        r"none of the tasks of the table \(t0, t1, t2",
+    ),
+    "no draw": (lambda: results.summarise(random_runs(), draws=0), "draws must .* got 0"),
+    "half a draw": (lambda: results.compare(random_runs(), "r0", "r1", draws=0.5), "got 0.5"),
+    "a seed below 0": (lambda: results.summarise(random_runs(), seed=-1), "seed must .* got -1"),
+    "one row that is not there": (
+        lambda: results.compare(random_runs(), "r0", "r1n"),
+        r"^there is no row 'r1n' in the table: did you mean r1\? Choose one of r0, r1, r2, r3$",
+    ),
+    "two rows that are not there": (
+        lambda: results.compare(random_runs(), "r00", "r11"),
+        r"^there are no rows 'r00' and 'r11' in the table: did you mean r0 and r1\? Choose",
+    ),
+    "a row and itself": (lambda: results.compare(random_runs(), "r0", "r0"), "name another row"),
+    "a list of rows": (
+        lambda: results.compare(random_runs(), ["r0"], "r1"),
+        r"a must be the name of one row, got \['r0'\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_table_or_a_name_that_cannot_be_right_is_refused_in_a_sentence(kind: str) -> None:
+    call, said = BAD[kind]
+    with pytest.raises(PosbenchError, match=said):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("seeds", "shared", "least"),
+    [(1, True, 1.0), (1, False, 1.0), (3, True, 2 / 8), (3, False, 2 / 20), (6, True, 2 / 64)],
+)
+def test_the_least_p_value_that_so_many_runs_can_give_stands_beside_it(
+    seeds: int, shared: bool, least: float
+) -> None:
+    """One above the other in every run by as much as can be is the least that there is."""
+    table = runs({"p": {"a": [1.0] * seeds}, "q": {"a": [0.0] * seeds}})
+    if shared:
+        table["training"] = table["task"] + table["seed"].astype(str)
+    told = least > 0.05
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = results.compare(table, "p", "q", draws=50)
+    assert found.loc["a", "p_value"] == pytest.approx(least) == found.loc["a", "p_least"]
+    assert [str(each.message)[:60] for each in said] == [
+        "p and q have too few runs for a test (1 task in common): no "
+    ] * told
+    if told:
+        assert f"can be below {least:.2g}, whatever the difference" in str(said[0].message)
+
+
+def test_the_least_p_value_of_unequal_sides_is_reached_too() -> None:
+    unequal = runs({"p": {"a": [1.0, 1.0]}, "q": {"a": [0.0]}})
+    with pytest.warns(UserWarning, match="can be below 0.33"):
+        found = results.compare(unequal, "p", "q", draws=50).loc["a"]
+    assert found["p_value"] == pytest.approx(1 / 3) == found["p_least"]
+    levels = {"p": 1.0, "q": 0.0}
+    several = runs({row: {task: [level] for task in "abcdef"} for row, level in levels.items()})
+    found = results.compare(several, "p", "q", draws=50).loc["overall"]
+    assert found["p_value"] == pytest.approx(2 / 64) == found["p_least"]
 
 
 def test_two_rows_are_compared_on_each_task_and_overall() -> None:

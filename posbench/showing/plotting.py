@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from posbench.records.tables import FIELDS, refuse_mixed
 from posbench.showing.figures import MARKERS
 from posbench.statistics.aggregates import FEWEST
 from posbench.statistics.estimates import Estimate
+from posbench.statistics.measures import refuse_lacking
 from posbench.wording import closest, known_names
 
 WIDTH, HEIGHT, ACROSS = 4.2, 3.2, 3
@@ -36,8 +37,8 @@ class Plot(Figure):
 
 def plot(
     table: pd.DataFrame,
-    methods: Sequence[str] | None = None,
-    tasks: Sequence[str] | None = None,
+    methods: str | Sequence[str] | None = None,
+    tasks: str | Sequence[str] | None = None,
     measure: str = "score",
 ) -> Plot:
     """Draw a measure against the test length, a panel a task, a line a method.
@@ -49,17 +50,16 @@ def plot(
     Args:
         table: of `posbench.results.load`, or other rows with its columns `task`, `method`, `seed`,
             `multiple`, `chance` and the measure; of one protocol, if it has that column
-        methods: which rows to draw, and in which order; without it all, twelve at most
+        methods: which row to draw, or which and in which order; without it all, twelve at most
         tasks: the same for the panels
         measure: a column with numbers
 
     Returns:
-        The figure, for `display` or `savefig`. PosbenchError names a method, task or measure that
-        the table lacks, protocols if there are several, and a row that mixes runs of several
-        versions, or says that there are too many rows.
+        The figure, for `display` or `savefig`. PosbenchError names a column, method, task or
+        measure that the table lacks, protocols if there are several, and a row that mixes runs of
+        several versions, or says that there are too many rows.
     """
-    if measure not in table or not pd.api.types.is_numeric_dtype(table[measure]):
-        raise PosbenchError(f"measure={measure!r} is no column with numbers of this table")
+    _refuse_lacking(table, measure)
     if "protocol" in table and table["protocol"].nunique() > 1:
         raise PosbenchError(
             f"the table holds runs of several protocols ({', '.join(table['protocol'].unique())}), "
@@ -92,15 +92,43 @@ def plot(
     return figure
 
 
-def _chosen(table: pd.DataFrame, column: str, asked: Sequence[str] | None) -> list[str]:
-    known = sorted(table[column].unique())
-    for name in asked or ():
+def _refuse_lacking(table: pd.DataFrame, measure: str) -> None:
+    """PosbenchError names a column that is missing, or holds no numbers."""
+    if not isinstance(table, pd.DataFrame):
+        raise PosbenchError(
+            "the table must be a data frame, such as posbench.results.load(FOLDER), got a "
+            f"{type(table).__name__}"
+        )
+    needed = {"task": False, "method": False, "seed": False, "multiple": True}
+    refuse_lacking(table, needed | ({"chance": True} if measure == "score" else {}))
+    numbers = [name for name in table if pd.api.types.is_numeric_dtype(table[name])]
+    if measure not in numbers:
+        near = closest(str(measure), map(str, numbers))
+        meant = f": did you mean {near}?" if near else f": choose one of {', '.join(numbers)}"
+        raise PosbenchError(f"measure={measure!r} is no column with numbers of this table{meant}")
+    if not (table["multiple"] > 0).all():
+        raise PosbenchError(
+            "multiple must hold lengths as multiples of the trained one, above 0, got "
+            f"{table['multiple'].min()}: leave such lines out"
+        )
+
+
+def _chosen(table: pd.DataFrame, column: str, asked: str | Sequence[str] | None) -> list[str]:
+    known = sorted(map(str, table[column].unique()))
+    if asked is None:
+        return known
+    if not isinstance(asked, Iterable):
+        raise PosbenchError(f"{column}s must be a name or a list of names, got {asked!r}")
+    names = [asked] if isinstance(asked, str) else list(dict.fromkeys(map(str, asked)))
+    if not names:
+        raise PosbenchError(f"no {column} is named: name one, or leave {column}s out for all")
+    for name in names:
         if name not in known:
             raise PosbenchError(
                 f"{column} {name!r} is not in the table: "
                 + known_names(known, f"table[{column!r}].unique()", closest(name, known))
             )
-    return list(asked) if asked is not None else known
+    return names
 
 
 def _panel(axes: Axes, table: pd.DataFrame, methods: Sequence[str], measure: str) -> None:

@@ -43,9 +43,19 @@ def checked(runs: pd.DataFrame) -> pd.DataFrame:
     missing, if there is no run or one is there twice, or if a task is in several groups.
     """
     if missing := [name for name in COLUMNS if name not in runs]:
-        raise PosbenchError(f"a table of runs needs columns {', '.join(missing)}")
+        alone = missing == ["area"]
+        hint = "; or `score` and `multiple`, as in the table of posbench.results.load" * alone
+        raise PosbenchError(
+            f"a table of runs needs columns {', '.join(missing)}: it has one line a run, with "
+            f"columns {', '.join(COLUMNS)}{hint}"
+        )
     if runs.empty:
         raise PosbenchError("there is no run in the table: run something first")
+    if not pd.api.types.is_numeric_dtype(runs["area"]):
+        raise PosbenchError(
+            f"area must hold numbers, shares of 1, and holds {runs['area'].dtype}: convert it with "
+            "pandas.to_numeric"
+        )
     several = runs.groupby("task")["group"].nunique(dropna=False)
     if (several != 1).any():
         raise PosbenchError(f"task {several.idxmax()!r} must be in one group, of one name")

@@ -6,12 +6,15 @@ training. All axes of lengths are logarithmic, because lengths are compared by t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+
+from posbench.errors import PosbenchError
+from posbench.wording import agreeing, counted
 
 LONGEST = 8.0
 """The multiple that areas end at, where no other is given; what is measured beyond it counts for
@@ -177,6 +180,41 @@ def median_reach(reaches: Sequence[Reach], weights: Numbers | None = None) -> tu
     weight = np.ones(len(low)) if weights is None else np.asarray(weights, float)
     share = float(np.average([each.censored != "" for each in reaches], weights=weight))
     return Reach(_log_median(low, weight), _log_median(high, weight)), share
+
+
+NEEDED = {
+    **dict.fromkeys(("protocol", "protocol_hash", "task", "task_hash", "task_version"), False),
+    **dict.fromkeys(("method", "method_hash", "method_class", "training_hash"), False),
+    **dict.fromkeys(("seed", "test_length", "multiple", "score", "chance", "solved"), True),
+}
+"""Columns of the long table that `of_runs` needs, and whether they hold numbers."""
+MEASURED = ("score", "chance")
+"""Those of them that may be unknown, which is NaN; what depends on it is NaN as well."""
+
+
+def refuse_lacking(table: pd.DataFrame, needed: Mapping[str, bool]) -> None:
+    """PosbenchError names what a table lacks of these columns, or which should hold numbers."""
+    if lacking := [name for name in needed if name not in table]:
+        raise PosbenchError(
+            f"the table lacks {agreeing(len(lacking), 'the column', 'the columns')} "
+            f"{', '.join(lacking)}, which posbench.results.load gives: keep "
+            f"{agreeing(len(lacking), 'it', 'them')}"
+        )
+    for name, is_number in needed.items():
+        column = table[name]
+        if is_number and not pd.api.types.is_numeric_dtype(column):
+            raise PosbenchError(
+                f"the column {name} must hold numbers, and holds {column.dtype}: convert it with "
+                "pandas.to_numeric"
+            )
+        lines = column.isna() if name not in MEASURED else pd.Series(False, table.index)
+        if is_number:
+            lines = lines | np.isinf(column.astype(float))
+        if lines.any():
+            where = counted(int(lines.sum()), "line")
+            raise PosbenchError(
+                f"the column {name} has {column[lines].iloc[0]} in {where}: leave such lines out"
+            )
 
 
 def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:

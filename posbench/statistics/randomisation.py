@@ -94,6 +94,28 @@ def num_permutations(sizes: Iterable[int]) -> int:
     return math.prod(_ways(size) for size in sizes)
 
 
+def least_sign_flip(num_pairs: int) -> float:
+    """The least p that `sign_flip` can give of so many differences: 2 / 2^n, NaN of none."""
+    return _least([2] * num_pairs, 2)
+
+
+def least_exchange(sizes: Sequence[tuple[int, int]]) -> float:
+    """The least p that `exchange` can give of strata with so many scores of either side.
+
+    One of all ways is the one found. Where both sides have as many scores in every stratum, handing
+    all of them over to the other side is as extreme.
+    """
+    mirrored = all(one == other for one, other in sizes)
+    return _least([math.comb(one + other, one) for one, other in sizes], 1 + mirrored)
+
+
+def _least(ways: Sequence[int], extreme: int) -> float:
+    if not ways:
+        return math.nan
+    least = extreme / math.prod(ways)
+    return least if _countable(ways) else max(least, 1 / (DRAWS + 1))
+
+
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's adjusted p, in the order given: max over j <= i of min(1, (m - j + 1) p_(j)).
 

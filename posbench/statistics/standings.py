@@ -18,6 +18,7 @@ from posbench.statistics import (
 )
 from posbench.statistics.bootstrap import DRAWS, EQUIVALENT, Draws
 from posbench.statistics.classes import zero_shot_first
+from posbench.wording import MANY, agreeing, closest, known_names
 
 OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "training"}
 """What some columns of runs are called in the long table."""
@@ -27,6 +28,10 @@ DRAWN = ["rank", "p_best"] + [
     for what in ("low", "high", "rank_low", "rank_high", "tier")
 ]
 """The columns of a summary that draws give."""
+SIGNIFICANT = 0.05
+"""A test that cannot give a p-value of this or less says nothing, whatever the runs are."""
+OF_LENGTHS = frozenset({"score", "multiple", "test_length", "chance"})
+"""Columns by which a table has a line for each test length, and not for each run."""
 
 
 def summarise(
@@ -67,6 +72,7 @@ def summarise(
     Raises:
         PosbenchError: if a column is missing, a run is there twice, or protocols are mixed
     """
+    _refuse_draws(draws, seed)
     runs = of_board(frame, board)
     classes = runs["class"] if "class" in runs else pd.Series("all", runs.index)
     tables = {
@@ -101,22 +107,26 @@ def compare(
         in which a is above b by .02 at least, within .02 of it, and below; `p_improvement`, the
         chance that a run of a is above one of b; and `p_value`, two-sided, of the `test`: "sign
         flip" where all runs of both share their weights, seed by seed, "permutation" elsewhere.
-        `p_holm` is adjusted over the tasks. Runs without an area are dropped. Bounds and shares
-        of draws are NaN where there are fewer than three seeds, too few to draw from; in the line
+        `p_least` is the least p-value that the test can give of so many runs: 1 for one seed of one
+        task, which can tell nothing. `posbench.results.compare` warns where no test can reach .05.
+        `p_holm` is adjusted over the tasks. Runs without an area are dropped. Bounds and shares of
+        draws are NaN where there are fewer than three seeds, too few to draw from; in the line
         "over tasks", where some group has a single task, or there are fewer than three.
 
     Raises:
-        PosbenchError: if a row is unknown, or the two have no task in common
+        PosbenchError: if a row is unknown, the two have no task in common, or as `summarise`
     """
-    runs = of_board(frame, board).dropna(subset="area")
-    for row in (a, b):
-        if row not in set(runs["row"]):
-            raise PosbenchError(f"there is no row {row!r} in the table")
-
+    _refuse_draws(draws, seed)
+    runs = of_board(frame, board)
+    _refuse_unknown_rows(runs, a, b)
+    runs = runs.dropna(subset="area")
     pair = runs[runs["row"].isin([a, b])]
     tasks = [task for task, part in pair.groupby("task") if part["row"].nunique() == 2]
-    if not tasks or a == b:
-        raise PosbenchError(f"{a!r} and {b!r} have no task in common that they differ on")
+    if not tasks:
+        raise PosbenchError(
+            f"{a!r} and {b!r} have no task in common on which both have an area: add runs of one "
+            "on a task of the other"
+        )
     lines: dict[str, dict[str, Any]] = {}
     for task in tasks:
         part = pair[pair["task"] == task]
@@ -144,8 +154,20 @@ def compare(
 
 def of_board(frame: pd.DataFrame, board: Mapping[str, str] | None = None) -> pd.DataFrame:
     """The table of runs of `frame`, with the tasks and groups of a board; see `summarise`."""
-    per_length = "score" in frame and "area" not in frame
-    runs = measures.of_runs(frame) if per_length else frame.copy()
+    if not isinstance(frame, pd.DataFrame):
+        raise PosbenchError(
+            f"a table of runs must be a data frame, such as posbench.results.load(FOLDER), got a "
+            f"{type(frame).__name__}"
+        )
+    if board is not None and not isinstance(board, Mapping):
+        raise PosbenchError(
+            f"board must say the group of each task, as {{'passkey': 'retrieval'}}, got {board!r}"
+        )
+    if "area" not in frame and not OF_LENGTHS.isdisjoint(frame):
+        measures.refuse_lacking(frame, measures.NEEDED)
+        runs = measures.of_runs(frame)
+    else:
+        runs = frame.copy()
     lacking = {old: new for old, new in OTHER_NAMES.items() if old in runs and new not in runs}
     runs = runs.rename(columns=lacking)
     if "protocol" in runs and runs["protocol"].nunique() > 1:
@@ -155,10 +177,40 @@ def of_board(frame: pd.DataFrame, board: Mapping[str, str] | None = None) -> pd.
             f"as table[table['protocol'] == '{found[0]}']"
         )
     if board is not None and "task" in runs:
+        tasks = sorted(map(str, runs["task"].unique()))
         runs = runs.assign(group=runs["task"].map(dict(board))).dropna(subset="group")
+        if runs.empty and tasks:
+            raise PosbenchError(
+                f"the board has none of the tasks of the table ({', '.join(tasks[:MANY])}): give "
+                "the group of each, under the name that the table has"
+            )
     elif "group" not in runs and "task" in runs:
         runs = runs.assign(group=runs["task"])
     return aggregates.checked(runs)
+
+
+def _refuse_draws(draws: int, seed: int) -> None:
+    for name, value, least in (("draws", draws, 1), ("seed", seed, 0)):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or value < least:
+            raise PosbenchError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def _refuse_unknown_rows(runs: pd.DataFrame, a: str, b: str) -> None:
+    """PosbenchError names the rows that are not there, with what was meant by each."""
+    known = sorted(set(map(str, runs["row"])))
+    for name, row in (("a", a), ("b", b)):
+        if not isinstance(row, str):
+            raise PosbenchError(f"{name} must be the name of one row, got {row!r}")
+    lacking = [row for row in dict.fromkeys((a, b)) if row not in known]
+    if lacking:
+        near = [meant for row in lacking if (meant := closest(row, known))]
+        hint = known_names(known, "sorted(set(table['method']))", " and ".join(near) or None)
+        what = agreeing(len(lacking), "is no row", "are no rows")
+        named = " and ".join(map(repr, lacking))
+        raise PosbenchError(f"there {what} {named} in the table: {hint}")
+    if a == b:
+        raise PosbenchError(f"{a!r} is compared with itself: name another row as b")
 
 
 def standing(
@@ -250,8 +302,17 @@ def _tested(
         if weights is not None:
             seeds = differences.groupby("task").transform("size")
             differences *= [weights[task] for task, _ in differences.index] / seeds
-        return {"p_value": randomisation.sign_flip(list(differences)), "test": "sign flip"}
+        return {
+            "p_value": randomisation.sign_flip(list(differences)),
+            "p_least": randomisation.least_sign_flip(len(differences)),
+            "test": "sign flip",
+        }
     tasks = sorted(runs["task"].unique())
     strata = [[part["area"].loc[task].tolist() for part in (one, other)] for task in tasks]
     weighted = None if weights is None else [weights[task] for task in tasks]
-    return {"p_value": randomisation.exchange(strata, weighted), "test": "permutation"}
+    sizes = [(len(mine), len(other)) for mine, other in strata]
+    return {
+        "p_value": randomisation.exchange(strata, weighted),
+        "p_least": randomisation.least_exchange(sizes),
+        "test": "permutation",
+    }
