@@ -37,6 +37,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from omegaconf import OmegaConf
 
 from posbench import commands
@@ -53,7 +54,7 @@ from posbench.pretrained.request import HELP, Request
 from posbench.wording import closest, known_names
 
 if TYPE_CHECKING:
-    from posbench.pretrained.measuring import Found, Measurement
+    from posbench.pretrained.measuring import Answering, Found, Measurement
     from posbench.pretrained.mounting import Mounted
     from posbench.pretrained.recording import Candidate, Recorder
 
@@ -113,6 +114,13 @@ def refuse_short(tasks: Sequence[Measurement], shortest: int) -> None:
             f"task={PERPLEXITY} predicts a token from those before it and needs lengths of at "
             f"least {SHORTEST} tokens, got {shortest}: choose longer lengths"
         )
+
+
+def refuse_tokenizer(asking: Answering) -> None:
+    """ConfigError under a tokenizer that does not keep answers apart; so is each later question."""
+    story = asking.task.story(asking.questions, np.random.default_rng(0))
+    for each in story.asked:
+        asking.pieces.question(each)
 
 
 def _recorder(request: Request, mounted: Mounted) -> Recorder:
@@ -239,8 +247,9 @@ def prove_beyond(mounted: Mounted, extension: Extension, lengths: list[int]) -> 
 
 
 def measurements(request: Request, tokenizer: Any) -> list[Measurement]:
+    from posbench.pretrained.continuing import pieces
     from posbench.pretrained.measuring import Answering, Perplexity
-    from posbench.pretrained.text_tasks import SETS, TASKS, Pieces
+    from posbench.pretrained.text_tasks import SETS, TASKS
 
     known = {**TASKS, **SETS, PERPLEXITY: None}
     names = [each for name in request.settings.task for each in SETS.get(name, (name,))]
@@ -253,12 +262,10 @@ def measurements(request: Request, tokenizer: Any) -> list[Measurement]:
                 raise ConfigError("task=perplexity needs text=FILE: name a text file")
             found.append(Perplexity.of(Path(request.settings.text), tokenizer))
         else:
-            pieces = Pieces(tokenizer, request.settings.chat)
-            found.append(
-                Answering(
-                    name, TASKS[name], pieces, request.settings.questions, request.settings.chat
-                )
-            )
+            questions, chat = request.settings.questions, request.settings.chat
+            asking = Answering(name, TASKS[name], pieces(tokenizer, chat), questions, chat)
+            refuse_tokenizer(asking)
+            found.append(asking)
     return found
 
 
