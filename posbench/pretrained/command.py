@@ -49,7 +49,7 @@ from posbench.content_hash import content_hash
 from posbench.disk import writing_to
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.extension import Extension, Searched
-from posbench.pretrained.refusal import need_transformers
+from posbench.pretrained.refusal import CannotMount, need_transformers
 from posbench.pretrained.request import HELP, Request
 from posbench.wording import closest, known_names
 
@@ -83,6 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run(request: Request) -> Iterator[str]:
     """Measure what is not known yet, and say what is found as it comes."""
     need_transformers()
+    from posbench.pretrained.configured import reached
     from posbench.pretrained.proof import mounted_and_proved
     from posbench.pretrained.tabulating import table
 
@@ -91,6 +92,12 @@ def run(request: Request) -> Iterator[str]:
     with mounted_and_proved(model, request.settings.train_positions or None) as mounted:
         trained = mounted.train_positions
         yield f"{request.files.path}, trained for {trained} positions, equals itself when mounted."
+        reach = reached(layer.form for layer in mounted.layers)
+        if reach > trained and not request.settings.train_positions:
+            yield (
+                f"Its configuration reaches {reach} positions with YaRN. Extensions come on top of "
+                f"it beyond {trained}: train_positions={reach} lets them begin there."
+            )
         recorder = _recorder(request, mounted)
         lengths = sorted(recorder.multiples)
         refuse_short(tasks, lengths[0])
@@ -165,8 +172,10 @@ def _candidates(
                 if task is tasks[0] or chosen is not each:
                     prove_beyond(mounted, chosen.extension, lengths)
                 found[task.name].append(chosen)
-        except IllegalExtension as error:
+        except (IllegalExtension, CannotMount) as error:
             yield f"{each.name} is left out: {error}"
+    if not all(found.values()):
+        raise ConfigError("no extension is left to measure: choose others, or direct")
     return found
 
 
