@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_models import TRAINED, characters, llama
+from small_models import FORMS, TRAINED, characters, llama, of_words
+from tokenizers import normalizers
 from transformers import LlamaForCausalLM
 
 from posbench.errors import ConfigError
@@ -23,6 +24,7 @@ from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
+from posbench.pretrained.continuing import Continuing, pieces
 from posbench.pretrained.forms import mount
 from posbench.pretrained.measuring import Answering, Perplexity
 from posbench.pretrained.serving import overrides
@@ -168,6 +170,99 @@ def test_the_common_word_is_the_most_common() -> None:
         (best, most), (_, second) = counts.most_common(2)
         assert best == answer.strip() and most > 2 * second
         assert question.endswith("The word that comes most often is")
+
+
+# -- tokens, as the whole text has them -----------------------------------------------------------
+
+TOKENS: dict[str, tuple[str, str]] = {
+    "passkey": (
+        "What ▁is ▁the ▁secret ▁number ▁of ▁Elena ? ▁The ▁secret ▁number ▁of ▁Elena ▁is",
+        "▁ 7 0 0 4 2",
+    ),
+    "key_value_retrieval": (
+        "What ▁is ▁the ▁number ▁of ▁N 8 1 0 5 ? ▁The ▁number ▁of ▁N 8 1 0 5 ▁is",
+        "▁ 2 6 2 8",
+    ),
+    "noisy_recall": (
+        "What ▁is ▁the ▁number ▁of ▁Elena ? ▁The ▁number ▁of ▁Elena ▁is",
+        "▁ 3 4 4 8",
+    ),
+    "multi_hop": (
+        "What ▁is ▁the ▁value ▁of ▁X 8 1 2 ? ▁The ▁value ▁of ▁X 8 1 2 ▁is",
+        "▁ 8 1 0 6 7",
+    ),
+    "in_context_language": ("stone", "▁window"),
+    "common_words": (
+        "Which ▁word ▁comes ▁most ▁often ? ▁The ▁word ▁that ▁comes ▁most ▁often ▁is",
+        "▁mirror",
+    ),
+}
+"""A question of each task and its answer, in tokens."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", TASKS)
+def test_a_question_and_its_answer_have_the_tokens_of_one_text(name: str, form: str) -> None:
+    tokenizer = of_words(form)
+    text = TASKS[name].text(pieces(tokenizer), 900, 2, np.random.default_rng(0))
+    question = text.questions[0]
+    shown = [
+        " ".join(tokenizer.convert_ids_to_tokens(each)).replace("Ġ", "▁")
+        for each in (question.asked, question.answer)
+    ]
+    assert tuple(shown) == TOKENS[name]
+    whole = tokenizer.decode(text.tokens(question), skip_special_tokens=True)
+    assert "  " not in whole
+    assert whole.endswith(f"\n{tokenizer.decode([*question.asked, *question.answer])}")
+    again = tokenizer(f"x\n{whole.rpartition(chr(10))[2]}", add_special_tokens=False).input_ids
+    assert again[-len(question.asked + question.answer) :] == question.asked + question.answer
+    assert len(text.tokens(max(text.questions, key=lambda q: len(q.asked + q.answer)))) == 900
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_asked_for_stands_in_the_text_in_the_same_tokens(form: str) -> None:
+    text = TASKS["passkey"].text(pieces(of_words(form)), 900, 10, np.random.default_rng(0))
+    for question in text.questions:
+        lead = question.asked[-5:]  # secret number of NAME is
+        said = [*lead, *question.answer]
+        assert any(text.shared[i : i + len(said)] == said for i in range(len(text.shared)))
+
+
+def test_a_tokenizer_that_puts_nothing_in_front_is_asked_for_each_piece_alone() -> None:
+    """So what has been measured with one keeps its tokens."""
+    assert [type(pieces(of_words(form))) is Continuing for form in FORMS] == [True] * 3 + [False]
+    for name in TASKS:
+        for form in (of_words("bytes"), CHARACTERS):
+            now, alone = (
+                TASKS[name].text(each, 900, 2, np.random.default_rng(1))
+                for each in (pieces(form), Pieces(form))
+            )
+            assert now == alone
+
+
+def test_a_chat_has_no_space_in_front_of_its_parts() -> None:
+    tokenizer = of_words("Mistral")
+    tokenizer.chat_template = "<s>[INST] {{ messages[0]['content'] }} [/INST]"
+    try:
+        text = TASKS["passkey"].text(pieces(tokenizer, True), 700, 2, np.random.default_rng(0))
+    finally:
+        tokenizer.chat_template = None
+    said = tokenizer.decode(text.tokens(text.questions[0]), skip_special_tokens=True)
+    assert said.startswith("[INST] Somewhere in this text") and "  " not in said
+    assert said.endswith("of Elena? [/INST]The secret number of Elena is 70042")
+
+
+def test_a_tokenizer_whose_answers_have_no_first_token_is_refused() -> None:
+    parts = {"normalizer": normalizers.Replace(" ", "▁"), "pre_tokenizer": None}
+    joining = of_words("Llama", space_after=True, **parts)
+    with pytest.raises(ConfigError, match=r"joins the answer ' 70042' with what stands before it"):
+        TASKS["passkey"].text(pieces(joining), 900, 2, np.random.default_rng(0))
+
+
+def test_a_tokenizer_that_loses_something_of_a_text_is_refused() -> None:
+    losing = of_words("bytes", normalizer=normalizers.Lowercase())
+    with pytest.raises(ConfigError, match=r"makes 'what is .* 70042' of 'What is .* 70042'"):
+        TASKS["passkey"].text(pieces(losing), 900, 2, np.random.default_rng(0))
 
 
 # -- chat, and a text of one's own -----------------------------------------------------------------
