@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from small_models import MODELS, PARTS, SIZES, TRAINED, WINDOW, llama, model, rope_types
+from small_models import MODELS, PARTS, SIZES, TRAINED, WINDOW, family, llama, model, rope_types
 from torch import Tensor
 
 from posbench.attention import Attention, Plan
@@ -105,7 +105,6 @@ def test_layers_have_their_forms_and_windows() -> None:
     }
 
 
-SMALL = {name: size for name, size in SIZES.items() if name != "num_hidden_layers"}
 FAMILIES: dict[str, tuple[dict[str, Any], list[tuple[str, int | None]]]] = {
     "Qwen2": ({}, [("RoPE", None)] * 2),
     "Olmo2": ({}, [("RoPE", None)] * 2),
@@ -117,18 +116,10 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[tuple[str, int | None]]]] = {
 """Settings of a family of models, and what its layers are found to be."""
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_other_families_are_themselves(family: str) -> None:
-    settings, expected = FAMILIES[family]
-    config = getattr(transformers, f"{family}Config")(
-        **SMALL,
-        num_hidden_layers=2,
-        num_key_value_heads=2,
-        max_position_embeddings=TRAINED,
-        pad_token_id=0,
-        **settings,
-    )
-    with mounted_and_proved(model(getattr(transformers, f"{family}ForCausalLM"), config)) as found:
+@pytest.mark.parametrize("name", FAMILIES)
+def test_other_families_are_themselves(name: str) -> None:
+    settings, expected = FAMILIES[name]
+    with mounted_and_proved(family(name, **settings)) as found:
         assert [(layer.form.name, layer.window) for layer in found.layers] == expected
         assert disagreement(found) < 1e-6
 
@@ -418,16 +409,6 @@ HYBRIDS: dict[str, dict[str, Any]] = {
     },
 }
 """Models with layers that keep a state beside keys and values, or in their place."""
-
-
-def family(name: str, **settings: Any) -> Any:
-    sizes = SIZES | {
-        "num_key_value_heads": 2,
-        "max_position_embeddings": TRAINED,
-        "pad_token_id": 0,
-    }
-    config = getattr(transformers, f"{name}Config")(**sizes | settings)
-    return model(getattr(transformers, f"{name}ForCausalLM"), config)
 
 
 @pytest.mark.parametrize("name", HYBRIDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_models import FORMS, TRAINED, characters, llama, of_words
+from small_models import FORMS, TRAINED, WINDOW, characters, family, llama, of_words
 from tokenizers import normalizers
 from transformers import LlamaForCausalLM
 
@@ -373,3 +374,51 @@ def test_what_cannot_be_served_has_a_sentence() -> None:
             )
     with mount(llama({"rope_type": "linear", "factor": 2.0})) as mounted:
         assert "of its own already" in overrides(mounted, PI(), 48)
+        assert overrides(mounted, Direct(), 48) == (
+            "nothing has to be set: the model is served as it is"
+        )
+
+
+@pytest.mark.parametrize("extension", (PI(), YaRN(2.0, 0.5)))
+def test_layers_that_stay_as_they_are_cannot_be_served(extension: Extension) -> None:
+    """Settings for all layers would change them: Ministral 8B, Qwen2 with windows."""
+    for name, settings in (
+        ("Ministral", {"head_dim": 8, "layer_types": ["full_attention", "sliding_attention"]}),
+        ("Qwen2", {"use_sliding_window": True, "max_window_layers": 1}),
+    ):
+        net = family(name, sliding_window=WINDOW, **settings)
+        with mount(net) as mounted:
+            assert [layer.window for layer in mounted.layers] == [None, WINDOW]
+            assert overrides(mounted, extension, 48) == (
+                "layers with windows of 6 stay as they are in the mounted model, and "
+                "rope_parameters would change them as well: only the mounted model can be served"
+            )
+
+
+def test_windows_beyond_the_trained_length_and_layers_without_positions_are_served() -> None:
+    for name, settings in (
+        ("Mistral", {"sliding_window": 2 * TRAINED}),
+        ("SmolLM3", {"no_rope_layers": [1, 0]}),
+    ):
+        with mount(family(name, **settings)) as mounted:
+            assert overrides(mounted, PI(), 48) == {
+                "max_position_embeddings": 48,
+                "rope_parameters": dict(mounted.model.config.rope_parameters)
+                | {"rope_type": "linear", "factor": 2.0},
+            }
+            assert mounted.extension.is_identity  # as it was before it was tried
+
+
+def test_settings_that_make_another_model_are_withheld(tmp_path: Path) -> None:
+    """They go to the configuration of the folder, which says something else here."""
+    llama().save_pretrained(tmp_path)
+    net = LlamaForCausalLM.from_pretrained(tmp_path, dtype="float64").eval()
+    with mount(net) as mounted:
+        assert isinstance(overrides(mounted, PI(), 48), dict)
+        config = json.loads((tmp_path / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.5}))
+        assert re.fullmatch(
+            r"with rope_parameters, transformers makes another model, whose logits differ by "
+            r"\d\.\d+ of the largest: only the mounted model can be served",
+            str(overrides(mounted, PI(), 48)),
+        )

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import torch
+import transformers
 from tokenizers import (
     Regex,
     Tokenizer,
@@ -113,6 +114,17 @@ def of_words(form: str, *, space_after: bool = False, **parts: Any) -> PreTraine
 def model(kind: type[PreTrainedModel], config: Any) -> Any:
     torch.manual_seed(0)
     return kind(config).double().eval()
+
+
+def family(name: str, **settings: Any) -> Any:
+    """A model of any family that transformers has."""
+    sizes = SIZES | {
+        "num_key_value_heads": 2,
+        "max_position_embeddings": TRAINED,
+        "pad_token_id": 0,
+    }
+    config = getattr(transformers, f"{name}Config")(**sizes | settings)
+    return model(getattr(transformers, f"{name}ForCausalLM"), config)
 
 
 def llama(rope: dict[str, Any] | None = None, positions: int = TRAINED, **settings: Any) -> Any:
