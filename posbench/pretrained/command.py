@@ -3,12 +3,13 @@
     python -m posbench.pretrained model=PATH extension=direct,pi,yarn 'lengths=[1,1.5,2]'
 
 Lengths are multiples of the positions that the model was trained for. Before anything is measured,
-the mounted model is shown to equal the model itself, and each extension to change what it says.
+the mounted model is shown to equal the model itself, also where two questions follow one text. An
+extension that changes nothing beyond the trained length is left out, with the reason.
 Each text is read once for all its questions, and what it gives is written at once: a command that
 was stopped goes on where it was.
 
-    model            a folder with a model and its tokenizer, as transformers saves them, or a
-                     .gguf file
+    model            a folder with a model in safetensors and its tokenizer, as transformers saves
+                     them, or a .gguf file; code that a folder brings is never run
     extension        direct,pi,ntk,yarn by default; any that needs no training, and
                      extension.NAME=VALUE for their settings. *_tuned search their settings first
     task             passkey,key_value_retrieval by default; noisy_recall, multi_hop,

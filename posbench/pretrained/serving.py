@@ -31,11 +31,12 @@ def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, 
     """Settings of the model's configuration that make of it, at `length`, what the extension does;
     or a sentence why there are none.
 
-    They go into `from_pretrained(path, **overrides)` or vLLM's `--hf-overrides`. Both libraries
-    have one factor for all lengths, so an extension with a scale for each length is, below
-    `length`, another one than was measured. Dynamic NTK is written as the base that it
-    comes to, because transformers would keep keys that were turned at another scale, and vLLM has
-    one scale for its factor.
+    They go into `from_pretrained(path, **overrides)` or vLLM's `--hf-overrides`. They have been
+    tried: a model that transformers makes with them has the logits of the mounted one. Both
+    libraries have one factor for all lengths, so an extension with a scale for each length is,
+    below `length`, another one than was measured. Dynamic NTK is written as the base that it comes
+    to, because transformers would keep keys that were turned at another scale, and vLLM has one
+    scale for its factor.
     """
     if isinstance(extension, Direct):
         return "nothing has to be set: the model is served as it is"
