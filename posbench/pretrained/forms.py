@@ -27,7 +27,7 @@ from posbench.pretrained.mounting import (
     real_pair,
     refuse_settings,
 )
-from posbench.pretrained.refusal import CannotMount
+from posbench.pretrained.refusal import CannotMount, as_one_line
 
 NAME = "posbench-probe"
 POSITIONS = (0, 1, 2, 5, 11, 23, 47, 95)
@@ -145,11 +145,13 @@ def _calls(model: PreTrainedModel, pos: Tensor) -> list[Call]:
                 position_ids=pos,
                 use_cache=False,
             )
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except torch.OutOfMemoryError:
+        raise
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise CannotMount(
             f"{type(model).__name__} does something of its own with masks, positions or attention "
-            f"({type(error).__name__}: {error}): choose a model that leaves them to the attention "
-            "interface of transformers"
+            f"({as_one_line(error)}): choose a model that leaves them to the attention interface "
+            "of transformers"
         ) from error
     calls = list(_collected)
     _collected.clear()

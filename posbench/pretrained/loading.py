@@ -107,7 +107,7 @@ def refuse_pickles(folder: Path) -> None:
     """ConfigError where the weights of a folder are pickled alone: to read them may run code."""
     if any(folder.glob("*.safetensors")):
         return
-    pickled = sorted(each.name for each in folder.glob("*.bin"))
+    pickled = sorted(each.name for each in folder.glob("pytorch_model*.bin"))
     if pickled:
         raise ConfigError(
             f"model={folder} has its weights in {pickled[0]} alone, a pickle, and only safetensors "

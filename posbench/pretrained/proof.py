@@ -18,7 +18,7 @@ from posbench.extensions.direct import Direct
 from posbench.pretrained.forms import mount, tolerance
 from posbench.pretrained.mounting import NAME, Layer, Mounted
 from posbench.pretrained.reading import answers
-from posbench.pretrained.refusal import CannotMount
+from posbench.pretrained.refusal import CannotMount, as_one_line
 from posbench.streams import stream_seed
 
 TOKENS = 64
@@ -92,14 +92,15 @@ def prove_questions(mounted: Mounted, tokens: int = TOKENS) -> None:
     except PosbenchError:
         raise
     except Exception as error:
-        raise CannotMount(_no_questions(mounted, f"{type(error).__name__}: {error}")) from error
+        raise CannotMount(_no_questions(mounted, as_one_line(error))) from error
     mounted.unmount()
     logits = logits_of(model, rows, torch.ones_like(rows))[:, -size - 1 : -1].float()
     mounted.mount()
     wanted = logits.log_softmax(-1).gather(2, rows[:, -size:, None])[..., 0].cpu()
     ours = torch.stack(given)
     remembered = (ours[1] - torch.tensor(alone.log_likelihood)).abs().max()
-    if not remembered <= 2 * torch.finfo(model.dtype).eps * ours[1].abs().max():
+    rounding = max(torch.finfo(each).eps for each in (model.dtype, ours.dtype))
+    if not remembered <= 2 * rounding * ours[1].abs().max():
         raise CannotMount(_no_questions(mounted, f"{remembered:.2g} nats after another question"))
     # A logit that is off by d, and a sum over all of them, are off by 2 d.
     allowed = 2 * tolerance(model.dtype) * float(logits.abs().max())

@@ -25,6 +25,7 @@ from posbench.pretrained.forms import tolerance
 from posbench.pretrained.loading import AS_DATA
 from posbench.pretrained.mounting import Mounted
 from posbench.pretrained.proof import TOKENS, logits_of, narrow, random_tokens, windows
+from posbench.pretrained.refusal import as_one_line
 
 
 def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, Any] | str:
@@ -63,8 +64,8 @@ def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, 
         difference = _difference(mounted, extension, settings, length)
     except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
         return (
-            f"transformers cannot load the model with rope_parameters ({type(error).__name__}: "
-            f"{error}): only the mounted model can be served"
+            f"transformers cannot load the model with rope_parameters ({as_one_line(error)}): only "
+            "the mounted model can be served"
         )
     if difference <= tolerance(mounted.model.dtype):
         return settings
