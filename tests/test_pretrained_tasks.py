@@ -25,6 +25,7 @@ from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
+from posbench.pretrained import serving
 from posbench.pretrained.continuing import Continuing, pieces
 from posbench.pretrained.forms import mount
 from posbench.pretrained.measuring import Answering, Perplexity
@@ -407,6 +408,22 @@ def test_windows_beyond_the_trained_length_and_layers_without_positions_are_serv
                 | {"rope_type": "linear", "factor": 2.0},
             }
             assert mounted.extension.is_identity  # as it was before it was tried
+
+
+def test_far_positions_round_in_transformers_and_are_served_all_the_same() -> None:
+    """A factor that is off by one in a hundred still makes another model."""
+    length, net = 2**17, llama(positions=2**16).float()
+    with mount(net) as mounted:
+        recipe = overrides(mounted, PI(), length)
+        assert isinstance(recipe, dict)
+        off, other = (
+            serving._difference(mounted, PI(), recipe | {"rope_parameters": each}, length)
+            for each in (
+                recipe["rope_parameters"],
+                recipe["rope_parameters"] | {"factor": 2.02},
+            )
+        )
+        assert 3e-4 < off < 1e-2 and other > 0.2
 
 
 def test_settings_that_make_another_model_are_withheld(tmp_path: Path) -> None:
