@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from small_models import MODELS, PARTS, SIZES, TRAINED, WINDOW, llama, model, rope_types
+from small_models import MODELS, PARTS, SIZES, TRAINED, WINDOW, family, llama, model, rope_types
 from torch import Tensor
 
 from posbench.attention import Attention, Plan
@@ -105,7 +105,6 @@ def test_layers_have_their_forms_and_windows() -> None:
     }
 
 
-SMALL = {name: size for name, size in SIZES.items() if name != "num_hidden_layers"}
 FAMILIES: dict[str, tuple[dict[str, Any], list[tuple[str, int | None]]]] = {
     "Qwen2": ({}, [("RoPE", None)] * 2),
     "Olmo2": ({}, [("RoPE", None)] * 2),
@@ -117,18 +116,10 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[tuple[str, int | None]]]] = {
 """Settings of a family of models, and what its layers are found to be."""
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_other_families_are_themselves(family: str) -> None:
-    settings, expected = FAMILIES[family]
-    config = getattr(transformers, f"{family}Config")(
-        **SMALL,
-        num_hidden_layers=2,
-        num_key_value_heads=2,
-        max_position_embeddings=TRAINED,
-        pad_token_id=0,
-        **settings,
-    )
-    with mounted_and_proved(model(getattr(transformers, f"{family}ForCausalLM"), config)) as found:
+@pytest.mark.parametrize("name", FAMILIES)
+def test_other_families_are_themselves(name: str) -> None:
+    settings, expected = FAMILIES[name]
+    with mounted_and_proved(family(name, **settings)) as found:
         assert [(layer.form.name, layer.window) for layer in found.layers] == expected
         assert disagreement(found) < 1e-6
 
@@ -385,6 +376,104 @@ def test_models_that_cannot_be_mounted_are_refused_with_the_reason() -> None:
         with pytest.raises(CannotMount, match=reason):
             mount(net)
         assert net.config._attn_implementation == before
+
+
+MAMBA = {
+    "mamba_n_heads": 8,
+    "mamba_d_head": 8,
+    "mamba_d_state": 8,
+    "mamba_n_groups": 1,
+    "mamba_chunk_size": 8,
+}
+HYBRIDS: dict[str, dict[str, Any]] = {
+    "Qwen3Next": {
+        "num_hidden_layers": 4,
+        "head_dim": 16,
+        "num_experts": 2,
+        "num_experts_per_tok": 1,
+        "moe_intermediate_size": 8,
+        "shared_expert_intermediate_size": 8,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8,
+    },
+    "Bamba": {"attn_layer_indices": [1], **MAMBA},
+    "FalconH1": {"head_dim": 8, "mamba_d_ssm": 64, **MAMBA},
+    "Lfm2": {"layer_types": ["conv", "full_attention"]},
+    "RecurrentGemma": {
+        "num_hidden_layers": 3,
+        "head_dim": 8,
+        "attention_window_size": 12,
+        "lru_width": 32,
+    },
+}
+"""Models with layers that keep a state beside keys and values, or in their place."""
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+def test_a_state_that_cannot_be_cut_back_is_found(name: str, dtype: torch.dtype) -> None:
+    net = family(name, **HYBRIDS[name]).to(dtype)
+    with pytest.raises(CannotMount, match=f"{name}ForCausalLM keeps a state that cannot be cut"):
+        mounted_and_proved(net)
+    assert net.config._attn_implementation != "posbench"
+    logits(net, some_tokens(n=8))  # it is itself again
+
+
+def test_a_question_must_not_know_of_the_one_before_it() -> None:
+    """Also in a precision in which the difference would pass for rounding."""
+    net = llama().bfloat16()
+    layer, calls = net.model.layers[1].mlp, iter(range(1000))
+    forward = layer.forward
+
+    def remembering(x: Tensor) -> Tensor:
+        return forward(x) * (1 + 0.05 * (x.shape[1] < 9) * next(calls))
+
+    layer.forward = remembering
+    with pytest.raises(CannotMount, match=r"in one pass \(.* nats after another question\)"):
+        mounted_and_proved(net)
+
+
+def test_a_model_that_reads_otherwise_from_a_cache_is_not_asked_questions() -> None:
+    net = llama()
+    layer = net.model.layers[1].mlp
+    forward = layer.forward
+    layer.forward = lambda x: forward(x) * (1.0 if x.shape[1] > 9 else 1.5)
+    with pytest.raises(
+        CannotMount, match=r"otherwise than in one pass \(.* nats from a whole pass"
+    ):
+        mounted_and_proved(net)
+
+
+def test_a_model_that_works_on_the_mask_itself_is_refused() -> None:
+    with pytest.raises(CannotMount, match="does something of its own with masks"):
+        mount(family("Doge"))
+
+
+def test_a_share_in_the_configuration_need_not_be_one_that_turns() -> None:
+    """MiniMax turns the whole head, whatever its configuration says."""
+    net = family(
+        "MiniMax",
+        head_dim=8,
+        num_local_experts=2,
+        num_experts_per_tok=1,
+        layer_types=["full_attention", "full_attention"],
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 1e4,
+            "partial_rotary_factor": 0.5,
+        },
+    )
+    with mount(net.float()) as mounted:
+        assert [layer.form.name for layer in mounted.layers] == ["RoPE"] * 2
+
+
+def test_a_rotation_for_all_layers_may_stand_beside_those_of_their_kinds() -> None:
+    flat = {"rope_type": "default", "rope_theta": 1e4}
+    net = family("Olmo3", sliding_window=WINDOW, rope_parameters=flat)
+    with mounted_and_proved(net) as mounted:
+        assert {layer.form.name for layer in mounted.layers} == {"RoPE"}
 
 
 def test_windows_are_measured_and_other_masks_refused() -> None:

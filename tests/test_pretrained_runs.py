@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy import stats
-from small_models import characters, gpt_neox, llama
+from small_models import characters, family, gpt_neox, llama, of_words
 
 from posbench import provenance, results
 from posbench.leaderboard.generated import generate
@@ -269,6 +270,165 @@ def test_an_extension_that_the_model_cannot_have_is_left_out(said: Said, tmp_pat
     status, out, _ = said("lengths=[1]", "extension=direct,table_interpolation")
     assert status == 0 and "table_interpolation is left out: " in out
     assert {each.method.extension for each in files.records(tmp_path / "mine")} == {"direct"}
+
+
+def saved(net: Any, tokenizer: Any, here: Path) -> Path:
+    net.resize_token_embeddings(len(tokenizer))
+    net.save_pretrained(here)
+    tokenizer.save_pretrained(here)
+    return here
+
+
+def test_extensions_without_effect_are_left_out_with_the_reason(said: Said, tmp_path: Path) -> None:
+    """All layers have windows, as in Mistral 7B v0.1; or all that turn, as in Command R7B."""
+    narrow = saved(
+        family("Mistral", max_position_embeddings=POSITIONS, sliding_window=64),
+        characters(),
+        tmp_path / "narrow",
+    )
+    mixed = saved(
+        family(
+            "Cohere2",
+            max_position_embeddings=POSITIONS,
+            sliding_window=64,
+            layer_types=["sliding_attention", "full_attention"],
+        ),
+        characters(),
+        tmp_path / "mixed",
+    )
+    why = (
+        "is left out: all rotary layers have windows of 64, within the 300 trained positions, so "
+        "no distance is new"
+    )
+    status, out, error = said(f"model={narrow}", "extension=pi,direct,log_n,self_extend")
+    assert status == 0, error
+    for name in ("pi", "log_n", "self_extend"):
+        assert f"{name} {why}" in out.splitlines()
+    assert [line[0] for line in table(out, "passkey")] == ["direct"] * 2
+    assert out.splitlines()[-2] == "direct: nothing has to be set: the model is served as it is"
+    status, out, error = said(f"model={mixed}", "extension=direct,log_n,pi")
+    assert status == 0, error
+    assert f"pi {why}" in out.splitlines()
+    assert [line[0] for line in table(out, "passkey")] == ["direct", "log_n"] * 2
+    status, out, error = said(f"model={narrow}", "extension=pi,yarn")
+    assert status == 1 and f"yarn {why}" in out.splitlines()
+    assert error.splitlines()[-1] == (
+        "posbench: no extension is left to measure: choose others, or direct"
+    )
+
+
+def test_a_length_that_yarn_in_a_configuration_reaches_is_said(said: Said, tmp_path: Path) -> None:
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": POSITIONS}
+    folder = saved(llama(yarn, positions=POSITIONS), characters(), tmp_path / "long")
+    line = (
+        "Its configuration reaches 1200 positions with YaRN. Extensions come on top of it beyond "
+        "300: train_positions=1200 lets them begin there."
+    )
+    words = (f"model={folder}", "extension=direct", "lengths=[1]")
+    for more, expected in ((), True), (("train_positions=600",), False):
+        status, out, error = said(*words, *more)
+        assert status == 0, error
+        assert (line in out.splitlines()) == expected
+    config = folder / "config.json"
+    config.write_text(
+        config.read_text().replace(
+            f'"max_position_embeddings": {POSITIONS},', '"max_position_embeddings": 1200,'
+        )
+    )
+    status, out, error = said(*words, "lengths=[0.25]")
+    assert status == 0 and "trained for 1200 positions" in out and "reaches" not in out, error
+
+
+def test_records_name_what_makes_tokens_of_words_where_pieces_alone_would_not_do(
+    said: Said, tmp_path: Path
+) -> None:
+    """Records of such tokenizers that were made before are not taken for these."""
+    for form, expected in (("Mistral", "posbench.pretrained.continuing.Continuing"), ("bytes", "")):
+        folder = saved(llama(positions=POSITIONS), of_words(form), tmp_path / form)
+        here = tmp_path / f"of {form}"
+        status, _, error = said(
+            f"model={folder}", "extension=direct", "lengths=[1]", f"results_dir={here}"
+        )
+        assert status == 0, error
+        for record in files.records(here):
+            assert record.config["encoding"].get("pieces", {}).get("_target_", "") == expected
+            assert record.source_hashes_today[0] == record.training.source_hash
+
+
+# -- models of strangers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ("config", "tokenizer_config"))
+def test_code_of_a_model_is_never_run_nor_asked_about(
+    said: Said, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr("builtins.input", lambda *prompt: asked.append(prompt) or "y")
+    strange = tmp_path / "strange"
+    shutil.copytree(folder, strange)
+    own: dict[str, Any] = {"AutoTokenizer": ["evil.Evil", None]}
+    if file == "config":
+        own |= {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil"}
+    path = strange / f"{file}.json"
+    content = json.loads(path.read_text()) | {"auto_map": own, "tokenizer_class": "Evil"}
+    path.write_text(json.dumps(content | {"model_type": "evil"}))
+    (strange / "evil.py").write_text(
+        f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\n"
+        "from transformers import PretrainedConfig\n\n\n"
+        "class Evil(PretrainedConfig):\n    model_type = 'evil'\n"
+    )
+    status, out, error = said(f"model={strange}")
+    assert (status, out, asked) == (1, "", [])
+    assert error.splitlines()[-1] == (
+        f"posbench: model={strange} needs code of its own (evil.py), which is never run here: "
+        "choose a model and a tokenizer that transformers has itself"
+    )
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_model_that_transformers_has_itself_may_bring_code_that_is_left_alone(
+    said: Said, folder: Path, tmp_path: Path
+) -> None:
+    strange = tmp_path / "strange"
+    shutil.copytree(folder, strange)
+    config = json.loads((strange / "config.json").read_text())
+    config["auto_map"] = {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil"}
+    (strange / "config.json").write_text(json.dumps(config))
+    (strange / "evil.py").write_text("raise SystemExit('ran')")
+    status, _, error = said(f"model={strange}", "extension=yarn", "lengths=[1.5]")
+    assert status == 0, error
+
+
+def test_pickled_weights_and_kernels_are_not_read(said: Said, folder: Path, tmp_path: Path) -> None:
+    pickled = tmp_path / "pickled"
+    shutil.copytree(folder, pickled)
+    (pickled / "model.safetensors").unlink()
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "ran",)
+
+    torch.save({"model.embed_tokens.weight": Evil()}, pickled / "pytorch_model.bin")
+    status, _, error = said(f"model={pickled}")
+    assert status == 1 and error.splitlines()[-1] == (
+        f"posbench: model={pickled} has its weights in pytorch_model.bin alone, a pickle, and only "
+        "safetensors are read here: if you trust it, write AutoModelForCausalLM.from_pretrained"
+        f"({str(pickled)!r}).save_pretrained(NEW) in Python, and copy the tokenizer's files to NEW"
+    )
+    (pickled / "other.safetensors").write_bytes(b"")  # no weights of the model
+    status, _, error = said(f"model={pickled}")
+    assert status == 1 and "cannot be loaded with its tokenizer" in error
+    fetching = tmp_path / "fetching"
+    shutil.copytree(folder, fetching)
+    config = json.loads((fetching / "config.json").read_text())
+    config["attn_implementation"] = "kernels-community/flash-attn"
+    (fetching / "config.json").write_text(json.dumps(config))
+    status, _, error = said(f"model={fetching}")
+    assert status == 1 and error.splitlines()[-1] == (
+        f"posbench: model={fetching} names code to fetch in its config.json (attn_implementation: "
+        "'kernels-community/flash-attn'), which is never run here: take that line out"
+    )
+    assert not (tmp_path / "ran").exists()
 
 
 def test_settings_are_searched_on_a_length_of_their_own(

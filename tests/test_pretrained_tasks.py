@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -10,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_models import TRAINED, characters, llama
+from small_models import FORMS, TRAINED, WINDOW, characters, family, llama, of_words
+from tokenizers import normalizers
 from transformers import LlamaForCausalLM
 
 from posbench.errors import ConfigError
@@ -23,6 +25,8 @@ from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
+from posbench.pretrained import serving
+from posbench.pretrained.continuing import Continuing, pieces
 from posbench.pretrained.forms import mount
 from posbench.pretrained.measuring import Answering, Perplexity
 from posbench.pretrained.serving import overrides
@@ -170,6 +174,99 @@ def test_the_common_word_is_the_most_common() -> None:
         assert question.endswith("The word that comes most often is")
 
 
+# -- tokens, as the whole text has them -----------------------------------------------------------
+
+TOKENS: dict[str, tuple[str, str]] = {
+    "passkey": (
+        "What ▁is ▁the ▁secret ▁number ▁of ▁Elena ? ▁The ▁secret ▁number ▁of ▁Elena ▁is",
+        "▁ 7 0 0 4 2",
+    ),
+    "key_value_retrieval": (
+        "What ▁is ▁the ▁number ▁of ▁N 8 1 0 5 ? ▁The ▁number ▁of ▁N 8 1 0 5 ▁is",
+        "▁ 2 6 2 8",
+    ),
+    "noisy_recall": (
+        "What ▁is ▁the ▁number ▁of ▁Elena ? ▁The ▁number ▁of ▁Elena ▁is",
+        "▁ 3 4 4 8",
+    ),
+    "multi_hop": (
+        "What ▁is ▁the ▁value ▁of ▁X 8 1 2 ? ▁The ▁value ▁of ▁X 8 1 2 ▁is",
+        "▁ 8 1 0 6 7",
+    ),
+    "in_context_language": ("stone", "▁window"),
+    "common_words": (
+        "Which ▁word ▁comes ▁most ▁often ? ▁The ▁word ▁that ▁comes ▁most ▁often ▁is",
+        "▁mirror",
+    ),
+}
+"""A question of each task and its answer, in tokens."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", TASKS)
+def test_a_question_and_its_answer_have_the_tokens_of_one_text(name: str, form: str) -> None:
+    tokenizer = of_words(form)
+    text = TASKS[name].text(pieces(tokenizer), 900, 2, np.random.default_rng(0))
+    question = text.questions[0]
+    shown = [
+        " ".join(tokenizer.convert_ids_to_tokens(each)).replace("Ġ", "▁")
+        for each in (question.asked, question.answer)
+    ]
+    assert tuple(shown) == TOKENS[name]
+    whole = tokenizer.decode(text.tokens(question), skip_special_tokens=True)
+    assert "  " not in whole
+    assert whole.endswith(f"\n{tokenizer.decode([*question.asked, *question.answer])}")
+    again = tokenizer(f"x\n{whole.rpartition(chr(10))[2]}", add_special_tokens=False).input_ids
+    assert again[-len(question.asked + question.answer) :] == question.asked + question.answer
+    assert len(text.tokens(max(text.questions, key=lambda q: len(q.asked + q.answer)))) == 900
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_asked_for_stands_in_the_text_in_the_same_tokens(form: str) -> None:
+    text = TASKS["passkey"].text(pieces(of_words(form)), 900, 10, np.random.default_rng(0))
+    for question in text.questions:
+        lead = question.asked[-5:]  # secret number of NAME is
+        said = [*lead, *question.answer]
+        assert any(text.shared[i : i + len(said)] == said for i in range(len(text.shared)))
+
+
+def test_a_tokenizer_that_puts_nothing_in_front_is_asked_for_each_piece_alone() -> None:
+    """So what has been measured with one keeps its tokens."""
+    assert [type(pieces(of_words(form))) is Continuing for form in FORMS] == [True] * 3 + [False]
+    for name in TASKS:
+        for form in (of_words("bytes"), CHARACTERS):
+            now, alone = (
+                TASKS[name].text(each, 900, 2, np.random.default_rng(1))
+                for each in (pieces(form), Pieces(form))
+            )
+            assert now == alone
+
+
+def test_a_chat_has_no_space_in_front_of_its_parts() -> None:
+    tokenizer = of_words("Mistral")
+    tokenizer.chat_template = "<s>[INST] {{ messages[0]['content'] }} [/INST]"
+    try:
+        text = TASKS["passkey"].text(pieces(tokenizer, True), 700, 2, np.random.default_rng(0))
+    finally:
+        tokenizer.chat_template = None
+    said = tokenizer.decode(text.tokens(text.questions[0]), skip_special_tokens=True)
+    assert said.startswith("[INST] Somewhere in this text") and "  " not in said
+    assert said.endswith("of Elena? [/INST]The secret number of Elena is 70042")
+
+
+def test_a_tokenizer_whose_answers_have_no_first_token_is_refused() -> None:
+    parts = {"normalizer": normalizers.Replace(" ", "▁"), "pre_tokenizer": None}
+    joining = of_words("Llama", space_after=True, **parts)
+    with pytest.raises(ConfigError, match=r"joins the answer ' 70042' with what stands before it"):
+        TASKS["passkey"].text(pieces(joining), 900, 2, np.random.default_rng(0))
+
+
+def test_a_tokenizer_that_loses_something_of_a_text_is_refused() -> None:
+    losing = of_words("bytes", normalizer=normalizers.Lowercase())
+    with pytest.raises(ConfigError, match=r"makes 'what is .* 70042' of 'What is .* 70042'"):
+        TASKS["passkey"].text(pieces(losing), 900, 2, np.random.default_rng(0))
+
+
 # -- chat, and a text of one's own -----------------------------------------------------------------
 
 
@@ -298,3 +395,67 @@ def test_what_cannot_be_served_has_a_sentence() -> None:
             )
     with mount(llama({"rope_type": "linear", "factor": 2.0})) as mounted:
         assert "of its own already" in overrides(mounted, PI(), 48)
+        assert overrides(mounted, Direct(), 48) == (
+            "nothing has to be set: the model is served as it is"
+        )
+
+
+@pytest.mark.parametrize("extension", (PI(), YaRN(2.0, 0.5)))
+def test_layers_that_stay_as_they_are_cannot_be_served(extension: Extension) -> None:
+    """Settings for all layers would change them: Ministral 8B, Qwen2 with windows."""
+    for name, settings in (
+        ("Ministral", {"head_dim": 8, "layer_types": ["full_attention", "sliding_attention"]}),
+        ("Qwen2", {"use_sliding_window": True, "max_window_layers": 1}),
+    ):
+        net = family(name, sliding_window=WINDOW, **settings)
+        with mount(net) as mounted:
+            assert [layer.window for layer in mounted.layers] == [None, WINDOW]
+            assert overrides(mounted, extension, 48) == (
+                "layers with windows of 6 stay as they are in the mounted model, and "
+                "rope_parameters would change them as well: only the mounted model can be served"
+            )
+
+
+def test_windows_beyond_the_trained_length_and_layers_without_positions_are_served() -> None:
+    for name, settings in (
+        ("Mistral", {"sliding_window": 2 * TRAINED}),
+        ("SmolLM3", {"no_rope_layers": [1, 0]}),
+    ):
+        with mount(family(name, **settings)) as mounted:
+            assert overrides(mounted, PI(), 48) == {
+                "max_position_embeddings": 48,
+                "rope_parameters": dict(mounted.model.config.rope_parameters)
+                | {"rope_type": "linear", "factor": 2.0},
+            }
+            assert mounted.extension.is_identity  # as it was before it was tried
+
+
+def test_far_positions_round_in_transformers_and_are_served_all_the_same() -> None:
+    """A factor that is off by one in a hundred still makes another model."""
+    length, net = 2**17, llama(positions=2**16).float()
+    with mount(net) as mounted:
+        recipe = overrides(mounted, PI(), length)
+        assert isinstance(recipe, dict)
+        off, other = (
+            serving._difference(mounted, PI(), recipe | {"rope_parameters": each}, length)
+            for each in (
+                recipe["rope_parameters"],
+                recipe["rope_parameters"] | {"factor": 2.02},
+            )
+        )
+        assert 3e-4 < off < 1e-2 and other > 0.2
+
+
+def test_settings_that_make_another_model_are_withheld(tmp_path: Path) -> None:
+    """They go to the configuration of the folder, which says something else here."""
+    llama().save_pretrained(tmp_path)
+    net = LlamaForCausalLM.from_pretrained(tmp_path, dtype="float64").eval()
+    with mount(net) as mounted:
+        assert isinstance(overrides(mounted, PI(), 48), dict)
+        config = json.loads((tmp_path / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.5}))
+        assert re.fullmatch(
+            r"with rope_parameters, transformers makes another model, whose logits differ by "
+            r"\d\.\d+ of the largest: only the mounted model can be served",
+            str(overrides(mounted, PI(), 48)),
+        )

@@ -3,12 +3,13 @@
     python -m posbench.pretrained model=PATH extension=direct,pi,yarn 'lengths=[1,1.5,2]'
 
 Lengths are multiples of the positions that the model was trained for. Before anything is measured,
-the mounted model is shown to equal the model itself, and each extension to change what it says.
+the mounted model is shown to equal the model itself, also where two questions follow one text. An
+extension that changes nothing beyond the trained length is left out, with the reason.
 Each text is read once for all its questions, and what it gives is written at once: a command that
 was stopped goes on where it was.
 
-    model            a folder with a model and its tokenizer, as transformers saves them, or a
-                     .gguf file
+    model            a folder with a model in safetensors and its tokenizer, as transformers saves
+                     them, or a .gguf file; code that a folder brings is never run
     extension        direct,pi,ntk,yarn by default; any that needs no training, and
                      extension.NAME=VALUE for their settings. *_tuned search their settings first
     task             passkey,key_value_retrieval by default; noisy_recall, multi_hop,
@@ -37,6 +38,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from omegaconf import OmegaConf
 
 from posbench import commands
@@ -48,12 +50,12 @@ from posbench.content_hash import content_hash
 from posbench.disk import writing_to
 from posbench.errors import ConfigError, IllegalExtension
 from posbench.extension import Extension, Searched
-from posbench.pretrained.refusal import need_transformers
+from posbench.pretrained.refusal import CannotMount, need_transformers
 from posbench.pretrained.request import HELP, Request
 from posbench.wording import closest, known_names
 
 if TYPE_CHECKING:
-    from posbench.pretrained.measuring import Found, Measurement
+    from posbench.pretrained.measuring import Answering, Found, Measurement
     from posbench.pretrained.mounting import Mounted
     from posbench.pretrained.recording import Candidate, Recorder
 
@@ -82,6 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run(request: Request) -> Iterator[str]:
     """Measure what is not known yet, and say what is found as it comes."""
     need_transformers()
+    from posbench.pretrained.configured import reached
     from posbench.pretrained.proof import mounted_and_proved
     from posbench.pretrained.tabulating import table
 
@@ -90,6 +93,12 @@ def run(request: Request) -> Iterator[str]:
     with mounted_and_proved(model, request.settings.train_positions or None) as mounted:
         trained = mounted.train_positions
         yield f"{request.files.path}, trained for {trained} positions, equals itself when mounted."
+        reach = reached(layer.form for layer in mounted.layers)
+        if reach > trained and not request.settings.train_positions:
+            yield (
+                f"Its configuration reaches {reach} positions with YaRN. Extensions come on top of "
+                f"it beyond {trained}: train_positions={reach} lets them begin there."
+            )
         recorder = _recorder(request, mounted)
         lengths = sorted(recorder.multiples)
         refuse_short(tasks, lengths[0])
@@ -113,6 +122,13 @@ def refuse_short(tasks: Sequence[Measurement], shortest: int) -> None:
             f"task={PERPLEXITY} predicts a token from those before it and needs lengths of at "
             f"least {SHORTEST} tokens, got {shortest}: choose longer lengths"
         )
+
+
+def refuse_tokenizer(asking: Answering) -> None:
+    """ConfigError under a tokenizer that does not keep answers apart; so is each later question."""
+    story = asking.task.story(asking.questions, np.random.default_rng(0))
+    for each in story.asked:
+        asking.pieces.question(each)
 
 
 def _recorder(request: Request, mounted: Mounted) -> Recorder:
@@ -157,8 +173,10 @@ def _candidates(
                 if task is tasks[0] or chosen is not each:
                     prove_beyond(mounted, chosen.extension, lengths)
                 found[task.name].append(chosen)
-        except IllegalExtension as error:
+        except (IllegalExtension, CannotMount) as error:
             yield f"{each.name} is left out: {error}"
+    if not all(found.values()):
+        raise ConfigError("no extension is left to measure: choose others, or direct")
     return found
 
 
@@ -239,8 +257,9 @@ def prove_beyond(mounted: Mounted, extension: Extension, lengths: list[int]) -> 
 
 
 def measurements(request: Request, tokenizer: Any) -> list[Measurement]:
+    from posbench.pretrained.continuing import pieces
     from posbench.pretrained.measuring import Answering, Perplexity
-    from posbench.pretrained.text_tasks import SETS, TASKS, Pieces
+    from posbench.pretrained.text_tasks import SETS, TASKS
 
     known = {**TASKS, **SETS, PERPLEXITY: None}
     names = [each for name in request.settings.task for each in SETS.get(name, (name,))]
@@ -253,12 +272,10 @@ def measurements(request: Request, tokenizer: Any) -> list[Measurement]:
                 raise ConfigError("task=perplexity needs text=FILE: name a text file")
             found.append(Perplexity.of(Path(request.settings.text), tokenizer))
         else:
-            pieces = Pieces(tokenizer, request.settings.chat)
-            found.append(
-                Answering(
-                    name, TASKS[name], pieces, request.settings.questions, request.settings.chat
-                )
-            )
+            questions, chat = request.settings.questions, request.settings.chat
+            asking = Answering(name, TASKS[name], pieces(tokenizer, chat), questions, chat)
+            refuse_tokenizer(asking)
+            found.append(asking)
     return found
 
 

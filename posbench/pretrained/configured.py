@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,9 +75,10 @@ def forms(config: Any, head_width: int) -> Iterator[Form]:
         share = float(parameters.get("partial_rotary_factor", 1.0))
         if parameters.get("rope_type") == "proportional":
             yield Form(PRoPE(head_width, share, base), own, "p-RoPE")
-        elif share < 1:
-            yield Form(PartialRoPE(head_width, share, base), own, "partial RoPE")
         else:
+            if share < 1:
+                yield Form(PartialRoPE(head_width, share, base), own, "partial RoPE")
+            # A share is in some configurations of models that turn the whole head.
             yield Form(RoPE(head_width, base), own, "RoPE")
             yield Form(RoPE(head_width, base, "interleaved"), own, "interleaved RoPE")
     none = Configured(Direct(), config.max_position_embeddings)
@@ -92,9 +93,18 @@ def rotations(config: Any) -> list[Mapping[str, Any]]:
             f"{type(config).__name__} has no rope_parameters: the model must have rotary "
             "positions, for only those can be replaced"
         )
-    if "rope_theta" in found:
-        return [found]
-    return [each for each in found.values() if each]
+    # A configuration that was given one for all may have kept its class's own beside it.
+    kinds = [each for each in found.values() if isinstance(each, Mapping) and each]
+    return ([found] if "rope_theta" in found else []) + kinds
+
+
+def reached(layers: Iterable[Form]) -> int:
+    """The positions up to which the YaRN of a configuration extends any of the layers, or 0."""
+    owns = (form.own for form in layers)
+    scaled = [(own.positions, own.extension) for own in owns]
+    return max(
+        (round(n * (yarn.scale or 1)) for n, yarn in scaled if isinstance(yarn, YaRN)), default=0
+    )
 
 
 def own_extension(parameters: Mapping[str, Any], max_positions: int) -> Configured:

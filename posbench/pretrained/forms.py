@@ -27,7 +27,7 @@ from posbench.pretrained.mounting import (
     real_pair,
     refuse_settings,
 )
-from posbench.pretrained.refusal import CannotMount
+from posbench.pretrained.refusal import CannotMount, as_one_line
 
 NAME = "posbench-probe"
 POSITIONS = (0, 1, 2, 5, 11, 23, 47, 95)
@@ -137,13 +137,22 @@ _collected: list[Call] = []
 def _calls(model: PreTrainedModel, pos: Tensor) -> list[Call]:
     _collected.clear()
     tokens = (1 + torch.arange(pos.shape[1], device=pos.device))[None]
-    with torch.no_grad():
-        model(
-            input_ids=tokens % model.config.get_text_config().vocab_size,
-            attention_mask=torch.ones_like(tokens),
-            position_ids=pos,
-            use_cache=False,
-        )
+    try:
+        with torch.no_grad():
+            model(
+                input_ids=tokens % model.config.get_text_config().vocab_size,
+                attention_mask=torch.ones_like(tokens),
+                position_ids=pos,
+                use_cache=False,
+            )
+    except torch.OutOfMemoryError:
+        raise
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise CannotMount(
+            f"{type(model).__name__} does something of its own with masks, positions or attention "
+            f"({as_one_line(error)}): choose a model that leaves them to the attention interface "
+            "of transformers"
+        ) from error
     calls = list(_collected)
     _collected.clear()
     return calls

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,9 @@ from posbench.errors import ConfigError, PosbenchError
 GGUF = ".gguf"
 COUNTED = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja")
 """Endings of the files of a folder that say what the model computes."""
+AS_DATA: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+"""What every loader of transformers is told: a model is data, and all of it is on this machine.
+Told nothing about code of the model's own, transformers asks on a terminal whether to run it."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +59,27 @@ class Files:
 
         if not getattr(torch, device).is_available():
             raise ConfigError(f"device={device} and torch sees none: leave device out")
-        where: dict[str, Any] = {"pretrained_model_name_or_path": self.path}
+        where: dict[str, Any] = AS_DATA | {"pretrained_model_name_or_path": self.path}
+        weights: dict[str, Any] = {"dtype": dtype}
         if self.path.suffix == GGUF:
             need_gguf()
-            where = {
+            where |= {
                 "pretrained_model_name_or_path": self.path.parent,
                 "gguf_file": self.path.name,
             }
+        else:
+            refuse_kernels(self.path)
+            refuse_pickles(self.path)
+            weights["use_safetensors"] = True
         try:
             tokenizer = AutoTokenizer.from_pretrained(**where)
-            model = AutoModelForCausalLM.from_pretrained(**where, dtype=dtype)
-        except (OSError, ValueError, KeyError, struct.error) as error:  # as transformers says it
+            model = AutoModelForCausalLM.from_pretrained(**where, **weights)
+        except (OSError, ValueError, KeyError, ImportError, struct.error) as error:  # as it says it
+            if "trust_remote_code" in str(error):
+                raise ConfigError(
+                    f"model={self.path} needs code of its own ({_own_code(self.path)}), which is "
+                    "never run here: choose a model and a tokenizer that transformers has itself"
+                ) from None
             raise ConfigError(
                 f"model={self.path} cannot be loaded with its tokenizer, which tasks as text need: "
                 f"{' '.join(str(error).split())}"
@@ -75,6 +90,49 @@ class Files:
                 "model in the same folder"
             )
         return model.eval().to(device), tokenizer
+
+
+def refuse_kernels(folder: Path) -> None:
+    """ConfigError where a configuration names a kernel of the hub, which transformers would run."""
+    config = _mapping(folder / "config.json")
+    for name in ("attn_implementation", "experts_implementation"):
+        if "/" in str(config.get(name)):
+            raise ConfigError(
+                f"model={folder} names code to fetch in its config.json ({name}: "
+                f"{config[name]!r}), which is never run here: take that line out"
+            )
+
+
+def refuse_pickles(folder: Path) -> None:
+    """ConfigError where the weights of a folder are pickled alone: to read them may run code."""
+    if any(folder.glob("*.safetensors")):
+        return
+    pickled = sorted(each.name for each in folder.glob("pytorch_model*.bin"))
+    if pickled:
+        raise ConfigError(
+            f"model={folder} has its weights in {pickled[0]} alone, a pickle, and only safetensors "
+            "are read here: if you trust it, write AutoModelForCausalLM.from_pretrained"
+            f"({str(folder)!r}).save_pretrained(NEW) in Python, and copy the tokenizer's files to "
+            "NEW"
+        )
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    """What a JSON file says; nothing where it cannot be read, which transformers will then say."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _own_code(folder: Path) -> str:
+    """The files that a folder would have transformers run."""
+    maps = [
+        _mapping(folder / f"{each}.json").get("auto_map") for each in ("config", "tokenizer_config")
+    ]
+    named = {name for each in maps for name in re.findall(r"([\w/-]+)\.\w+", json.dumps(each))}
+    return ", ".join(f"{each}.py" for each in sorted(named)) or "as it says"
 
 
 def need_gguf() -> None:

@@ -177,7 +177,11 @@ class Mounted:
             self.length = before
 
     def generate(self, input_ids: Tensor, max_new_tokens: int, **settings: Any) -> Any:
-        """The model's own `generate`, at the length that the prompt and the answer will have."""
+        """The model's own `generate`, at the length that the prompt and the answer will have.
+
+        LongRoPE (Phi-3) then has one list of factors for all tokens, the long one if the answer
+        ends beyond the original length. Transformers changes to the long list on the way.
+        """
         with self.at(input_ids.shape[1] + max_new_tokens):
             generate: Any = self.model.generate
             return generate(input_ids=input_ids, max_new_tokens=max_new_tokens, **settings)

@@ -6,15 +6,19 @@ model does nothing and says nothing. Whatever is measured here has been shown to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from posbench.errors import PosbenchError
 from posbench.extension import Extension
 from posbench.extensions.direct import Direct
 from posbench.pretrained.forms import mount, tolerance
-from posbench.pretrained.mounting import NAME, Mounted
-from posbench.pretrained.refusal import CannotMount
+from posbench.pretrained.mounting import NAME, Layer, Mounted
+from posbench.pretrained.reading import answers
+from posbench.pretrained.refusal import CannotMount, as_one_line
 from posbench.streams import stream_seed
 
 TOKENS = 64
@@ -39,6 +43,7 @@ def mounted_and_proved(model: PreTrainedModel, train_positions: int | None = Non
                 "precision: it does something with positions that was not recognised, so choose "
                 "another model"
             )
+        prove_questions(mounted)
     except BaseException:
         mounted.unmount()
         raise
@@ -53,16 +58,91 @@ def disagreement(mounted: Mounted, tokens: int = TOKENS) -> float:
     model is left mounted, without extension.
     """
     n = min(tokens, mounted.train_positions)
-    batch = _random_tokens(mounted.model, 2, n)
+    batch = random_tokens(mounted.model, 2, n)
     present = torch.ones_like(batch)
     present[1, : n // 4] = 0
     mounted.extension = Direct()
-    ours = _logits(mounted.model, batch, present)
+    ours = logits_of(mounted.model, batch, present)
     mounted.unmount()
-    theirs = _logits(mounted.model, batch, present)
+    theirs = logits_of(mounted.model, batch, present)
     mounted.mount()
     difference = (ours - theirs)[present.bool()].abs().max() / theirs.abs().max()
     return float(difference)
+
+
+@torch.no_grad()
+def prove_questions(mounted: Mounted, tokens: int = TOKENS) -> None:
+    """CannotMount unless two questions after one text have the answers that the model itself gives.
+
+    They go the way of every measurement: the text is read once, and what a question has added is
+    cut off again. So the second question must have the same answer as if it were the only one,
+    which does not depend on the precision of a model. Models that transformers calls stateful are
+    not asked: in half precision, what they forget is hard to tell from rounding.
+    """
+    if getattr(mounted.model, "_is_stateful", False):
+        raise CannotMount(_keeps_state(mounted))
+    model, n = mounted.model, max(min(tokens, mounted.train_positions), 3)
+    rows, size = random_tokens(model, 2, n), max(n // 8, 1)
+    shared = rows[0, : n - 2 * size].tolist()
+    rows[1, : len(shared)] = rows[0, : len(shared)]
+    asked = [(row[len(shared) : -size].tolist(), row[-size:].tolist()) for row in rows]
+    try:
+        given = [torch.tensor(each.log_likelihood) for each in answers(mounted, shared, asked, n)]
+        (alone,) = answers(mounted, shared, asked[1:], n)
+    except PosbenchError:
+        raise
+    except Exception as error:
+        raise CannotMount(_no_questions(mounted, as_one_line(error))) from error
+    mounted.unmount()
+    logits = logits_of(model, rows, torch.ones_like(rows))[:, -size - 1 : -1].float()
+    mounted.mount()
+    wanted = logits.log_softmax(-1).gather(2, rows[:, -size:, None])[..., 0].cpu()
+    ours = torch.stack(given)
+    remembered = (ours[1] - torch.tensor(alone.log_likelihood)).abs().max()
+    rounding = max(torch.finfo(each).eps for each in (model.dtype, ours.dtype))
+    if not remembered <= 2 * rounding * ours[1].abs().max():
+        raise CannotMount(_no_questions(mounted, f"{remembered:.2g} nats after another question"))
+    # A logit that is off by d, and a sum over all of them, are off by 2 d.
+    allowed = 2 * tolerance(model.dtype) * float(logits.abs().max())
+    if not (difference := float((ours - wanted).abs().max())) <= allowed:
+        raise CannotMount(_no_questions(mounted, f"{difference:.2g} nats from a whole pass"))
+
+
+def _no_questions(mounted: Mounted, what: str) -> str:
+    """Why two questions cannot follow one text; some layers may keep no keys to cut off."""
+    model = mounted.model
+    if len(mounted.layers) < getattr(model.config.get_text_config(), "num_hidden_layers", 0):
+        return _keeps_state(mounted)
+    return (
+        f"{type(model).__name__} answers questions after a text that it has read otherwise than in "
+        f"one pass ({what}): choose another model"
+    )
+
+
+def _keeps_state(mounted: Mounted) -> str:
+    return (
+        f"{type(mounted.model).__name__} keeps a state that cannot be cut back to the end of a "
+        "text, so a question would know of the one before it: choose a model whose layers keep "
+        "keys and values alone"
+    )
+
+
+def narrow(mounted: Mounted) -> list[Layer]:
+    """The rotary layers that no extension reaches, for their windows lie within L."""
+    return [
+        layer
+        for layer in mounted.layers
+        if rotary(layer) and layer.window is not None and layer.window <= mounted.train_positions
+    ]
+
+
+def rotary(layer: Layer) -> bool:
+    return "frequencies" in layer.form.encoding.handles
+
+
+def windows(layers: Sequence[Layer]) -> str:
+    """Such as "32 and 64"."""
+    return " and ".join(str(each) for each in sorted({layer.window or 0 for layer in layers}))
 
 
 @torch.no_grad()
@@ -79,6 +159,12 @@ def prove_effect(mounted: Mounted, extension: Extension, length: int) -> None:
     if _changes(mounted, extension, length, n, spread):
         return
     if not _changes(mounted, extension, length, length, torch.arange(length)[None]):
+        still = narrow(mounted)
+        if len(still) == sum(map(rotary, mounted.layers)):
+            raise CannotMount(
+                f"all rotary layers have windows of {windows(still)}, within the "
+                f"{mounted.train_positions} trained positions, so no distance is new"
+            )
         raise CannotMount(
             f"{type(extension).__name__} changed no logit at {length} positions, beyond the "
             f"{mounted.train_positions} trained, so measuring it would measure the model itself: "
@@ -87,7 +173,7 @@ def prove_effect(mounted: Mounted, extension: Extension, length: int) -> None:
 
 
 def _changes(mounted: Mounted, extension: Extension, length: int, n: int, pos: Tensor) -> bool:
-    batch = _random_tokens(mounted.model, 1, n)
+    batch = random_tokens(mounted.model, 1, n)
     present, pos = torch.ones_like(batch), pos.to(batch.device)
     before = mounted.extension
     try:
@@ -95,7 +181,7 @@ def _changes(mounted: Mounted, extension: Extension, length: int, n: int, pos: T
         for each in (Direct(), extension):
             mounted.extension = each
             with mounted.at(length):
-                found.append(_logits(mounted.model, batch, present, pos)[:, -1])
+                found.append(logits_of(mounted.model, batch, present, pos)[:, -1])
     finally:
         mounted.extension = before
     # Another path of attention rounds differently, which is no effect.
@@ -103,13 +189,13 @@ def _changes(mounted: Mounted, extension: Extension, length: int, n: int, pos: T
     return bool((found[0] - found[1]).abs().max() > rounding)
 
 
-def _random_tokens(model: PreTrainedModel, rows: int, n: int) -> Tensor:
+def random_tokens(model: PreTrainedModel, rows: int, n: int) -> Tensor:
     generator = torch.Generator().manual_seed(stream_seed("pretrained", "proof"))
     size = model.config.get_text_config().vocab_size
     return torch.randint(size, (rows, n), generator=generator).to(model.device)
 
 
-def _logits(
+def logits_of(
     model: PreTrainedModel, tokens: Tensor, present: Tensor, pos: Tensor | None = None
 ) -> Tensor:
     pos = (present.cumsum(1) - 1).clamp(min=0) if pos is None else pos

@@ -25,6 +25,7 @@ from posbench.content_hash import content_hash
 from posbench.disk import read_text
 from posbench.evaluation import DEPTH_EDGES, RELATIVE_EDGES, binned
 from posbench.extension import Extension
+from posbench.pretrained.continuing import Continuing
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Found, Measurement, target
 from posbench.pretrained.mounting import Mounted
@@ -97,6 +98,13 @@ class Recorder:
             "forms": sorted({layer.form.name for layer in layers}),
         }
 
+    def _encoding(self, measured: Measurement) -> dict[str, Any]:
+        """The same, and what makes tokens of its texts where `Pieces` alone would do it wrongly."""
+        pieces = getattr(measured, "pieces", None)
+        if not isinstance(pieces, Continuing):
+            return self.encoding
+        return self.encoding | {"pieces": {"_target_": target(type(pieces))}}
+
     def names(self, measured: Measurement, row: Candidate) -> tuple[Name, MethodName]:
         task = Name(name=measured.name, hash=content_hash(without_places(measured.node)))
         base = self.model["name"]
@@ -162,7 +170,7 @@ class Recorder:
         return [self._code_of_samples(measured), _code("evaluation", row.node)]
 
     def _code_of_samples(self, measured: Measurement) -> str:
-        return _code("training", [measured.node, self.encoding])
+        return _code("training", [measured.node, self._encoding(measured)])
 
     def _sample(self, task: Name, number: int) -> str:
         return content_hash([self.model["hash"], task.hash, number])
@@ -200,7 +208,7 @@ class Recorder:
             views=_views(measured, length, found),
             config={
                 "task": measured.node,
-                "encoding": self.encoding,
+                "encoding": self._encoding(measured),
                 "extension": row.node,
                 "evaluation": dict(self.settings),
                 "model": self.model,

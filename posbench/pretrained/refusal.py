@@ -9,6 +9,11 @@ class CannotMount(PosbenchError):
     """A model, or a call of a mounted model, that the suite's attention cannot stand in for."""
 
 
+def as_one_line(error: Exception) -> str:
+    """Such as "IndexError: list index out of range"."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 def need_transformers() -> None:
     """One sentence where the extra is not installed."""
     try:

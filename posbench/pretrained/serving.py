@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+import torch
+from transformers import AutoConfig, PreTrainedConfig
+from transformers.utils import logging
 
 from posbench.extension import Extension
 from posbench.extensions.direct import Direct
@@ -15,32 +21,121 @@ from posbench.extensions.pi import PI
 from posbench.extensions.yarn import YaRN
 from posbench.frequencies import Frequencies
 from posbench.pretrained.configured import rotations
+from posbench.pretrained.forms import tolerance
+from posbench.pretrained.loading import AS_DATA
 from posbench.pretrained.mounting import Mounted
+from posbench.pretrained.proof import TOKENS, logits_of, narrow, random_tokens, windows
+from posbench.pretrained.refusal import as_one_line
 
 
 def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, Any] | str:
     """Settings of the model's configuration that make of it, at `length`, what the extension does;
     or a sentence why there are none.
 
-    They go into `from_pretrained(path, **overrides)` or vLLM's `--hf-overrides`. Both libraries
-    have one factor for all lengths, so an extension with a scale for each length is, below
-    `length`, another one than was measured. Dynamic NTK is written as the base that it
-    comes to, because transformers would keep keys that were turned at another scale, and vLLM has
-    one scale for its factor.
+    They go into `from_pretrained(path, **overrides)` or vLLM's `--hf-overrides`. They have been
+    tried: a model that transformers makes with them has the logits of the mounted one. Both
+    libraries have one factor for all lengths, so an extension with a scale for each length is,
+    below `length`, another one than was measured. Dynamic NTK is written as the base that it comes
+    to, because transformers would keep keys that were turned at another scale, and vLLM has one
+    scale for its factor.
     """
+    if isinstance(extension, Direct):
+        return "nothing has to be set: the model is served as it is"
     found = rotations(mounted.model.config)
     if len(found) > 1 or found[0].get("rope_type", "default") != "default":
         return "the model has a rotation of its own already, and rope_parameters would replace it"
-    name = type(extension).__name__
     recipe = RECIPES.get(type(extension))
     parameters = recipe and recipe(mounted, extension, length)
     if parameters is None:
-        return f"neither transformers nor vLLM has {name}: only the mounted model can be served"
-    longest = max(length, mounted.train_positions)
-    return {
-        "max_position_embeddings": longest,
+        return (
+            f"neither transformers nor vLLM has {type(extension).__name__}: only the mounted model "
+            "can be served"
+        )
+    if still := narrow(mounted):
+        return (
+            f"layers with windows of {windows(still)} stay as they are in the mounted model, and "
+            "rope_parameters would change them as well: only the mounted model can be served"
+        )
+    settings = {
+        "max_position_embeddings": max(length, mounted.train_positions),
         "rope_parameters": dict(found[0]) | parameters,
     }
+    try:
+        difference = _difference(mounted, extension, settings, length)
+    except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
+        return (
+            f"transformers cannot load the model with rope_parameters ({as_one_line(error)}): only "
+            "the mounted model can be served"
+        )
+    if difference <= max(tolerance(mounted.model.dtype), _rounding(length)):
+        return settings
+    return (
+        f"with rope_parameters, transformers makes another model, whose logits differ by "
+        f"{difference:.2g} of the largest: only the mounted model can be served"
+    )
+
+
+def _rounding(length: int) -> float:
+    """The share of the largest logit that rounding may explain.
+
+    Transformers has angles in float32, whose error grows with the position. In SmolLM2-135M the
+    share was a quarter of this at most, up to 65,536 positions. A factor that was off by one in a
+    hundred made .3 to 1.3.
+    """
+    return min(8 * torch.finfo(torch.float32).eps * length, 0.1)
+
+
+@torch.no_grad()
+def _difference(
+    mounted: Mounted, extension: Extension, settings: dict[str, Any], length: int
+) -> float:
+    """What a model loaded with the settings is off by, as a share of the largest logit.
+
+    It has the weights of the mounted one, not copies of them. A few tokens are spread over all
+    positions; windows count tokens in both.
+    """
+    model, before = mounted.model, mounted.extension
+    spread = torch.linspace(0, length - 1, min(TOKENS, length), device=model.device)
+    pos = spread.round().long()[None]
+    tokens = random_tokens(model, 1, pos.shape[1])
+    present = torch.ones_like(tokens)
+    with _quietly():
+        served: Any = type(model).from_pretrained(
+            None,
+            config=_configured(model, settings),
+            state_dict=model.state_dict(),
+            dtype=model.dtype,
+        )
+        theirs = logits_of(served.eval().to(model.device), tokens, present, pos)
+    try:
+        mounted.extension = extension
+        with mounted.at(length):
+            ours = logits_of(model, tokens, present, pos)
+    finally:
+        mounted.extension = before
+    return float((ours - theirs).abs().max() / ours.abs().max())
+
+
+def _configured(model: Any, settings: dict[str, Any]) -> PreTrainedConfig:
+    """The configuration of the model's folder, if it came from one, with other settings."""
+    folder = model.config.name_or_path
+    if folder and (Path(folder) / "config.json").is_file():
+        config = AutoConfig.from_pretrained(folder, **AS_DATA, **settings)
+    else:
+        config = type(model.config).from_dict(model.config.to_dict(), **settings)
+    return config if isinstance(config, type(model.config)) else config.get_text_config()
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without a bar of progress for weights that are there already."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _scaled(mounted: Mounted, kind: str, factor: float) -> dict[str, Any]:
@@ -102,7 +197,6 @@ def _longrope(mounted: Mounted, extension: LongRoPE, length: int) -> dict[str, A
 
 
 RECIPES: dict[type[Extension], Callable[..., dict[str, Any] | None]] = {
-    Direct: lambda mounted, extension, length: {},
     PI: _pi,
     NTK: _ntk,
     DynamicNTK: _ntk,

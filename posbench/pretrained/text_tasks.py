@@ -3,7 +3,8 @@
 One text holds several facts, and a question about each comes after it: what a model has computed of
 the text then serves all of its questions. Filler is made of sentences of ours, so that no text has
 to be had. A text is built from pieces that are tokenized apart and joined as tokens, so that its
-length is exact.
+length is exact. Where a tokenizer puts something in front of every piece, `posbench.pretrained.
+continuing` cuts it off.
 """
 
 from __future__ import annotations

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+import transformers
+from tokenizers import (
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
@@ -18,6 +29,8 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+
+from posbench.pretrained.text_tasks import PEOPLE, THINGS
 
 TRAINED = 24
 """Positions that each model counts as trained, L."""
@@ -40,12 +53,78 @@ def characters() -> PreTrainedTokenizerFast:
     vocabulary = {"<s>": 0, "?!": 1} | {each: 2 + i for i, each in enumerate(ALPHABET)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?!"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", unk_token="?!")
+
+
+SAID = "What Which The is the of secret number name value word comes most often that N X VAR"
+WORDS = (*SAID.split(), *PEOPLE, *THINGS)
+"""Words that are a token each, with a space before and without; everything else is spelt out."""
+FORMS: dict[str, dict[str, Any]] = {
+    "Mistral": {  # the tokenizer.json of Mistral 7B v0.1
+        "normalizer": normalizers.Sequence(
+            [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        ),
+        "decoder": decoders.Sequence(
+            [
+                decoders.Replace("▁", " "),
+                decoders.ByteFallback(),
+                decoders.Fuse(),
+                decoders.Strip(" ", 1, 0),
+            ]
+        ),
+    },
+    "Llama": {
+        "pre_tokenizer": pre_tokenizers.Metaspace(prepend_scheme="first", split=False),
+        "decoder": decoders.Metaspace(prepend_scheme="first"),
+    },
+    "always a space": {
+        "pre_tokenizer": pre_tokenizers.Metaspace(prepend_scheme="always", split=False),
+        "decoder": decoders.Metaspace(prepend_scheme="always"),
+    },
+    "bytes": {
+        "pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "decoder": decoders.ByteLevel(),
+    },
+}
+"""What tokenizers do around their tokens: whether they put a space before each text, and where."""
+
+
+@functools.cache
+def of_words(form: str, *, space_after: bool = False, **parts: Any) -> PreTrainedTokenizerFast:
+    """A tokenizer trained on `WORDS`, which puts <s> before a text unless it is told not to."""
+    space = "Ġ" if form == "bytes" else "▁"
+    tokenizer = Tokenizer(models.BPE())
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    if form != "bytes":
+        alphabet = [*map(chr, range(33, 127)), "\n", space]
+    trainer = trainers.BpeTrainer(
+        vocab_size=4_000, special_tokens=["<s>"], initial_alphabet=alphabet, show_progress=False
+    )
+    spaced = [word + space if space_after else space + word for word in WORDS]
+    tokenizer.train_from_iterator([*WORDS, *spaced], trainer)
+    for name, part in (FORMS[form] | parts).items():
+        setattr(tokenizer, name, part)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 0)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>")
 
 
 def model(kind: type[PreTrainedModel], config: Any) -> Any:
     torch.manual_seed(0)
     return kind(config).double().eval()
+
+
+def family(name: str, **settings: Any) -> Any:
+    """A model of any family that transformers has."""
+    sizes = SIZES | {
+        "num_key_value_heads": 2,
+        "max_position_embeddings": TRAINED,
+        "pad_token_id": 0,
+    }
+    config = getattr(transformers, f"{name}Config")(**sizes | settings)
+    return model(getattr(transformers, f"{name}ForCausalLM"), config)
 
 
 def llama(rope: dict[str, Any] | None = None, positions: int = TRAINED, **settings: Any) -> Any:
