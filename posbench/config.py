@@ -25,14 +25,24 @@ LARGEST_SEED = 2**63 - 1
 
 
 def _number(value: Any) -> Any:
-    """Refuse what pydantic would take for 1 or 0."""
+    """Refuse what pydantic would take for a number: true, and a text such as '1000'."""
     if isinstance(value, bool):
         raise ValueError("must be a number")
+    if isinstance(value, str) and _reads_as_number(value):
+        raise ValueError("must be a number, not a text: write it without quotes")
     return value
 
 
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _whole(value: Any) -> Any:
-    """Refuse what pydantic would take for 1000: the hashes of names tell 1e3 and 1000 apart."""
+    """Refuse what pydantic would take for 1000: whoever writes 1e3 may have meant a fraction."""
     if isinstance(value, float):
         raise ValueError("must be an integer, written without a point or an exponent")
     return _number(value)
@@ -60,6 +70,7 @@ Amount = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
 Number = Annotated[float, BeforeValidator(_number)]
 Factor = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[Number, Field(ge=0, le=1)]
+Flag = Annotated[bool, Field(strict=True)]  # hashes tell true and 1 apart
 Text = Annotated[str, Field(coerce_numbers_to_str=True)]  # a folder may be called 2026
 
 
@@ -72,8 +83,8 @@ class ModelConfig:
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0  # of embeddings and what each layer adds
     embedding_std: Factor = 1.0
     head_width: Count = 32
-    qk_norm: bool = False  # queries and keys of one length
-    output_gate: bool = False  # on what attention found, before it is projected
+    qk_norm: Flag = False  # queries and keys of one length
+    output_gate: Flag = False  # on what attention found, before it is projected
     short_conv: Amount = 0  # tokens that a convolution of q, k and v spans, its own too; 0: none
 
 
@@ -182,6 +193,24 @@ class EvaluationConfig:
             )
 
 
+def _integers(schema: Any) -> frozenset[str]:
+    """The settings of a section that take integers alone."""
+    hints = typing.get_type_hints(schema, include_extras=True)
+    return frozenset(
+        name
+        for name, hint in hints.items()
+        if BeforeValidator(_whole) in getattr(hint, "__metadata__", ())
+    )
+
+
+INTEGERS = {
+    "model": _integers(ModelConfig),
+    "training": _integers(TrainingConfig),
+    "evaluation": _integers(EvaluationConfig),
+}
+"""By section, the settings that take integers alone."""
+
+
 @dataclass
 class TrainerConfig:
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = "auto"
@@ -214,10 +243,10 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     seed: Annotated[Amount, Field(le=LARGEST_SEED)] = 0
-    force: bool = False
+    force: Flag = False
     audit: Amount = 0
     results_dir: Text = "results/local"
-    plan_only: bool = False
+    plan_only: Flag = False
     part: Text = ""
     job: JobConfig = field(default_factory=JobConfig)
     definition: Text = ""  # the hash of the board that the run is for
