@@ -22,6 +22,8 @@ from posbench.errors import ConfigError, place_and_reason
 from posbench.wording import no_setting, shown
 
 LARGEST_SEED = 2**63 - 1
+MOST_THREADS = 1024
+"""With tens of thousands a process dies in the library that starts them."""
 
 
 def _number(value: Any) -> Any:
@@ -214,7 +216,7 @@ INTEGERS = {
 @dataclass
 class TrainerConfig:
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = "auto"
-    threads: Count = 1
+    threads: Annotated[Count, Field(le=MOST_THREADS)] = 1
     checkpoint_every: Count = 100
     replicas: Count = 1
 

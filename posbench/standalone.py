@@ -27,6 +27,7 @@ from posbench.attention import Attention, attend
 from posbench.composing.building import build
 from posbench.composing.compose import composing
 from posbench.composing.folders import own_names
+from posbench.composing.numbers import refuse_unbounded
 from posbench.composing.options import node
 from posbench.encoding import Draw, EncodingStack, PositionEncoding
 from posbench.errors import ConfigError
@@ -124,6 +125,7 @@ def _built(group: str, name: str, settings: dict[str, Any], sizes: dict[str, Any
         raise ConfigError(
             f"{name} has no setting {', '.join(sorted(unknown))}: it takes {known or 'none'}"
         )
+    refuse_unbounded(settings)
     content[group].update(settings)
     plain: Any = OmegaConf.to_container(content, resolve=True)
     if "layers" in plain[group]:

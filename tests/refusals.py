@@ -44,6 +44,12 @@ MODULES = {
     "catalogue": "posbench.catalogue.page",
     "check": "posbench.check.command",
     "claims": "posbench.claims.page",
+    "compare": "posbench.compare.command",
+    "explain": "posbench.explain.command",
+    "tasks": "posbench.catalogue.samples",
+    "pretrained": "posbench.pretrained.command",
+    "export": "posbench.export",
+    "dashboard": "posbench.dashboard.command",
 }
 BROKEN_LIST = "- a\n- b\n"
 MINE = "_target_: my_module.Mine\n"

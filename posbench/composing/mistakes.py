@@ -196,6 +196,8 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
         return f"an interpolation cannot be read, {said}: write ${{section.setting}} in whole"
     if swept := re.search(r"Sweep parameters '(.+)' requires --multirun", text):
         return f"{swept[1]} lists several values: add -m to run one after the other"
+    if there := re.search(r"Could not append to config. An item is already at '([^']+)'", text):
+        return f"+{there[1]} adds a setting that is there: write {there[1]}=VALUE, without +"
     if "Ambiguous value for argument" in text:
         argument = re.search(r"argument '([^']+)'", text)
         name = argument[1] if argument else "a setting"
@@ -210,6 +212,9 @@ def _joined(text: str) -> str:
 
 def _unreadable(word: str, own: Sequence[Path]) -> str:
     key, _, value = word.partition("=")
+    values = value.split(",")
+    if "" in values[1:] and not set(value) & set("[](){}'\""):
+        return f"{word} lists an empty value: write {key}={','.join(filter(None, values))}"
     if key in folders.GROUPS and value:
         return unknown(word, key, value, folders.names(key, own))
     if word in ("help", "version"):
