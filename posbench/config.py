@@ -22,6 +22,8 @@ from posbench.errors import ConfigError, place_and_reason
 from posbench.wording import no_setting, shown
 
 LARGEST_SEED = 2**63 - 1
+LONGEST = 2**24
+"""Symbols of a test. Beyond it even looking for the lengths that fit takes minutes."""
 MOST_THREADS = 1024
 """With tens of thousands a process dies in the library that starts them."""
 
@@ -188,7 +190,10 @@ class EvaluationConfig:
                 f"evaluation.longest={self.longest:g} is what encodings are told of the longest "
                 f"test: raise it to {max(self.multiples):g}, the largest of evaluation.multiples"
             )
-        if self.ladder != sorted(set(self.ladder)) or min(self.ladder, default=9e9) <= self.longest:
+        if (
+            self.ladder != sorted(set(self.ladder))
+            or min(self.ladder, default=math.inf) <= self.longest
+        ):
             raise ConfigError(
                 f"evaluation.ladder={self.ladder} must rise, and begin above "
                 f"evaluation.longest={self.longest:g}"
@@ -258,6 +263,16 @@ class Config:
     def __post_init__(self) -> None:
         if not self.results_dir.strip():
             raise ConfigError("results_dir is empty: give a folder, or leave it out")
+        training, longest = (
+            self.training.lengths[1],
+            max([self.evaluation.longest, *self.evaluation.ladder]),
+        )
+        if training * longest > LONGEST:
+            raise ConfigError(
+                f"training.max_length={self.training.max_length} with training.length_scale="
+                f"{self.training.length_scale:g} is tested at up to {longest:g} times that, and no "
+                f"sequence of more than {LONGEST:,} symbols can be made: lower one of the three"
+            )
 
 
 def checked(cfg: DictConfig) -> Config:

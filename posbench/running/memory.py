@@ -23,15 +23,15 @@ def refuse_too_large(setup: Setup) -> None:
     alone = _bytes_of_a_sequence(setup)
     if there and alone > there:
         raise ConfigError(
-            f"one sequence of {setup.train_positions} positions needs at least {alone / GIB:,.0f} "
-            f"GiB in a step of the training, and there are {there / GIB:,.0f} GiB: lower the sizes "
+            f"one sequence of {setup.train_positions} positions needs at least {alone / GIB:,.1f} "
+            f"GiB in a step of the training, and there are {there / GIB:,.1f} GiB: lower the sizes "
             "of the model, or training.max_length"
         )
     for setting, what, needed in _needed(setup):
         if there and needed > there:
             raise ConfigError(
-                f"{setting} needs at least {needed / GIB:,.0f} GiB for {what}, and there are "
-                f"{there / GIB:,.0f} GiB: lower it"
+                f"{setting} needs at least {needed / GIB:,.1f} GiB for {what}, and there are "
+                f"{there / GIB:,.1f} GiB: lower it"
             )
 
 
