@@ -314,6 +314,7 @@ INPUTS: list[Input] = [
         "",
         "nothing.yaml",
         "method=rope --quik",
+        "method=rope method=alibi",
         "method=rope seed=x",
         "method=rope --board nothing",
         "method=rope --against nowhere",
