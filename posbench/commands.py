@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
     def _meant(self, word: str, helped: str) -> str:
         """What to do about a word too many, or an option that there is not."""
         name, _, value = word.lstrip("-").partition("=")
-        options = [each for each in self._options() if each.startswith("--")]
+        options = [each for each in self._options() if each.startswith("--") and each != "--help"]
         if word.startswith("-") and (near := closest(f"--{name}", options)):
             return f"did you mean {near}?"
         if word.startswith("--") and any(each.dest == "words" for each in self._actions):

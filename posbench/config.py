@@ -271,7 +271,8 @@ class Config:
             raise ConfigError(
                 f"training.max_length={self.training.max_length} with training.length_scale="
                 f"{self.training.length_scale:g} is tested at up to {longest:g} times that, and no "
-                f"sequence of more than {LONGEST:,} symbols can be made: lower one of the three"
+                f"sequence of more than {LONGEST:,} symbols can be made: lower "
+                "training.length_scale or evaluation.longest"
             )
 
 

@@ -109,12 +109,7 @@ def _refuse_second(words: Sequence[Word]) -> None:
     for word in words:
         first = seen.setdefault(word.key, word)
         if word.key and first.text != word.text:
-            several = word.key in folders.GROUPS or word.key == "seed"
-            values = ",".join([*first.values(), *word.values()]) if several else ""
-            swept = (
-                f", or sweep with -m {word.key}={values}" if several and "*" not in values else ""
-            )
-            raise ConfigError(f"{first.text} and {word.text} set the same: leave one out{swept}")
+            raise ConfigError(f"{first.text} and {word.text} set the same: leave one out")
 
 
 def _refuse_both(words: Sequence[Word], own: Sequence[Path]) -> None:
