@@ -6,11 +6,14 @@ imported when a run begins: help and mistakes in the configuration answer withou
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -20,9 +23,16 @@ from omegaconf import DictConfig, OmegaConf
 from posbench.composing import blame, folders, mistakes, streams
 from posbench.composing.compose import Composition, register
 from posbench.composing.exit_status import of_the_system
-from posbench.composing.options import BROKEN
+from posbench.composing.options import BROKEN, HELP
 from posbench.composing.shadow import refuse_shadow
-from posbench.errors import PosbenchError, Terminated
+from posbench.errors import ConfigError, PosbenchError, Terminated
+from posbench.provenance import versions
+from posbench.wording import closest
+
+SHOWN = ("posbench", "torch", "hydra-core", "python")
+"""What `--version` names."""
+KEYS = ("seed", "results_dir", "force", "plan_only", "part", "audit")
+"""Settings that stand in no section, as somebody may write them for options."""
 
 
 class OfOwnCode(BaseException):
@@ -36,8 +46,8 @@ def application(cfg: DictConfig) -> None:
     streams.prepare()
     settings = HydraConfig.get()
     folders.make_importable(folders.given(settings.runtime.config_sources))
-    composed = Composition.of(cfg, settings.runtime.choices)
     try:
+        composed = Composition.of(cfg, settings.runtime.choices)
         if composed.content.get("board") is not None:
             name = settings.runtime.choices["board"]
             raise PosbenchError(f"board={name} names many runs: add -m to make them")
@@ -74,7 +84,8 @@ def _run(composed: Composition) -> None:
     check_source(*(composed.content[group] for group in ("encoding", "extension", "task")))
     spec = RunSpec.of(composed)
     try:
-        build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
+        task: Any = OmegaConf.to_container(spec.composed.cfg().task, resolve=True)
+        build(task, "task")
         make(spec)
     except BROKEN:
         raise
@@ -90,10 +101,11 @@ def main() -> None:
     register()
     verbose = os.environ.get(blame.FULL_ERROR) == "1"
     os.environ[blame.FULL_ERROR] = "1"  # otherwise Hydra prints its errors itself, on several lines
-    given = get_args_parser().parse_args()  # as `application` will read it
-    own = [Path(given.config_dir)] if given.config_dir else []
+    given, own = argparse.Namespace(overrides=[]), list[Path]()
     try:
         refuse_shadow()
+        given = _arguments(sys.argv[1:])
+        own = [Path(given.config_dir)] if given.config_dir else []
         for folder in own:
             folders.check(folder)
         mistakes.check(given.overrides, own)
@@ -129,6 +141,42 @@ def main() -> None:
     except KeyboardInterrupt:
         _say("stopped; the same command goes on from here.")
         sys.exit(128 + signal.SIGINT)
+
+
+def _arguments(written: Sequence[str]) -> argparse.Namespace:
+    """The options and words of the command line, wherever they stand among each other; ConfigError
+    for an option that there is not. `sys.argv` then has the options first, as Hydra reads them.
+    """
+    if "--version" in written:
+        print(", ".join(f"{name} {number}" for name, number in versions().items() if name in SHOWN))
+        sys.exit(0)
+    parser = get_args_parser()
+    parser.error = _refuse  # type: ignore[method-assign]
+    # An option may not be shortened: --m could be one of several, and so could --conf.
+    parser.allow_abbrev = False
+    given, unknown = parser.parse_known_intermixed_args(list(written))
+    if unknown:
+        raise ConfigError(_meant(unknown[0], written))
+    words = list(given.overrides)
+    options = [each for each in written if each not in words]
+    sys.argv[1:] = [*options, *words]
+    return given
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ConfigError(f"{message}: `{HELP}` shows how a command is written")
+
+
+def _meant(option: str, written: Sequence[str]) -> str:
+    """About an option that there is not: the word that says the same, if there is one."""
+    name, _, value = option.lstrip("-").partition("=")
+    after = list(written)[list(written).index(option) + 1 :]
+    if not value and after and "=" not in after[0] and not after[0].startswith("-"):
+        value = after[0]
+    key = closest(name, [*folders.GROUPS, *KEYS]) if "." not in name else name
+    if key is None:
+        return f"{option} is no option: `{HELP}` shows how a command is written"
+    return f"{option} is no option: write {key}={value or 'VALUE'}"
 
 
 def _say(sentence: str) -> None:

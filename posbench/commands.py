@@ -3,19 +3,66 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from posbench.composing.exit_status import exit_status
 from posbench.disk import clear_left_over, read_bytes, write_whole
 from posbench.errors import PosbenchError
+from posbench.wording import closest, known_names
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose mistakes are one sentence and exit status 1, as all other mistakes are."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"posbench: {self._sentence(message)}", file=sys.stderr)
+        sys.exit(1)
+
+    def _sentence(self, message: str) -> str:
+        helped = f"{self.prog} --help"
+        if unknown := re.fullmatch(r"unrecognized arguments: (\S+).*", message):
+            return f"{unknown[1]} is not understood: {self._meant(unknown[1], helped)}"
+        if missing := re.fullmatch(r"the following arguments are required: (.+)", message):
+            first = missing[1].split(", ")[0]
+            what = "nothing is given" if first == "words" else f"{first} is missing"
+            return f"{what}: `{helped}` says what is needed"
+        if choice := re.fullmatch(r"argument (\S+): invalid choice: '(.*?)' \(.*", message):
+            known = next(
+                (each.choices for each in self._actions if each.dest == choice[1] and each.choices),
+                (),
+            )
+            near = closest(choice[2], map(str, known))
+            return f"{choice[2]} is unknown: {known_names(map(str, known), helped, near)}"
+        return f"{message}: `{helped}` shows how it is written"
+
+    def _options(self) -> Iterator[str]:
+        """Its options, and those of its commands: their parsers leave what is unknown to it."""
+        for each in self._actions:
+            yield from each.option_strings
+            if isinstance(each.choices, Mapping):
+                for command in each.choices.values():
+                    yield from command._options()
+
+    def _meant(self, word: str, helped: str) -> str:
+        """What to do about a word too many, or an option that there is not."""
+        name, _, value = word.lstrip("-").partition("=")
+        options = [each for each in self._options() if each.startswith("--") and each != "--help"]
+        if word.startswith("-") and (near := closest(f"--{name}", options)):
+            return f"did you mean {near}?"
+        if word.startswith("--") and any(each.dest == "words" for each in self._actions):
+            return f"write {name}={value or 'VALUE'}, without dashes"
+        return f"`{helped}` shows how it is written"
 
 
 def parser(
     command: str, says: str, *, check: bool = False, config_dir: bool = False
 ) -> argparse.ArgumentParser:
     """A parser for `python -m ...`, with --check and --config-dir where they are wanted."""
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog=command, description=says, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     if check:
@@ -32,7 +79,7 @@ def parser_of_words(command: str, text: str) -> argparse.ArgumentParser:
 
     They are parsed with `parse_intermixed_args`.
     """
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog=command,
         usage=argparse.SUPPRESS,
         description=text,

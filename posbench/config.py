@@ -22,17 +22,31 @@ from posbench.errors import ConfigError, place_and_reason
 from posbench.wording import no_setting, shown
 
 LARGEST_SEED = 2**63 - 1
+LONGEST = 2**24
+"""Symbols of a test. Beyond it even looking for the lengths that fit takes minutes."""
+MOST_THREADS = 1024
+"""With tens of thousands a process dies in the library that starts them."""
 
 
 def _number(value: Any) -> Any:
-    """Refuse what pydantic would take for 1 or 0."""
+    """Refuse what pydantic would take for a number: true, and a text such as '1000'."""
     if isinstance(value, bool):
         raise ValueError("must be a number")
+    if isinstance(value, str) and _reads_as_number(value):
+        raise ValueError("must be a number, not a text: write it without quotes")
     return value
 
 
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _whole(value: Any) -> Any:
-    """Refuse what pydantic would take for 1000: the hashes of names tell 1e3 and 1000 apart."""
+    """Refuse what pydantic would take for 1000: whoever writes 1e3 may have meant a fraction."""
     if isinstance(value, float):
         raise ValueError("must be an integer, written without a point or an exponent")
     return _number(value)
@@ -60,6 +74,7 @@ Amount = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
 Number = Annotated[float, BeforeValidator(_number)]
 Factor = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[Number, Field(ge=0, le=1)]
+Flag = Annotated[bool, Field(strict=True)]  # hashes tell true and 1 apart
 Text = Annotated[str, Field(coerce_numbers_to_str=True)]  # a folder may be called 2026
 
 
@@ -72,8 +87,8 @@ class ModelConfig:
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0  # of embeddings and what each layer adds
     embedding_std: Factor = 1.0
     head_width: Count = 32
-    qk_norm: bool = False  # queries and keys of one length
-    output_gate: bool = False  # on what attention found, before it is projected
+    qk_norm: Flag = False  # queries and keys of one length
+    output_gate: Flag = False  # on what attention found, before it is projected
     short_conv: Amount = 0  # tokens that a convolution of q, k and v spans, its own too; 0: none
 
 
@@ -175,17 +190,38 @@ class EvaluationConfig:
                 f"evaluation.longest={self.longest:g} is what encodings are told of the longest "
                 f"test: raise it to {max(self.multiples):g}, the largest of evaluation.multiples"
             )
-        if self.ladder != sorted(set(self.ladder)) or min(self.ladder, default=9e9) <= self.longest:
+        if (
+            self.ladder != sorted(set(self.ladder))
+            or min(self.ladder, default=math.inf) <= self.longest
+        ):
             raise ConfigError(
                 f"evaluation.ladder={self.ladder} must rise, and begin above "
                 f"evaluation.longest={self.longest:g}"
             )
 
 
+def _integers(schema: Any) -> frozenset[str]:
+    """The settings of a section that take integers alone."""
+    hints = typing.get_type_hints(schema, include_extras=True)
+    return frozenset(
+        name
+        for name, hint in hints.items()
+        if BeforeValidator(_whole) in getattr(hint, "__metadata__", ())
+    )
+
+
+INTEGERS = {
+    "model": _integers(ModelConfig),
+    "training": _integers(TrainingConfig),
+    "evaluation": _integers(EvaluationConfig),
+}
+"""By section, the settings that take integers alone."""
+
+
 @dataclass
 class TrainerConfig:
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = "auto"
-    threads: Count = 1
+    threads: Annotated[Count, Field(le=MOST_THREADS)] = 1
     checkpoint_every: Count = 100
     replicas: Count = 1
 
@@ -214,10 +250,10 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     seed: Annotated[Amount, Field(le=LARGEST_SEED)] = 0
-    force: bool = False
+    force: Flag = False
     audit: Amount = 0
     results_dir: Text = "results/local"
-    plan_only: bool = False
+    plan_only: Flag = False
     part: Text = ""
     job: JobConfig = field(default_factory=JobConfig)
     definition: Text = ""  # the hash of the board that the run is for
@@ -227,6 +263,17 @@ class Config:
     def __post_init__(self) -> None:
         if not self.results_dir.strip():
             raise ConfigError("results_dir is empty: give a folder, or leave it out")
+        training, longest = (
+            self.training.lengths[1],
+            max([self.evaluation.longest, *self.evaluation.ladder]),
+        )
+        if training * longest > LONGEST:
+            raise ConfigError(
+                f"training.max_length={self.training.max_length} with training.length_scale="
+                f"{self.training.length_scale:g} is tested at up to {longest:g} times that, and no "
+                f"sequence of more than {LONGEST:,} symbols can be made: lower "
+                "training.length_scale or evaluation.longest"
+            )
 
 
 def checked(cfg: DictConfig) -> Config:

@@ -32,6 +32,7 @@ from torch import nn
 from posbench.composing.building import build
 from posbench.composing.compose import composing
 from posbench.composing.folders import own_names
+from posbench.composing.numbers import refuse_unbounded
 from posbench.composing.options import node
 from posbench.encoding import EncodingStack
 from posbench.errors import ConfigError
@@ -208,6 +209,7 @@ def _built(group: str, name: str, settings: Mapping[str, Any], sizes: dict[str, 
     content = OmegaConf.create({**sizes, group: _content(group, name)})
     for key, value in settings.items():
         content[group][key] = _setting(group, key, value, content[group].get(key))
+    refuse_unbounded(settings)
     plain: Any = OmegaConf.to_container(content, resolve=True)
     return build(plain[group], group)
 

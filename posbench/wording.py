@@ -12,8 +12,10 @@ MANY = 15
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` comes near, if there is one."""
-    return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
+    """The known name that `name` comes near, if there is one. Capitals do not count."""
+    spelled = {each.lower(): each for each in sorted(known, reverse=True)}
+    near = difflib.get_close_matches(name.lower(), sorted(spelled), n=1)
+    return spelled[near[0]] if near else None
 
 
 def known_names(known: Iterable[str], command: str, meant: str | None = None) -> str:
@@ -57,7 +59,8 @@ def agreeing(number: int, one: str, several: str) -> str:
 
 def shown(value: object) -> str:
     """A value as it is written in YAML, strings in quotes."""
-    return "null" if value is None else repr(value)
+    written = {None: "null", True: "true", False: "false"}
+    return written[value] if value is None or isinstance(value, bool) else repr(value)
 
 
 def duration(seconds: float) -> str:

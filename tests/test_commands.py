@@ -82,7 +82,8 @@ def test_help_is_asked_for_wherever_it_stands(
 
 
 def test_without_words_the_help_of_pretrained_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert pretrained.main([]) == 0
+    """Nothing was measured, which whoever looks at the exit status is told."""
+    assert pretrained.main([]) == 1
     assert capsys.readouterr().out == pretrained.__doc__
 
 
@@ -92,4 +93,27 @@ def test_an_option_that_takes_words_alone_is_refused_by_name(
     with pytest.raises(SystemExit) as ended:
         export.main(["method=rope", "--too=x"])
     error = capsys.readouterr().err
-    assert ended.value.code == 2 and "unrecognized arguments: --too=x" in error
+    assert ended.value.code == 1
+    assert error == "posbench: --too=x is not understood: write too=x, without dashes\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fast", "--chek"], "--chek is not understood: did you mean --check?"),
+        (["--config-dir"], "argument --config-dir: expected one argument: `python -m it --help`"),
+        (["fast", "slow"], "slow is not understood: `python -m it --help` shows how it is written"),
+        (["fats"], "fats is unknown: did you mean fast? Choose one of fast, slow"),
+        ([], "pace is missing: `python -m it --help` says what is needed"),
+    ],
+)
+def test_what_a_parser_refuses_is_one_sentence(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = commands.parser("python -m it", "It says.", check=True, config_dir=True)
+    parser.add_argument("pace", choices=["fast", "slow"])
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(words)
+    out, error = capsys.readouterr()
+    assert ended.value.code == 1 and not out
+    assert error.startswith(f"posbench: {said}") and error.count("\n") == 1

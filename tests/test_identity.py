@@ -4,17 +4,21 @@ extension.
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
 import pytest
 
 from posbench.composing.compose import compose, composing
-from posbench.composing.identity import Identity, identify
+from posbench.composing.identity import SECTIONS, Identity, identify
 from posbench.composing.methods import methods
+from posbench.config import checked
 from posbench.content_hash import content_hash
+from posbench.errors import ConfigError
 from posbench.provenance import without_places
 from posbench.records.command import Command
+from posbench.running.run_spec import RunSpec
 
 
 def identity(*overrides: str) -> Identity:
@@ -210,3 +214,111 @@ def test_the_command_of_a_method_with_settings_of_the_model_gives_it_again(
     first = identity(*words)
     again = identity(*first.command(0).words)
     assert again.method == first.method
+
+
+# -- one number, one form --------------------------------------------------------------------------
+
+
+ONE_FORM = [
+    ("method=rope training.gradient_clip=1", "method=rope"),
+    ("method=rope training.gradient_clip=1.0", "method=rope"),
+    ("method=rope evaluation.longest=8.0", "method=rope"),
+    ("method=rope model.dropout=0.0", "method=rope"),
+    ("method=rope model.dropout=-0.0", "method=rope"),
+    ("method=rope_yarn extension.beta_slow=1.0", "method=rope_yarn"),
+    ("method=rope encoding.base=10000.0", "method=rope"),
+    ("method=rope encoding.base=500.0", "method=rope encoding.base=500"),
+    ("method=rope encoding.base=5e2", "method=rope encoding.base=500"),
+    ("method=rope_pi extension.scale=2.0", "method=rope_pi extension.scale=2"),
+    ("method=rope training.learning_rate=[0.003]", "method=rope"),
+    ("method=rope training.learning_rate=[1e-3]", "method=rope training.learning_rate=0.001"),
+    (
+        "method=rope training.learning_rate=[3e-3,1e-3]",
+        "method=rope training.learning_rate=[0.001,0.003]",
+    ),
+    ("method=rope training.steps=1_000", "method=rope training.steps=1000"),
+    ("method=rope evaluation.multiples=[8,1,2]", "method=rope evaluation.multiples=[1,2.0,8]"),
+    ("method=rope evaluation.multiples=[8,6,4,3,2,1.5,1.25,1.0]", "method=rope"),
+]
+
+
+@pytest.mark.parametrize(("words", "same"), ONE_FORM, ids=[words for words, _ in ONE_FORM])
+def test_a_number_has_one_name_one_path_and_one_hash_however_it_is_written(
+    words: str, same: str
+) -> None:
+    one, other = (RunSpec.of(compose(*each.split())) for each in (words, same))
+    assert one.identity == other.identity
+    assert (one.path, one.fingerprint) == (other.path, other.fingerprint)
+    # JSON tells 1 and 1.0 apart, as `==` does not: of this the hashes of trainings are made.
+    sections = [
+        json.dumps({name: each.composed.content[name] for name in SECTIONS})
+        for each in (one, other)
+    ]
+    assert sections[0] == sections[1]
+
+
+def test_a_number_that_differs_in_value_is_named() -> None:
+    found = identity("method=rope", "training.gradient_clip=2.0", "encoding.base=500.5")
+    assert found.protocol.label == "cpu (training.gradient_clip=2)"
+    assert found.method.label == "rope (encoding.base=500.5)"
+    assert found.protocol.hash == identity("training.gradient_clip=2").protocol.hash
+
+
+def test_a_command_in_another_form_is_repeated_in_the_form_of_its_record() -> None:
+    found = identity("method=rope", "encoding.base=500.0", "evaluation.multiples=[2.0,1]")
+    assert set(found.words) > {"evaluation.multiples=[1, 2]", "encoding.base=500"}
+
+
+def test_a_fraction_where_an_integer_is_meant_stays_to_be_refused() -> None:
+    with pytest.raises(ConfigError, match=r"training\.steps must be an integer"):
+        checked(RunSpec.of(compose("training.steps=1e3")).composed.cfg())
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e999"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "method=rope_ntk extension.scale={}",
+        "encoding.base={}",
+        "training.weight_decay={}",
+        "training.learning_rate=[1e-3,{}]",
+        "evaluation.multiples=[1,{}]",
+        "evaluation.ladder=[16,{}]",
+        "model.embedding_std={}",
+        "task.num_symbols={}",
+        "method=rope_longrope extension.long_factors=[1,{}]",
+    ],
+)
+def test_what_is_infinite_or_no_number_is_refused_wherever_it_stands(
+    setting: str, number: str
+) -> None:
+    words = setting.format(number).split()
+    place = words[-1].partition("=")[0]
+    with pytest.raises(ConfigError, match=rf"{place}(\.1)? must be a finite number, got -?\w+"):
+        compose(*words)
+
+
+def test_a_file_of_ones_own_cannot_hold_what_is_no_number(tmp_path: Path) -> None:
+    (tmp_path / "encoding").mkdir()
+    text = "_target_: posbench.encodings.rope.RoPE\nhead_width: 32\nbase: .inf\nlayout: half\n"
+    (tmp_path / "encoding/mine.yaml").write_text(text)
+    with composing(tmp_path), pytest.raises(ConfigError, match=r"encoding\.base must be a finite"):
+        compose("encoding=mine")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("model.qk_norm=1", r"model\.qk_norm must be a valid boolean, got 1"),
+        ("force=1", r"force must be a valid boolean, got 1"),
+        ("force=no", r"force must be a valid boolean, got 'no'"),
+        ("model.dropout=true", r"model\.dropout must be a number, got true"),
+        ("model.width=true", r"model\.width must be a number, got true"),
+        ("training.steps='1000'", r"training\.steps must be a number, not a text"),
+        ("training.learning_rate='1e-3'", r"training\.learning_rate must be positive"),
+        ("seed='3'", r"seed must be a number, not a text"),
+    ],
+)
+def test_only_a_number_is_a_number_and_only_true_is_true(word: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        checked(compose(word).cfg())

@@ -602,8 +602,9 @@ def test_commands_that_are_said_can_be_copied_where_a_folder_has_spaces(
 def test_publishing_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path / "own", record())
     assert publish(tmp_path, "--method", "alibi") == 1
-    error = capsys.readouterr().err
-    assert (
-        error.startswith("posbench: no record of protocol *, task *, method alibi")
-        and error.count("\n") == 1
+    own = tmp_path / "own"
+    assert capsys.readouterr().err == (
+        f"posbench: no record in {own} has method alibi: the only one is rope\n"
     )
+    assert publish(tmp_path, "--method", "ropee") == 1
+    assert capsys.readouterr().err.endswith(" has method ropee: did you mean rope?\n")

@@ -14,6 +14,8 @@ from posbench import evaluation
 from posbench.check.settings import MODEL_CHANGES
 from posbench.check.subject import setup
 from posbench.config import EvaluationConfig, ModelConfig, TrainingConfig
+from posbench.errors import ConfigError
+from posbench.running import memory
 from posbench.running.setup import Setup
 from posbench.training import Training, fit
 
@@ -129,3 +131,51 @@ def test_half_the_shortest_sequence_still_has_something_in_it(
 ) -> None:
     settings = TrainingConfig(min_length=least, max_length=20, length_scale=scale)
     assert settings.lengths == lengths
+
+
+# -- what no machine holds -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("training.batch_size=100000000", "training.batch_size=100000000 needs at least .* a step"),
+        ("training.num_examples=100000000000", "training.num_examples=.* for the examples"),
+        ("training.validation_samples=100000000000", "training.validation_samples=.* validation"),
+        ("evaluation.num_samples=100000000000", "evaluation.num_samples=.* GiB for a test"),
+        ("model.width=1000000000000", r"one sequence of \d+ positions needs at least .* the model"),
+    ],
+)
+def test_what_cannot_fit_is_refused_with_what_it_needs(word: str, said: str) -> None:
+    made = setup("protocol=smoke", "method=rope", word)
+    with pytest.raises(ConfigError, match=said):
+        memory.refuse_too_large(made)
+
+
+def test_what_a_step_keeps_of_a_sequence_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each token: 1 layer of two inputs, 4 times the heads and twice the MLP, of 4 bytes."""
+    made = setup(*SMALL)
+    numbers = 2 * 16 + 4 * 16 + 2 * 4 * 16
+    size = 2 * made.train_positions * numbers * 4  # the protocol has two layers
+    for there, refused in ((4 * size, False), (4 * size - 1, True)):
+        monkeypatch.setattr(memory, "_memory", lambda device, there=there: there)
+        if not refused:
+            memory.refuse_too_large(made)
+            continue
+        with pytest.raises(ConfigError, match=r"training\.batch_size=4 needs"):
+            memory.refuse_too_large(made)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("training.length_scale=1e9",), r"tested at up to 64 times that, .* 16,777,216 symbols"),
+        (("evaluation.longest=1e12", "evaluation.ladder=[]"), r"tested at up to 1e\+12 times"),
+        (("trainer.threads=100000",), r"trainer\.threads must be less than or equal to 1024"),
+    ],
+)
+def test_lengths_and_threads_that_no_machine_has_are_refused_at_once(
+    words: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        setup(*words)

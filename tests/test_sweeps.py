@@ -295,6 +295,19 @@ def test_runs_that_cannot_be_composed_do_not_hide_the_others(mine: Path) -> None
     ]
 
 
+def test_a_section_that_is_none_is_refused_before_runs_are_named(mine: Path) -> None:
+    found = plan(requested("method=rope", "training=5"))
+    (said,) = found.wrong.values()
+    assert not found.runs
+    assert said.startswith("training=5 replaces a whole section: set one setting of it")
+
+
+def test_runs_that_write_a_number_otherwise_are_one_run(mine: Path) -> None:
+    words = ("protocol=smoke", "encoding.base=500,500.0,5e2", "evaluation.multiples=[1,2],[2.0,1]")
+    found = plan(requested(*words))
+    assert (found.requested, found.repeated, len(found.runs), len(found.jobs)) == (1, 5, 1, 1)
+
+
 SMALL = {
     "model": {"width": 4, "num_layers": 1, "num_heads": 2, "head_width": 2, "mlp_ratio": 2},
     "training": {"batch_size": 2, "packing": 0, "min_length": 1, "max_length": 4},

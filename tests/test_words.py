@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import sys
 from pathlib import Path
 
 import pytest
 from hydra.errors import OverrideParseException
 
+from posbench import cli
+from posbench.composing import mistakes
 from posbench.composing.words import Word
+from posbench.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -77,3 +82,102 @@ def test_a_pattern_matches_what_is_in_folders_of_ones_own(tmp_path: Path) -> Non
 def test_what_hydra_cannot_read_is_no_word() -> None:
     with pytest.raises(OverrideParseException):
         Word.of("rope")
+
+
+# -- words that say too much -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("method=rope method=alibi", "method=rope and method=alibi set the same: leave one out"),
+        ("seed=1 seed=2", "seed=1 and seed=2 set the same: leave one out"),
+        ("encoding.base=5 +encoding.base=6", "encoding.base=5 and .encoding.base=6 set the same"),
+        ("method=rope encoding=alibi", "method=rope is a row of encoding rope, and encoding=alibi"),
+        ("method=alibi,rope encoding=rope", "method=alibi is a row of encoding alibi"),
+        ("method=rope_yarn extension=ntk", "write encoding=rope extension=ntk"),
+        ("method=rope_yarn extension=direct", "method=rope_yarn has the extension yarn"),
+        ("method=mine encoding=rope", "method=mine is a row of encoding decay"),
+        ("method= rope", "no spaces around =, as in method= rope: write method=rope"),
+        ("method = rope", "no spaces around =, as in method = rope: write method=rope"),
+        ("seed=1 method =rope", "no spaces around =, as in method =rope: write method=rope"),
+    ],
+)
+def test_two_words_that_exclude_each_other_are_both_named(
+    words: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method/mine.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - override /encoding: decay\n"
+    )
+    with pytest.raises(ConfigError, match=said):
+        mistakes.check(words.split(), [tmp_path])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "method=rope extension=yarn",
+        "method=rope encoding=rope",
+        "method=rope_yarn extension=yarn encoding=rope",
+        "method=rope_qk_norm extension=pi",
+        "method=rope,alibi extension=direct,pi seed=1,2",
+        "board=main method=rope_yarn extension=ntk",
+        "encoding=alibi extension=direct",
+        "method=ssmax encoding@encoding.host=alibi",
+        "seed=1 seed=1",
+        "method=mine extension=pi",
+        "logger.name= seed=1",
+    ],
+)
+def test_words_that_agree_are_left_alone(words: str, tmp_path: Path) -> None:
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method/mine.yaml").write_text("defaults: [override /encoding: decay]\n")
+    mistakes.check(words.split(), [tmp_path])
+
+
+# -- options among them ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "-m method=rope seed=0,1 --config-dir mine",
+        "method=rope -m seed=0,1 --config-dir mine",
+        "--config-dir mine method=rope seed=0,1 --multirun",
+        "method=rope --config-dir=mine seed=0,1 -m",
+    ],
+)
+def test_an_option_may_stand_anywhere(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["posbench", *written.split()])
+    given = cli._arguments(sys.argv[1:])
+    assert (given.multirun, given.config_dir) == (True, "mine")
+    assert given.overrides == ["method=rope", "seed=0,1"] == sys.argv[-2:]
+    again = cli.get_args_parser().parse_args(sys.argv[1:])  # as Hydra reads it
+    assert vars(again) == vars(given)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("--method rope", "--method is no option: write method=rope"),
+        ("--seed=3", "--seed=3 is no option: write seed=3"),
+        ("--tasks list", "--tasks is no option: write task=list"),
+        ("seed=1 --training.steps 5", "--training.steps is no option: write training.steps=5"),
+        ("--method", "--method is no option: write method=VALUE"),
+        ("--frobnicate", "--frobnicate is no option: `python -m posbench --help`"),
+        ("--cfg jobb", "argument --cfg/-c: invalid choice: 'jobb'"),
+    ],
+)
+def test_a_setting_written_as_an_option_is_named_as_a_word(written: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        cli._arguments(written.split())
+    assert str(refused.value).startswith(said)
+
+
+def test_the_version_is_that_of_posbench(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli._arguments(["seed=1", "--version"])
+    said = capsys.readouterr().out
+    assert not ended.value.code
+    assert f"posbench {importlib.metadata.version('posbench')}" in said and "torch " in said

@@ -11,6 +11,7 @@ place), `segments` what is prompt (0) and answer (1), and `ids` are further posi
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,7 @@ from posbench.composing import mistakes
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
 from posbench.composing.exit_status import exit_status
+from posbench.composing.options import options
 from posbench.errors import ConfigError
 from posbench.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Batch, Task
 
@@ -32,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = commands.parser("python -m posbench.tasks", __doc__, config_dir=True)
     parser.add_argument("task", help="its name; python -m posbench --help lists all of them")
     parser.add_argument("settings", nargs="*", help="of the task, such as task.num_symbols=8")
-    parser.add_argument("--n", type=int, required=True, help="the length")
+    parser.add_argument("--n", type=int, help="the length; needed")
     parser.add_argument("--count", type=int, default=3, help="of samples, default: %(default)s")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stream", default="test", help="train, validation or test, or any word")
@@ -41,19 +43,31 @@ def main(arguments: list[str] | None = None) -> int:
     words = [f"task={chosen.task}", *chosen.settings]
 
     def shown() -> int:
-        for name, low in (("n", 0), ("count", 1)):
-            if getattr(chosen, name) < low:
-                raise ConfigError(f"--{name} must be at least {low}, got {getattr(chosen, name)}")
         with composing(*chosen.config_dir):
+            mistakes.check_choice("task", chosen.task, options("task"))
+            _refuse(chosen)
             mistakes.check(words, chosen.config_dir)
             cfg = compose(*words).cfg()
             task: Task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
+            try:
+                task.total_length(chosen.n)  # refuses what it could not draw
+            except ConfigError as error:
+                raise ConfigError(f"--n {chosen.n} cannot be drawn: {error}") from None
             batch = task.batch(chosen.n, chosen.count, chosen.seed, chosen.stream, chosen.n)
         for line in _json(batch) if chosen.json else _words(batch):
             print(line)
         return 0
 
     return exit_status(shown, words, chosen.config_dir)
+
+
+def _refuse(chosen: argparse.Namespace) -> None:
+    """ConfigError for numbers that name no samples."""
+    if chosen.n is None:
+        raise ConfigError(f"--n is missing: give the length, as {chosen.task} --n 8")
+    for name, low in (("n", 0), ("count", 1), ("seed", 0)):
+        if getattr(chosen, name) < low:
+            raise ConfigError(f"--{name} must be at least {low}, got {getattr(chosen, name)}")
 
 
 def _json(batch: Batch) -> Iterator[str]:

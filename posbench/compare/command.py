@@ -71,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     own: list[Path] = chosen.config_dir
 
     def compared() -> int:
+        mistakes.check([word for word in chosen.words if "=" in word], own)
         if len(own) > 1:
             raise PosbenchError(
                 f"--config-dir {' and '.join(map(str, own))}: what is compared stands in one "

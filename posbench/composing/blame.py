@@ -16,6 +16,9 @@ TASKS = Path(str(importlib.resources.files("posbench.tasks"))).resolve()  # else
 METHODS = (TASKS, *(CORE / part for part in ("encodings", "extensions", "layers")))
 """Packages of posbench that are as much the subject of a check as somebody's own files."""
 
+INSTALLED = {"site-packages", "dist-packages"}
+"""Folders of packages that somebody has installed, in any environment."""
+
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """The variable that asks Hydra, and posbench, for the frames of an error: 1 shows them."""
 HOW = f"{FULL_ERROR}=1 shows how it came there"
@@ -97,7 +100,9 @@ def _is_own(path: Path) -> bool:
     path = path.resolve()
     places = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib", "scripts")}
     machinery = (CORE, TASKS, *map(Path, places))
-    return path.exists() and not any(path.is_relative_to(part) for part in machinery)
+    # An environment may also see packages that are installed elsewhere, as those of the system.
+    installed = INSTALLED.intersection(path.parts)
+    return path.exists() and not (installed or any(path.is_relative_to(part) for part in machinery))
 
 
 def _shown(path: Path) -> str:

@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posbench.composing import folders, methods, options, resolvers
 from posbench.composing.folders import OF_A_ROW
+from posbench.composing.numbers import refuse_unbounded
 from posbench.composing.words import Word
 
 if TYPE_CHECKING:
@@ -90,8 +91,9 @@ class Composition:
 
     @classmethod
     def of(cls, cfg: DictConfig, choices: Mapping[str, Any]) -> Self:
-        """What Hydra has composed."""
+        """What Hydra has composed; ConfigError for a number that is infinite or none."""
         plain: Any = OmegaConf.to_container(cfg, resolve=False)
+        refuse_unbounded({key: value for key, value in plain.items() if key != "hydra"})
         return cls(plain, choices)
 
     def but(self, **settings: Any) -> Self:
@@ -185,6 +187,7 @@ def _alone(group: str, option: str) -> dict[str, Any] | None:
     if found is None or not all(default.is_self() for default in found.defaults_list):
         return None
     plain: Any = OmegaConf.to_container(found.config, resolve=False)
+    refuse_unbounded({group: plain})
     return plain
 
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from posbench.composing import folders, options
 from posbench.composing.compose import Composition, compose
 from posbench.composing.methods import chosen_of_model, methods, turned_on
-from posbench.config import OF_METHODS
+from posbench.composing.numbers import in_one_form
+from posbench.config import INTEGERS, OF_METHODS
 from posbench.content_hash import content_hash
 from posbench.errors import ConfigError
 from posbench.provenance import without_places
@@ -26,6 +27,8 @@ HOST, PART = "encoding@encoding.", "extension@extension."
 """How Hydra's choices of a host (`encoding@encoding.host=alibi`) and of a sequence's part begin."""
 LENGTHS = ("min_length", "max_length", "steps")
 """The training settings that belong to the task, not to the protocol."""
+SECTIONS = ("task", "encoding", "extension", "model", "training", "evaluation")
+"""What names are made of."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,16 @@ class Identity:
 
 
 def identify(composed: Composition) -> Identity:
+    """The names of a run, see `named`."""
+    return named(composed)[1]
+
+
+def named(composed: Composition) -> tuple[Composition, Identity]:
     """Name a run by comparing its composed configuration with what its names stand for.
 
-    ConfigError if a group has no choice, or an experiment another one. This needs an initialised
-    Hydra.
+    With the names comes the configuration itself, each of its numbers in one form: what is hashed
+    of it does not depend on how somebody has written it. ConfigError if a group has no choice, or
+    an experiment another one. This needs an initialised Hydra.
     """
     group = _chosen(composed.choices)
     if (experiment := composed.choices.get("experiment")) is not None:
@@ -55,8 +64,10 @@ def identify(composed: Composition) -> Identity:
     test = [f"protocol={group['protocol']}", f"task={group['task']}"]
     parts, canonical = _parts(composed), _parts(compose(*test, f"method={group['method']}"))
     called = _called(composed, group, parts["method"], canonical["method"])
-    if called.words != (f"method={group['method']}",):
-        canonical["method"] = _parts(compose(*test, *called.words))["method"]
+    usual = compose(*test, *called.words)
+    canonical["method"] = _parts(usual)["method"]
+    composed = _in_one_form(composed, usual)
+    parts = _parts(composed)
     found = Identity(
         _name(group["protocol"], parts["protocol"], canonical["protocol"]),
         _name(group["task"], parts["task"], canonical["task"]),
@@ -64,7 +75,20 @@ def identify(composed: Composition) -> Identity:
         _repeating(composed, test, called.words, parts, canonical),
     )
     Command.parse(str(found.command(0)))  # what no record can hold is refused before the run
-    return found
+    return composed, found
+
+
+def _in_one_form(composed: Composition, usual: Composition) -> Composition:
+    """The configuration with each number as the YAML of its choices has it, or else as an integer
+    where it is one. Settings that take integers alone stay: a fraction is refused there.
+    """
+    sections = {name: composed.content[name] for name in SECTIONS}
+    written = {
+        name: in_one_form(content, usual.content[name], name) for name, content in sections.items()
+    }
+    for name, keys in INTEGERS.items():
+        written[name] |= {key: sections[name][key] for key in keys & sections[name].keys()}
+    return composed.but(**written)
 
 
 def _chosen(choices: Mapping[str, Any]) -> dict[str, str]:

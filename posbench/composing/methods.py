@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra.core.config_store import ConfigStore
@@ -84,6 +86,20 @@ def methods() -> dict[str, Method]:
             )
         model = tuple(cell.chosen.get("model", {}).items())
         found[name] = Method(cell.encoding, cell.extension, model)
+    return found
+
+
+def of_method(name: str, own: Iterable[Path] = ()) -> dict[str, str]:
+    """The encoding and the extension that a method chooses, as far as it chooses them; of a method
+    in a folder of one's own its file says so.
+    """
+    if (row := methods().get(name)) is not None:
+        return {"encoding": row.encoding, "extension": row.extension}
+    found: dict[str, str] = {}
+    for path in (folder / "method" / f"{name}.yaml" for folder in own):
+        if path.is_file():
+            text = path.read_text("utf-8", "replace")
+            found |= re.findall(r"override /(encoding|extension): *([\w.-]+)", text)
     return found
 
 

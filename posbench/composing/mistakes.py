@@ -19,6 +19,7 @@ from yaml import MarkedYAMLError  # type: ignore[import-untyped]
 
 from posbench.composing import folders
 from posbench.composing.compose import composing
+from posbench.composing.methods import AS_TRAINED, of_method
 from posbench.composing.options import HELP, unknown
 from posbench.composing.words import Word
 from posbench.errors import ConfigError, PosbenchError
@@ -40,8 +41,10 @@ EXTRAS = {
 
 def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
     """Refuse choices that Hydra takes for something else, or answers without naming them."""
-    for word in words:
-        override = Word.of(word).override
+    _refuse_spaces(words)
+    read = [Word.of(word) for word in words]
+    _refuse_second(read)
+    for word, override in zip(words, (each.override for each in read), strict=True):
         group = override.key_or_group
         if not group:
             raise ConfigError(f"{word} has no key: write key=value")
@@ -71,8 +74,68 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
         elif not override.is_sweep_override() and not isinstance(value, str):
             raise ConfigError(f"{word} names no {group}: {known_names(known, HELP)}")
         else:
-            for path in (folder / group / f"{value}.yaml" for folder in own):
-                check_settings(path, group)
+            for folder in own:
+                check_settings(folder / group / f"{value}.yaml", group)
+                if value not in known and (other := folder / group / f"{value}.yml").exists():
+                    raise ConfigError(
+                        f"{word} is not found, because Hydra reads *.yaml alone: rename {other} "
+                        f"to {value}.yaml"
+                    )
+    _refuse_both(read, own)
+
+
+def _refuse_spaces(words: Sequence[str]) -> None:
+    """ConfigError where a shell has cut key=value at spaces: `method = rope`, `method= rope`."""
+    for place, word in enumerate(words):
+        after = words[place + 1 : place + 3]
+        if word.endswith("=") and _is_value(after[:1]):
+            parts = [word, after[0]]
+        elif "=" not in word and after[:1] == ["="]:
+            parts = [word, *after]
+        elif "=" not in word and after and after[0].startswith("="):
+            parts = [word, after[0]]
+        else:
+            continue
+        raise ConfigError(f"no spaces around =, as in {' '.join(parts)}: write {''.join(parts)}")
+
+
+def _is_value(after: Sequence[str]) -> bool:
+    return bool(after) and "=" not in after[0] and not after[0].startswith("~")
+
+
+def _refuse_second(words: Sequence[Word]) -> None:
+    """ConfigError where two words set the same, of which Hydra silently takes the second."""
+    seen: dict[str, Word] = {}
+    for word in words:
+        first = seen.setdefault(word.key, word)
+        if word.key and first.text != word.text:
+            raise ConfigError(f"{first.text} and {word.text} set the same: leave one out")
+
+
+def _refuse_both(words: Sequence[Word], own: Sequence[Path]) -> None:
+    """ConfigError where the words choose a method and another encoding than the method's, or
+    another extension than the one that it has. A board has its own rows, of which words choose.
+    """
+    chosen = {word.key: word for word in words if not word.override.is_delete()}
+    if "method" not in chosen or "board" in chosen:
+        return
+    for name in chosen["method"].values(own):
+        has = of_method(name, own)
+        for group in ("encoding", "extension"):
+            if group not in chosen or has.get(group) in (None, AS_TRAINED):
+                continue
+            others = [value for value in chosen[group].values(own) if value != has[group]]
+            if others and group == "encoding":
+                raise ConfigError(
+                    f"method={name} is a row of encoding {has[group]}, and "
+                    f"encoding={others[0]} chooses another: leave one of the two out"
+                )
+            if others:
+                raise ConfigError(
+                    f"method={name} has the extension {has[group]}, and extension={others[0]} "
+                    f"chooses another: leave one of the two out, or write encoding="
+                    f"{has.get('encoding', 'NAME')} extension={others[0]}"
+                )
 
 
 def check_settings(path: Path, group: str) -> None:
@@ -126,6 +189,10 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
     if isinstance(reason := error.__cause__ or error, GrammarParseError):
         said = str(reason).splitlines()[0]
         return f"an interpolation cannot be read, {said}: write ${{section.setting}} in whole"
+    if swept := re.search(r"Sweep parameters '(.+)' requires --multirun", text):
+        return f"{swept[1]} lists several values: add -m to run one after the other"
+    if there := re.search(r"Could not append to config. An item is already at '([^']+)'", text):
+        return f"+{there[1]} adds a setting that is there: write {there[1]}=VALUE, without +"
     if "Ambiguous value for argument" in text:
         argument = re.search(r"argument '([^']+)'", text)
         name = argument[1] if argument else "a setting"
@@ -140,8 +207,16 @@ def _joined(text: str) -> str:
 
 def _unreadable(word: str, own: Sequence[Path]) -> str:
     key, _, value = word.partition("=")
+    values = value.split(",")
+    if "" in values[1:] and not set(value) & set("[](){}'\""):
+        return f"{word} lists an empty value: write {key}={','.join(filter(None, values))}"
     if key in folders.GROUPS and value:
         return unknown(word, key, value, folders.names(key, own))
+    if word in ("help", "version"):
+        return f"{word} is no key=value: write --{word}"
+    chosen = [f"{group}={word}" for group in folders.GROUPS if word in folders.names(group, own)]
+    if chosen:
+        return f"{word} is no key=value: write {' or '.join(chosen)}"
     return (
         f"cannot read {word!r}: write key=value, and quote what the shell or Hydra would interpret"
     )

@@ -9,13 +9,13 @@ They show what `posbench.loggers.wandb` tells W&B of a run. Needs posbench[dashb
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from posbench import commands
 from posbench.composing.exit_status import exit_status
 from posbench.dashboard.report import report
 from posbench.dashboard.snapshot import as_json
@@ -29,9 +29,7 @@ FOLDER = Path("results/dashboard")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.dashboard", description="The W&B pages of a project, as code."
-    )
+    parser = commands.parser("python -m posbench.dashboard", "The W&B pages of a project, as code.")
     help = "default: %(default)s"
     parser.add_argument("--project", default="posbench", help=help)
     parser.add_argument("--entity", default="", help="user or team whose project it is")

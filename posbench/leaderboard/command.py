@@ -12,7 +12,7 @@ import argparse
 import io
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from posbench.boards.of_folder import board_of, refuse_others
 from posbench.composing.compose import composing
 from posbench.composing.exit_status import exit_status
 from posbench.disk import read_bytes
+from posbench.errors import PosbenchError
 from posbench.leaderboard import findings, markdown
 from posbench.leaderboard.excerpt import excerpts
 from posbench.leaderboard.generated import Generated, generate
@@ -67,9 +68,7 @@ def _is_ours(path: Path) -> bool:
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
     parser = commands.parser(COMMAND, "Records in, leaderboard out.", check=True)
-    parser.add_argument(
-        "folder", nargs="?", type=Path, default=files.LOCAL, help="default: %(default)s"
-    )
+    parser.add_argument("folder", nargs="*", type=Path, help=f"default: {files.LOCAL}")
     parser.add_argument(
         "--excerpt",
         type=Path,
@@ -91,6 +90,7 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
     chosen = parser.parse_args(arguments)
 
     def written() -> int:
+        chosen.folder = _one_folder(chosen.folder)
         # Rows of one's own are known by their files; without any Hydra need not be asked.
         own = composing(*chosen.config_dir) if chosen.config_dir else nullcontext()
         with files.keeping_all(), own:
@@ -102,6 +102,21 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
 def say_left_out(sentences: Iterable[str]) -> None:
     for sentence in sentences:
         print(printable(f"posbench: left out: {sentence}"), file=sys.stderr)
+
+
+def _one_folder(given: Sequence[Path]) -> Path:
+    """The folder whose page is made; PosbenchError for several, or for what is none."""
+    if len(given) > 1:
+        raise PosbenchError(
+            f"{' '.join(map(str, given))} are {len(given)} folders, and a page is of one: give "
+            "the command once for each"
+        )
+    folder = given[0] if given else files.LOCAL
+    if folder.is_file():
+        raise PosbenchError(
+            f"{folder} is a file: name the folder that holds records/, as {files.MAIN}"
+        )
+    return folder
 
 
 def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:

@@ -46,6 +46,7 @@ from posbench.composing import mistakes
 from posbench.composing.building import build
 from posbench.composing.compose import compose, composing
 from posbench.composing.exit_status import exit_status
+from posbench.composing.folders import own_names
 from posbench.content_hash import content_hash
 from posbench.disk import writing_to
 from posbench.errors import ConfigError, IllegalExtension
@@ -69,9 +70,10 @@ def main(arguments: list[str] | None = None) -> int:
     words = parser.parse_intermixed_args(arguments).words
     if not words:
         parser.print_help()
-        return 0
+        return 1
 
     def measured() -> int:
+        refuse_unknown(words)
         request = Request.of(words)
         with writing_to(request.settings.results_dir):
             for line in run(request):
@@ -79,6 +81,15 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
     return exit_status(measured, words)
+
+
+def refuse_unknown(words: Sequence[str]) -> None:
+    """ConfigError for an extension that there is not, before the model is looked for."""
+    for word in words:
+        key, _, value = word.partition("=")
+        for name in value.strip("[]").split(",") if key == "extension" else ():
+            if name.strip():
+                mistakes.check_choice("extension", name.strip(), own_names("extension"))
 
 
 def run(request: Request) -> Iterator[str]:

@@ -13,13 +13,14 @@ python -m posbench.results export results/main --to out    a data set and a stat
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import shlex
 import tempfile
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from posbench.commands import add_config_dir
+from posbench.commands import Parser, add_config_dir
 from posbench.composing.compose import composing
 from posbench.composing.exit_status import exit_status
 from posbench.disk import writing_to
@@ -29,16 +30,14 @@ from posbench.records import bundle, files, published, tables
 from posbench.records.files import LOCAL, leaderboard_command
 from posbench.records.record import MEANINGLESS, Record
 from posbench.results.publishing import matching, publish_matching
-from posbench.wording import MANY, agreeing, counted
+from posbench.wording import MANY, agreeing, closest, counted, known_names
 
 CONTRIBUTED = Path("results/contributed")
 """Where records that others have sent go."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m posbench.results", description="Keep records, and check them."
-    )
+    parser = Parser(prog="python -m posbench.results", description="Keep records, and check them.")
     parser.set_defaults(left=lambda _: "what was complete is kept")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_publish(commands.add_parser("publish", help="pack records of your own into a folder"))
@@ -94,10 +93,18 @@ def _pattern(chosen: argparse.Namespace) -> str:
     return f"protocol {chosen.protocol}, task {chosen.task}, method {chosen.method}"
 
 
-def _no_record(chosen: argparse.Namespace, folder: Path) -> PosbenchError:
-    if {chosen.protocol, chosen.task, chosen.method} == {"*"}:
+def _no_record(chosen: argparse.Namespace, folder: Path, held: Sequence[Record]) -> PosbenchError:
+    if not held:
         return PosbenchError(f"no records in {folder}: run `python -m posbench` first")
-    return PosbenchError(f"no record of {_pattern(chosen)} in {folder}")
+    for kind in ("protocol", "task", "method"):
+        names = sorted({getattr(record, kind).slug for record in held})
+        pattern = getattr(chosen, kind)
+        if not fnmatch.filter(names, pattern):
+            there = known_names(names, "python -m posbench.leaderboard", closest(pattern, names))
+            return PosbenchError(f"no record in {folder} has {kind} {pattern}: {there}")
+    return PosbenchError(
+        f"no record of {_pattern(chosen)} in {folder}, which has each of them with others"
+    )
 
 
 def _publish(chosen: argparse.Namespace) -> int:
@@ -107,7 +114,7 @@ def _publish(chosen: argparse.Namespace) -> int:
         chosen.source, chosen.target, chosen.protocol, chosen.task, chosen.method
     )
     if not count:
-        raise _no_record(chosen, chosen.source)
+        raise _no_record(chosen, chosen.source, files.records(chosen.source))
     print(f"Copied {count} records ({_pattern(chosen)}) to {chosen.target}.")
     print(f"Bring its board up to date: {leaderboard_command(chosen.target)}")
     return 0
@@ -147,7 +154,7 @@ def _bundle(chosen: argparse.Namespace) -> int:
     held = files.read_folder(chosen.source).whole()
     found = matching(held.records, chosen.protocol, chosen.task, chosen.method)
     if not found:
-        raise _no_record(chosen, chosen.source)
+        raise _no_record(chosen, chosen.source, held.records)
     if chosen.protocol == "*":
         found = _with_meaning(found)
     if chosen.target.is_dir():
@@ -319,9 +326,10 @@ def _add_upload(command: argparse.ArgumentParser) -> None:
 
 
 def _upload(chosen: argparse.Namespace) -> int:
-    found = matching(files.records(chosen.folder), chosen.protocol, chosen.task, chosen.method)
+    held = files.records(chosen.folder)
+    found = matching(held, chosen.protocol, chosen.task, chosen.method)
     if not found:
-        raise _no_record(chosen, chosen.folder)
+        raise _no_record(chosen, chosen.folder, held)
     from posbench.results.upload import upload  # and with it torch and wandb
 
     scratch = chosen.scratch or chosen.folder / "uploads"

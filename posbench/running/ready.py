@@ -15,6 +15,7 @@ from posbench.disk import writing_to
 from posbench.errors import IllegalExtension
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
+from posbench.running.memory import refuse_too_large
 from posbench.running.preparing import Preparation, Prepared, preparation_for
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
@@ -41,7 +42,7 @@ class Ready:
         setup = Setup.of(spec.composed.cfg())
         config = setup.config
         torch.set_num_threads(config.trainer.threads)
-        _ = setup.device
+        refuse_too_large(setup)
         preparation = preparation_for(setup.extension)
         try:
             setup.model(preparation.longest(setup))

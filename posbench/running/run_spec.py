@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from posbench import provenance
 from posbench.composing.building import build
 from posbench.composing.compose import Composition
-from posbench.composing.identity import Identity, identify
+from posbench.composing.identity import Identity, named
 from posbench.records import files
 from posbench.records.command import Command
 from posbench.records.files import LOCAL
@@ -65,7 +65,7 @@ class RunSpec:
     @classmethod
     def of(cls, composed: Composition) -> Self:
         """The run that a configuration describes; ConfigError if it names what there is not."""
-        return cls.named(composed, identify(composed))
+        return cls.named(*named(composed))
 
     @classmethod
     def named(cls, composed: Composition, identity: Identity) -> Self:

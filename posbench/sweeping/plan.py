@@ -167,7 +167,8 @@ def plan(request: Request) -> Plan:
 
 
 def _plan(request: Request) -> Plan:
-    refusal, asking = _refusals(), _asking()
+    check = _check_once()
+    refusal, asking = _refusals(), _asking(check)
     complete: list[PlannedRun] = []
     left: list[PlannedRun] = []
     refused: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -204,28 +205,31 @@ def _plan(request: Request) -> Plan:
     return Plan(request, jobs, tuple(complete), refused, wrong, repeated)
 
 
-def _asking() -> Callable[[Words], RunSpec]:
-    """What runs ask for; those that differ in their seed alone are named once."""
+def _asking(check: Callable[[Composition], None]) -> Callable[[Words], RunSpec]:
+    """What runs ask for; those that differ in their seed alone are named once. PosbenchError for a
+    setting that is wrong: names are made of whole sections.
+    """
     found: dict[Words, RunSpec] = {}
 
     def asking(words: Words) -> RunSpec:
         rest, seed = without_seed(words)
         if rest not in found:
-            found[rest] = RunSpec.of(compose(*rest))
+            composed = compose(*rest)
+            check(composed)
+            found[rest] = RunSpec.of(composed)
         return found[rest] if seed is None else found[rest].with_seed(seed)
 
     return asking
 
 
 def _refusals() -> Callable[[Words, Composition], str]:
-    """Why runs cannot be; "" for one that can. PosbenchError for a setting that is wrong."""
-    refusals, check = Refusals(), _check_once()
+    """Why runs cannot be; "" for one that can."""
+    refusals = Refusals()
     found: dict[Words, str] = {}
 
     def refusal(words: Words, composed: Composition) -> str:
         rest, _ = without_seed(words)
         if rest not in found:
-            check(composed)
             found[rest] = refusals.refusal(composed)
         return found[rest]
 
