@@ -5,6 +5,7 @@ about.
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
@@ -264,6 +265,35 @@ OF_CLASSES = [
     ("positions_are_taken_as_they_come", "Counting"),
     ("positions_are_taken_as_they_come", "Keeping"),
     ("positions_are_taken_as_they_come", "FirstRow"),
+    *(
+        ("positions_are_taken_as_they_come", counting)
+        for counting in (
+            "Gated",
+            "Asking",
+            "Unlike",
+            "Learning",
+            "Fading",
+            "Spinning",
+            "Window",
+            "Starting",
+            "Between",
+            "Odd",
+            "Scaling",
+            "Renumbered",
+            "Excused",
+            "Centred",
+            "Known",
+        )
+    ),
+    ("counts_tokens_is_measured", "Counted"),
+    ("inputs_are_left_alone", "Overwriting"),
+    ("inputs_are_left_alone", "Moving"),
+    ("two_calls_are_equal", "Seeding"),
+    ("two_calls_are_equal", "Remembering"),
+    ("training_and_test_are_the_same", "Switching"),
+    ("no_output_depends_on_a_later_token", "Spread"),
+    ("mixed_precision_runs", "Double"),
+    ("no_tensor_is_made_on_another_device", "Rooted"),
     ("handles_are_measured", "Misspelt"),
     ("handles_are_measured", "Hollow"),
     ("max_positions_is_measured", "Tabled"),
@@ -278,6 +308,57 @@ def test_a_mistake_that_people_make_is_found_by_the_check_that_is_about_it(
     said = broken(name, wrong, folder, upon_folder)
     assert mistake.said in str(said)
     assert place(said, []) or name != "max_positions_is_measured"
+
+
+def verdict_of(body: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is said of an encoding with this class body about the positions given, "" if nothing."""
+    head = "import torch\nfrom torch import nn\nfrom posbench.encodings.fox import FoX\n"
+    (folder / "own_counting.py").write_text(head + textwrap.dedent(body))
+    (folder / "encoding").mkdir(exist_ok=True)
+    settings = "num_heads: ${model.num_heads}\nmodel_width: ${model.width}\n"
+    text = f"_target_: own_counting.Own\n{settings if 'FoX)' in body else ''}"
+    (folder / "encoding" / "own.yaml").write_text(text)
+    monkeypatch.delitem(sys.modules, "own_counting", raising=False)
+    (checked,) = (
+        each
+        for each in conformance.SUITE.checks
+        if each.__name__ == "positions_are_taken_as_they_come"
+    )
+    with composing(folder):
+        try:
+            checked(Subject("encoding=own"))
+        except PosbenchError as error:
+            return str(error)
+    return ""
+
+
+FORGETS = """
+    class Own(PositionEncoding):
+        {declared}
+
+        def __init__(self):
+            super().__init__()
+            self.gate = nn.Linear(32, 2)
+
+        def encode(self, a):
+            passed = nn.functional.logsigmoid(self.gate(a.x)).mT.cumsum(-1)
+            return a.plus(lambda rows: passed[..., rows, None] - passed[..., None, :])
+"""
+
+
+def test_a_class_that_counts_tokens_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What sums over the tokens between is told how to declare it, and is then taken as it is."""
+    base = "    from posbench.encoding import PositionEncoding\n"
+    said = verdict_of(base + FORGETS.format(declared="pass"), tmp_path, monkeypatch)
+    assert "says so: counts_tokens = True" in said
+    declared = FORGETS.format(declared="counts_tokens = True")
+    assert verdict_of(base + declared, tmp_path, monkeypatch) == ""
+    # What is derived from one of posbench's own that count need not declare it again.
+    assert verdict_of("    class Own(FoX):\n        pass\n", tmp_path, monkeypatch) == ""
+    denied = "    class Own(FoX):\n        counts_tokens = False\n"
+    assert "says so: counts_tokens = True" in verdict_of(denied, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("wrong", TASKS, ids=[each.name for each in TASKS])

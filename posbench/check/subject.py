@@ -76,6 +76,18 @@ class Subject:
         stack = self.model(*overrides).encodings
         return iter([stack.layers[index] for index in stack.firsts])  # type: ignore[misc]
 
+    def stirred(self) -> Iterator[PositionEncoding]:
+        """`layers`, with parameters off from where they begin: what begins at zero would hide
+        whatever it is multiplied with.
+        """
+        generator = torch.Generator().manual_seed(0)
+        for encoding in self.layers():
+            with torch.no_grad():
+                for parameter in encoding.parameters():
+                    noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                    parameter.add_(0.3 * noise)
+            yield encoding
+
     @property
     def classes(self) -> list[type]:
         """The classes of the encodings in its layers."""
