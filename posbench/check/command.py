@@ -33,6 +33,7 @@ from posbench.composing.exit_status import exit_status
 from posbench.composing.words import Word, is_file
 from posbench.errors import ConfigError, PosbenchError
 from posbench.wording import agreeing
+from posbench.wording import shown as in_sentence
 
 KINDS = mistakes.OF_A_CLASS
 """The groups whose classes can be checked."""
@@ -279,9 +280,10 @@ class Written:
         """Settings of the class that the YAML does not name."""
         where = "its YAML" if self.file is None else shown(self.file)
         return [
-            f"{name} is a setting of {cls} that {where} does not name: write {name}: {value} "
-            "there, and commands can set it and pages show it"
-            for cls, name, value in constructors.unnamed(self.node)
+            f"{each.name} is a setting of {each.cls} that {where} does not name: write "
+            f"{each.name}: {in_sentence(each.value)} there, so that commands can set it and pages "
+            "show it"
+            for each in constructors.unnamed(self.node)
         ]
 
 

@@ -148,7 +148,7 @@ def _positions(encoding: PositionEncoding, training: bool) -> tuple[Tensor]:
 
 def no_output_depends_on_a_later_token(subject: Subject) -> None:
     """Changing the tokens from place 9 on must leave earlier logits as they are."""
-    model, pos, tokens = subject.model(), torch.arange(14)[None], random_tokens(14)
+    model, pos, tokens = subject.stirred_model(), torch.arange(14)[None], random_tokens(14)
     later = tokens.clone()
     later[:, 9:] = 8 + (later[:, 9:] - 7) % 12
     before, after = model(tokens, pos), model(later, pos)
@@ -167,7 +167,7 @@ def no_output_depends_on_a_later_token(subject: Subject) -> None:
 
 def a_prefix_gives_alone_what_it_gives_within_the_whole(subject: Subject) -> None:
     """If this fails, decoding token by token gives other answers than one pass over the whole."""
-    model, pos, tokens = subject.model(), torch.arange(14)[None], random_tokens(14)
+    model, pos, tokens = subject.stirred_model(), torch.arange(14)[None], random_tokens(14)
     change = (model(tokens, pos)[:, :9] - model(tokens[:, :9], pos[:, :9])).abs().max().item()
     require(
         change < EXACT,

@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,23 +69,40 @@ def absent(module: str, name: str) -> str:
 
 def _own_nodes(node: Any, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """The parts of a configuration that name a class which is not posbench's, with their place."""
-    if isinstance(node, dict):
-        if "_target_" in node and not str(node["_target_"]).startswith("posbench."):
-            yield prefix, node
-        for key, value in node.items():
-            yield from _own_nodes(value, f"{prefix}{key}.")
+    if isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _own_nodes(value, f"{prefix}{index}.")
+    if not isinstance(node, dict):
+        return
+    if "_target_" in node and not str(node["_target_"]).startswith("posbench."):
+        yield prefix, node
+    for key, value in node.items():
+        yield from _own_nodes(value, f"{prefix}{key}.")
 
 
-def unnamed(node: Any) -> list[tuple[str, str, Any]]:
-    """Settings with a default that a constructor takes and its YAML does not name: the class, the
-    name and the default of each.
-    """
+@dataclass(frozen=True)
+class Unnamed:
+    """A setting with a default that a constructor takes and its YAML does not name."""
+
+    cls: str
+    place: str  # "host.spread" of a class inside another
+    value: Any
+
+    @property
+    def name(self) -> str:
+        return self.place.rpartition(".")[2]
+
+
+def unnamed(node: Any) -> list[Unnamed]:
+    """The settings of classes that are not posbench's which the configuration leaves out."""
     found = []
-    for _, part in _own_nodes(node):
+    for prefix, part in _own_nodes(node):
         cls = hydra.utils.get_class(part["_target_"])
-        for name, parameter in inspect.signature(cls).parameters.items():
-            if name not in part and parameter.default is not parameter.empty:
-                found.append((cls.__name__, name, parameter.default))
+        found += [
+            Unnamed(cls.__name__, f"{prefix}{name}", parameter.default)
+            for name, parameter in inspect.signature(cls).parameters.items()
+            if name not in part and parameter.default is not parameter.empty
+        ]
     return found
 
 
@@ -117,5 +135,5 @@ def _place(file: Path | None, key: str) -> str:
         return ""
     for number, line in enumerate(file.read_text("utf-8", "replace").splitlines(), 1):
         if re.match(rf"\s*{re.escape(key)}\s*:", line):
-            return f"{file}, line {number}: "
-    return f"{file}: "
+            return f"{blame.shown(file)}, line {number}: "
+    return f"{blame.shown(file)}: "
