@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from posbench.wording import listed
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
@@ -26,17 +28,13 @@ class TaskLacks(ConfigError):
     def told(self, where: str) -> str:
         """The sentence, with what to add where."""
         examples = {"min_length": 1, "max_length": 20, "steps": 4000}
-        lines = _listed([f"`{key}: {examples[key]}`" for key in self.keys])
-        lacking = _listed([f"training.{key}" for key in self.keys])
+        lines = listed([f"`{key}: {examples[key]}`" for key in self.keys])
+        lacking = listed([f"training.{key}" for key in self.keys])
         verb = "is missing, and comes" if len(self.keys) == 1 else "are missing, and come"
         return (
             f"{lacking} {verb} from the task: add {lines} below `training:` in {where}, whose "
             "first line is '# @package _global_'"
         )
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 class IllegalExtension(PosbenchError):

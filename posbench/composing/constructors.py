@@ -14,7 +14,7 @@ import hydra
 
 from posbench.composing import blame
 from posbench.source import module_file, source_of
-from posbench.wording import closest, shown
+from posbench.wording import closest, listed, shown
 
 SIZES = {
     "model.num_heads": ("num_heads", "heads", "n_heads", "nhead", "num_attention_heads"),
@@ -39,10 +39,10 @@ def lacking(error: TypeError) -> str | None:
     if found is None:
         return None
     names = re.findall(r"'(\w+)'", found[2])
-    lines = (f"`{name}: {_written(name)}`" for name in names)
+    lines = [f"`{name}: {_written(name)}`" for name in names]
     return (
-        f"{found[1]} needs {' and '.join(names)}, which its YAML does not name: settings of the "
-        f"class come from there, so write {' and '.join(lines)} beside its _target_"
+        f"{found[1]} needs {listed(names)}, which its YAML does not name: settings of the "
+        f"class come from there, so write {listed(lines)} beside its _target_"
     )
 
 
