@@ -12,13 +12,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from posbench.source import SITES
+
 CORE = Path(__file__).resolve().parents[1]
 TASKS = Path(str(importlib.resources.files("posbench.tasks"))).resolve()  # elsewhere, in a checkout
 METHODS = (TASKS, *(CORE / part for part in ("encodings", "extensions", "layers")))
 """Packages of posbench that are as much the subject of a check as somebody's own files."""
-
-INSTALLED = {"site-packages", "dist-packages"}
-"""Folders of packages: an environment also reads those of the one that it is built upon."""
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """The variable that asks Hydra, and posbench, for the frames of an error: 1 shows them."""
@@ -110,7 +109,7 @@ def _is_own(path: Path) -> bool:
     machinery = (CORE, TASKS, *map(Path, places))
     return (
         path.exists()
-        and not INSTALLED.intersection(path.parts)
+        and not SITES.intersection(path.parts)
         and not any(path.is_relative_to(part) for part in machinery)
     )
 
