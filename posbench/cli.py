@@ -53,7 +53,7 @@ def application(cfg: DictConfig) -> None:
             raise PosbenchError(f"board={name} names many runs: add -m to make them")
         _run(composed)
     except BROKEN as error:  # here, because Hydra would say that a job has failed
-        _say(mistakes.sentence(error))
+        _say(mistakes.sentence(error, list(settings.overrides.task)))
         sys.exit(1)
     except Terminated as stopped:
         _say(

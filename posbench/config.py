@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from posbench.errors import ConfigError, place_and_reason
+from posbench.errors import ConfigError, TaskLacks, place_and_reason
 from posbench.wording import no_setting, shown
 
 LARGEST_SEED = 2**63 - 1
@@ -235,6 +235,8 @@ class JobConfig:
 
 
 FREE = ("task", "encoding", "extension", "logger", "board")
+LENGTHS = ("min_length", "max_length", "steps")
+"""The settings of the training that come from the task."""
 FILLED_IN = ("train_positions", "test_positions")
 
 
@@ -314,13 +316,9 @@ def _complete(section: dict[str, Any], schema: Any, prefix: str = "") -> None:
                     f"{key}.{fields(kinds[key])[0].name}=VALUE"
                 )
             _complete(value, kinds[key], f"{key}.")
+    if prefix == "training." and (lacking := [key for key in LENGTHS if key not in section]):
+        raise TaskLacks(*lacking)
     for key in kinds:
-        if prefix == "training." and key not in section and key in ("min_length", "max_length"):
-            raise ConfigError(
-                f"training.{key} is missing, and comes from the task: its YAML begins with the "
-                "line '# @package _global_', and has a section training with min_length, "
-                "max_length and steps"
-            )
         if key not in section and key not in FREE:
             raise ConfigError(
                 f"{prefix}{key} is missing, and every run needs it: leave out ~{prefix}{key} or "

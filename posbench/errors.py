@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from posbench.wording import listed
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
@@ -14,6 +16,25 @@ class PosbenchError(Exception):
 
 class ConfigError(PosbenchError, ValueError):
     """A setting has a value that cannot work."""
+
+
+class TaskLacks(ConfigError):
+    """The YAML of a task does not set all that it has to."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
+        super().__init__(self.told("the YAML of the task"))
+
+    def told(self, where: str) -> str:
+        """The sentence, with what to add where."""
+        examples = {"min_length": 1, "max_length": 20, "steps": 4000}
+        lines = listed([f"`{key}: {examples[key]}`" for key in self.keys])
+        lacking = listed([f"training.{key}" for key in self.keys])
+        verb = "is missing, and comes" if len(self.keys) == 1 else "are missing, and come"
+        return (
+            f"{lacking} {verb} from the task: add {lines} below `training:` in {where}, whose "
+            "first line is '# @package _global_'"
+        )
 
 
 class IllegalExtension(PosbenchError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 SETTINGS = "python -m posbench --cfg job"
 """The command that lists all settings."""
@@ -50,6 +50,11 @@ def printable(text: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 run`, `2,000 runs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a sentence lists them: "a", "a and b", "a, b and c"."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def agreeing(number: int, one: str, several: str) -> str:

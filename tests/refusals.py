@@ -83,6 +83,24 @@ def _own(content: str, module: str = "", name: str = "mine") -> Input:
     return Input("posbench", ("--config-dir", "mine", f"encoding={name}"), files)
 
 
+NEEDY = """from posbench.encodings.nope import NoPE
+
+
+class Mine(NoPE):
+    def __init__(self, num_heads, model_width, strength):
+        super().__init__()
+"""
+UNSET = {
+    "mine/task/mine.yaml": """# @package _global_
+task:
+  _target_: my_module.Mine
+training:
+  min_length: 1
+  max_length: 20
+"""
+}
+
+
 INPUTS: list[Input] = [
     *_lines(
         "posbench",
@@ -259,6 +277,11 @@ INPUTS: list[Input] = [
     _own("strength: 1\n"),
     _own("strength: [1\n"),
     _own(MINE, RAISING),
+    _own(MINE, NEEDY),
+    _own(MINE, NEEDY.replace("Mine", "Mien")),
+    Input("posbench", ("--config-dir", "mine", "encoding=mine"), {"mine/encoding/mine.yml": MINE}),
+    Input("check", ("mine/encoding/mine.yaml",), {"mine/encoding/mine.yml": MINE}),
+    Input("posbench", ("--config-dir", "mine", "task=mine"), UNSET),
     Input("catalogue", ("--config-dir", "mine", "encoding=mine"), _own(MINE, RAISING).files),
     _own(BROKEN_LIST),
     _own("just words\n"),

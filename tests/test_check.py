@@ -5,7 +5,10 @@ about.
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -264,6 +267,35 @@ OF_CLASSES = [
     ("positions_are_taken_as_they_come", "Counting"),
     ("positions_are_taken_as_they_come", "Keeping"),
     ("positions_are_taken_as_they_come", "FirstRow"),
+    *(
+        ("positions_are_taken_as_they_come", counting)
+        for counting in (
+            "Gated",
+            "Asking",
+            "Unlike",
+            "Learning",
+            "Fading",
+            "Spinning",
+            "Window",
+            "Starting",
+            "Between",
+            "Odd",
+            "Scaling",
+            "Renumbered",
+            "Excused",
+            "Centred",
+            "Known",
+        )
+    ),
+    ("counts_tokens_is_measured", "Counted"),
+    ("inputs_are_left_alone", "Overwriting"),
+    ("inputs_are_left_alone", "Moving"),
+    ("two_calls_are_equal", "Seeding"),
+    ("two_calls_are_equal", "Remembering"),
+    ("training_and_test_are_the_same", "Switching"),
+    ("no_output_depends_on_a_later_token", "Spread"),
+    ("mixed_precision_runs", "Double"),
+    ("no_tensor_is_made_on_another_device", "Rooted"),
     ("handles_are_measured", "Misspelt"),
     ("handles_are_measured", "Hollow"),
     ("max_positions_is_measured", "Tabled"),
@@ -278,6 +310,57 @@ def test_a_mistake_that_people_make_is_found_by_the_check_that_is_about_it(
     said = broken(name, wrong, folder, upon_folder)
     assert mistake.said in str(said)
     assert place(said, []) or name != "max_positions_is_measured"
+
+
+def verdict_of(body: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is said of an encoding with this class body about the positions given, "" if nothing."""
+    head = "import torch\nfrom torch import nn\nfrom posbench.encodings.fox import FoX\n"
+    (folder / "own_counting.py").write_text(head + textwrap.dedent(body))
+    (folder / "encoding").mkdir(exist_ok=True)
+    settings = "num_heads: ${model.num_heads}\nmodel_width: ${model.width}\n"
+    text = f"_target_: own_counting.Own\n{settings if 'FoX)' in body else ''}"
+    (folder / "encoding" / "own.yaml").write_text(text)
+    monkeypatch.delitem(sys.modules, "own_counting", raising=False)
+    (checked,) = (
+        each
+        for each in conformance.SUITE.checks
+        if each.__name__ == "positions_are_taken_as_they_come"
+    )
+    with composing(folder):
+        try:
+            checked(Subject("encoding=own"))
+        except PosbenchError as error:
+            return str(error)
+    return ""
+
+
+FORGETS = """
+    class Own(PositionEncoding):
+        {declared}
+
+        def __init__(self):
+            super().__init__()
+            self.gate = nn.Linear(32, 2)
+
+        def encode(self, a):
+            passed = nn.functional.logsigmoid(self.gate(a.x)).mT.cumsum(-1)
+            return a.plus(lambda rows: passed[..., rows, None] - passed[..., None, :])
+"""
+
+
+def test_a_class_that_counts_tokens_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What sums over the tokens between is told how to declare it, and is then taken as it is."""
+    base = "    from posbench.encoding import PositionEncoding\n"
+    said = verdict_of(base + FORGETS.format(declared="pass"), tmp_path, monkeypatch)
+    assert "says so: counts_tokens = True" in said
+    declared = FORGETS.format(declared="counts_tokens = True")
+    assert verdict_of(base + declared, tmp_path, monkeypatch) == ""
+    # What is derived from one of posbench's own that count need not declare it again.
+    assert verdict_of("    class Own(FoX):\n        pass\n", tmp_path, monkeypatch) == ""
+    denied = "    class Own(FoX):\n        counts_tokens = False\n"
+    assert "says so: counts_tokens = True" in verdict_of(denied, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("wrong", TASKS, ids=[each.name for each in TASKS])
@@ -344,6 +427,158 @@ def test_the_command_explains_what_is_broken(
     assert command.main(["--config-dir", str(folder), "encoding=idle"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "FAILED" in line]
     assert "every parameter gets a gradient" in line and "hidden by a clamp" in line
+
+
+GATE = """
+import torch
+from torch import nn
+
+from posbench.encoding import PositionEncoding
+
+
+class Gate(PositionEncoding):
+    def __init__(self, num_heads, model_width, spread=2.0):
+        super().__init__()
+        self.gate, self.spread = nn.Linear(model_width, num_heads), spread
+
+    def encode(self, a):
+        x = a.x.to(self.gate.weight.dtype)
+        gate = self.spread * self.gate(x).sigmoid().mT[..., None].to(a.q.dtype)
+        return a.plus(lambda rows: -gate[..., rows, :] * a.distance(rows)[:, None].clamp(min=0))
+"""
+GATE_SIZES = "_target_: own_gate.Gate\nnum_heads: ${model.num_heads}\nmodel_width: ${model.width}\n"
+
+
+@pytest.fixture
+def said_of_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """What the command says of a class of one's own, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine/encoding").mkdir(parents=True)
+
+    def said(code: str, yaml: str, module: str = "own_gate", suffix: str = "yaml") -> str:
+        (tmp_path / f"mine/{module}.py").write_text(code)
+        (tmp_path / f"mine/encoding/gate.{suffix}").write_text(yaml)
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        command.main(["mine/encoding/gate.yaml"])
+        captured = capsys.readouterr()
+        return captured.out + captured.err
+
+    return said
+
+
+def test_a_constant_size_is_named_with_its_line_and_what_to_write(
+    said_of_own: Callable[..., str],
+) -> None:
+    yaml = "_target_: own_gate.Gate\nnum_heads: 2\nmodel_width: 64\nspread: 1.0\n"
+    said = said_of_own(GATE, yaml)
+    assert (
+        "RuntimeError in mine/own_gate.py, line 15: mat1 and mat2 shapes cannot be multiplied"
+        in said
+    )
+    assert (
+        "A likely cause: mine/encoding/gate.yaml, line 3: model_width: 64 is a constant, and the "
+        "check uses a model whose model.width is 32: write model_width: ${model.width}\n" in said
+    )
+
+
+def test_a_setting_that_the_yaml_leaves_out_is_named(
+    said_of_own: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_suite", lambda kind: replace(conformance.SUITE, others=()))
+    noted = (
+        "  note    spread is a setting of Gate that mine/encoding/gate.yaml does not name: write "
+        "spread: 2.0 there"
+    )
+    assert noted in said_of_own(GATE, GATE_SIZES)
+    assert "note" not in said_of_own(GATE, f"{GATE_SIZES}spread: 1.0\n")
+
+
+def test_arguments_that_a_class_needs_are_named_with_what_to_write(
+    said_of_own: Callable[..., str],
+) -> None:
+    assert said_of_own(GATE, "_target_: own_gate.Gate\n") == (
+        "posbench: encoding: Gate needs num_heads and model_width, which its YAML does not name: "
+        "settings of the class come from there, so write `num_heads: ${model.num_heads}` and "
+        "`model_width: ${model.width}` beside its _target_\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "held"),
+    [
+        (GATE.replace("class Gate", "class Gates"), "has Gates; did you mean Gates?"),
+        ("", "has nothing, it is empty"),
+        ("number = 3\n", "has no class"),
+    ],
+)
+def test_a_module_without_the_class_says_what_it_has(
+    code: str, held: str, said_of_own: Callable[..., str]
+) -> None:
+    said = said_of_own(code, "_target_: own_lacks.Gate\n", "own_lacks")
+    assert f"own_lacks has no Gate (mine/own_lacks.py {held})" in said
+
+
+def test_a_yml_beside_a_missing_yaml_is_named(said_of_own: Callable[..., str]) -> None:
+    assert said_of_own(GATE, GATE_SIZES, suffix="yml") == (
+        "posbench: mine/encoding/gate.yaml is not a file, and mine/encoding/gate.yml is not found, "
+        "because Hydra reads *.yaml alone: rename it to gate.yaml\n"
+    )
+
+
+def test_what_goes_backward_twice_is_called_a_cache_at_the_line_that_makes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (saving,) = (each for each in ENCODINGS if each.name == "Saving")
+    path = saving.write(tmp_path)
+    lines = (tmp_path / "wrong_saving.py").read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if "self.saved[n] = " in text)
+    assert command.main([str(path)]) == 1
+    assert (
+        f"FAILED  fused path equals the dense reference: what {tmp_path}/wrong_saving.py, line "
+        f"{line} makes is kept from an earlier call, as in a cache" in capsys.readouterr().out
+    )
+
+
+def test_an_error_of_mixed_precision_names_the_line_of_the_class_and_not_of_torch(
+    said_of_own: Callable[..., str],
+) -> None:
+    said = said_of_own(
+        GATE.replace("a.x.to(self.gate.weight.dtype)", "a.x"), f"{GATE_SIZES}spread: 1.0\n"
+    )
+    (line,) = [line for line in said.splitlines() if "FAILED" in line]
+    assert "RuntimeError in mine/own_gate.py, line 15" in line and "queries may be bfloat16" in line
+
+
+def test_what_is_not_asked_is_said_with_the_reason_and_all_lines_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (spread,) = (each for each in ENCODINGS if each.name == "Spread")
+    assert command.main([str(spread.write(tmp_path))]) == 1
+    *lines, last = capsys.readouterr().out.splitlines()
+    kinds = Counter(line.split()[0] for line in lines)
+    number = len(conformance.SUITE.checks)
+    assert sum(kinds.values()) == number and kinds["FAILED"] == 1 and kinds["--"] == 4
+    reason = "“no output depends on a later token” failed"
+    assert f"  --      relative is measured: not asked, because {reason}" in lines
+    assert last == (
+        f"{number - 5} of {number} promises kept by encoding=spread; 1 failed; 4 were not asked, "
+        f"because {reason}."
+    )
+
+
+def test_what_has_no_meaning_for_a_class_is_not_counted_as_kept(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main(["extension=pi_fine_tuned"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert (
+        "  --      is identity is measured: not asked, because its training changes"
+        in "\n".join(lines)
+    )
+    kept, number = map(int, re.findall(r"^(\d+) of (\d+)", last)[0])
+    assert kept == sum(line.startswith("  ok") for line in lines) < number == len(lines)
 
 
 @pytest.mark.parametrize(

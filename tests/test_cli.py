@@ -253,7 +253,7 @@ def test_a_setting_of_a_class_is_held_against_its_annotation_however_deep(
     ("content", "said"),
     [
         ("_target_: nowhere_at_all.Mine", "cannot be imported, No module named 'nowhere_at_all'"),
-        ("_target_: my_module.Mine", "cannot be imported, my_module has no Mine: correct _target_"),
+        ("_target_: my_module.Mine", "my_module.py has nothing, it is empty): correct _target_"),
         ("_target_: my_wreck.Mine", "cannot be imported: ModuleNotFoundError in "),
         ("_target_: Mine", "_target_ Mine names no class: write MODULE.CLASS, as decay.Square"),
         ("strength: 1", "encoding has no _target_: name the class"),
@@ -269,6 +269,32 @@ def test_a_file_of_ones_own_that_makes_no_object_is_one_sentence(
     (tmp_path / "my_module.py").touch()
     (tmp_path / "my_wreck.py").write_text("import nowhere_at_all\n")
     assert said in sentence(*answered("--config-dir", str(tmp_path), "encoding=mine"))
+
+
+@pytest.mark.parametrize("missing", ["steps", "min_length"])
+def test_what_the_yaml_of_a_task_lacks_is_said_with_what_to_add_where(
+    missing: str, tmp_path: Path, answered: Answered
+) -> None:
+    (tmp_path / "task").mkdir()
+    settings = {"min_length": 1, "max_length": 20, "steps": 4000}
+    lines = [f"  {key}: {value}" for key, value in settings.items() if key != missing]
+    text = "\n".join(["# @package _global_", "training:", *lines, ""])
+    (tmp_path / "task/kth.yaml").write_text(text)
+    assert sentence(*answered("--config-dir", str(tmp_path), "task=kth")) == (
+        f"posbench: training.{missing} is missing, and comes from the task: add "
+        f"`{missing}: {settings[missing]}` below `training:` in task/kth.yaml, whose "
+        "first line is '# @package _global_'\n"
+    )
+
+
+def test_a_yml_of_ones_own_is_named_where_its_yaml_is_chosen(
+    tmp_path: Path, answered: Answered
+) -> None:
+    (tmp_path / "encoding").mkdir()
+    (tmp_path / "encoding/mine.yml").write_text("_target_: my_module.Mine\n")
+    said = sentence(*answered("--config-dir", str(tmp_path), "encoding=mine"))
+    assert f"{tmp_path}/encoding/mine.yml is not found, because Hydra reads *.yaml alone" in said
+    assert said.endswith(": rename it to mine.yaml\n")
 
 
 def test_a_choice_in_a_folder_of_its_own_is_refused_as_its_name_is_no_name_of_a_file(

@@ -16,7 +16,7 @@ from offered import thinned
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from posbench.check import conformance
+from posbench.check import conformance, counting
 from posbench.check.subject import CPU_HEAD, EXACT, Outputs, Subject, difference, outputs, setup
 from posbench.composing import legality
 from posbench.composing.building import build
@@ -41,6 +41,23 @@ def subject(encoding: str) -> Subject:
 @pytest.mark.parametrize("check", conformance.SUITE.checks, ids=lambda check: check.__name__)
 def test_encoding(check: Callable[[Subject], None], encoding: str) -> None:
     check(subject(encoding))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_an_encoding_counts_tokens_iff_it_is_listed(encoding: str) -> None:
+    for layer in subject(encoding).stirred():
+        assert counting.declared(layer) == bool(counting.found(layer))
+
+
+def test_each_name_in_the_list_is_of_an_encoding_that_counts() -> None:
+    classes = {
+        cls.__module__.removeprefix("posbench.encodings.") + "." + cls.__name__
+        for encoding in ENCODINGS
+        for layer in subject(encoding).layers()
+        for part in layer.modules()
+        for cls in type(part).__mro__
+    }
+    assert classes >= counting.COUNTING
 
 
 # -- extensions ------------------------------------------------------------------------------------

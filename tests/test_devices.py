@@ -11,11 +11,11 @@ import functools
 
 import pytest
 import torch
-from devices import Elsewhere, WrongDevice, elsewhere
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from posbench.attention import Attention
+from posbench.check.devices import Elsewhere, WrongDevice, elsewhere
 from posbench.check.subject import Subject
 from posbench.composing.building import build
 from posbench.composing.compose import compose

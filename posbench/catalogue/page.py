@@ -25,7 +25,7 @@ from posbench import commands
 from posbench.catalogue import portraits
 from posbench.catalogue.portraits import Portrait
 from posbench.catalogue.probe import MAP, STRETCH, Probe, by_distance, measured
-from posbench.composing import flat, mistakes
+from posbench.composing import constructors, flat, mistakes
 from posbench.composing.compose import compose, composing
 from posbench.composing.exit_status import exit_status
 from posbench.composing.folders import OF_A_ROW
@@ -115,7 +115,7 @@ def entry(name: str) -> Entry:
 
 def _settings(run: Setup) -> str:
     """The method's settings, as they are for the training length of its picture, without the sizes
-    of the model, which are not its own.
+    of the model, which are not its own; also those of one's own classes that their YAML leaves out.
     """
     found = []
     for group in ("encoding", "extension"):
@@ -125,6 +125,10 @@ def _settings(run: Setup) -> str:
         ):
             if "${model." not in str(source):
                 found.append(f"{place}={value}")
+        found += [
+            f"{each.place}={each.value} (its YAML does not name it)"
+            for each in constructors.unnamed(run.nodes[group])
+        ]
     return ", ".join(found)
 
 

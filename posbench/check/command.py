@@ -12,22 +12,28 @@ said once, with the line that it comes from; the exit status is 1 if there is an
 
 from __future__ import annotations
 
+import re
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from posbench import commands
-from posbench.check.suite import Check, Suite
-from posbench.composing import folders, mistakes
-from posbench.composing.blame import told
-from posbench.composing.compose import composing
+from posbench.check.suite import Check, NotAsked, Suite
+from posbench.composing import constructors, folders, mistakes
+from posbench.composing.blame import last_line_in, place, shown, told
+from posbench.composing.compose import compose, composing
 from posbench.composing.exit_status import exit_status
 from posbench.composing.words import Word, is_file
 from posbench.errors import ConfigError, PosbenchError
+from posbench.wording import agreeing
+from posbench.wording import shown as in_sentence
 
 KINDS = mistakes.OF_A_CLASS
 """The groups whose classes can be checked."""
@@ -72,6 +78,11 @@ def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[
             continue
         path = Path(word)
         if not path.is_file():
+            if (other := path.with_suffix(".yml")).is_file():
+                raise ConfigError(
+                    f"{word} is not a file, and {other} is not found, because Hydra reads *.yaml "
+                    f"alone: rename it to {path.name}"
+                )
             raise ConfigError(
                 f"{word} is not a file: give the YAML of an encoding, extension or task, with its "
                 "_target_ and settings"
@@ -123,23 +134,36 @@ def _report(words: list[str], out: Console) -> int:
 def _asked(kind: str, words: list[str], out: Console) -> int:
     """Ask every check of a kind, and say what came of it; the exit status."""
     suite = _suite(kind)
-    subject = suite.subject(
-        *(word for word in words if kind != "encoding" or Word.of(word).section != "extension")
-    )
-    number, kept = len(suite.checks), 0
-    for check, failure in _answers(subject, suite):
-        if failure is None:
+    mine = [word for word in words if kind != "encoding" or Word.of(word).section != "extension"]
+    subject = suite.subject(*mine)
+    written = Written.of(kind, mine)
+    number, kept, failed, stopped = len(suite.checks), 0, 0, False
+    reasons: dict[str, None] = {}
+    for check, verdict, said in _answers(subject, suite, written):
+        if verdict is Verdict.KEPT:
             kept += 1
             out.print(f"  ok      {_title(check)}", markup=False)
-            continue
-        out.print(f"  FAILED  {_title(check)}: {failure}", markup=False)
-        if check in suite.first:
-            left = number - suite.checks.index(check) - 1
-            out.print(f"  Mend that first: the other {left} checks rest on it.", markup=False)
+        elif verdict is Verdict.UNASKED:
+            reasons[said] = None
+            if not stopped:
+                out.print(f"  --      {_title(check)}: not asked, because {said}", markup=False)
+        else:
+            failed += 1
+            out.print(f"  FAILED  {_title(check)}: {said}", markup=False)
+            if stopped := check in suite.first:
+                left = number - suite.checks.index(check) - 1
+                out.print(f"  Mend that first: the other {left} checks rest on it.", markup=False)
+    for note in written.notes():
+        out.print(f"  note    {note}", markup=False)
     host = subject.host if kind == "extension" else ""
     where = f" (on {host})" if host else ""
-    out.print(f"{kept} of {number} promises kept by {' '.join(words)}{where}.", markup=False)
-    return int(kept < number)
+    others = [f"{failed} failed"] if failed else []
+    if left := number - kept - failed:
+        verb = agreeing(left, "was", "were")
+        others.append(f"{left} {verb} not asked, because {' and because '.join(reasons)}")
+    tail = "".join(f"; {each}" for each in others)
+    out.print(f"{kept} of {number} promises kept by {' '.join(words)}{where}{tail}.", markup=False)
+    return int(failed > 0)
 
 
 def _suite(kind: str) -> Suite:
@@ -155,41 +179,112 @@ def _suite(kind: str) -> Suite:
     return suites[kind]
 
 
-def _answers(subject: Any, suite: Suite) -> Iterator[tuple[Check, str | None]]:
-    """Each check with what has failed, None where the promise is kept.
+def _answers(subject: Any, suite: Suite, written: Written) -> Iterator[tuple[Check, Verdict, str]]:
+    """Each check with its verdict: what has failed, or why it was not asked.
 
     What fails for a reason that was said before refers to that. A check that rests on one that
-    failed is left out, for it would say the same again, and so are all after one of the first.
+    failed is not asked, for it would say the same again, and neither are all after one of the
+    first.
     """
-    from posbench.composing.blame import place
-
     said: dict[str, str] = {}  # reasons, and the check that gave them first
-    lost: set[Check] = set()  # what failed, and what rests on that
+    lost: dict[Check, str] = {}  # what failed, and what rests on that, with why that is not asked
+    cause = ""  # the first check that failed, if all others rest on it
+    hints = written.constants()
     for check in suite.checks:
-        if lost.intersection(suite.rests_on.get(check, ())):
-            lost.add(check)
+        before = next((lost[each] for each in suite.rests_on.get(check, ()) if each in lost), cause)
+        if before:
+            lost[check] = before
+            yield check, Verdict.UNASKED, before
             continue
-        error = _raised(check, subject)
+        try:
+            error = _raised(check, subject)
+        except NotAsked as unasked:
+            yield check, Verdict.UNASKED, str(unasked)
+            continue
         if error is None:
-            yield check, None
+            yield check, Verdict.KEPT, ""
             continue
-        lost.add(check)
+        lost[check] = f"“{_title(check)}” failed"
         where = place(error, subject.classes)
+        if TWICE in str(error):
+            where = _line_of_kept(check, subject) or where
         sentence = _sentence(error, where)
         by_line = not isinstance(error, PosbenchError) or error.__cause__ is not None
-        reason = where if by_line and where else sentence
-        yield check, f"as in “{said[reason]}”" if reason in said else sentence
+        kind_of = f"{where} {re.sub(r'[0-9]+', '#', str(error))}"  # sizes differ from call to call
+        reason = kind_of if by_line and where else sentence
+        if reason in said:
+            sentence = f"as in “{said[reason]}”"
+        elif hints and OF_SIZES.search(str(error)):
+            sentence = f"{sentence}. A likely cause: {'; '.join(hints)}"
+            hints = []
+        yield check, Verdict.FAILED, sentence
         said.setdefault(reason, _title(check))
         if check in suite.first:
-            return
+            cause = lost[check]
+
+
+TWICE = "backward through the graph a second time"
+OF_SIZES = re.compile(r"shape|size|multiplied|match|dimension|returns \[|inhomogeneous|expanded")
 
 
 def _raised(check: Check, subject: Any) -> Exception | None:
     try:
         check(subject)
+    except NotAsked:
+        raise
     except Exception as error:  # what is examined may raise anything
         return error
     return None
+
+
+def _line_of_kept(check: Check, subject: Any) -> str:
+    """The line that has made what went backward a second time; "" if torch does not know it."""
+    import torch
+
+    with warnings.catch_warnings(record=True) as said, torch.autograd.detect_anomaly(False):
+        warnings.simplefilter("always")
+        _raised(check, subject)
+    return last_line_in("\n".join(str(each.message) for each in said))
+
+
+class Verdict(Enum):
+    """What came of a check."""
+
+    KEPT = "ok"
+    FAILED = "FAILED"
+    UNASKED = "--"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a YAML says of the class that is checked."""
+
+    node: Any  # interpolations unresolved
+    file: Path | None  # of one's own
+
+    @classmethod
+    def of(cls, kind: str, words: list[str]) -> Written:
+        composed = compose(*words)
+        name = composed.choices.get(kind)
+        paths = (folder / kind / f"{name}.yaml" for folder in folders.searched())
+        return cls(composed.content[kind], next(filter(Path.is_file, paths), None))
+
+    def constants(self) -> list[str]:
+        """Sizes that the YAML fixes, and the model of the checks has otherwise."""
+        from posbench.check.subject import HEADS, MODEL, WIDTH
+
+        model = {"width": MODEL, "num_heads": HEADS, "head_width": WIDTH}
+        return constructors.constants(self.node, model, self.file)
+
+    def notes(self) -> list[str]:
+        """Settings of the class that the YAML does not name."""
+        where = "its YAML" if self.file is None else shown(self.file)
+        return [
+            f"{each.name} is a setting of {each.cls} that {where} does not name: write "
+            f"{each.name}: {in_sentence(each.value)} there, so that commands can set it and pages "
+            "show it"
+            for each in constructors.unnamed(self.node)
+        ]
 
 
 def _title(check: Check) -> str:
@@ -200,6 +295,12 @@ def _sentence(error: Exception, where: str) -> str:
     if isinstance(error, PosbenchError):
         text = " ".join(str(error).split())
         return f"{text} ({where})" if where else text
+    if TWICE in str(error):
+        return (
+            f"what {where} makes is kept from an earlier call, as in a cache, and goes backward a "
+            "second time: compute what depends on parameters in every call, and keep constants "
+            "alone"
+        )
     said = told(error, f" in {where or 'posbench'}")
     if isinstance(error, RuntimeError) and "dtype" in said:
         said += " (queries may be bfloat16 where parameters are float32: cast with .to(a.q.dtype))"

@@ -28,7 +28,7 @@ from posbench.check.subject import (
     require,
     setup,
 )
-from posbench.check.suite import Suite
+from posbench.check.suite import NotAsked, Suite
 from posbench.composing.folders import own_names
 from posbench.composing.options import options
 from posbench.encoding import EncodingStack, PositionEncoding
@@ -167,7 +167,7 @@ def the_base_keeps_its_weights_and_its_outputs(subject: Extended) -> None:
 def is_identity_is_measured(subject: Extended) -> None:
     """Outputs at the training length against those of the base."""
     if subject.asked.trains:
-        return  # its training changes something
+        raise NotAsked("its training changes something")
     base = [outputs(layer, subject.pos) for layer in subject.base]
     change = _change(subject.measured(subject.trained), base)
     declared = subject.asked.is_identity
@@ -185,7 +185,7 @@ def is_identity_is_measured(subject: Extended) -> None:
 
 def something_changes_beyond_training(subject: Extended) -> None:
     if subject.longest <= subject.trained:
-        return  # training draws positions from their whole range
+        raise NotAsked("training draws positions from their whole range")
     pos = torch.arange(min(subject.longest, subject.base.max_positions or subject.longest))[None]
     base = [outputs(layer, pos) for layer in subject.base]
     extended = [outputs(layer, pos) for layer in subject.extension_of(subject.base)]
@@ -261,7 +261,7 @@ def every_numeric_setting_changes_an_output(subject: Extended) -> None:
     turn, in a temperature on these.
     """
     if isinstance(subject.asked, ExtensionWrapper):
-        return  # its settings steer a training or a search
+        raise NotAsked("its settings steer a training or a search")
     words = [word for word in subject.words if not word.startswith("encoding=partial_rope")]
     runs = [setup(*words, *SIZES)]
     if "frequencies" in subject.base.handles:

@@ -13,7 +13,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from posbench.check.subject import require
-from posbench.check.suite import Suite
+from posbench.check.suite import NotAsked, Suite
 from posbench.composing.building import build
 from posbench.composing.compose import compose
 from posbench.config import checked
@@ -147,7 +147,7 @@ def sources_hold_what_they_are_the_source_of(asked: ChosenTask) -> None:
 def a_prompt_has_one_answer(asked: ChosenTask) -> None:
     """The answer has to follow from the prompt, or there is nothing to be learned."""
     if _has_no_one_answer(asked.task):
-        return
+        raise NotAsked("the task has a score of its own")
     batch = asked.batches[asked.low]
     cut = int((batch.tokens[0] == SEP).argmax()) + 1
     answers: dict[bytes, bytes] = {}
@@ -165,7 +165,7 @@ def a_prompt_has_one_answer(asked: ChosenTask) -> None:
 def chance_is_measured(asked: ChosenTask) -> None:
     """Chance is what the answer of another sample scores, which knows the format and no more."""
     if _has_no_one_answer(asked.task):
-        return
+        raise NotAsked("the task has a score of its own")
     for n, batch in asked.batches.items():
         chance = asked.task.chance(n)
         require(0 <= chance <= 1, f"chance({n}) is {chance}: it is a probability")

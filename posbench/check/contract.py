@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from posbench.attention import Attention, attend, dense
+from posbench.check import counting, devices
+from posbench.check.paths import moved
 from posbench.check.subject import (
     EXACT,
     HEADS,
@@ -28,6 +30,7 @@ from posbench.encoding import Draw, PositionEncoding
 from posbench.running import shapes
 
 ROWS, PLACES = 3, 9  # of a batch; unlike the number of heads, so that neither passes for the other
+INPUTS = ("q", "k", "v", "x", "q_pos", "k_pos", "segments")
 UNUSUAL = 23  # tokens: of a number that no other check asks for
 
 
@@ -60,10 +63,12 @@ def two_calls_are_equal(subject: Subject) -> None:
         for training in (False, True):
             encoding.train(training)
             with torch.random.fork_rng(devices=[]):
+                state = torch.get_rng_state()
                 one, other = (
                     (*_positions(encoding, training), *outputs(encoding, torch.arange(12)[None]))
                     for _ in range(2)
                 )
+                seeded = not torch.equal(state, torch.get_rng_state())
             change = max(
                 difference((a, a), (b, b)) if a.shape == b.shape else torch.inf
                 for a, b in zip(one, other, strict=True)
@@ -74,7 +79,63 @@ def two_calls_are_equal(subject: Subject) -> None:
                 "draw nor count by itself; override `positions`, which is called once for all "
                 "layers, and draw from draw.generator",
             )
+            require(
+                not seeded,
+                "a call changes the state of torch's global generator, by drawing from it or "
+                "seeding it (torch.manual_seed): draw from draw.generator in `positions`",
+            )
         encoding.eval()
+
+
+def inputs_are_left_alone(subject: Subject) -> None:
+    """Queries, keys, values, layer input and positions are shared with what comes after."""
+    for encoding in subject.stirred():
+        shifted = 2 * torch.arange(PLACES)[None] + 3
+        for pos in (shifted, shifted.double()):
+            if pos.is_floating_point() and not encoding.float_positions:
+                continue
+            a = call(PLACES, pos)
+            given = {name: getattr(a, name) for name in INPUTS}
+            before = {name: tensor.clone() for name, tensor in given.items()}
+            with torch.no_grad():  # else torch itself refuses some of it
+                _outputs(encoding, a)
+            changed = [name for name in INPUTS if not torch.equal(given[name], before[name])]
+            require(
+                not changed,
+                f"a call changes what it is given: a.{' and a.'.join(changed)} in place; make new "
+                "tensors, with a * b for a.mul_(b) and torch.where for an assignment",
+            )
+
+
+def training_and_test_are_the_same(subject: Subject) -> None:
+    """`encode` and `embed` may not ask for self.training; `positions` is told by its draw."""
+    for encoding in subject.stirred():
+        pos = torch.arange(12)[None]
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            trained, tested = (outputs(encoding.train(mode), pos) for mode in (True, False))
+        change = difference(trained, tested)
+        require(
+            change == 0,
+            f"in training outputs are others than in a test (by {change:.1e}): what is tested "
+            "would not be what was trained; leave self.training out of `encode` and `embed`",
+        )
+
+
+def no_tensor_is_made_on_another_device(subject: Subject) -> None:
+    """On a GPU, a tensor that is made on the CPU cannot be mixed with the inputs."""
+    for encoding in subject.layers():
+        encoding.to("meta")
+        a = moved(call(PLACES), "meta")
+        try:
+            with devices.elsewhere(), torch.no_grad():
+                _outputs(encoding, a)
+        except (devices.WrongDevice, RuntimeError) as error:
+            if not any(word in str(error) for word in ("aten::", "device")):
+                raise
+            raise Broken(
+                "on a GPU it fails, because it mixes a tensor of the CPU with its inputs: make "
+                "tensors with device=a.q.device, and keep constants with register_buffer"
+            ) from error
 
 
 def _positions(encoding: PositionEncoding, training: bool) -> tuple[Tensor]:
@@ -87,7 +148,7 @@ def _positions(encoding: PositionEncoding, training: bool) -> tuple[Tensor]:
 
 def no_output_depends_on_a_later_token(subject: Subject) -> None:
     """Changing the tokens from place 9 on must leave earlier logits as they are."""
-    model, pos, tokens = subject.model(), torch.arange(14)[None], random_tokens(14)
+    model, pos, tokens = subject.stirred_model(), torch.arange(14)[None], random_tokens(14)
     later = tokens.clone()
     later[:, 9:] = 8 + (later[:, 9:] - 7) % 12
     before, after = model(tokens, pos), model(later, pos)
@@ -106,7 +167,7 @@ def no_output_depends_on_a_later_token(subject: Subject) -> None:
 
 def a_prefix_gives_alone_what_it_gives_within_the_whole(subject: Subject) -> None:
     """If this fails, decoding token by token gives other answers than one pass over the whole."""
-    model, pos, tokens = subject.model(), torch.arange(14)[None], random_tokens(14)
+    model, pos, tokens = subject.stirred_model(), torch.arange(14)[None], random_tokens(14)
     change = (model(tokens, pos)[:, :9] - model(tokens[:, :9], pos[:, :9])).abs().max().item()
     require(
         change < EXACT,
@@ -120,9 +181,18 @@ def positions_are_taken_as_they_come(subject: Subject) -> None:
     """Positions are given, not counted: they may be stretched, shifted, in any order, and others in
     each row of a batch.
     """
-    for encoding in subject.layers():
+    for encoding in subject.stirred():
         _not_kept_from_an_earlier_call(encoding)
         _of_its_own_row(encoding)
+        if not counting.declared(encoding):
+            found = counting.found(encoding)
+            require(
+                not found,
+                f"tokens that are alike, at equal positions, are not treated alike: {found}. It "
+                "counts places by itself (arange(n), a.offset), or sums over other tokens, and "
+                "ignores the positions given: use a.q_pos, a.k_pos and a.distance(rows). A class "
+                "that is meant to count tokens, as FoX does, says so: counts_tokens = True",
+            )
         _not_rebuilt(encoding)
 
 
@@ -138,11 +208,17 @@ def _not_kept_from_an_earlier_call(encoding: PositionEncoding) -> None:
         (one - other[..., before, :]).abs().max().item()
         for one, other in zip(again, longer, strict=True)
     )
+    # The same tensor with other numbers in it, which a cache by its id takes for the first.
+    if change < EXACT:
+        kept = torch.arange(UNUSUAL)[None].clone()
+        _outputs(encoding, _part(a, before).at(kept, kept))
+        kept.copy_(whole[:, before])
+        change = difference(_outputs(encoding, _part(a, before).at(kept, kept)), again)
     require(
         change < EXACT,
         "positions count anew for every call, and here outputs are those of an earlier call with "
         f"as many tokens (off by {change:.1e}): something that depends on positions is kept under "
-        "the number of tokens; compute it from a.q_pos and a.k_pos each time",
+        "the number of tokens, or the id of a tensor; compute it from positions each time",
     )
 
 
@@ -150,6 +226,16 @@ def _of_its_own_row(encoding: PositionEncoding) -> None:
     a, n = call(PLACES, batch=ROWS), PLACES
     mixed = torch.tensor([4, 0, 7, 1, 8, 2, 6, 3, 5])
     pos = torch.stack([torch.arange(n), 2 * torch.arange(n) + 3, mixed])
+    together = _outputs(encoding, a)
+    for row in range(ROWS):
+        alone = _outputs(encoding, _part(a, batch=slice(row, row + 1)))
+        change = difference((together[0][row : row + 1], together[1][row : row + 1]), alone)
+        require(
+            change < EXACT,
+            f"row {row} of a batch gives another result than alone (by {change:.1e}): something "
+            "is summed, averaged or looked up over the batch, dimension 0; each row is a sequence "
+            "of its own",
+        )
     whole = _outputs(encoding, a.at(pos, pos))
     for row in range(ROWS):
         alone = _outputs(encoding, _part(a.at(pos, pos), batch=slice(row, row + 1)))
@@ -162,8 +248,8 @@ def _of_its_own_row(encoding: PositionEncoding) -> None:
 
 
 def _not_rebuilt(encoding: PositionEncoding) -> None:
-    """For tokens that are all alike, what varies from place to place must come from positions, or
-    from the content.
+    """For tokens that are all alike, what varies from place to place must come from positions, or,
+    where an encoding counts tokens, from the content that it counts by.
     """
     even, far = torch.arange(PLACES)[None], 2 * torch.arange(PLACES)[None] + 3
     usual = _traces(encoding, _alike(even, 0, 0))

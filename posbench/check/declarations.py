@@ -1,5 +1,5 @@
 """Are the declarations of an encoding true? Each is measured: `relative`, `float_positions`,
-`max_positions` and `handles`.
+`max_positions`, `handles` and, of your own classes, `counts_tokens`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 import torch
 
+from posbench.check import counting
 from posbench.check.subject import (
     EXACT,
     Broken,
@@ -23,6 +24,9 @@ from posbench.errors import IllegalExtension, PosbenchError
 from posbench.extension import ExtensionWrapper
 from posbench.frequencies import Frequencies
 from posbench.wording import closest
+
+LONGEST = 256
+"""Tokens of the longest sequence in which a class may begin to count them."""
 
 
 def relative_is_measured(subject: Subject) -> None:
@@ -65,6 +69,19 @@ def float_positions_are_accepted_iff_declared(subject: Subject) -> None:
             f"the positions 0.0, 1.0, 2.0 give another result than 0, 1, 2 (by {change:.1e}): "
             "integer arithmetic on positions, or a table indexed by them; declare float_positions "
             "= False if they cannot be floats",
+        )
+
+
+def counts_tokens_is_measured(subject: Subject) -> None:
+    """A class that says it counts tokens does so, at the latest in the longest test."""
+    for encoding in subject.stirred():
+        if not getattr(encoding, "counts_tokens", False):
+            continue
+        longest = min(subject.made().test_positions, LONGEST)
+        require(
+            bool(counting.found(encoding) or counting.found(encoding, longest)),
+            "`counts_tokens` is declared True, and tokens that are alike, at equal positions, are "
+            f"treated alike in sequences of {longest} tokens: leave the declaration out",
         )
 
 

@@ -56,7 +56,7 @@ def _sizes(error: Tensor) -> dict[str, float]:
 
 def fused_path_equals_the_dense_reference(subject: Subject) -> None:
     """Outputs and gradients, of inputs and parameters, must be equal in float64."""
-    for index, encoding in enumerate(subject.layers()):
+    for index, encoding in enumerate(subject.stirred()):
         results = []
         for run, block in ((attend, 16), (dense, 8 * 9)):
             a = call(8 * 9)
@@ -122,7 +122,7 @@ def fused_path_stays_within_tolerance_at_8x(subject: Subject) -> None:
 
 def any_block_size_gives_the_same(subject: Subject) -> None:
     """Attention works on rows in blocks, and their size must only matter for memory."""
-    for encoding in subject.layers():
+    for encoding in subject.stirred():
         whole = attend(encoding.encode(call(29)), 29)
         for block in (1, 7, 28):
             error = (attend(encoding.encode(call(29)), block) - whole).abs().max().item()

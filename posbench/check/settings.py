@@ -11,6 +11,7 @@ from posbench.check.subject import (
     HEADS,
     MODEL,
     WIDTH,
+    Broken,
     Outputs,
     Subject,
     difference,
@@ -88,6 +89,14 @@ def every_setting_of_the_model_changes_an_output(subject: Subject) -> None:
             after = logits(subject.made().with_setting(f"model.{key}", value))
         except ConfigError:
             continue
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            if "size" not in reason and "shape" not in reason:
+                raise
+            raise Broken(
+                f"with model.{key}={value} it fails ({reason}): take each size from the model, "
+                f"with a setting of the class and ${{model.{key}}} in its YAML"
+            ) from error
         require(
             not torch.allclose(before, after, atol=1e-6),
             f"model.{key}={value} changes no logit of a training step: the encoding must not make "

@@ -76,6 +76,22 @@ class Subject:
         stack = self.model(*overrides).encodings
         return iter([stack.layers[index] for index in stack.firsts])  # type: ignore[misc]
 
+    def stirred_model(self) -> Transformer:
+        """`model`, with the encodings' parameters off from where they begin: what begins at zero
+        would hide whatever it is multiplied with.
+        """
+        model, generator = self.model(), torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for parameter in model.encodings.parameters():
+                noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.add_(0.3 * noise)
+        return model
+
+    def stirred(self) -> Iterator[PositionEncoding]:
+        """`layers` of the `stirred_model`."""
+        stack = self.stirred_model().encodings
+        return iter([stack.layers[index] for index in stack.firsts])  # type: ignore[misc]
+
     @property
     def classes(self) -> list[type]:
         """The classes of the encodings in its layers."""

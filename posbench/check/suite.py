@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Check = Callable[[Any], None]
-"""Takes what is asked, and raises where a promise is not kept."""
+"""Takes what is asked, and raises where a promise is not kept, or `NotAsked` where it has none."""
+
+
+class NotAsked(Exception):
+    """A promise has no meaning for what is examined; the reason, after "because"."""
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import importlib.resources
 import inspect
+import re
 import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from posbench.source import SITES
 
 CORE = Path(__file__).resolve().parents[1]
 TASKS = Path(str(importlib.resources.files("posbench.tasks"))).resolve()  # elsewhere, in a checkout
 METHODS = (TASKS, *(CORE / part for part in ("encodings", "extensions", "layers")))
 """Packages of posbench that are as much the subject of a check as somebody's own files."""
 
-INSTALLED = {"site-packages", "dist-packages"}
 """Folders of packages that somebody has installed, in any environment."""
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -81,13 +83,20 @@ def told(error: BaseException, where: str = "") -> str:
 def _last_line(error: BaseException, wanted: Callable[[Path], bool]) -> str:
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if wanted(path := Path(frame.filename)):
-            return f"{_shown(path)}, line {frame.lineno}"
+            return f"{shown(path)}, line {frame.lineno}"
     return ""
+
+
+def last_line_in(text: str) -> str:
+    """The last line of one's own code among the frames that a text shows; "" if there is none."""
+    frames = re.findall(r'File "(.+?)", line (\d+)', text)
+    own = [f"{shown(Path(path))}, line {number}" for path, number in frames if _is_own(Path(path))]
+    return own[-1] if own else ""
 
 
 def _beginning(cls: type) -> str:
     try:
-        return f"{_shown(Path(inspect.getfile(cls)))}, line {inspect.getsourcelines(cls)[1]}"
+        return f"{shown(Path(inspect.getfile(cls)))}, line {inspect.getsourcelines(cls)[1]}"
     except (OSError, TypeError):
         return ""
 
@@ -101,10 +110,14 @@ def _is_own(path: Path) -> bool:
     places = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib", "scripts")}
     machinery = (CORE, TASKS, *map(Path, places))
     # An environment may also see packages that are installed elsewhere, as those of the system.
-    installed = INSTALLED.intersection(path.parts)
-    return path.exists() and not (installed or any(path.is_relative_to(part) for part in machinery))
+    return (
+        path.exists()
+        and not SITES.intersection(path.parts)
+        and not any(path.is_relative_to(part) for part in machinery)
+    )
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
+    """A path as one would type it in the current folder."""
     path = path.resolve()
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

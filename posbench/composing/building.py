@@ -12,7 +12,7 @@ from typing import Any
 import hydra
 from hydra.errors import InstantiationException
 
-from posbench.composing import blame
+from posbench.composing import blame, constructors
 from posbench.errors import ConfigError, PosbenchError
 from posbench.provenance import targets
 from posbench.source import module_file
@@ -139,6 +139,8 @@ def _reason(node: dict[str, Any], cause: BaseException) -> str:
     if isinstance(cause, TypeError) and "unexpected keyword argument" in str(cause):
         wrong = str(cause).rsplit("'", 2)[-2]
         return f"{name} has no setting {wrong!r}; it takes {', '.join(_settings(target)) or 'none'}"
+    if isinstance(cause, TypeError) and (said := constructors.lacking(cause)):
+        return said
     if isinstance(cause, ImportError) and (reason := cause.__cause__):
         module = target.rpartition(".")[0]
         if isinstance(reason, SyntaxError):
@@ -146,8 +148,9 @@ def _reason(node: dict[str, Any], cause: BaseException) -> str:
         if where := blame.line(reason):
             return f"{target} cannot be imported: {blame.told(reason, f' in {where}')}"
         absent = isinstance(reason, ModuleNotFoundError) and reason.name == target
+        said = constructors.absent(module, name) if absent else str(reason)
         return (
-            f"{target} cannot be imported, {f'{module} has no {name}' if absent else reason}: "
+            f"{target} cannot be imported, {said}: "
             f"correct _target_, or the file of {module}, which may stand in the folder given with "
             "--config-dir"
         )

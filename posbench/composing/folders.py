@@ -20,6 +20,7 @@ from hydra.core.global_hydra import GlobalHydra
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError
 from posbench.records.command import Command
+from posbench.source import SITES
 
 GROUPS = {
     "method": "an encoding, and what extends it: a row of the leaderboard",
@@ -107,6 +108,8 @@ def _owner(name: str) -> str:
     if name == __name__.partition(".")[0]:
         return "posbench itself"
     installed = [sysconfig.get_path(kind) for kind in ("purelib", "platlib")]
+    # An environment also reads the packages of the one that it is built upon.
+    installed += [path for path in sys.path if Path(path).name in SITES]
     return "an installed package" if PathFinder.find_spec(name, installed) else ""
 
 

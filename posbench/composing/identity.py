@@ -14,9 +14,9 @@ from posbench.composing import folders, options
 from posbench.composing.compose import Composition, compose
 from posbench.composing.methods import chosen_of_model, methods, turned_on
 from posbench.composing.numbers import in_one_form
-from posbench.config import INTEGERS, OF_METHODS
+from posbench.config import INTEGERS, LENGTHS, OF_METHODS
 from posbench.content_hash import content_hash
-from posbench.errors import ConfigError
+from posbench.errors import ConfigError, TaskLacks
 from posbench.provenance import without_places
 from posbench.records.command import Command
 from posbench.records.record import MethodName, Name, as_file_name, as_text
@@ -25,8 +25,6 @@ NAMED = ("protocol", "task", "method", "encoding", "extension")
 """Groups whose options names are made of."""
 HOST, PART = "encoding@encoding.", "extension@extension."
 """How Hydra's choices of a host (`encoding@encoding.host=alibi`) and of a sequence's part begin."""
-LENGTHS = ("min_length", "max_length", "steps")
-"""The training settings that belong to the task, not to the protocol."""
 SECTIONS = ("task", "encoding", "extension", "model", "training", "evaluation")
 """What names are made of."""
 
@@ -250,11 +248,8 @@ def _parts(composed: Composition) -> dict[str, dict[str, Any]]:
     """
     plain = composed.content
     training, model = plain["training"], plain["model"]
-    if missing := [f"training.{key}" for key in LENGTHS if key not in training]:
-        raise ConfigError(
-            f"{', '.join(missing)} must come from the task: its YAML begins with the line "
-            "'# @package _global_', and has a section training"
-        )
+    if missing := [key for key in LENGTHS if key not in training]:
+        raise TaskLacks(*missing)
     return {
         "protocol": {
             "model": {key: value for key, value in model.items() if key not in OF_METHODS},

@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Glob
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError, InterpolationKeyError
 from yaml import MarkedYAMLError  # type: ignore[import-untyped]
 
-from posbench.composing import folders
+from posbench.composing import blame, folders
 from posbench.composing.compose import composing
 from posbench.composing.methods import AS_TRAINED, of_method
 from posbench.composing.options import HELP, unknown
 from posbench.composing.words import Word
-from posbench.errors import ConfigError, PosbenchError
+from posbench.errors import ConfigError, PosbenchError, TaskLacks
 from posbench.wording import SETTINGS, closest, known_names, no_setting
 
 OPTIONAL = ("experiment", "board")
@@ -143,6 +144,11 @@ def check_settings(path: Path, group: str) -> None:
     it has to name a class, has no setting at all.
     """
     if not path.exists():
+        if (other := path.with_suffix(".yml")).exists():
+            raise ConfigError(
+                f"{path} is not there, and {other} is not found, because Hydra reads *.yaml "
+                f"alone: rename it to {path.name}"
+            )
         return
     lines = path.read_text("utf-8", "replace").splitlines()
     content = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
@@ -166,6 +172,8 @@ def check_choice(group: str, option: str, known: Sequence[str]) -> None:
 def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path] = ()) -> str:
     """What went wrong with these words, and with these folders of one's own."""
     text = str(error)
+    if isinstance(error, TaskLacks):
+        return _of_task(error, words, own)
     if isinstance(error, PosbenchError):
         return text
     if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark):
@@ -198,6 +206,24 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
         name = argument[1] if argument else "a setting"
         return f"{name} lists several values: add -m to run one after the other"
     return _joined(text)
+
+
+def _of_task(error: TaskLacks, words: Sequence[str], own: Sequence[Path]) -> str:
+    """What to add to the YAML of a task of one's own, or which word to leave out."""
+    taken = [
+        word for word in words if word.startswith("~") and word.rpartition(".")[2] in error.keys
+    ]
+    if taken:
+        first = taken[0].lstrip("~")
+        return (
+            f"{first} is missing, and every run needs it: leave out {taken[0]} or give it a value"
+        )
+    names = [word.partition("=")[2] for word in words if word.startswith("task=")]
+    if not own and GlobalHydra.instance().is_initialized():
+        own = folders.searched()
+    paths = (folder / "task" / f"{name}.yaml" for folder in own for name in names)
+    found = next((path for path in paths if path.exists()), None)
+    return str(error) if found is None else error.told(blame.shown(found))
 
 
 def _joined(text: str) -> str:

@@ -399,6 +399,327 @@ ENCODINGS = [
         """,
         "AttributeError in",
     ),
+    Wrong(
+        "places counted, times a gate of the layer input",
+        """
+        class Gated(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.gate = nn.Linear(32, 2)
+
+            def encode(self, a):
+                gate, i = self.gate(a.x).sigmoid().mT[..., None], torch.arange(a.num_queries)
+                return a.plus(
+                    lambda rows: -gate[..., rows, :] * (i[rows, None] - i).clamp(min=0)
+                )
+        """,
+        "the score of query",
+    ),
+    Wrong(
+        "places counted, times a gate of queries and keys",
+        """
+        class Asking(PositionEncoding):
+            def encode(self, a):
+                i = torch.arange(a.num_queries)
+
+                def bias(rows):
+                    gate = (a.q[..., rows, :] @ a.k.mT).sigmoid()
+                    return -gate * (i[rows, None] - i).clamp(min=0)
+
+                return a.plus(bias)
+        """,
+        "the score of query",
+    ),
+    Wrong(
+        "places counted, times what two tokens differ by",
+        """
+        class Unlike(PositionEncoding):
+            def encode(self, a):
+                i, level = torch.arange(a.num_queries), a.x.mean(-1)
+
+                def bias(rows):
+                    gate = level[:, rows, None] - level[:, None]
+                    return (gate * (i[rows, None] - i).clamp(min=0))[:, None].to(a.q.dtype)
+
+                return a.plus(bias)
+        """,
+        "the score of query",
+    ),
+    Wrong(
+        "places counted, times a parameter that begins at zero",
+        """
+        class Learning(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.gate = nn.Parameter(torch.zeros(2, 1, 1))
+
+            def encode(self, a):
+                return a.plus(lambda rows: -self.gate * a.offset(rows).clamp(min=0)[None, None])
+        """,
+        "the score of query",
+    ),
+    Wrong(
+        "a normaliser that counts places",
+        """
+        class Fading(PositionEncoding):
+            def encode(self, a):
+                def normalise(logits, allowed):
+                    late = 0.01 * torch.arange(logits.shape[-1]).to(logits)
+                    return (logits + late).masked_fill(~allowed, -torch.inf).softmax(-1)
+
+                return replace(a, normalise=normalise)
+        """,
+        "the weight of equal scores of query",
+    ),
+    Wrong(
+        "queries and keys turned by arange, times a gate",
+        """
+        class Spinning(PositionEncoding):
+            def encode(self, a):
+                gate = a.x.mean(-1).sigmoid()[:, None, :, None]
+                angle = torch.arange(a.num_queries)[:, None] * gate
+
+                def turned(t):
+                    x, y = t.chunk(2, -1)
+                    cos, sin = angle.cos().to(t), angle.sin().to(t)
+                    return torch.cat((x * cos - y * sin, x * sin + y * cos), -1)
+
+                return replace(a, q=turned(a.q), k=turned(a.k))
+        """,
+        "the query differs between the places",
+    ),
+    Wrong(
+        "a window of places",
+        """
+        class Window(PositionEncoding):
+            def encode(self, a):
+                i = torch.arange(a.num_queries)
+                return a.where(lambda rows: ((i[rows, None] - i) < 5)[None, None])
+        """,
+        "the mask of query",
+    ),
+    Wrong(
+        "places counted from the first position",
+        """
+        class Starting(PositionEncoding):
+            relative = False
+
+            def embed(self, x, pos):
+                pos = pos[:, :1] + torch.arange(x.shape[1])
+                return x + (pos[..., None] * torch.arange(x.shape[-1])).sin().to(x)
+        """,
+        "the embedding differs between the places",
+    ),
+    Wrong(
+        "places counted between the first and the last position",
+        """
+        class Between(PositionEncoding):
+            def encode(self, a):
+                n = a.num_queries
+                step = (a.q_pos[:, -1:] - a.q_pos[:, :1]).double() / max(n - 1, 1)
+                place = a.q_pos[:, :1] + step * torch.arange(n)
+
+                def bias(rows):
+                    distance = place[:, rows, None] - place[:, None]
+                    return -0.1 * distance.clamp(min=0)[:, None].to(a.q.dtype)
+
+                return a.plus(bias)
+        """,
+        "the score of query",
+    ),
+    Wrong(
+        "a bias of every other key",
+        """
+        class Odd(PositionEncoding):
+            def encode(self, a):
+                odd = torch.arange(a.num_queries) % 2
+                return a.plus(lambda rows: (a.distance(rows) * odd)[:, None].to(a.q.dtype))
+        """,
+        "the score of query",
+    ),
+    Wrong(
+        "values that are scaled by place",
+        """
+        class Scaling(PositionEncoding):
+            def encode(self, a):
+                places = torch.arange(1, a.num_queries + 1)[:, None]
+                return replace(a, v=a.v / places.to(a.v))
+        """,
+        "the value differs between the places",
+    ),
+    Wrong(
+        "positions that are none of the ids",
+        """
+        class Renumbered(PositionEncoding):
+            def positions(self, ids, draw):
+                return torch.arange(ids.shape[1])[None]
+        """,
+        "what `positions` gives differs between the places",
+    ),
+    Wrong(
+        "a declaration that it counts tokens, and it does not",
+        f"""
+        class Counted(PositionEncoding):
+            counts_tokens = True
+
+            def encode(self, a):
+                {ALIBI}
+        """,
+        "`counts_tokens` is declared True, and tokens that are alike",
+    ),
+    Wrong(
+        "places counted under the declaration, which no content moves",
+        """
+        class Excused(PositionEncoding):
+            counts_tokens = True
+
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: -0.1 * a.offset(rows).clamp(min=0)[None, None].to(a.q.dtype)
+                )
+        """,
+        "stays as it is when positions are stretched",
+    ),
+    Wrong(
+        "embeddings changed in place",
+        """
+        class Overwriting(PositionEncoding):
+            relative = False
+
+            def embed(self, x, pos):
+                x += (pos[..., None] * torch.arange(x.shape[-1])).sin().to(x)
+                return x
+        """,
+        "a call changes what it is given: a.x in place",
+    ),
+    Wrong(
+        "positions changed in place",
+        """
+        class Moving(PositionEncoding):
+            def encode(self, a):
+                pos = a.q_pos
+                pos -= pos[:, :1].clone()
+                return a.at(pos, pos).plus(
+                    lambda rows: -0.1 * (pos[:, rows, None] - pos[:, None])[:, None].to(a.q.dtype)
+                )
+        """,
+        "a.q_pos and a.k_pos in place",
+    ),
+    Wrong(
+        "a mean over the batch",
+        """
+        class Centred(PositionEncoding):
+            def embed(self, x, pos):
+                return x - x.mean(0, keepdim=True)
+        """,
+        "over the batch, dimension 0",
+    ),
+    Wrong(
+        "the global generator seeded",
+        f"""
+        class Seeding(PositionEncoding):
+            def encode(self, a):
+                torch.manual_seed(0)
+                {ALIBI}
+        """,
+        "a call changes the state of torch's global generator",
+    ),
+    Wrong(
+        "another encoding in training",
+        """
+        class Switching(PositionEncoding):
+            def encode(self, a):
+                steep = 0.2 if self.training else 0.1
+                return a.plus(
+                    lambda rows: -steep * a.distance(rows)[:, None].to(a.q.dtype).clamp(min=0)
+                )
+        """,
+        "in training outputs are others than in a test",
+    ),
+    Wrong(
+        "a spread over all places of the layer input",
+        """
+        class Spread(PositionEncoding):
+            def encode(self, a):
+                spread = a.x.std((1, 2))[:, None, None, None]
+                return a.plus(
+                    lambda rows: -spread * a.distance(rows)[:, None].clamp(min=0).to(a.q.dtype)
+                )
+        """,
+        "lets a query see later keys",
+    ),
+    Wrong(
+        "embeddings in double precision",
+        """
+        class Double(PositionEncoding):
+            relative = False
+
+            def embed(self, x, pos):
+                return x + (pos[..., None].double() * torch.arange(x.shape[-1])).sin()
+        """,
+        "in mixed precision embeddings are torch.float64",
+    ),
+    Wrong(
+        "slopes on the CPU",
+        """
+        class Rooted(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.slopes = torch.tensor([0.5, 0.25]).reshape(2, 1, 1)
+
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: -self.slopes * a.distance(rows)[:, None].clamp(min=0)
+                )
+        """,
+        "make tensors with device=a.q.device",
+    ),
+    Wrong(
+        "a cache by the id of positions",
+        """
+        class Known(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.known = {}
+
+            def encode(self, a):
+                if id(a.q_pos) not in self.known:
+                    whole = a.distance(slice(0, a.num_queries))[:, None].clamp(min=0)
+                    self.known[id(a.q_pos)] = a.q_pos, whole
+                _, whole = self.known[id(a.q_pos)]
+                return a.plus(lambda rows: -0.1 * whole[..., rows, :].to(a.q.dtype))
+        """,
+        "or the id of a tensor",
+    ),
+    Wrong(
+        "the layer input of the call before",
+        """
+        class Remembering(PositionEncoding):
+            before = None
+
+            def encode(self, a):
+                now = a.x.detach().mean()
+                before, self.before = self.before if self.before is not None else 0 * now, now
+                return replace(a, q=a.q * (1 + before).to(a.q.dtype))
+        """,
+        "two equal calls give different results",
+    ),
+    Wrong(
+        "a cache of what has a gradient",
+        """
+        class Saving(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.slope, self.saved = nn.Parameter(torch.ones(2, 1, 1)), {}
+
+            def encode(self, a):
+                n = a.num_queries
+                if n not in self.saved:
+                    self.saved[n] = self.slope.exp() * a.distance(slice(0, n))[:, None].clamp(min=0)
+                return a.plus(lambda rows: -self.saved[n][..., rows, :])
+        """,
+        "is kept from an earlier call",
+    ),
 ]
 
 EXTENSIONS = [

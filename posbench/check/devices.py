@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
-import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -60,6 +60,5 @@ class Autocast(torch.autocast):
 @contextmanager
 def elsewhere() -> Iterator[Elsewhere]:
     """Within, no operation may mix the meta device and the CPU."""
-    with pytest.MonkeyPatch.context() as patch, Elsewhere() as mode:
-        patch.setattr(torch, "autocast", Autocast)
+    with patch.object(torch, "autocast", Autocast), Elsewhere() as mode:
         yield mode
