@@ -19,8 +19,6 @@ TASKS = Path(str(importlib.resources.files("posbench.tasks"))).resolve()  # else
 METHODS = (TASKS, *(CORE / part for part in ("encodings", "extensions", "layers")))
 """Packages of posbench that are as much the subject of a check as somebody's own files."""
 
-"""Folders of packages that somebody has installed, in any environment."""
-
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """The variable that asks Hydra, and posbench, for the frames of an error: 1 shows them."""
 HOW = f"{FULL_ERROR}=1 shows how it came there"
