@@ -315,7 +315,10 @@ def test_an_extension_must_change_logits_beyond_the_training_length(mounted: Mou
     for extension in EXTENSIONS.values():
         prove_effect(mounted, extension, LONG)
     for nothing in (DoesNothing(), RoundsDifferently()):
-        said = f"{type(nothing).__name__} changed no logit at 36 positions"
+        said = (
+            f"{type(nothing).__name__} changed no logit at 36 positions, beyond the 24 trained, by "
+            "more than float64 rounds"
+        )
         with pytest.raises(CannotMount, match=said):
             prove_effect(mounted, nothing, LONG)
 

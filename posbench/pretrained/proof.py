@@ -167,9 +167,15 @@ def prove_effect(mounted: Mounted, extension: Extension, length: int) -> None:
             )
         raise CannotMount(
             f"{type(extension).__name__} changed no logit at {length} positions, beyond the "
-            f"{mounted.train_positions} trained, so measuring it would measure the model itself: "
-            "see whether its settings leave anything to change at that length"
+            f"{mounted.train_positions} trained, by more than {_name_of(mounted.model.dtype)} "
+            "rounds, so measuring it would measure the model itself: see whether its settings "
+            "leave anything to change at that length"
         )
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    """Such as "bfloat16"."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _changes(mounted: Mounted, extension: Extension, length: int, n: int, pos: Tensor) -> bool:
