@@ -16,6 +16,10 @@ class ConfigError(PosbenchError, ValueError):
     """A setting has a value that cannot work."""
 
 
+OF_A_RESOLVER = f"{ConfigError.__name__} raised while resolving interpolation: "
+"""What OmegaConf writes before a sentence of ours."""
+
+
 class IllegalExtension(PosbenchError):
     """An extension needs something that the encoding does not have."""
 

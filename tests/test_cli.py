@@ -252,7 +252,10 @@ def test_a_setting_of_a_class_is_held_against_its_annotation_however_deep(
     ("content", "said"),
     [
         ("_target_: nowhere_at_all.Mine", "cannot be imported, No module named 'nowhere_at_all'"),
-        ("_target_: my_module.Mine", "cannot be imported, my_module has no Mine: correct _target_"),
+        (
+            "_target_: my_module.Mine",
+            "/my_module.py has no class Mine: correct _target_, or the file",
+        ),
         ("_target_: my_wreck.Mine", "cannot be imported: ModuleNotFoundError in "),
         ("_target_: Mine", "_target_ Mine names no class: write MODULE.CLASS, as decay.Square"),
         ("strength: 1", "encoding has no _target_: name the class"),

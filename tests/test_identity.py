@@ -67,7 +67,7 @@ def test_no_two_of_an_extension_its_tuned_and_its_fine_tuned_form_share_a_folder
 
 @pytest.mark.parametrize("setting", ["a'b", "a&b", "f(x)", "#x", "a b", "[1,2]", "$x", "*"])
 def test_a_command_gives_a_shell_the_settings_that_were_given(setting: str) -> None:
-    command = Command("posbench", (f"logger.name={setting}", "seed=0"))
+    command = Command("posbench", (f"encoding.name={setting}", "seed=0"))
     assert shlex.split(str(command))[3:] == [*command.words]
     assert Command.parse(str(command)) == command
 

@@ -347,7 +347,7 @@ def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_
         made(runs, "method=rope", *words)
     mine = [by_method(own)["rope"], *files.records(runs)]
     path, target = tmp_path / "mine.tar.gz", tmp_path / "all"
-    words = ["accept", str(path), "--to", str(target)]
+    words = ["accept", str(path), "--to", str(target), "--run-code"]
     bundle.write(mine, [], None, path)
     capsys.readouterr()
     assert results_command(words) == 0
@@ -360,7 +360,9 @@ def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_
     (none,) = [line for line in out.splitlines() if line.startswith("None was repeated of rope")]
     assert none.count(" on copy_small") == 2, "one of the three was drawn"
     assert f"Added to {target}, with 1 of 4 records repeated: python" in out
-    assert len(files.records(target)) == 4
+    stamps = [each.accepted for each in files.records(target)]
+    assert [(each.verified, each.of) for each in stamps if each] == [(1, 4)] * 4
+    assert sum(each.repeated for each in stamps if each) == 1, "and it says which"
     wrong = [changed(each, {"rows.0.loss": 0.5}) if each.method.changed else each for each in mine]
     bundle.write(wrong, [], None, path)
     assert results_command([*words, "--write"]) == 1
@@ -391,7 +393,8 @@ def test_what_could_not_be_compared_disagrees_with_nothing_but_is_not_accepted(
     assert "0 of 3 exact, 3 not compared." in capsys.readouterr().out
     path, target = tmp_path / "mine.tar.gz", tmp_path / "accepted"
     bundle.write(files.records(folder), [], None, path)
-    assert results_command(["accept", str(path), "--to", str(target), "--write"]) == 1
+    words = ["accept", str(path), "--to", str(target), "--run-code", "--write"]
+    assert results_command(words) == 1
     assert capsys.readouterr().out.splitlines()[-1] == (
         "Nothing was written: 0 of 3 exact, 3 not compared, and all that are drawn must be exact."
     )

@@ -202,6 +202,14 @@ class CarriedOver(Part):
     of: int  # in the stratum
 
 
+class Accepted(Part):
+    """The record was sent by others, and a sample of what they sent came out the same here."""
+
+    repeated: bool  # whether it was in that sample
+    verified: int  # records that were repeated
+    of: int  # that were sent
+
+
 class Record(Part):
     """One run: protocol, task, method and seed, what came out, and all that it depends on."""
 
@@ -225,8 +233,9 @@ class Record(Part):
     config: dict[str, Any]  # the resolved settings
     evaluated: Evaluated
     command: str  # repeats the run
-    definition: str = ""  # the hash of the board that it was made for
+    definition: str = Field("", pattern=r"^[0-9a-f]*$")  # the hash of the board it was made for
     carried_over: CarriedOver | None = None
+    accepted: Accepted | None = None
     diverged: str | None = None  # why there is no model
 
     @field_validator("config")
