@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from posbench.content_hash import content_hash
 from posbench.records import files
+from posbench.records.command import Command
 from posbench.records.record import (
     Audit,
     Curve,
@@ -53,11 +54,16 @@ def record(
         digest = hashes.get(f"{part}_hash", content_hash(label))
         return {"name": name, "changed": changed, "hash": digest}
 
-    named = parts("method", method)
+    groups = {"protocol": protocol, "task": task, "method": method}
+    called = {group: parts(group, label) for group, label in groups.items()}
+    named = called["method"]
+    words = [f"{group}={each['name']}" for group, each in called.items()]
+    changes = [change for each in called.values() for change in each["changed"]]
+    words += [change for change in changes if "." in change]
     own = tuple(change for change in named["changed"] if change.startswith("encoding."))
     return Record(
-        protocol=Name(**parts("protocol", protocol)),
-        task=Name(**parts("task", task)),
+        protocol=Name(**called["protocol"]),
+        task=Name(**called["task"]),
         task_version=version,
         measure="sequence accuracy",
         gate=0.95,
@@ -84,7 +90,7 @@ def record(
             "evaluation": {"num_samples": 16},
         },
         evaluated=evaluated(),
-        command=f"python -m posbench protocol={protocol} task={task} method={method} seed={seed}",
+        command=str(Command("posbench", (*words, f"seed={seed}"))),
     )
 
 
