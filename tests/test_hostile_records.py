@@ -170,7 +170,7 @@ def test_no_text_of_a_record_becomes_markup(tmp_path: Path) -> None:
     evil = changed(
         made,
         {
-            "command": f"python -m posbench {EVIL}",
+            "command": f"python -m posbench 'task={EVIL}'",
             "measure": EVIL,
             "method_class": EVIL,
             "training.commit": EVIL,

@@ -37,7 +37,8 @@ def _environment(name: str, *default: Any, _parent_: Any) -> Any:
 
 def _of_hydra(path: str, *, _parent_: Any) -> Any:
     _refuse(f"hydra:{path}", _parent_)
-    return OmegaConf.select(HydraConfig.get(), path)
+    settings: Any = HydraConfig.get()
+    return OmegaConf.select(settings, path)
 
 
 def _refuse(asked: str, parent: Any) -> None:
