@@ -233,7 +233,9 @@ class Record(Part):
     config: dict[str, Any]  # the resolved settings
     evaluated: Evaluated
     command: str  # repeats the run
-    definition: str = Field("", pattern=r"^[0-9a-f]*$")  # the hash of the board it was made for
+    definition: str = Field(
+        default="", pattern=r"^[0-9a-f]*$"
+    )  # the hash of the board it was made for
     carried_over: CarriedOver | None = None
     accepted: Accepted | None = None
     diverged: str | None = None  # why there is no model
