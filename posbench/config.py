@@ -11,6 +11,7 @@ import math
 import typing
 from collections.abc import Mapping
 from dataclasses import field, fields, is_dataclass, replace
+from string import hexdigits
 from typing import Annotated, Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
@@ -18,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from posbench.errors import ConfigError, TaskLacks, place_and_reason
+from posbench.errors import OF_A_RESOLVER, ConfigError, TaskLacks, place_and_reason
 from posbench.wording import no_setting, shown
 
 LARGEST_SEED = 2**63 - 1
@@ -265,6 +266,11 @@ class Config:
     def __post_init__(self) -> None:
         if not self.results_dir.strip():
             raise ConfigError("results_dir is empty: give a folder, or leave it out")
+        if set(self.definition) - set(hexdigits.lower()):
+            raise ConfigError(
+                f"definition={shown(self.definition)} is no hash, and a board fills it in: leave "
+                "it out"
+            )
         training, longest = (
             self.training.lengths[1],
             max([self.evaluation.longest, *self.evaluation.ladder]),
@@ -294,6 +300,7 @@ def checked(cfg: DictConfig) -> Config:
         plain: Any = OmegaConf.to_container(typed, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         reason = str(error.msg or error).strip().splitlines()[0].rstrip(".")
+        reason = reason.removeprefix(OF_A_RESOLVER)
         place = f"{error.full_key}: " if error.full_key else ""
         raise ConfigError(f"{place}{reason[0].lower()}{reason[1:]}") from None
     _complete(plain, Config)

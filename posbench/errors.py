@@ -37,6 +37,10 @@ class TaskLacks(ConfigError):
         )
 
 
+OF_A_RESOLVER = f"{ConfigError.__name__} raised while resolving interpolation: "
+"""What OmegaConf writes before a sentence of ours."""
+
+
 class IllegalExtension(PosbenchError):
     """An extension needs something that the encoding does not have."""
 

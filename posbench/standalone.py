@@ -25,11 +25,10 @@ from typing import Any
 import numpy as np
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.singleton import Singleton
-from hydra.utils import get_class
 from omegaconf import OmegaConf
 from torch import nn
 
-from posbench.composing.building import build
+from posbench.composing.building import build, class_of_run
 from posbench.composing.compose import composing
 from posbench.composing.folders import own_names
 from posbench.composing.numbers import refuse_unbounded
@@ -176,7 +175,7 @@ def _described(
         [*parameters, *settings], return_annotation=returned
     )
     target = content.get("_target_")
-    function.__doc__ = inspect.getdoc(get_class(target)) if target else f"The pattern {name}."
+    function.__doc__ = inspect.getdoc(class_of_run(target)) if target else f"The pattern {name}."
     return function
 
 

@@ -74,6 +74,35 @@ BROKEN: dict[str, tuple[Callable[[], str], str]] = {
         lambda: with_values(command="rm -r posbench"),
         "is no valid record (command: 'rm -r posbench' is no command python -m posbench WORDS",
     ),
+    "a command of another module": (
+        lambda: with_values(command="python -m pip install evil"),
+        "'python -m pip install evil' makes no record: those that do are of posbench and ",
+    ),
+    **{
+        f"a command with {word}": (
+            lambda word=word: with_values(command=f"python -m posbench method=rope {word}"),
+            "is not the command of a record, because of ",
+        )
+        for word in (
+            "+hydra.callbacks.x._target_=torch.utils.collect_env.run",
+            "hydra.run.dir=x",
+            "hydra/launcher=slurm",
+            "logger=wandb",
+            "logger._target_=os.system",
+            "results_dir=/tmp/x",
+            "definition=0",
+            "job.sweep=x",
+            "trainer.threads=2",
+            "++task.x=1",
+            "~task",
+            "--config-dir",
+            "force=true",
+        )
+    },
+    "a definition that is no hash": (
+        lambda: with_values(definition="wandb key: hunter2"),
+        "definition: string should match pattern",
+    ),
     "a command with an open quotation mark": (
         lambda: with_values(command="python -m posbench 'method=rope"),
         'method=rope" is no command python -m posbench WORDS',
@@ -163,7 +192,7 @@ def test_no_text_of_a_record_becomes_markup(tmp_path: Path) -> None:
     evil = changed(
         made,
         {
-            "command": f"python -m posbench 'method={EVIL}'",
+            "command": f"python -m posbench 'task={EVIL}'",
             "measure": EVIL,
             "method_class": EVIL,
             "training.commit": EVIL,

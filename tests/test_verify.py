@@ -7,6 +7,8 @@ A few runs of seconds, made once for all tests; each test publishes those that i
 from __future__ import annotations
 
 import os
+import random
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from posbench.composing.compose import compose, composing
 from posbench.errors import PosbenchError
 from posbench.leaderboard import command as leaderboard
 from posbench.records import bundle, files, published
+from posbench.records.command import Command
 from posbench.records.record import Audit, Record
 from posbench.results.command import main as results_command
 from posbench.running.console import Console
@@ -29,6 +32,7 @@ from posbench.running.run_spec import RunSpec
 from posbench.running.verify import (
     OF_ANOTHER_CPU,
     Kind,
+    Repeated,
     Repeating,
     Today,
     Verdict,
@@ -37,6 +41,7 @@ from posbench.running.verify import (
     verify,
 )
 
+ROOT = Path(__file__).parents[1]
 SMALL = ("protocol=smoke", "task=copy_small", "training.steps=4", "training.validate_every=2")
 METHODS = ("rope", "rope_pi", "alibi")
 OLD = "0123456789abcdef"
@@ -359,13 +364,15 @@ def test_a_command_that_says_nothing_any_more_is_named_and_stops_no_others(
 ) -> None:
     command = "python -m posbench protocol=smoke method={} seed=0"
     rewritten(folder, of_method("rope", {"command": command.format("gone")}))
-    illegal = command.format("nope extension=pi")
+    illegal = "python -m posbench protocol=smoke task=passkey encoding=nope extension=pi seed=0"
     rewritten(folder, of_method("rope_pi", {"command": illegal}))
     assert not verify(folder, 12, scratch=scratch).agreed
-    said = verdicts(capsys.readouterr().out)
+    lines = capsys.readouterr().out.splitlines()
+    (of_nope,) = [line for line in lines if line.endswith(f": {illegal}")]
+    said = verdicts("\n".join(line for line in lines if line != of_nope))
     assert said["gone"].startswith("cannot be repeated (method=gone is unknown")
-    assert said["nope"].startswith("cannot be repeated (extension pi cannot extend encoding nope")
-    assert said["alibi"] == "exact" and len(said) == 3
+    assert ": cannot be repeated (extension pi cannot extend encoding nope" in of_nope
+    assert said["alibi"] == "exact" and len(said) == 2
     assert results_command(["verify", str(folder), "--in", str(scratch)]) == 1
     assert "1 of 3 exact, 2 cannot be repeated." in capsys.readouterr().out
 
@@ -383,6 +390,102 @@ def test_a_folder_without_records_and_a_sample_of_none_are_one_sentence(
 
 # -- what others have sent -------------------------------------------------------------------------
 
+SHELL = "torch.utils.collect_env.run"
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        (f"extension._target_=\\${{oc.decode:{SHELL}}}", "its command holds 'extension._target_="),
+        (
+            f"encoding.host={{_target_: {SHELL}, command: touch MARK}}",
+            "its command holds 'encoding",
+        ),
+        (f"task.x=\\${{oc.decode:{SHELL}}}", "its command holds 'task.x="),
+        ("encoding.base=${oc.env:SECRET}", "its command holds 'encoding.base=${oc.env:SECRET}'"),
+        ("extension._partial_=true", "its command holds 'extension._partial_=true'"),
+        ("method=glob(*)", "its command holds 'method=glob(*)'"),
+        ("experiment=../../x", "its command holds 'experiment=../../x'"),
+        ("encoding=alibi", "its command is not as posbench writes it, which is python -m posbench"),
+        ("training.steps=4", "its command is not as posbench writes it, which is python -m posb"),
+        ("seed=007", "its command is not as posbench writes it, which is python -m posbench"),
+    ],
+)
+def test_a_command_that_posbench_would_not_write_is_not_run(
+    word: str,
+    why: str,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bundle without any code, whose record would have a shell called; and a folder like it."""
+    monkeypatch.setenv("SECRET", "0123456789abcdef")
+    mark, scratch = tmp_path / "mark", tmp_path / "scratch"
+    harm = word.replace("MARK", str(mark))
+
+    def evil(each: Record) -> Record:
+        parts = shlex.split(each.command)
+        command = shlex.join([*parts, harm, f"extension.command=touch {mark}"])
+        return changed(
+            each,
+            {"command": command if "_target_" in word else f"{each.command} {shlex.quote(harm)}"},
+        )
+
+    rewritten(folder, evil)
+    path, target = tmp_path / "evil.tar.gz", tmp_path / "accepted"
+    bundle.write(files.records(folder), [], None, path)
+    capsys.readouterr()
+    words = ["accept", str(path), "--to", str(target), "--write"]
+    assert results_command(words) == 1
+    out = capsys.readouterr().out
+    assert "Repeating" not in out and "Nothing was written: no record was repeated.\n" in out
+    assert results_command([*words, "--run-code"]) == 1
+    assert results_command(["verify", str(folder), "--in", str(scratch)]) == 1
+    said = capsys.readouterr()
+    assert said.out.count("of 3: cannot be repeated (") == 6 and said.out.count(f"({why}") == 6
+    assert "0123456789" not in said.out + said.err
+    assert not mark.exists() and not target.exists() and not list(scratch.rglob("*"))
+
+
+def test_what_is_repeated_is_drawn_anew_each_time_and_the_seed_is_said(
+    own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who knows what is drawn may invent all else."""
+    path = tmp_path / "mine.tar.gz"
+    bundle.write(files.records(own), [], None, path)
+    drawn: list[int] = []
+
+    def repeated(folder: Path, sample: int | None, seed: int, **_: Any) -> Repeated:
+        drawn.append(seed)
+        return Repeated({}, 3, [])
+
+    monkeypatch.setattr("posbench.running.verify.verify", repeated)
+    words = ["accept", str(path), "--to", str(tmp_path / "all"), "--run-code"]
+    for _ in range(3):
+        results_command(words)
+    assert len(set(drawn)) == 3
+    out = capsys.readouterr().out
+    for seed in drawn:
+        assert f"Drawn with --seed {seed}, which repeats this choice.\n" in out
+    results_command([*words, "--seed", "7"])
+    assert drawn[-1] == 7
+
+
+PUBLISHED = ("main", "extensions", "replications")
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_commands_of_published_records_are_as_posbench_writes_them(name: str) -> None:
+    """Of all of them the words; a sample is composed."""
+    found = files.records(ROOT / "results" / name)
+    for each in found:
+        Command.parse(each.command).refuse_others()
+    with composing():
+        for each in random.Random(0).sample(found, 12):
+            composed = compose(*Command.parse(each.command).words)
+            assert str(RunSpec.of(composed).command) == each.command
+
 
 def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_share(
     own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -393,7 +496,7 @@ def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_
         made(runs, "method=rope", *words)
     mine = [by_method(own)["rope"], *files.records(runs)]
     path, target = tmp_path / "mine.tar.gz", tmp_path / "all"
-    words = ["accept", str(path), "--to", str(target)]
+    words = ["accept", str(path), "--to", str(target), "--run-code"]
     bundle.write(mine, [], None, path)
     capsys.readouterr()
     assert results_command(words) == 0
@@ -406,7 +509,9 @@ def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_
     (none,) = [line for line in out.splitlines() if line.startswith("None was repeated of rope")]
     assert none.count(" on copy_small") == 2, "one of the three was drawn"
     assert f"Added to {target}, with 1 of 4 records repeated: python" in out
-    assert len(files.records(target)) == 4
+    stamps = [each.accepted for each in files.records(target)]
+    assert [(each.verified, each.of) for each in stamps if each] == [(1, 4)] * 4
+    assert sum(each.repeated for each in stamps if each) == 1, "and it says which"
     wrong = [changed(each, {"rows.0.loss": 0.5}) if each.method.changed else each for each in mine]
     bundle.write(wrong, [], None, path)
     assert results_command([*words, "--write"]) == 1
@@ -437,7 +542,8 @@ def test_what_could_not_be_compared_disagrees_with_nothing_but_is_not_accepted(
     assert "0 of 3 exact, 3 not compared." in capsys.readouterr().out
     path, target = tmp_path / "mine.tar.gz", tmp_path / "accepted"
     bundle.write(files.records(folder), [], None, path)
-    assert results_command(["accept", str(path), "--to", str(target), "--write"]) == 1
+    words = ["accept", str(path), "--to", str(target), "--run-code", "--write"]
+    assert results_command(words) == 1
     assert capsys.readouterr().out.splitlines()[-1] == (
         "Nothing was written: 0 of 3 exact, 3 not compared, and all that are drawn must be exact."
     )

@@ -26,6 +26,7 @@ from posbench.catalogue import portraits
 from posbench.catalogue.portraits import Portrait
 from posbench.catalogue.probe import MAP, STRETCH, Probe, by_distance, measured
 from posbench.composing import constructors, flat, mistakes
+from posbench.composing.building import class_of_run
 from posbench.composing.compose import compose, composing
 from posbench.composing.exit_status import exit_status
 from posbench.composing.folders import OF_A_ROW
@@ -127,7 +128,7 @@ def _settings(run: Setup) -> str:
                 found.append(f"{place}={value}")
         found += [
             f"{each.place}={each.value} (its YAML does not name it)"
-            for each in constructors.unnamed(run.nodes[group])
+            for each in constructors.unnamed(run.nodes[group], class_of_run)
         ]
     return ", ".join(found)
 

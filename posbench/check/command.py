@@ -28,6 +28,7 @@ from posbench import commands
 from posbench.check.suite import Check, NotAsked, Suite
 from posbench.composing import constructors, folders, mistakes
 from posbench.composing.blame import last_line_in, place, shown, told
+from posbench.composing.building import class_of_run
 from posbench.composing.compose import compose, composing
 from posbench.composing.exit_status import exit_status
 from posbench.composing.words import Word, is_file
@@ -283,7 +284,7 @@ class Written:
             f"{each.name} is a setting of {each.cls} that {where} does not name: write "
             f"{each.name}: {in_sentence(each.value)} there, so that commands can set it and pages "
             "show it"
-            for each in constructors.unnamed(self.node)
+            for each in constructors.unnamed(self.node, class_of_run)
         ]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import hydra
+from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -37,6 +38,8 @@ def register() -> None:
     # By hand: Hydra's search does not see packages of an editable installation. Every time: what
     # runs in this process may have put Hydra's plugins back to what they were before.
     Plugins.instance().register(PosbenchSweeper)
+    SourcesRegistry.instance().types["file"] = folders.OwnFiles
+    resolvers.guard()
 
 
 @functools.cache
@@ -74,6 +77,7 @@ def composing(*own: Path) -> Iterator[None]:
             folders.importable(own),
             hydra.initialize_config_module("posbench.conf", version_base="1.3"),
         ):
+            resolvers.guard()  # again: Hydra registers its own when it is initialised
             yield
     finally:
         _Folders.chosen = ()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import hydra
 
 from posbench.composing import blame
 from posbench.source import module_file, source_of
@@ -29,19 +27,11 @@ def source_of_size(key: str) -> str | None:
     return next((size for size, names in SIZES.items() if key in names), None)
 
 
-def lacking(error: TypeError) -> str | None:
-    """The sentence about settings that a class needs and its YAML does not name; None if the error
-    is about something else.
-    """
-    found = re.search(
-        r"(\w+)\.__init__\(\) missing \d+ required [\w-]+ arguments?: (.+)", str(error)
-    )
-    if found is None:
-        return None
-    names = re.findall(r"'(\w+)'", found[2])
+def needs(cls: str, names: Sequence[str]) -> str:
+    """The sentence about settings that a class needs and its YAML does not name."""
     lines = [f"`{name}: {_written(name)}`" for name in names]
     return (
-        f"{found[1]} needs {listed(names)}, which its YAML does not name: settings of the "
+        f"{cls} needs {listed(list(names))}, which its YAML does not name: settings of the "
         f"class come from there, so write {listed(lines)} beside its _target_"
     )
 
@@ -93,11 +83,16 @@ class Unnamed:
         return self.place.rpartition(".")[2]
 
 
-def unnamed(node: Any) -> list[Unnamed]:
-    """The settings of classes that are not posbench's which the configuration leaves out."""
+def unnamed(node: Any, class_of: Callable[[str], type]) -> list[Unnamed]:
+    """The settings of classes that are not posbench's which the configuration leaves out.
+
+    Args:
+        node: of the configuration
+        class_of: the class that a `_target_` names
+    """
     found = []
     for prefix, part in _own_nodes(node):
-        cls = hydra.utils.get_class(part["_target_"])
+        cls = class_of(part["_target_"])
         found += [
             Unnamed(cls.__name__, f"{prefix}{name}", parameter.default)
             for name, parameter in inspect.signature(cls).parameters.items()

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from importlib.resources import as_file, files
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.global_hydra import GlobalHydra
+from hydra.plugins.config_source import ConfigResult
+from omegaconf import OmegaConf
 
 from posbench.composing.methods import methods
 from posbench.errors import ConfigError
@@ -75,20 +78,40 @@ def searched() -> list[Path]:
     return given(GlobalHydra.instance().config_loader().get_search_path().get_path())
 
 
+_importable: list[Path] = []
+"""The folders that the user named, in the order in which modules are looked for in them."""
+
+
 def make_importable(own: Iterable[Path]) -> None:
     """Make classes in folders of one's own importable, beside the YAML that names them."""
+    own = list(own)
     sys.path[:0] = [str(folder) for folder in own if str(folder) not in sys.path]
+    _importable[:0] = [folder for folder in own if folder not in _importable]
 
 
 @contextmanager
 def importable(own: Iterable[Path]) -> Iterator[None]:
     """Within the block, classes in folders of one's own can be imported."""
-    before = list(sys.path)
-    sys.path[:0] = [str(folder.resolve()) for folder in own]
+    own = [folder.resolve() for folder in own]
+    before, before_here = list(sys.path), list(_importable)
+    sys.path[:0] = [str(folder) for folder in own]
+    _importable[:0] = own
     try:
         yield
     finally:
-        sys.path[:] = before
+        sys.path[:], _importable[:] = before, before_here
+
+
+def file_of(module: str) -> Path | None:
+    """The file of a module in a folder that the user named, None where there is none.
+
+    It stands where its name says, so that a folder which holds an environment names no module of
+    that.
+    """
+    inside = Path(*module.split("."))
+    places = (inside / "__init__.py", inside.with_name(f"{inside.name}.py"))
+    files = (folder / place for folder in _importable for place in places)
+    return next((file for file in files if file.is_file()), None)
 
 
 def _check_modules(path: Path, folder: Path) -> None:
@@ -125,6 +148,76 @@ def check_file(path: Path, group: str) -> None:
             f"{path} cannot be chosen, because {group}={path.stem} is not read as a name: rename "
             f"it, e.g. my_{path.name}; letters, digits and _ will do"
         )
+
+
+OF_THE_USER = {
+    "hydra": "Hydra calls what it names",
+    "logger": "it says where curves are sent",
+    "results_dir": "it says where files are written",
+    "job": "a sweep fills it in",
+    "definition": "a board fills it in",
+}
+"""Sections that no file of a folder sets, because the folder may be somebody else's: why."""
+
+
+class OwnFiles(FileConfigSource):
+    """Files as Hydra reads them, but for those of folders that are given with `--config-dir`: they
+    choose and set what is computed, and nothing of the user's.
+
+    Asked here, no file is passed over, however it is found.
+    """
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """The content of a file; ConfigError names the file and what it may not set."""
+        if self.provider != PROVIDER:
+            return super().load_config(config_path)
+        where = PurePosixPath(config_path)
+        path = Path(self.path) / f"{str(where).removesuffix('.yaml')}.yaml"
+        if ".." in where.parts or where.is_absolute():
+            raise ConfigError(f"{path} leads out of {self.path}: name a file in that folder")
+        if where.parts[0] == "hydra":
+            raise ConfigError(
+                f"{path} is not read, because Hydra calls what it names: take it out, and set "
+                "hydra.launcher.NAME=VALUE and the like on the command line"
+            )
+        found = super().load_config(config_path)
+        for said in _set_of_the_user(found, where):
+            why = next(why for name, why in OF_THE_USER.items() if name in said)
+            raise ConfigError(
+                f"{path} sets {said}, which is the user's own, as {why}: take it out, and set it "
+                "on the command line"
+            )
+        return found
+
+
+def _set_of_the_user(file: ConfigResult, where: PurePosixPath) -> Iterator[str]:
+    """What a file sets of the user's own, by its keys, its package or its defaults list."""
+    content: Any = OmegaConf.to_container(file.config, resolve=False)
+    content = content if isinstance(content, dict) else {}  # a list sets nothing
+    groups, header = where.parent.parts, (file.header or {}).get("package")
+    package = [*groups] if header is None else _parts(header)
+    package = [
+        part
+        for each in package
+        for part in {"_global_": [], "_group_": groups, "_name_": [where.stem]}.get(each, [each])
+    ]
+    if package[:1] != ["logger"] or header is not None or groups != ("logger",):
+        for key in content:
+            if (place := [*package, *_parts(str(key))])[0] in OF_THE_USER:
+                yield ".".join(place)
+    defaults = content.get("defaults")
+    for entry in defaults if isinstance(defaults, list) else []:
+        for key in entry if isinstance(entry, dict) else [entry]:
+            parts = _parts(str(key))
+            if not OF_THE_USER.keys().isdisjoint(parts):
+                yield f"{key!r} in its defaults"
+            elif "_global_" in parts:
+                yield f"{key!r}, for example hydra, in its defaults"
+
+
+def _parts(key: str) -> list[str]:
+    """The names in a key of Hydra's, "hydra" and "launcher" of `override /hydra/launcher@x`."""
+    return [part for part in re.split(r"[\s./@:]+", key) if part]
 
 
 def is_own(path: Path, group: str) -> bool:

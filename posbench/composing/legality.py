@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from posbench.composing.building import build
+from posbench.composing.building import build, class_of
 from posbench.composing.options import BROKEN, node, options
 from posbench.errors import IllegalExtension
 
@@ -76,8 +76,8 @@ def supplying_tasks(kind: str) -> list[str]:
     found = []
     for name in options("task"):
         try:
-            cls: Any = hydra.utils.get_class(node("task", name).task["_target_"])
-        except (*BROKEN, ImportError, AttributeError, KeyError):
+            cls = class_of(node("task", name).task["_target_"], "task")
+        except (*BROKEN, AttributeError, KeyError):
             continue
         if kind in cls.ids:
             found.append(name)

@@ -23,7 +23,7 @@ from posbench.composing.compose import composing
 from posbench.composing.methods import AS_TRAINED, of_method
 from posbench.composing.options import HELP, unknown
 from posbench.composing.words import Word
-from posbench.errors import ConfigError, PosbenchError, TaskLacks
+from posbench.errors import OF_A_RESOLVER, ConfigError, PosbenchError, TaskLacks
 from posbench.wording import SETTINGS, closest, known_names, no_setting
 
 OPTIONAL = ("experiment", "board")
@@ -194,6 +194,9 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
         return _no_setting(missing[1], root, words, own)
     if isinstance(error, InterpolationKeyError):
         return f"{error.full_key}: {text.splitlines()[0]}: `{SETTINGS}` lists all settings"
+    if (ours := text.partition(OF_A_RESOLVER))[1]:
+        place = getattr(error, "full_key", None)
+        return f"{place}: {ours[2].splitlines()[0]}" if place else ours[2].splitlines()[0]
     if isinstance(reason := error.__cause__ or error, GrammarParseError):
         said = str(reason).splitlines()[0]
         return f"an interpolation cannot be read, {said}: write ${{section.setting}} in whole"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from posbench.composing.choices import choices
+from posbench.errors import ConfigError
 
 
 def register() -> None:
@@ -17,6 +20,34 @@ def register() -> None:
     OmegaConf.register_new_resolver("steepness", _steepness, replace=True)
     OmegaConf.register_new_resolver("rate", _rate, replace=True)
     OmegaConf.register_new_resolver("choices", choices, replace=True)
+
+
+def guard() -> None:
+    """Let the functions of OmegaConf and Hydra that read the environment answer for Hydra's own
+    settings alone: all others end in records, which are passed on.
+    """
+    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
+    OmegaConf.register_new_resolver("hydra", _of_hydra, replace=True)
+
+
+def _environment(name: str, *default: Any, _parent_: Any) -> Any:
+    _refuse(f"oc.env:{name}", _parent_)
+    return os.environ.get(name, *default) if default else os.environ[name]
+
+
+def _of_hydra(path: str, *, _parent_: Any) -> Any:
+    _refuse(f"hydra:{path}", _parent_)
+    settings: Any = HydraConfig.get()
+    return OmegaConf.select(settings, path)
+
+
+def _refuse(asked: str, parent: Any) -> None:
+    """ConfigError unless it is a part of Hydra's section that asks."""
+    if not f"{parent._get_full_key(None)}.".startswith("hydra."):
+        raise ConfigError(
+            f"${{{asked}}} is not read, because a record shows its settings to others: write the "
+            "value itself"
+        )
 
 
 def _positions(share: float, at_most: int | None = None, *, _root_: Any) -> int:

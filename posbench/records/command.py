@@ -11,14 +11,21 @@ from posbench.errors import ConfigError
 
 LONGEST = 200
 """Characters of what is wrong that a sentence has."""
-RUNS = ("posbench", "posbench.pretrained")
-"""The modules that make records."""
-KEY = re.compile(
-    r"(?!(hydra|job|logger|results_dir|definition)\b)(?!.*\b_[a-z]+_\b)[A-Za-z_][\w.@/-]*"
+MODULES = ("posbench", "posbench.pretrained")
+"""Modules whose commands make records."""
+CHOICE = re.compile(
+    r"(protocol|task|method|encoding|extension|experiment"
+    r"|(encoding|extension)@(encoding|extension)(\.\w+)+)"
+    r"=(?P<value>.*)",
+    re.DOTALL,
 )
-"""What a word of a record's command sets: no word adds or deletes anything, speaks to Hydra itself,
-says what is to be called or where results go.
-"""
+"""A word that chooses, as `method=rope` and `encoding@encoding.host=alibi`."""
+SETTING = re.compile(
+    r"(model|training|evaluation|task|encoding|extension)(\.[\w-]+)+=(?P<value>.*)|seed=\d+",
+    re.DOTALL,
+)
+"""A word that sets what a run computes."""
+NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 @dataclass(frozen=True)
@@ -30,25 +37,43 @@ class Command:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The command that a shell reads in a text; ConfigError if it reads one of another kind
-        than records have.
+        """The command of a record that a shell reads in a text; ConfigError if it reads another,
+        or if it sets what no record depends on, as `hydra` and `results_dir`.
         """
         try:
             read = shlex.split(text) if text.isprintable() else []
         except ValueError:  # a quotation mark is not closed
             read = []
-        if len(read) < 3 or read[:2] != ["python", "-m"] or read[2] not in RUNS:
+        if len(read) < 3 or read[:2] != ["python", "-m"]:
+            raise ConfigError(f"{text[:LONGEST]!r} is no command python -m posbench WORDS")
+        if read[2] not in MODULES:
             raise ConfigError(
-                f"{text[:LONGEST]!r} is no command python -m posbench WORDS, nor one of {RUNS[-1]}"
+                f"{text[:LONGEST]!r} makes no record: those that do are of {' and '.join(MODULES)}"
             )
-        for word in read[3:]:
-            key, equals, _ = word.partition("=")
-            if not equals or not KEY.fullmatch(key):
+        found = cls(read[2], tuple(read[3:]))
+        for word in found.words if found.module == "posbench" else ():
+            if not CHOICE.fullmatch(word) and not SETTING.fullmatch(word):
                 raise ConfigError(
-                    f"{word[:LONGEST]!r} is no word of a command that repeats a run: all of them "
-                    "are NAME=VALUE, and of a choice or a setting of the run itself"
+                    f"{text[:LONGEST]!r} is not the command of a record, because of "
+                    f"{word[:LONGEST]!r}: it may choose a method and a test, and set what they "
+                    "compute"
                 )
-        return cls(read[2], tuple(read[3:]))
+        return found
+
+    def refuse_others(self) -> None:
+        """ConfigError if a word says more than a name or a value: a class to call, a text that is
+        resolved, a path. Asked before anything is composed of the words of somebody else.
+        """
+        for word in self.words:
+            choice, setting = CHOICE.fullmatch(word), SETTING.fullmatch(word)
+            named = NAME.fullmatch(choice["value"]) if choice else setting
+            key, _, value = word.partition("=")
+            hidden = any(part.startswith("_") for part in key.split("."))
+            if not named or hidden or "${" in value or "_target_" in value:
+                raise ConfigError(
+                    f"its command holds {word[:LONGEST]!r}, which is not composed of a record: "
+                    "only names and values are"
+                )
 
     def __str__(self) -> str:
         """As a shell reads it."""

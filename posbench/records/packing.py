@@ -71,9 +71,9 @@ REFINED = ("steps", "lengths", "curve")
 """What is shared of a training that went on with an extension."""
 RETRAINED = ("test_length", "learning_rate", "steps")
 """What is shared of the trainings of a ceiling."""
-OF_ONE_RUN = ("carried_over", "definition", "evaluated")
-"""What two runs by one command may differ in: the code and the machine of the test, and for which
-board it was made.
+OF_ONE_RUN = ("accepted", "carried_over", "definition", "evaluated")
+"""What two runs by one command may differ in: the code and the machine of the test, for which board
+it was made, and who has repeated it.
 """
 CAME_OUT = ("ceiling", "diverged", "finetuning", "search", "solved_step", "views")
 """Parts of what is compared that are numbers of the run alone."""
@@ -84,6 +84,7 @@ MOST = 2**30
 HALF = re.compile(r"\\u[dD][89a-fA-F]")
 """How JSON writes the halves of a character, of which one alone is none."""
 OMITTED: Json = {
+    "accepted": None,
     "carried_over": None,
     "ceiling": None,
     "diverged": None,

@@ -244,6 +244,14 @@ class CarriedOver(Part):
     of: int  # in the stratum
 
 
+class Accepted(Part):
+    """The record was sent by others, and a sample of what they sent came out the same here."""
+
+    repeated: bool  # whether it was in that sample
+    verified: int  # records that were repeated
+    of: int  # that were sent
+
+
 class Record(Part):
     """One run: protocol, task, method and seed, what came out, and all that it depends on."""
 
@@ -267,8 +275,9 @@ class Record(Part):
     config: dict[str, Any]  # the resolved settings
     evaluated: Evaluated
     command: str  # repeats the run
-    definition: Text = ""  # the hash of the board that it was made for
+    definition: str = Field(default="", max_length=64, pattern=r"^[0-9a-f]*$")  # of its board
     carried_over: CarriedOver | None = None
+    accepted: Accepted | None = None
     diverged: Text | None = None  # why there is no model
 
     @field_validator("config")

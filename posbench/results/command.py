@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import secrets
 import shlex
 import tempfile
 from collections.abc import Sequence
@@ -216,12 +217,14 @@ def _add_accept(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--sample", type=int, help="how many to repeat, default: one of each method and task"
     )
-    command.add_argument("--seed", type=int, default=0, help="of the choice, " + help)
     command.add_argument(
         "--show", action="store_true", help="print the code in it, as it would be run"
     )
     command.add_argument(
-        "--run-code", action="store_true", help="you have read the code in it, and will run it"
+        "--seed", type=int, help="of the choice, default: another each time, which is said"
+    )
+    command.add_argument(
+        "--run-code", action="store_true", help="you have read what is in it, and will run it"
     )
     command.add_argument(
         "--write", action="store_true", help="add the records, if all that was repeated is the same"
@@ -234,21 +237,28 @@ def _accept(chosen: argparse.Namespace) -> int:
         for line in bundle.added(found.records, chosen.target):
             print(line)
         own = [found.own] if found.own else []
-        if found.code and not chosen.run_code:
-            print(f"{chosen.bundle} holds code of others, and nothing of it was run:")
-            print(found.shown if chosen.show else "\n".join(f"  {name}" for name in found.code))
-            if not chosen.show:
-                print("Read it: the same command with --show prints what would be run.")
-            print("Then give the same command with --run-code, which repeats records.")
+        if not chosen.run_code:
+            if found.code:
+                print(f"{chosen.bundle} holds code of others, and nothing of it was run:")
+                print(found.shown if chosen.show else "\n".join(f"  {each}" for each in found.code))
+                if not chosen.show:
+                    print("Read it: the same command with --show prints what would be run.")
+                print("Then give the same command with --run-code, which repeats records.")
+            else:
+                print("To repeat a record runs what others wrote, and nothing of it was run.")
+                print("The same command with --run-code repeats records.")
             if chosen.write:
                 print("Nothing was written: no record was repeated.")
             return int(chosen.write)
         from posbench.running.verify import of_method_and_task, verify  # and with it torch
 
+        # Whoever sends records must not know beforehand which of them are repeated.
+        seed = secrets.randbelow(2**32) if chosen.seed is None else chosen.seed
+        print(f"Drawn with --seed {seed}, which repeats this choice.")
         seen = verify(
             found.published,
             chosen.sample,
-            chosen.seed,
+            seed,
             own=own,
             alike=of_method_and_task,
             shown=lambda folder: folder.name,
@@ -262,7 +272,7 @@ def _accept(chosen: argparse.Namespace) -> int:
         if not seen.agreed:
             print(f"Nothing was written: {seen}, and all that are drawn must be exact.")
         elif chosen.write:
-            published.publish(found.records, found.audits, chosen.target)
+            published.publish(map(seen.accepted, found.records), found.audits, chosen.target)
             print(f"Added to {chosen.target}, with {of}: {leaderboard_command(chosen.target)}")
         else:
             missing = f"--write is missing, which adds all to {chosen.target}"

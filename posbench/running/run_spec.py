@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-import hydra
 from omegaconf import OmegaConf
 
 from posbench import provenance
-from posbench.composing.building import build
+from posbench.composing.building import build, class_of
 from posbench.composing.compose import Composition
 from posbench.composing.identity import Identity, named
 from posbench.records import files
@@ -155,7 +154,7 @@ def remark(record: Record, path: Path) -> str:
 
 def _task_version(target: str | None, composed: Composition) -> int:
     try:
-        return int(hydra.utils.get_class(str(target)).version)  # type: ignore[attr-defined]
+        return int(class_of(target, "task").version)
     except Exception:  # building it says what is wrong
         task: Any = OmegaConf.to_container(composed.cfg().task, resolve=True)
         return int(build(task, "task").version)

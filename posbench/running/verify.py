@@ -21,11 +21,11 @@ from posbench.composing.compose import compose, composing
 from posbench.composing.folders import with_own
 from posbench.composing.mistakes import sentence
 from posbench.composing.options import BROKEN
-from posbench.errors import Diverged, PosbenchError
+from posbench.errors import ConfigError, Diverged, PosbenchError
 from posbench.records import files, published
 from posbench.records.command import Command
 from posbench.records.packing import comparable, stated
-from posbench.records.record import CarriedOver, Record
+from posbench.records.record import Accepted, CarriedOver, Record
 from posbench.running.console import Console, TemporaryConsole
 from posbench.running.devices import device_name
 from posbench.running.run import make
@@ -37,6 +37,8 @@ SHOWN = 5
 """How many differences of a record are named."""
 Stratum = tuple[str, ...]
 """What records have in common whose numbers stand or fall together."""
+Run = tuple[str | int, ...]
+"""What tells runs apart, see `Record.run`."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ class Repeated:
     verdicts: dict[Stratum, list[Verdict]]  # of those that were drawn
     of: int
     without: list[Stratum]  # of which none was drawn
+    runs: frozenset[Run] = frozenset()  # that were drawn
 
     @functools.cached_property
     def counts(self) -> Counter[Kind]:
@@ -166,6 +169,11 @@ class Repeated:
         wrong = self.counts[Kind.DIFFERENT] + self.counts[Kind.FAILED]
         open = self.counts[Kind.NOT_COMPARED] + self.counts[Kind.OF_ANOTHER_CPU]
         return wrong > 0 or open == self.drawn > 0
+
+    def accepted(self, record: Record) -> Record:
+        """The record with what is known of it: whether it was repeated, of how many."""
+        stamp = Accepted(repeated=record.run in self.runs, verified=self.drawn, of=self.of)
+        return record.model_copy(update={"accepted": stamp})
 
     def __str__(self) -> str:
         """As "9 of 12 exact, 1 different, 2 not compared", without what there is none of."""
@@ -384,7 +392,8 @@ class Repeating:
             verdicts.setdefault(stratum, []).append(verdict)
             command = self.called(Command.parse(each.record.command))
             self.console.say(f"{place} of {len(drawn)}: {verdict}: {command}")
-        seen = Repeated(verdicts, of, [stratum for stratum in strata if stratum not in verdicts])
+        without = [stratum for stratum in strata if stratum not in verdicts]
+        seen = Repeated(verdicts, of, without, frozenset(each.record.run for _, each in drawn))
         self.console.say(f"{seen}.")
         if perhaps_of_another_cpu:
             self.console.say(OF_ANOTHER_CPU)
@@ -411,8 +420,16 @@ class Repeating:
         return Verdict(Kind.DIFFERENT, told)
 
     def _made_again(self, record: Record) -> Record:
-        """The record that its command makes today."""
-        composed = compose(*Command.parse(record.command).words)
+        """The record that its command makes today.
+
+        The command is from somebody else: nothing is composed but names and values, and nothing
+        made but what posbench itself would call by these words.
+        """
+        command = Command.parse(record.command)
+        command.refuse_others()
+        composed = compose(*command.words)
+        if (ours := str(RunSpec.of(composed).command)) != record.command:
+            raise ConfigError(f"its command is not as posbench writes it, which is {ours}")
         # No name depends on the accelerator and the threads, so that a command does not hold them.
         made_with = {"accelerator": _accelerator(record), "threads": record.training.threads or 1}
         trainer = composed.content["trainer"] | made_with

@@ -54,10 +54,12 @@ def record(
         digest = hashes.get(f"{part}_hash", content_hash(label))
         return {"name": name, "changed": changed, "hash": digest}
 
-    named = parts("method", method)
-    called = {"protocol": parts("protocol", protocol), "task": parts("task", task), "method": named}
-    words = [f"{part}={each['name']}" for part, each in called.items()]
-    words += [change for each in called.values() for change in each["changed"]]
+    groups = {"protocol": protocol, "task": task, "method": method}
+    called = {group: parts(group, label) for group, label in groups.items()}
+    named = called["method"]
+    words = [f"{group}={each['name']}" for group, each in called.items()]
+    changes = [change for each in called.values() for change in each["changed"]]
+    words += [change for change in changes if "." in change]
     own = tuple(change for change in named["changed"] if change.startswith("encoding."))
     return Record(
         protocol=Name(**called["protocol"]),

@@ -35,10 +35,11 @@ class PosbenchSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Make the runs; PosbenchError if some of them failed."""
-        from posbench.composing import folders
+        from posbench.composing import folders, resolvers
         from posbench.sweeping.requests import request
         from posbench.sweeping.sweep import Sweep
 
+        resolvers.guard()
         own = folders.given(self.master.hydra.runtime.config_sources)
         folders.make_importable(own)  # the plan builds what a job builds
         asked = request(arguments, self.loader, own)
