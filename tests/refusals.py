@@ -215,6 +215,8 @@ INPUTS: list[Input] = [
         "method=rope encoding=alibi",
         "method=rope_yarn extension=ntk",
         "-m method=rope,alibi encoding=rope",
+        "task=passkey.yaml",
+        "mine.yaml",
         "method= rope",
         "method = rope",
         "method =rope",

@@ -98,6 +98,7 @@ def test_what_hydra_cannot_read_is_no_word() -> None:
         ("method=rope_yarn extension=ntk", "write encoding=rope extension=ntk"),
         ("method=rope_yarn extension=direct", "method=rope_yarn has the extension yarn"),
         ("method=mine encoding=rope", "method=mine is a row of encoding decay"),
+        ("task=passkey.yaml", "task=passkey.yaml names a file, .*: write task=passkey$"),
         ("method= rope", "no spaces around =, as in method= rope: write method=rope"),
         ("method = rope", "no spaces around =, as in method = rope: write method=rope"),
         ("seed=1 method =rope", "no spaces around =, as in method =rope: write method=rope"),

@@ -74,6 +74,11 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
             )
         elif not override.is_sweep_override() and not isinstance(value, str):
             raise ConfigError(f"{word} names no {group}: {known_names(known, HELP)}")
+        elif str(value).endswith((".yaml", ".yml")):
+            raise ConfigError(
+                f"{word} names a file, and would be another name for what is in it: write "
+                f"{group}={Path(str(value)).stem}"
+            )
         else:
             for folder in own:
                 check_settings(folder / group / f"{value}.yaml", group)
@@ -241,6 +246,9 @@ def _unreadable(word: str, own: Sequence[Path]) -> str:
         return f"{word} lists an empty value: write {key}={','.join(filter(None, values))}"
     if key in folders.GROUPS and value:
         return unknown(word, key, value, folders.names(key, own))
+    if word.endswith((".yaml", ".yml")):
+        chosen_by_name = f"--config-dir FOLDER encoding={Path(word).stem}"
+        return f"{word} is a file, which is chosen by its name: write {chosen_by_name}"
     if word in ("help", "version"):
         return f"{word} is no key=value: write --{word}"
     chosen = [f"{group}={word}" for group in folders.GROUPS if word in folders.names(group, own)]
