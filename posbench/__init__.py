@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
 
 def _meant(name: str) -> str:
     """What to write in place of a name that is none; imports nothing that takes long."""
-    from posbench.wording import closest
+    from posbench.base.wording import closest
 
     if any(
         files(__name__).joinpath(path).is_file() for path in (f"{name}.py", f"{name}/__init__.py")

@@ -20,14 +20,13 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from posbench.composing import blame, folders, mistakes, streams
-from posbench.composing.compose import Composition, register
-from posbench.composing.exit_status import of_the_system
-from posbench.composing.options import BROKEN, HELP
-from posbench.composing.shadow import refuse_shadow
-from posbench.errors import ConfigError, PosbenchError, Terminated
-from posbench.provenance import versions
-from posbench.wording import closest
+from posbench.base.errors import ConfigError, PosbenchError, Terminated
+from posbench.base.wording import closest
+from posbench.config import blame, folders, mistakes, streams
+from posbench.config.compose import Composition, register
+from posbench.config.exit_status import of_the_system, refuse_shadow
+from posbench.config.options import BROKEN, HELP
+from posbench.config.provenance import versions
 
 SHOWN = ("posbench", "torch", "hydra-core", "python")
 """What `--version` names."""
@@ -65,9 +64,9 @@ def application(cfg: DictConfig) -> None:
 
 def _run(composed: Composition) -> None:
     """One run, or the job of a sweep."""
-    from posbench.composing.building import build, check_source
-    from posbench.config import checked
-    from posbench.running.making import make
+    from posbench.config.building import build, check_source
+    from posbench.core.settings import checked
+    from posbench.running.make import make
     from posbench.running.run_spec import RunSpec
     from posbench.sweeping.requests import OF_A_BOARD
     from posbench.sweeping.working import work

@@ -9,9 +9,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from posbench.attention import Attention, attend, attend_from
-from posbench.encoding import Draw, PositionEncoding
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, attend, attend_from
+from posbench.core.encoding import Draw, PositionEncoding
 
 
 @dataclass(frozen=True)

@@ -28,16 +28,16 @@ from hydra.core.singleton import Singleton
 from omegaconf import OmegaConf
 from torch import nn
 
-from posbench.composing.building import build, class_of_run
-from posbench.composing.compose import composing
-from posbench.composing.folders import own_names
-from posbench.composing.numbers import refuse_unbounded
-from posbench.composing.options import node
-from posbench.encoding import EncodingStack
-from posbench.errors import ConfigError
-from posbench.extension import Extension, Searched
+from posbench.base.errors import ConfigError
+from posbench.base.wording import closest, known_names
+from posbench.config.building import build, class_of_run
+from posbench.config.compose import composing
+from posbench.config.folders import own_names
+from posbench.config.numbers import refuse_unbounded
+from posbench.config.options import node
+from posbench.core.encoding import EncodingStack
+from posbench.core.extension import Extension, Searched
 from posbench.position import Position, Sizes, count
-from posbench.wording import closest, known_names
 
 OF_SIZES = ("${model.num_heads}", "${model.head_width}", "${model.width}")
 """What a function has parameters for, whatever its YAML calls it."""

@@ -1,5 +1,5 @@
 import sys
 
-from posbench.catalogue.samples import main
+from posbench.explain.samples import main
 
 sys.exit(main())

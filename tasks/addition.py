@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, MARK, Batch, Task, assemble
+from posbench.core.task import FIRST_SYMBOL, MARK, Batch, Task, assemble
 
 
 class Addition(Task):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.core.task import FIRST_SYMBOL, Batch, assemble
 from posbench.tasks.symbols import Rearranged
 
 

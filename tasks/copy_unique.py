@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from posbench.errors import ConfigError
-from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.base.errors import ConfigError
+from posbench.core.task import FIRST_SYMBOL, Batch, assemble
 from posbench.tasks.symbols import Rearranged
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.core.task import FIRST_SYMBOL, Batch, assemble
 from posbench.tasks.symbols import Symbols
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, Answers, Batch, assemble, require
+from posbench.core.task import FIRST_SYMBOL, Answers, Batch, assemble, require
 from posbench.tasks.symbols import Symbols
 
 

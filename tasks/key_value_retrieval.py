@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, MARK, Answers, Batch, assemble, require
+from posbench.core.task import FIRST_SYMBOL, MARK, Answers, Batch, assemble, require
 from posbench.tasks.symbols import Symbols
 
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, Batch, assemble, require
+from posbench.core.task import FIRST_SYMBOL, Batch, assemble, require
 from posbench.tasks.symbols import OneSymbol
 
 

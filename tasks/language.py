@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from posbench.streams import stream_seed
-from posbench.task import FIRST_SYMBOL, Answers, Batch, assemble, require
+from posbench.core.streams import stream_seed
+from posbench.core.task import FIRST_SYMBOL, Answers, Batch, assemble, require
 from posbench.tasks.symbols import Symbols
 
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, MARK, Batch, Task, assemble, require
+from posbench.core.task import FIRST_SYMBOL, MARK, Batch, Task, assemble, require
 
 
 class Lookup(Task):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble
+from posbench.core.task import FIRST_SYMBOL, Batch, Task, assemble
 
 
 class Majority(Task):

@@ -5,7 +5,7 @@ The task is from Zoology (arXiv 2312.04927).
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.core.task import FIRST_SYMBOL, Batch, assemble
 from posbench.tasks.pairs import Pairs
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, Batch, Task, assemble, require
+from posbench.core.task import FIRST_SYMBOL, Batch, Task, assemble, require
 
 
 class MultiHop(Task):

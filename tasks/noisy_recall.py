@@ -5,7 +5,7 @@ The task is in-context recall with noise from MAD (arXiv 2403.17844).
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.core.task import FIRST_SYMBOL, Batch, assemble
 from posbench.tasks.pairs import Pairs
 
 

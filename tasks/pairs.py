@@ -1,6 +1,6 @@
 """The base of tasks that ask for the values of keys."""
 
-from posbench.task import FIRST_SYMBOL, Task, require
+from posbench.core.task import FIRST_SYMBOL, Task, require
 
 
 class Pairs(Task):

@@ -5,7 +5,7 @@ The task is from Mohtashami & Jaggi (arXiv 2305.16300), and is used in arXiv 230
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, MARK, Batch, Task, assemble, require
+from posbench.core.task import FIRST_SYMBOL, MARK, Batch, Task, assemble, require
 
 
 class Passkey(Task):

@@ -5,7 +5,7 @@ The task is from arXiv 2305.19466, and is Reverse String in arXiv 2207.02098.
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, Batch, assemble
+from posbench.core.task import FIRST_SYMBOL, Batch, assemble
 from posbench.tasks.symbols import Rearranged
 
 

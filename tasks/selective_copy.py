@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from posbench.task import FIRST_SYMBOL, NOISE, Batch, assemble, require
+from posbench.core.task import FIRST_SYMBOL, NOISE, Batch, assemble, require
 from posbench.tasks.symbols import Symbols
 
 

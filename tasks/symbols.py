@@ -1,6 +1,6 @@
 """Bases of tasks over one alphabet."""
 
-from posbench.task import FIRST_SYMBOL, Task, require
+from posbench.core.task import FIRST_SYMBOL, Task, require
 
 
 class Symbols(Task):

@@ -19,7 +19,7 @@ from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 
 from posbench import cli
-from posbench.composing.compose import composing, register
+from posbench.config.compose import composing, register
 from posbench.records import files
 
 torch.set_num_threads(1)

@@ -38,18 +38,18 @@ for the folder.
 """
 MODULES = {
     "posbench": "posbench.cli",
-    "leaderboard": "posbench.leaderboard.command",
-    "results": "posbench.results.command",
-    "status": "posbench.status",
-    "catalogue": "posbench.catalogue.page",
+    "leaderboard": "posbench.boards.command",
+    "results": "posbench.sharing.command",
+    "status": "posbench.sweeping.status",
+    "catalogue": "posbench.explain.catalogue",
     "check": "posbench.check.command",
-    "claims": "posbench.claims.page",
-    "compare": "posbench.compare.command",
+    "claims": "posbench.boards.claims.page",
+    "compare": "posbench.boards.compare.command",
     "explain": "posbench.explain.command",
-    "tasks": "posbench.catalogue.samples",
+    "tasks": "posbench.explain.samples",
     "pretrained": "posbench.pretrained.command",
-    "export": "posbench.export",
-    "dashboard": "posbench.dashboard.command",
+    "export": "posbench.pretrained.export",
+    "dashboard": "posbench.sharing.dashboard.command",
 }
 BROKEN_LIST = "- a\n- b\n"
 MINE = "_target_: my_module.Mine\n"

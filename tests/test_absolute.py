@@ -12,7 +12,7 @@ from loops import BATCH, HEADS, WIDTH, N, by_pairs, call, everywhere, given, pro
 from torch import Tensor
 from vectors import plus
 
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.learned import Learned
 from posbench.encodings.multiplicative import Multiplicative
 from posbench.encodings.nope import NoPE

@@ -33,7 +33,7 @@ from plans import (
     window,
 )
 
-from posbench.attention import Attention, Heads, Plan, Regions, Term, attend, dense
+from posbench.core.attention import Attention, Heads, Plan, Regions, Term, attend, dense
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.rope import RoPE
 

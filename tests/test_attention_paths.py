@@ -15,9 +15,9 @@ import torch
 from plans import ALL, BATCH, BY_ROWS, FUSED, HEADS, WIDTH, N, call, random, same
 from torch import Tensor
 
-from posbench import attention
-from posbench.attention import Attention, Regions, attend, blocks, dense, exact_channels
-from posbench.encoding import PositionEncoding
+from posbench.core import attention
+from posbench.core.attention import Attention, Regions, attend, blocks, dense, exact_channels
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
@@ -209,7 +209,7 @@ def test_channels_are_split_only_where_precision_is_lost() -> None:
 
 MEMORY = """
 import resource, sys, torch
-from posbench.attention import Attention, attend
+from posbench.core.attention import Attention, attend
 from posbench.encodings.t5 import T5
 from posbench.encodings.alibi import ALiBi
 torch.set_num_threads(1)

@@ -14,22 +14,23 @@ import torch
 from offered import thinned
 from small_runs import TINY, ran
 
-from posbench.attention import Attention
+from posbench.base.disk import write_json
+from posbench.base.errors import PosbenchError
+from posbench.boards.remarks import remarks
 from posbench.check.subject import Subject
-from posbench.composing.compose import compose, composing
-from posbench.disk import write_json
-from posbench.encoding import PositionEncoding
-from posbench.errors import PosbenchError
-from posbench.evaluation import greedy
-from posbench.leaderboard.remarks import remarks
+from posbench.config.compose import compose, composing
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
+from posbench.core.evaluation import greedy
+from posbench.core.scoring import inputs
 from posbench.records import files, tables
 from posbench.records.record import Audit, AuditRow
-from posbench.running import preparing, run
+from posbench.running import prepare as preparing
+from posbench.running import run
 from posbench.running.audit import audit
-from posbench.running.making import make
+from posbench.running.make import make
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
-from posbench.scoring import inputs
 
 
 def disagreements(run: Setup, model, extension=None, num_samples: int = 64) -> int:

@@ -24,13 +24,13 @@ from loops import (
     scores,
 )
 
-from posbench.attention import attend, dense
+from posbench.base.errors import ConfigError
+from posbench.core.attention import attend, dense
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.bam import BAM
 from posbench.encodings.bam_ssmax import SSMaxWithBias
 from posbench.encodings.kerple_power import KerplePower
 from posbench.encodings.nope import NoPE
-from posbench.errors import ConfigError
 
 oracle = pytest.mark.oracle
 SCALES, SHAPES = [0.3, -0.8, 0.1], [0.6, 1.7, -0.4]

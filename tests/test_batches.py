@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posbench.batches import training_batch
-from posbench.config import TrainingConfig
-from posbench.task import Batch
+from posbench.core.batches import training_batch
+from posbench.core.settings import TrainingConfig
+from posbench.core.task import Batch
 from posbench.tasks.copy import Copy
 
 

@@ -13,8 +13,9 @@ from loops import HEADS, WIDTH, by_pairs, call, same, shaken
 from rotations import grid
 from torch import Tensor
 
-from posbench.attention import Attention, Regions, attend, dense
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.base.errors import ConfigError, IllegalExtension
+from posbench.core.attention import Attention, Regions, attend, dense
+from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.lerope import LeRoPE
 from posbench.encodings.p_rope import PRoPE
 from posbench.encodings.partial_rope import PartialRoPE
@@ -25,7 +26,6 @@ from posbench.encodings.ssmax import SSMax
 from posbench.encodings.tener import TENER
 from posbench.encodings.transformer_xl import TransformerXL
 from posbench.encodings.xpos import XPos
-from posbench.errors import ConfigError, IllegalExtension
 from posbench.extensions.jet_long_freq import JetLongFreq
 from posbench.extensions.ntk import NTK
 from posbench.extensions.rerope import ReRoPE

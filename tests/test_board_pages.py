@@ -14,10 +14,10 @@ import pytest
 from boards import boards, contents, overall, seeds, summarised
 from making import changed, plain, record, save, searched, view
 
-from posbench.leaderboard import command as leaderboard
-from posbench.leaderboard import likelihood_sentences
-from posbench.leaderboard import sections as sectioning
-from posbench.leaderboard.section import Detail
+from posbench.boards import command as leaderboard
+from posbench.boards import likelihood_sentences
+from posbench.boards import sections as sectioning
+from posbench.boards.section import Detail
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing import figures

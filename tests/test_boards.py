@@ -12,23 +12,24 @@ from hydra.core.global_hydra import GlobalHydra
 from making import changed, record, save
 from offered import CONF
 
-from posbench.boards import definition, naming
-from posbench.boards.definition import Board, Rows
+from posbench.base.errors import PosbenchError
+from posbench.boards import command as leaderboard
+from posbench.boards.board_sections import board_sections
+from posbench.boards.generated import generate
+from posbench.boards.measured import Measured
+from posbench.boards.parts import Part
+from posbench.boards.parts import parts as measured_parts
+from posbench.boards.ranking import standings_of
+from posbench.boards.section import Section
+from posbench.boards.winners import first_of
 from posbench.check.subject import setup
-from posbench.composing.compose import compose
-from posbench.composing.folders import own_names
-from posbench.composing.identity import identify
-from posbench.composing.methods import methods
-from posbench.errors import PosbenchError
-from posbench.leaderboard import command as leaderboard
-from posbench.leaderboard.board_sections import board_sections
-from posbench.leaderboard.generated import generate
-from posbench.leaderboard.measured import Measured
-from posbench.leaderboard.parts import Part
-from posbench.leaderboard.parts import parts as measured_parts
-from posbench.leaderboard.ranking import standings_of
-from posbench.leaderboard.section import Section
-from posbench.leaderboard.winners import first_of
+from posbench.config import board as definition
+from posbench.config import board_rows as naming
+from posbench.config.board import Board, Rows
+from posbench.config.compose import compose
+from posbench.config.folders import own_names
+from posbench.config.identity import identify
+from posbench.config.methods import methods
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.statistics import bootstrap, measures

@@ -14,11 +14,11 @@ import hydra
 import pytest
 from omegaconf import OmegaConf
 
-from posbench.composing import folders
-from posbench.composing.building import BASES, build, class_of
-from posbench.composing.compose import compose, composing
+from posbench.base.errors import ConfigError
+from posbench.config import folders
+from posbench.config.building import BASES, build, class_of
+from posbench.config.compose import compose, composing
 from posbench.encodings.nope import NoPE
-from posbench.errors import ConfigError
 
 Answered = Callable[..., tuple[int | None, str, str]]
 
@@ -63,13 +63,13 @@ TARGETS = {
     "a class that starts programs": "subprocess.Popen",
     "a class of no kind": "pathlib.Path",
     "Hydra's own": "hydra.utils.instantiate",
-    "a function of posbench": "posbench.source_hash.located",
-    "a class of posbench that is no method": "posbench.disk.Path",
-    "another class of posbench": "posbench.records.command.Command",
-    "a module as a name": "posbench.source.ast",
-    "what a module of posbench imports": "posbench.composing.building.importlib.import_module",
-    "what every module has": "posbench.attention.__builtins__.exec",
-    "its loader": "posbench.attention.__loader__",
+    "a function of posbench": "posbench.config.source_hash.located",
+    "a class of posbench that is no method": "posbench.base.disk.Path",
+    "another class of posbench": "posbench.config.command.Command",
+    "a module as a name": "posbench.config.source.ast",
+    "what a module of posbench imports": "posbench.config.building.importlib.import_module",
+    "what every module has": "posbench.core.attention.__builtins__.exec",
+    "its loader": "posbench.core.attention.__loader__",
     "a module that runs posbench": "posbench.__main__.main",
     "a method of a class": "posbench.encodings.nope.NoPE.load_state_dict",
     "the classes below a class": "posbench.encodings.nope.NoPE.__subclasses__",

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from making import audits_of, changed, record, save
 
-from posbench.composing.building import build
-from posbench.content_hash import content_hash
-from posbench.errors import ConfigError, PosbenchError
-from posbench.records import bundle, files, packing, published
-from posbench.results.command import main as results_command
+from posbench.base.content_hash import content_hash
+from posbench.base.errors import ConfigError, PosbenchError
+from posbench.config.building import build
+from posbench.records import files, packing, published
+from posbench.sharing import bundle
+from posbench.sharing.command import main as results_command
 
 
 @pytest.fixture

@@ -13,11 +13,10 @@ import pytest
 from offered import thinned
 from omegaconf import OmegaConf
 
-from posbench.catalogue import page as catalogue
-from posbench.catalogue import probe
-from posbench.catalogue.portraits import Portrait
 from posbench.check.subject import Subject
-from posbench.composing.compose import compose
+from posbench.config.compose import compose
+from posbench.explain import catalogue, probe
+from posbench.explain.catalogue import Portrait
 
 
 @pytest.fixture(scope="module")

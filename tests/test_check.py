@@ -17,12 +17,12 @@ from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from wrong import ENCODINGS, EXTENSIONS, TASKS, Wrong
 
+from posbench.base.errors import PosbenchError
 from posbench.check import command, conformance
 from posbench.check.subject import Subject
-from posbench.composing.blame import place
-from posbench.composing.compose import composing
-from posbench.composing.folders import importable
-from posbench.errors import PosbenchError
+from posbench.config.blame import place
+from posbench.config.compose import composing
+from posbench.config.folders import importable
 
 BROKEN = """
 from dataclasses import replace
@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
 
 
 class RowsForgotten(PositionEncoding):
@@ -110,7 +110,7 @@ class Boasting(PositionEncoding):
 
     def __init__(self):
         super().__init__()
-        from posbench.frequencies import Frequencies
+        from posbench.core.frequencies import Frequencies
 
         self.frequencies = Frequencies(8)
 
@@ -352,7 +352,7 @@ def test_a_class_that_counts_tokens_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What sums over the tokens between is told how to declare it, and is then taken as it is."""
-    base = "    from posbench.encoding import PositionEncoding\n"
+    base = "    from posbench.core.encoding import PositionEncoding\n"
     said = verdict_of(base + FORGETS.format(declared="pass"), tmp_path, monkeypatch)
     assert "says so: counts_tokens = True" in said
     declared = FORGETS.format(declared="counts_tokens = True")
@@ -433,7 +433,7 @@ GATE = """
 import torch
 from torch import nn
 
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
 
 
 class Gate(PositionEncoding):

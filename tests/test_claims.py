@@ -19,12 +19,10 @@ from hypothesis import strategies as st
 from making import changed, record, save
 from scipy import stats
 
-from posbench.claims import page
-from posbench.claims.claim import Claim, read_claims
-from posbench.claims.rule import Verdict
-from posbench.claims.side import Side
-from posbench.claims.verdicts import Finding, Table, findings, tables
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
+from posbench.boards.claims import page
+from posbench.boards.claims.claim import Claim, Side, read_claims
+from posbench.boards.claims.verdicts import Finding, Table, Verdict, findings, tables
 from posbench.records.record import Record
 from posbench.records.tables import table as long_table
 from posbench.statistics import randomisation
@@ -764,7 +762,7 @@ def test_without_records_there_is_nothing_to_hold_claims_against(
 def test_every_side_of_the_claims_in_the_repository_can_be_run() -> None:
     from offered import CONF
 
-    from posbench.composing.folders import own_names
+    from posbench.config.folders import own_names
 
     for path in sorted((CONF.parent / "results").glob("*/claims.yaml")):
         for stated in read_claims(path):
@@ -790,9 +788,9 @@ def test_every_replication_can_be_judged_by_the_runs_of_its_board() -> None:
     """
     from offered import CONF
 
-    from posbench.boards import definition
-    from posbench.composing.compose import compose, composing
-    from posbench.composing.identity import identify
+    from posbench.config import board as definition
+    from posbench.config.compose import compose, composing
+    from posbench.config.identity import identify
 
     stated = read_claims(CONF.parent / "results/replications/claims.yaml")
     assert all(each.experiments for each in stated)

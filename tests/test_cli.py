@@ -23,7 +23,7 @@ from offered import CONF
 from processes import finished, record, succeeded
 from refusals import Answer
 
-from posbench.composing.folders import own_names
+from posbench.config.folders import own_names
 from posbench.records.packing import comparable
 from posbench.records.record import Record
 
@@ -518,7 +518,7 @@ def my_conf(tmp_path: Path) -> Path:
     for name, text in (
         (
             "mine_encoding.py",
-            "from posbench.encoding import PositionEncoding\n\n\n"
+            "from posbench.core.encoding import PositionEncoding\n\n\n"
             "class Mine(PositionEncoding):\n"
             "    def __init__(self, strength: float) -> None:\n"
             "        super().__init__()\n"

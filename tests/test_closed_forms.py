@@ -30,8 +30,8 @@ from loops import (
 from rotations import published, turned
 from torch import Tensor
 
-from posbench.attention import Attention, attend
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.core.attention import Attention, attend
+from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.learned import Learned
 from posbench.encodings.nope import NoPE

@@ -7,9 +7,10 @@ from types import ModuleType
 
 import pytest
 
-from posbench import commands, export
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
+from posbench.config import commands
 from posbench.pretrained import command as pretrained
+from posbench.pretrained import export
 
 
 def test_a_folder_of_ones_own_may_be_given_several_times() -> None:

@@ -17,16 +17,16 @@ from browser import found as browser
 from making import DIRECT, changed, record
 from test_boards import SMALL
 
-from posbench import provenance
-from posbench.boards import definition
-from posbench.boards.definition import Board
-from posbench.compare import command, of_task, report
-from posbench.compare.of_row import RowStanding, differences, standing, worth
-from posbench.compare.of_task import TaskStanding, TaskSubject
-from posbench.compare.rivals import Kind, Rivals
-from posbench.compare.subject import Subject, host, subject
-from posbench.composing.compose import compose, composing
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
+from posbench.boards.compare import command, of_task, report
+from posbench.boards.compare.of_row import RowStanding, differences, standing, worth
+from posbench.boards.compare.of_task import TaskStanding, TaskSubject
+from posbench.boards.compare.rivals import Kind, Rivals
+from posbench.boards.compare.subject import Subject, host, subject
+from posbench.config import board as definition
+from posbench.config import provenance
+from posbench.config.board import Board
+from posbench.config.compose import compose, composing
 from posbench.records import files, tables
 from posbench.records.published import publish, write_packed
 from posbench.records.record import Record

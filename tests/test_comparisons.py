@@ -9,9 +9,9 @@ from boards import boards, seeds
 from making import changed, plain, record
 from scipy import stats
 
-from posbench.leaderboard import comparisons
-from posbench.leaderboard import sections as sectioning
-from posbench.leaderboard.measured import Measured
+from posbench.boards import comparisons
+from posbench.boards import sections as sectioning
+from posbench.boards.measured import Measured
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.statistics import correlation

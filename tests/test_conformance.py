@@ -16,18 +16,18 @@ from offered import thinned
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.check import conformance, counting
 from posbench.check.subject import CPU_HEAD, EXACT, Outputs, Subject, difference, outputs, setup
-from posbench.composing import legality
-from posbench.composing.building import build
-from posbench.composing.compose import compose
-from posbench.composing.folders import own_names
-from posbench.encoding import EncodingStack
-from posbench.errors import ConfigError, IllegalExtension
-from posbench.extension import Extension, ExtensionWrapper
+from posbench.config import legality
+from posbench.config.building import build
+from posbench.config.compose import compose
+from posbench.config.folders import own_names
+from posbench.core.encoding import EncodingStack
+from posbench.core.extension import Extension, ExtensionWrapper
+from posbench.core.scoring import loss
+from posbench.core.training import Training
 from posbench.running.setup import Setup
-from posbench.scoring import loss
-from posbench.training import Training
 
 ENCODINGS, EXTENSIONS = own_names("encoding"), own_names("extension")
 

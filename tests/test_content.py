@@ -36,8 +36,9 @@ from loops import (
 from torch import Tensor, nn
 from vectors import dot, sigmoid, softplus
 
-from posbench.attention import Attention, attend, dense
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, attend, dense
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.cable import Cable
 from posbench.encodings.cope import CoPE
@@ -53,7 +54,6 @@ from posbench.encodings.per_row_dda import PerRowForgetting
 from posbench.encodings.rope import RoPE
 from posbench.encodings.stick_breaking import StickBreaking, break_stick
 from posbench.encodings.t5 import T5
-from posbench.errors import ConfigError
 
 oracle = pytest.mark.oracle
 
@@ -490,7 +490,7 @@ def test_inputs_in_bfloat16_are_widened_before_they_are_summed(name: str) -> Non
 
 MEMORY = """
 import resource, sys, torch
-from posbench.attention import Attention
+from posbench.core.attention import Attention
 from posbench.encodings.cope import CoPE
 from posbench.encodings.dape import DAPE
 from posbench.encodings.per_row_dda import PerRowForgetting

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from posbench.check.subject import setup
-from posbench.coverage import share_untrained, used_entries
-from posbench.encoding import EncodingStack
+from posbench.core.coverage import share_untrained, used_entries
+from posbench.core.encoding import EncodingStack
 from posbench.encodings.learned import Learned
 from posbench.encodings.rope import RoPE
 from posbench.encodings.t5 import T5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from posbench.statistics.curves import mean_curve
+from posbench.statistics.measures import mean_curve
 
 TASKS = ("copy", "passkey")
 

@@ -12,12 +12,10 @@ import making
 import pytest
 from boards import with_views
 
-from posbench.dashboard.command import _to_preview, main
-from posbench.dashboard.preview import KINDS, preview
-from posbench.dashboard.report import report
-from posbench.dashboard.snapshot import as_json
-from posbench.dashboard.workspace import workspace
-from posbench.loggers import metrics, told
+from posbench.running.loggers import metrics
+from posbench.running.loggers import metrics as told
+from posbench.sharing.dashboard.command import _to_preview, as_json, main, report, workspace
+from posbench.sharing.dashboard.preview import KINDS, preview
 
 DATA = Path(__file__).parent / "data" / "dashboard"
 

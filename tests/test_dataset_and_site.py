@@ -11,10 +11,10 @@ import pytest
 from boards import with_views
 
 from posbench import results
-from posbench.leaderboard import command as leaderboard
+from posbench.boards import command as leaderboard
 from posbench.records import tables
-from posbench.results import dataset
-from posbench.results.command import main as results_command
+from posbench.sharing import dataset
+from posbench.sharing.command import main as results_command
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_the_site_is_whole(exported: Path) -> None:
 
 
 OF_ONES_OWN = """
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
 
 
 class Decay(PositionEncoding):

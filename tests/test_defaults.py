@@ -10,9 +10,9 @@ import math
 import pytest
 from offered import CONF
 
-from posbench.catalogue import defaults as page
-from posbench.catalogue.defaults import BOARD_POSITIONS, Default, calculated, defaults, settings
-from posbench.composing.folders import own_names
+from posbench.config.folders import own_names
+from posbench.explain import defaults as page
+from posbench.explain.defaults import BOARD_POSITIONS, Default, calculated, defaults, settings
 
 FILES = [f"{group}/{name}" for group in ("encoding", "extension") for name in own_names(group)]
 DEFAULTS = [(each, file) for each in defaults() for file in each.of]

@@ -14,19 +14,19 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from posbench.attention import Attention
+from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.check.devices import Elsewhere, WrongDevice, elsewhere
 from posbench.check.subject import Subject
-from posbench.composing.building import build
-from posbench.composing.compose import compose
-from posbench.composing.folders import own_names
-from posbench.composing.options import node
-from posbench.encoding import Draw, PositionEncoding
-from posbench.errors import ConfigError, IllegalExtension
-from posbench.extension import Extension
+from posbench.config.building import build
+from posbench.config.compose import compose
+from posbench.config.folders import own_names
+from posbench.config.options import node
+from posbench.core.attention import Attention
+from posbench.core.encoding import Draw, PositionEncoding
+from posbench.core.extension import Extension
+from posbench.core.task import Task
+from posbench.core.transformer import Transformer
 from posbench.running.setup import Setup
-from posbench.task import Task
-from posbench.transformer import Transformer
 
 ENCODINGS, EXTENSIONS = own_names("encoding"), own_names("extension")
 HOSTS = ("rope", "learned", "alibi", "transformer_xl", *ENCODINGS)

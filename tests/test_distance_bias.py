@@ -16,8 +16,8 @@ import torch
 from loops import HEADS, POSITIONS, N, call, everywhere, given, loop, same, scores, shaken
 from torch import Tensor, nn
 
-from posbench.attention import Attention, attend, dense
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.core.attention import Attention, attend, dense
+from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.dynamic_bias import DynamicBias
 from posbench.encodings.fire import FIRE

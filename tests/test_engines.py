@@ -39,7 +39,7 @@ import os
 import time
 from pathlib import Path
 
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
 
 
 class Raising(PositionEncoding):

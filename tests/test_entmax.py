@@ -27,8 +27,9 @@ from loops import (
 from torch import Tensor
 from vectors import linear
 
-from posbench.attention import Attention, Heads, attend
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, Heads, attend
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.asentmax import ASEntmax
 from posbench.encodings.entmax import Entmax, entmax
@@ -37,7 +38,6 @@ from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.sliding_window import SlidingWindow
 from posbench.encodings.softmax_off_by_one import OffByOne
-from posbench.errors import ConfigError
 
 oracle = pytest.mark.oracle
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from offered import thinned
 
-from posbench import evaluation
+from posbench.base.errors import PosbenchError
 from posbench.check.subject import Subject, setup
-from posbench.errors import PosbenchError
-from posbench.evaluation import RELATIVE_EDGES, Answered, binned
-from posbench.scoring import Inputs, inputs, logits
-from posbench.task import Answers, Batch
-from posbench.transformer import Transformer
+from posbench.core import evaluation
+from posbench.core.evaluation import RELATIVE_EDGES, Answered, binned
+from posbench.core.scoring import Inputs, inputs, logits
+from posbench.core.task import Answers, Batch
+from posbench.core.transformer import Transformer
 
 
 def answers(*right: str) -> Answers:

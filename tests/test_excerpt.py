@@ -12,15 +12,15 @@ import pandas as pd
 import pytest
 from making import record
 
-from posbench.boards import definition
-from posbench.boards.definition import Rows
-from posbench.errors import PosbenchError
-from posbench.leaderboard import opening
-from posbench.leaderboard.excerpt import excerpts
-from posbench.leaderboard.labels import short_names
-from posbench.leaderboard.measured import Measured
-from posbench.leaderboard.parts import Part
-from posbench.leaderboard.ranking import standings_without_board
+from posbench.base.errors import PosbenchError
+from posbench.boards import opening
+from posbench.boards.excerpt import excerpts
+from posbench.boards.labels import short_names
+from posbench.boards.measured import Measured
+from posbench.boards.parts import Part
+from posbench.boards.ranking import standings_without_board
+from posbench.config import board as definition
+from posbench.config.board import Rows
 from posbench.records import tables
 
 README = """# A project

@@ -19,18 +19,18 @@ from offered import CONF
 from omegaconf import OmegaConf
 from processes import succeeded
 
-from posbench.composing.building import build
-from posbench.composing.compose import compose, composing
-from posbench.composing.folders import own_names
-from posbench.composing.identity import Identity, identify
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.config.building import build
+from posbench.config.compose import compose, composing
+from posbench.config.folders import own_names
+from posbench.config.identity import Identity, identify
+from posbench.core.transformer import Transformer
 from posbench.records import files, published
-from posbench.results.command import main as results_command
 from posbench.running.console import Console
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
-from posbench.transformer import Transformer
+from posbench.sharing.command import main as results_command
 
 Answered = Callable[..., tuple[int | None, str, str]]
 

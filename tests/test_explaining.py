@@ -11,16 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention, Regions
+from posbench.base.errors import PosbenchError
 from posbench.check.subject import setup
-from posbench.encoding import EncodingStack
+from posbench.core.attention import Attention, Regions
+from posbench.core.encoding import EncodingStack
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
-from posbench.errors import PosbenchError
 from posbench.explain import command, measures, page
-from posbench.explain.measures import Inside, inside, unseen_phases
-from posbench.explain.sentences import reader, sentences, stops_at
-from posbench.explain.watching import farthest, watched, without_head
+from posbench.explain.measures import Inside, farthest, inside, unseen_phases, watched, without_head
+from posbench.explain.page import reader, sentences, stops_at
 from posbench.extensions.pi import PI
 from posbench.running.checkpoints import Checkpoints
 
@@ -300,7 +299,7 @@ def test_what_cannot_be_explained_is_refused_before_anything_is_trained(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("posbench.running.ready.legal_encodings", lambda extension: ["rope"])
+    monkeypatch.setattr("posbench.running.prepare.legal_encodings", lambda extension: ["rope"])
     folder = tmp_path / "results"
     assert command.main([*SMOKE, *words, f"results_dir={folder}"]) == 1
     answer = capsys.readouterr().err

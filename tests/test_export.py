@@ -12,13 +12,13 @@ from small_runs import tiny as tiny_run
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from posbench.errors import ConfigError
-from posbench.export import checked_model, export, main
+from posbench.base.errors import ConfigError
 from posbench.extensions.dynamic_ntk import DynamicNTK
 from posbench.extensions.pi import PI
 from posbench.extensions.rerope import ReRoPE
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
+from posbench.pretrained.export import checked_model, export, main
 from posbench.pretrained.proof import mounted_and_proved
 from posbench.running.setup import Setup
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_made_is_refused_as_it_is_of_a_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("posbench.running.ready.legal_encodings", lambda extension: ["rope"])
+    monkeypatch.setattr("posbench.running.prepare.legal_encodings", lambda extension: ["rope"])
     assert main([*TINY, *words, "task=copy", "to=exported"]) == 1
     answer = capsys.readouterr().err
     assert said in answer and answer.count("\n") == 1 and not any(tmp_path.iterdir())

@@ -33,9 +33,9 @@ from processes import (
 )
 from small_runs import trained
 
+from posbench.base.disk import make_writable, write_json, writing_to
+from posbench.base.errors import Unwritable
 from posbench.check.subject import setup
-from posbench.disk import make_writable, write_json, writing_to
-from posbench.errors import Unwritable
 from posbench.running.shared_training import SharedTraining
 from posbench.sweeping import journal
 
@@ -211,7 +211,7 @@ def test_a_damaged_checkpoint_is_said_and_training_begins_again(short: Path, dam
 
 @pytest.mark.fault("a training killed between its last step and its end")
 def test_a_training_killed_after_its_last_step_is_kept_without_another(tmp_path: Path) -> None:
-    from posbench.training import Training, fit
+    from posbench.core.training import Training, fit
 
     run = setup("protocol=smoke", f"results_dir={tmp_path}")
     folder = tmp_path / "checkpoints" / SharedTraining(run, run.config.training).hash

@@ -11,9 +11,9 @@ import pytest
 from boards import with_views
 
 from posbench import results
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
 from posbench.records import tables
-from posbench.statistics.estimates import Estimate
+from posbench.statistics.aggregates import Estimate
 
 NOTEBOOK = Path(__file__).parent.parent / "results" / "explore.ipynb"
 

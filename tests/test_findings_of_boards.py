@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from making import changed, record, save
 
-from posbench.boards import definition
-from posbench.boards.definition import Board
-from posbench.leaderboard import findings
-from posbench.leaderboard.generated import generate
-from posbench.leaderboard.measured import Measured
-from posbench.leaderboard.ranking import standings_of
+from posbench.boards import findings
+from posbench.boards.generated import generate
+from posbench.boards.measured import Measured
+from posbench.boards.ranking import standings_of
+from posbench.config import board as definition
+from posbench.config.board import Board
 from posbench.records import files, tables
 from posbench.records.record import Record
 

@@ -19,13 +19,13 @@ from loops import POSITIONS, WIDTH, by_pairs, call, same, scores
 from rotations import grid, turned
 from torch import Tensor
 
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import FrequencyExtension
 from posbench.encodings.p_rope import PRoPE
 from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.pope import PoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.sinusoidal import Sinusoidal
-from posbench.extension import FrequencyExtension
 from posbench.extensions.abf import ABF
 from posbench.extensions.both import Both
 from posbench.extensions.by_parts import ByParts

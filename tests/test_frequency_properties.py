@@ -11,11 +11,11 @@ from frequencies import SIZES, TURN, L, cut, extended, tapered, theta_of, warm
 from loops import POSITIONS, WIDTH, by_pairs, call, same, scores
 from rotations import grid, turned
 
+from posbench.base.errors import ConfigError
+from posbench.core.extension import FrequencyExtension
 from posbench.encodings.nope import NoPE
 from posbench.encodings.p_rope import PRoPE
 from posbench.encodings.rope import RoPE
-from posbench.errors import ConfigError
-from posbench.extension import FrequencyExtension
 from posbench.extensions.abf import ABF
 from posbench.extensions.both import Both
 from posbench.extensions.by_parts import ByParts

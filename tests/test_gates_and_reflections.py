@@ -31,7 +31,7 @@ from loops import (
 from torch import Tensor, nn
 from vectors import dot, linear, sigmoid
 
-from posbench.attention import Attention, attend, dense
+from posbench.core.attention import Attention, attend, dense
 from posbench.encodings import path
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.cable import Cable

@@ -30,9 +30,9 @@ from loops import (
 )
 from torch import Tensor
 
-from posbench.attention import Attention, attend
 from posbench.check.subject import setup
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.core.attention import Attention, attend
+from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.alibi_learned import LearnedALiBi
 from posbench.encodings.hard_alibi import HardALiBi

@@ -23,18 +23,18 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 import posbench
-from posbench import disk
-from posbench.composing.compose import compose, composing
-from posbench.composing.identity import identify
-from posbench.errors import ConfigError, PosbenchError, Unwritable
-from posbench.leaderboard import command as leaderboard
-from posbench.leaderboard.generated import generate
+from posbench.base import disk
+from posbench.base.errors import ConfigError, PosbenchError, Unwritable
+from posbench.boards import command as leaderboard
+from posbench.boards.generated import generate
+from posbench.config.compose import compose, composing
+from posbench.config.identity import identify
+from posbench.config.names import as_text, in_a_line
 from posbench.records import files, published
-from posbench.records.record import Record, as_text, in_a_line
-from posbench.results import site
-from posbench.showing.descriptions import inline, mathml
+from posbench.records.record import Record
+from posbench.sharing import site
+from posbench.showing.pages import inline, mathml, policy
 from posbench.showing.table import Row, Table, code, paragraph, plain
-from posbench.showing.templates import policy
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 GOOD = record("rope", {1: 1.0, 2: 0.5}).as_json()

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from posbench.composing.compose import compose, composing
-from posbench.composing.identity import SECTIONS, Identity, identify
-from posbench.composing.methods import methods
-from posbench.config import checked
-from posbench.content_hash import content_hash
-from posbench.errors import ConfigError
-from posbench.provenance import without_places
-from posbench.records.command import Command
+from posbench.base.content_hash import content_hash
+from posbench.base.errors import ConfigError
+from posbench.config.command import Command
+from posbench.config.compose import compose, composing
+from posbench.config.identity import SECTIONS, Identity, identify
+from posbench.config.methods import methods
+from posbench.config.provenance import without_places
+from posbench.core.settings import checked
 from posbench.running.run_spec import RunSpec
 
 

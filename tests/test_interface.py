@@ -15,9 +15,11 @@ import torch
 from loops import given, shaken
 from torch import Tensor, nn
 
-from posbench.attention import Attention, Heads, Plan, Regions, attend, dense
+from posbench.base.errors import IllegalExtension
 from posbench.check.subject import setup
-from posbench.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
+from posbench.core.attention import Attention, Heads, Plan, Regions, attend, dense
+from posbench.core.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
+from posbench.core.transformer import Transformer
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.cope import CoPE
 from posbench.encodings.fox import FoX
@@ -34,12 +36,10 @@ from posbench.encodings.t5 import T5
 from posbench.encodings.transformer_xl import TransformerXL
 from posbench.encodings.vo_rope import VORoPE
 from posbench.encodings.xpos import XPos
-from posbench.errors import IllegalExtension
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.rerope import ReRoPE
 from posbench.extensions.yarn import YaRN
-from posbench.transformer import Transformer
 
 B, H, N, W, D = 2, 2, 11, 8, 16
 SCALE = W**-0.5
@@ -291,7 +291,7 @@ def test_random_positions_reach_the_model_and_scale_what_extensions_see() -> Non
 
 def test_task_supplied_ids_reach_embed_and_scores() -> None:
     """Coupled ids: the answer token shares the id of its source (arXiv 2405.20671)."""
-    from posbench.scoring import inputs
+    from posbench.core.scoring import inputs
 
     run = setup("encoding=learned", "task=copy")
     model, n = run.model().eval(), run.train_length

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posbench import evaluation
+from posbench.base.errors import ConfigError
 from posbench.check.subject import setup
-from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.errors import ConfigError
-from posbench.evaluation import Evaluation
-from posbench.extension import Extension
-from posbench.records.row import Row
+from posbench.core import evaluation
+from posbench.core.encoding import EncodingStack, PositionEncoding
+from posbench.core.evaluation import Evaluation
+from posbench.core.extension import Extension
+from posbench.core.row import Row
+from posbench.core.task import EOS, Answers, Batch
 from posbench.running.setup import Setup
-from posbench.task import EOS, Answers, Batch
 
 SMALL = (
     "evaluation.multiples=[1,2]",

@@ -13,7 +13,7 @@ import pytest
 from boards import FILES, a_board, contents
 from making import changed, record, save
 
-from posbench.leaderboard import command as leaderboard
+from posbench.boards import command as leaderboard
 from posbench.records import files, published
 
 
@@ -41,7 +41,7 @@ def test_bytes_depend_on_no_terminal_locale_or_matplotlibrc_and_torch_is_not_imp
         "font.size: 30\nsvg.hashsalt: other\naxes.facecolor: red\n"
     )
     code = (
-        "import sys; from posbench.leaderboard import command; "
+        "import sys; from posbench.boards import command; "
         "status = command.main(sys.argv[1:]); "
         "assert not {'torch', 'lightning'} & set(sys.modules); sys.exit(status)"
     )

@@ -14,14 +14,14 @@ from rotations import BASE, PAIRS, apart, by_complex_pairs, grid, stretched, wav
 from torch import Tensor, nn
 from vectors import applied, dot, sigmoid
 
-from posbench.attention import Attention, attend, dense
-from posbench.composing.compose import compose
+from posbench.base.errors import ConfigError
+from posbench.config.compose import compose
+from posbench.core.attention import Attention, attend, dense
 from posbench.encodings.adarope import AdaRoPE
 from posbench.encodings.lerope import LeRoPE
 from posbench.encodings.nope import NoPE
 from posbench.encodings.repo import RePo
 from posbench.encodings.rope import RoPE
-from posbench.errors import ConfigError
 
 oracle = pytest.mark.oracle
 

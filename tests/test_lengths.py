@@ -9,14 +9,14 @@ import copy
 import pytest
 from small_runs import made
 
+from posbench.base.errors import ConfigError
 from posbench.check.subject import setup
-from posbench.composing.folders import own_names
-from posbench.config import EvaluationConfig
-from posbench.errors import ConfigError
-from posbench.evaluation import Lengths, nearest, true_multiple
+from posbench.config.folders import own_names
+from posbench.core.evaluation import Lengths, nearest, true_multiple
+from posbench.core.settings import EvaluationConfig
+from posbench.core.task import Task
 from posbench.running.setup import Setup
 from posbench.running.shared_training import SharedTraining
-from posbench.task import Task
 
 TASKS = own_names("task")
 MULTIPLES = (0.5, 1, 1.25, 1.5, 2, 2.5, 3, 4, 6, 8, 16)

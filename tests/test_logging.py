@@ -24,17 +24,17 @@ import yaml
 from offered import CONF
 from processes import succeeded
 
-from posbench.composing.building import build
-from posbench.composing.compose import compose
-from posbench.composing.folders import own_names
-from posbench.errors import ConfigError
-from posbench.loggers import told
-from posbench.loggers.told import About
+from posbench.base.errors import ConfigError
+from posbench.config.building import build
+from posbench.config.compose import compose
+from posbench.config.folders import own_names
 from posbench.records import files
 from posbench.records.record import Record
-from posbench.results import upload as uploading
-from posbench.results.command import main as results_command
-from posbench.showing import depth_map
+from posbench.running.loggers import metrics as told
+from posbench.running.loggers.metrics import About
+from posbench.sharing import upload as uploading
+from posbench.sharing.command import main as results_command
+from posbench.showing import figures as depth_map
 
 TEST = {
     f"test/{key}"
@@ -246,7 +246,7 @@ def _one_run(folder: Path, machine: bool) -> None:
     os.environ.update(HOME=str(home), USER="alice-secret", LOGNAME="alice-secret")
     os.environ["WANDB_DATA_DIR"] = str(home)
     os.chdir(folder)
-    from posbench.loggers.wandb import Wandb
+    from posbench.running.loggers.wandb import Wandb
 
     record = making.record()
     logger = Wandb(save_dir=str(folder), project="posbench", machine=machine)
@@ -302,7 +302,7 @@ def test_wandb_is_given_a_name_in_the_place_of_the_hosts(
 ) -> None:
     """A host with a short name cannot be looked for in a file."""
     wandb = pytest.importorskip("wandb")
-    from posbench.loggers.wandb import Wandb
+    from posbench.running.loggers.wandb import Wandb
 
     given: list[Any] = []
     monkeypatch.setattr(wandb, "init", lambda **named: given.append(named["settings"]))
@@ -381,7 +381,7 @@ def _two_runs(folder: Path, environment: dict[str, str]) -> None:
         del os.environ[name]
     os.environ.update(environment, HOME=str(folder), NETRC=str(folder / "netrc"))
     os.chdir(folder)
-    from posbench.loggers.wandb import Wandb
+    from posbench.running.loggers.wandb import Wandb
 
     for seed in (0, 1):
         record = making.record(seed=seed)
@@ -531,7 +531,7 @@ def test_tensorboard_has_tests_by_length_the_summary_and_the_picture(tmp_path: P
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    from posbench.loggers.tensorboard import TensorBoard
+    from posbench.running.loggers.tensorboard import TensorBoard
 
     record, logger = measured(), TensorBoard(str(tmp_path))
     about = About.of(record, 0)
@@ -560,7 +560,7 @@ def test_trackio_has_tests_by_length_and_the_summary(
 ) -> None:
     if importlib.util.find_spec("trackio") is None:
         pytest.skip("Trackio is not installed")
-    from posbench.loggers.trackio import Trackio
+    from posbench.running.loggers.trackio import Trackio
 
     # Before anything else imports the library, which reads only then where its data base is.
     record, logger = measured(), Trackio(str(tmp_path / "trackio"))

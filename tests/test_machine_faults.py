@@ -26,19 +26,20 @@ from test_replicas import in_step, paths, several
 from test_resuming import Axe, Killed
 from test_resuming import train as resumed
 
-from posbench import disk, resuming, status
-from posbench.composing import exit_status
-from posbench.composing.compose import composing
-from posbench.disk import Lock, noted, read_bytes
-from posbench.errors import Unreadable, Unwritable
-from posbench.results.command import main as results_command
+from posbench.base import disk
+from posbench.base.disk import Lock, noted, read_bytes
+from posbench.base.errors import Unreadable, Unwritable
+from posbench.config import exit_status
+from posbench.config.compose import composing
+from posbench.core.training import Training, fit
+from posbench.running import resuming
 from posbench.running.checkpoints import FINISHED, UNFINISHED, Checkpoints
 from posbench.running.console import Console
 from posbench.running.scores import WithoutExtension
 from posbench.running.setup import Setup
-from posbench.sweeping import journal
+from posbench.sharing.command import main as results_command
+from posbench.sweeping import journal, status
 from posbench.sweeping.journal import Event, Writer
-from posbench.training import Training, fit
 
 QUICK = (
     "method=rope",

@@ -11,15 +11,15 @@ import hydra
 import pytest
 from offered import CONF
 
-from posbench.catalogue import page
+from posbench.base.errors import ConfigError
 from posbench.check import command
-from posbench.composing import folders
-from posbench.composing import methods as table
-from posbench.composing.compose import composing
-from posbench.composing.folders import own_names
-from posbench.composing.methods import methods
-from posbench.composing.options import options
-from posbench.errors import ConfigError
+from posbench.config import folders
+from posbench.config import methods as table
+from posbench.config.compose import composing
+from posbench.config.folders import own_names
+from posbench.config.methods import methods
+from posbench.config.options import options
+from posbench.explain import catalogue as page
 
 Answered = Callable[..., tuple[int | None, str, str]]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from offered import CONF
 
-from posbench.catalogue import names as listing
-from posbench.composing import families
-from posbench.composing.folders import GROUPS, own_names
-from posbench.composing.methods import methods
+from posbench.config import families
+from posbench.config.folders import GROUPS, own_names
+from posbench.config.methods import methods
+from posbench.explain import names as listing
 
 PAGE = (CONF / "README.md").read_text(encoding="utf-8")
 NAMES = [(group, name) for group in GROUPS for name in own_names(group)]

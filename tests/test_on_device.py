@@ -11,13 +11,13 @@ import torch
 from test_devices import HOSTS, extension, model, run
 from test_replicas import TINY
 
-from posbench.composing.folders import own_names
-from posbench.encoding import Draw
-from posbench.errors import IllegalExtension
+from posbench.base.errors import IllegalExtension
+from posbench.config.folders import own_names
+from posbench.core.encoding import Draw
+from posbench.core.scoring import inputs, loss
+from posbench.core.transformer import Transformer
 from posbench.records import files
 from posbench.running.setup import Setup
-from posbench.scoring import inputs, loss
-from posbench.transformer import Transformer
 
 CLOSE = 2e-4
 """In float32, of logits of size 1, whose sums are taken in another order."""

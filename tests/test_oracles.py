@@ -14,7 +14,7 @@ import yaml
 from offered import CONF
 from oracles import HERE, TABLE, borne_out
 
-from posbench.composing.folders import own_names
+from posbench.config.folders import own_names
 from tests.mutants.__main__ import mutants, results
 
 INDEPENDENT = ("double loop", "library", "distribution", "enumeration", "published numbers")

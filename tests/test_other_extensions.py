@@ -17,10 +17,12 @@ from offered import thinned
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from posbench.attention import Attention, attend, dense
-from posbench.composing.building import build
-from posbench.composing.compose import compose
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.base.errors import ConfigError, IllegalExtension
+from posbench.config.building import build
+from posbench.config.compose import compose
+from posbench.core.attention import Attention, attend, dense
+from posbench.core.encoding import EncodingStack, PositionEncoding
+from posbench.core.extension import Extension
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.coupling import Coupling
 from posbench.encodings.learned import Learned
@@ -32,8 +34,6 @@ from posbench.encodings.shape import SHAPE
 from posbench.encodings.sliding_window import SlidingWindow as WindowEncoding
 from posbench.encodings.ssmax import SSMax
 from posbench.encodings.xpos import XPos
-from posbench.errors import ConfigError, IllegalExtension
-from posbench.extension import Extension
 from posbench.extensions.block_causal import BlockCausal
 from posbench.extensions.both import Both
 from posbench.extensions.chunked import Chunked

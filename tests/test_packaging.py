@@ -119,7 +119,7 @@ def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) ->
         "posbench/py.typed",
         *(path.relative_to(ROOT).as_posix() for path in (ROOT / "posbench").rglob("*.j2")),
         *(f"posbench/leaderboard/leaderboard.{kind}" for kind in ("css", "js")),
-        "posbench/catalogue/sketches.jsonl",
+        "posbench/explain/sketches.jsonl",
     } <= set(held)
 
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from making import changed, record, save, view
 
 from posbench import results
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
 from posbench.records import files, packing
 from posbench.records.packing import Shelf, as_count, as_share, packed, unpacked
 from posbench.records.published import publish, write_packed
 from posbench.records.record import Record
-from posbench.running.verify import differences
+from posbench.sharing.verify import differences
 
 CURVE = {
     "step": [10, 20],

@@ -18,19 +18,19 @@ from boards import seeds
 from browser import Page, browsing, found
 from making import changed, plain, record, save, view
 
-from posbench.boards import definition
-from posbench.catalogue.sketches import LEVELS
-from posbench.leaderboard import command as leaderboard
-from posbench.leaderboard import opening, pictures
-from posbench.leaderboard.explanations import explanation_path
-from posbench.leaderboard.generated import generate
-from posbench.leaderboard.measured import Measured
-from posbench.leaderboard.page_data import LETTERS, as_script
-from posbench.leaderboard.ranking import standings_without_board
+from posbench.boards import command as leaderboard
+from posbench.boards import opening, pictures
+from posbench.boards.generated import generate
+from posbench.boards.measured import Measured
+from posbench.boards.page_data import LETTERS, as_script
+from posbench.boards.ranking import standings_without_board
+from posbench.config import board as definition
+from posbench.explain.sketches import LEVELS
 from posbench.records import tables
 from posbench.records.record import CeilingTraining, Record
-from posbench.showing import latex
-from posbench.showing.numbers import NOTHING
+from posbench.showing import table as latex
+from posbench.showing.pages import explanation_path
+from posbench.showing.table import NOTHING
 from posbench.statistics import measures
 from posbench.statistics.standings import compare
 

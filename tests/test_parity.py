@@ -27,13 +27,13 @@ from transformers.models.llama import modeling_llama as llama
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from posbench.attention import Attention, attend
-from posbench.encoding import PositionEncoding
+from posbench.core.attention import Attention, attend
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import FrequencyExtension
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.rope import RoPE
 from posbench.encodings.sinusoidal import Sinusoidal
 from posbench.encodings.t5 import T5, t5_bucket
-from posbench.extension import FrequencyExtension
 from posbench.extensions.direct import Direct
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI

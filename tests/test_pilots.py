@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 from making import changed, record
 
-from posbench.boards import definition
-from posbench.boards.definition import Board
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
+from posbench.config import board as definition
+from posbench.config.board import Board
 from posbench.pilots.command import PANELS, markdown
 from posbench.pilots.heads import heads
 from posbench.pilots.look import look

@@ -26,9 +26,11 @@ from loops import (
 )
 from torch import Tensor
 
-from posbench.attention import attend
+from posbench.base.errors import ConfigError
 from posbench.check.subject import setup
-from posbench.encoding import Draw, PositionEncoding, Wrapper
+from posbench.core.attention import attend
+from posbench.core.encoding import Draw, PositionEncoding, Wrapper
+from posbench.core.scoring import inputs
 from posbench.encodings.abacus import Abacus
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.bipe import BiPE
@@ -41,8 +43,6 @@ from posbench.encodings.random_positions import RandomPositions
 from posbench.encodings.rope import RoPE
 from posbench.encodings.shape import SHAPE
 from posbench.encodings.sinusoidal import Sinusoidal
-from posbench.errors import ConfigError
-from posbench.scoring import inputs
 
 
 def drawn(

@@ -30,8 +30,9 @@ from loops import (
     scores,
 )
 
-from posbench.attention import dense
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import dense
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.ape_bias import APEBias
 from posbench.encodings.beam_temperature import BeamTemperature
@@ -39,7 +40,6 @@ from posbench.encodings.kerple_log import KerpleLog
 from posbench.encodings.nope import NoPE
 from posbench.encodings.ssmax import SSMax
 from posbench.encodings.ssmax_bias import SSMaxBias
-from posbench.errors import ConfigError
 from posbench.extensions.log_n import LogN
 
 oracle = pytest.mark.oracle

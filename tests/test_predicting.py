@@ -13,8 +13,8 @@ import pytest
 from making import DIRECT, changed, record, save
 from scipy import stats
 
-from posbench.errors import PosbenchError
-from posbench.leaderboard import predicting
+from posbench.base.errors import PosbenchError
+from posbench.boards import predicting
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.statistics import bootstrap

@@ -37,10 +37,12 @@ from offered import CONF
 from omegaconf import OmegaConf
 from small_runs import TINY
 
+from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.check.subject import Subject, setup
-from posbench.composing.folders import own_names
-from posbench.config import TrainingConfig
-from posbench.encoding import Draw, EncodingStack, PositionEncoding
+from posbench.config.folders import own_names
+from posbench.core.encoding import Draw, EncodingStack, PositionEncoding
+from posbench.core.extension import Extension, FineTuning
+from posbench.core.settings import TrainingConfig
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
@@ -48,8 +50,6 @@ from posbench.encodings.shape import SHAPE
 from posbench.encodings.sinusoidal import Sinusoidal
 from posbench.encodings.ssmax import SSMax
 from posbench.encodings.t5 import T5
-from posbench.errors import ConfigError, IllegalExtension
-from posbench.extension import Extension, FineTuning
 from posbench.extensions.both import Both
 from posbench.extensions.direct import Direct
 from posbench.extensions.drope import Dropped

@@ -22,10 +22,13 @@ from processes import without_seconds as of_process
 from small_runs import TINY, made, prepared, ran, tiny, trained, without_seconds
 from torch import Tensor
 
+from posbench.base.errors import ConfigError
 from posbench.check.subject import setup
-from posbench.errors import ConfigError
-from posbench.evaluation import Answers, Evaluation
-from posbench.extension import Extension, FineTuning, FrequencyExtension
+from posbench.core.evaluation import Answers, Evaluation
+from posbench.core.extension import Extension, FineTuning, FrequencyExtension
+from posbench.core.scoring import inputs, loss
+from posbench.core.streams import stream_seed
+from posbench.core.training import Training, fit
 from posbench.extensions.both import Both
 from posbench.extensions.longrope2_search import LongRoPE2Factors
 from posbench.extensions.longrope_search import LongRoPEExponents
@@ -36,9 +39,6 @@ from posbench.records.record import Record
 from posbench.running import checkpoints as keeping
 from posbench.running.console import Console
 from posbench.running.scores import table
-from posbench.scoring import inputs, loss
-from posbench.streams import stream_seed
-from posbench.training import Training, fit
 
 oracle = pytest.mark.oracle
 

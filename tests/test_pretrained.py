@@ -16,9 +16,9 @@ import transformers
 from small_models import MODELS, PARTS, SIZES, TRAINED, WINDOW, family, llama, model, rope_types
 from torch import Tensor
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import PositionEncoding, Wrapper
-from posbench.extension import Extension
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import PositionEncoding, Wrapper
+from posbench.core.extension import Extension
 from posbench.extensions.direct import Direct
 from posbench.extensions.dynamic_ntk import DynamicNTK
 from posbench.extensions.llama3 import Llama3

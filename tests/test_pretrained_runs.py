@@ -18,8 +18,9 @@ import torch
 from scipy import stats
 from small_models import characters, family, gpt_neox, llama, of_words
 
-from posbench import provenance, results
-from posbench.leaderboard.generated import generate
+from posbench import results
+from posbench.boards.generated import generate
+from posbench.config import provenance
 from posbench.pretrained import recording
 from posbench.pretrained.command import main
 from posbench.pretrained.loading import Files
@@ -28,7 +29,7 @@ from posbench.pretrained.request import Request
 from posbench.pretrained.tabulating import Score, over
 from posbench.records import files, published, tables
 from posbench.records.record import Record
-from posbench.showing.numbers import NOTHING
+from posbench.showing.table import NOTHING
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -459,7 +460,7 @@ def test_settings_are_searched_on_a_length_of_their_own(
 
 def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> None:
     llama().save_pretrained(tmp_path / "mute")
-    gpt_neox().save_pretrained(tmp_path / "untold")  # as posbench.export leaves one
+    gpt_neox().save_pretrained(tmp_path / "untold")  # as posbench.pretrained.export leaves one
     (tmp_path / "quants").mkdir()
     (tmp_path / "quants" / "it.gguf").write_bytes(b"GGUF")
     (tmp_path / "list.yaml").write_text("- 1")

@@ -15,8 +15,8 @@ from small_models import FORMS, TRAINED, WINDOW, characters, family, llama, of_w
 from tokenizers import normalizers
 from transformers import LlamaForCausalLM
 
-from posbench.errors import ConfigError
-from posbench.extension import Extension
+from posbench.base.errors import ConfigError
+from posbench.core.extension import Extension
 from posbench.extensions.direct import Direct
 from posbench.extensions.dynamic_ntk import DynamicNTK
 from posbench.extensions.llama3 import Llama3

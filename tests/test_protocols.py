@@ -15,15 +15,15 @@ import yaml
 from offered import CONF
 from small_runs import prepared, ran, tiny, trained
 
+from posbench.base.errors import ConfigError, Diverged
 from posbench.check.subject import setup
-from posbench.composing.compose import compose
-from posbench.composing.folders import own_names
-from posbench.config import checked
-from posbench.errors import ConfigError, Diverged
+from posbench.config.compose import compose
+from posbench.config.folders import own_names
+from posbench.core.scoring import logits
+from posbench.core.settings import checked
+from posbench.core.training import Training, fit
+from posbench.core.transformer import Transformer
 from posbench.running import checkpoints as keeping
-from posbench.scoring import logits
-from posbench.training import Training, fit
-from posbench.transformer import Transformer
 
 PAPERS = (
     "jelassi2024",
@@ -221,7 +221,7 @@ def test_decoding_token_by_token_gives_the_same_accuracy_of_sequences(tmp_path: 
 def test_what_greedy_decoding_finds_is_what_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     run = setup("task=copy", "evaluation.num_samples=4", "evaluation.decoding=greedy")
     model = run.model()
-    monkeypatch.setattr("posbench.evaluation.greedy", lambda model, data: data.where.numpy())
+    monkeypatch.setattr("posbench.core.evaluation.greedy", lambda model, data: data.where.numpy())
     rows, _ = run.evaluation.evaluate(model, None)
     assert all(row.sequence_accuracy == row.correct_prefix == 1 for row in rows)
     assert all(row.token_accuracy_teacher_forced < 1 for row in rows)
@@ -311,7 +311,7 @@ def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(
 ) -> None:
     seen: list[tuple[list[int], int]] = []
     monkeypatch.setattr(
-        "posbench.running.preparing.audit",
+        "posbench.running.prepare.audit",
         lambda tests, model, *_: seen.append((list(tests.lengths.multiples), id(model))) or [],
     )
     ran(tmp_path, "method=rope_ceiling", "task=copy", "evaluation.multiples=[1,2]", "audit=2")

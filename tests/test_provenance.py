@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from posbench import provenance
-from posbench.content_hash import content_hash
-from posbench.provenance import without_places
+from posbench.base.content_hash import content_hash
+from posbench.config import provenance
+from posbench.config.provenance import without_places
 
 
 def test_content_names_classes_wherever_they_stand() -> None:

@@ -11,9 +11,10 @@ import pytest
 from runs import random_runs, runs
 from scipy import stats
 
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
 from posbench.showing import comparison_figures
-from posbench.statistics import aggregates, distributions, randomisation
+from posbench.statistics import aggregates, randomisation
+from posbench.statistics import aggregates as distributions
 from posbench.statistics.rank_tests import CriticalDifference
 
 

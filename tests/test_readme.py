@@ -13,15 +13,15 @@ import torch
 import yaml
 
 from posbench import results, standalone
-from posbench.boards import definition
-from posbench.composing.folders import own_names
-from posbench.errors import ConfigError
-from posbench.extension import FrequencyExtension
-from posbench.leaderboard.measured import Measured
-from posbench.leaderboard.ranking import standings_of
+from posbench.base.errors import ConfigError
+from posbench.boards.measured import Measured
+from posbench.boards.ranking import standings_of
+from posbench.config import board as definition
+from posbench.config.folders import own_names
+from posbench.core.extension import FrequencyExtension
 from posbench.records import files, tables
-from posbench.showing.numbers import number, with_interval
-from posbench.statistics.estimates import Estimate
+from posbench.showing.table import number, with_interval
+from posbench.statistics.aggregates import Estimate
 from posbench.statistics.measures import corrected_lines
 
 ROOT = Path(__file__).parent.parent
@@ -95,7 +95,7 @@ def test_every_file_the_readme_points_to_exists() -> None:
 
 
 def test_every_setting_the_readme_shows_is_one() -> None:
-    from posbench.composing.compose import compose
+    from posbench.config.compose import compose
 
     commands = re.findall(r"^python -m posbench ([^#\n]*)", README, re.M)
     for command in commands:

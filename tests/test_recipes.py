@@ -9,11 +9,11 @@ import torch
 from offered import CONF
 from small_runs import tiny, trained
 
-from posbench.catalogue import recipes as page
-from posbench.catalogue.recipes import Recipe, recipes
+from posbench.base.errors import ConfigError
 from posbench.check.subject import setup
-from posbench.composing.methods import methods
-from posbench.errors import ConfigError
+from posbench.config.methods import methods
+from posbench.explain import recipes as page
+from posbench.explain.recipes import Recipe, recipes
 
 ROWS = sorted({row for recipe in recipes() for row in recipe.rows})
 ASKED = {

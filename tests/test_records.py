@@ -14,13 +14,14 @@ from making import DIRECT, altered, changed, plain, record, save, searched, view
 from rich.console import Console
 
 from posbench import results
-from posbench.content_hash import content_hash
-from posbench.errors import PosbenchError
-from posbench.leaderboard import command as leaderboard
+from posbench.base.content_hash import content_hash
+from posbench.base.errors import PosbenchError
+from posbench.boards import command as leaderboard
+from posbench.config.names import MethodName, Name
 from posbench.records import files, tables
-from posbench.records.record import SCHEMA, MethodName, Name
-from posbench.results.command import main as results_command
+from posbench.records.record import SCHEMA
 from posbench.running import scores
+from posbench.sharing.command import main as results_command
 
 # -- bad records -----------------------------------------------------------------------------------
 

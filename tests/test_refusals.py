@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from posbench.base.errors import ConfigError
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.abacus import Abacus
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.alibi_learned import LearnedALiBi
@@ -60,7 +62,6 @@ from posbench.encodings.tupe import TUPE
 from posbench.encodings.vo_rope import VORoPE
 from posbench.encodings.xlnet import XLNet
 from posbench.encodings.xpos import XPos
-from posbench.errors import ConfigError
 from posbench.extensions.abf import ABF
 from posbench.extensions.block_causal import BlockCausal
 from posbench.extensions.by_parts import ByParts
@@ -102,7 +103,6 @@ from posbench.extensions.tuned import Tuned
 from posbench.extensions.yarn import YaRN
 from posbench.extensions.yarn_temperature import YarnTemperature
 from posbench.extensions.yarn_turns import YaRNTurns
-from posbench.frequencies import Frequencies
 
 ENCODINGS: list[tuple[Callable[[], object], str]] = [
     (lambda: RoPE(7), r"head_width must be even, got 7"),

@@ -27,10 +27,10 @@ from distances import (
 )
 from loops import HEADS, WIDTH, call, same
 
-from posbench.attention import Attention, dense
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, dense
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.rope import RoPE
-from posbench.errors import ConfigError
 from posbench.extensions.clamp import Clamp
 from posbench.extensions.dca import DCA
 from posbench.extensions.interpolate_distance import InterpolateDistance

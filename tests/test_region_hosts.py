@@ -16,8 +16,9 @@ from distances import CASES, HOSTS, MODEL, POSITIONS, TESTED, TRAINED, Distance,
 from loops import HEADS, SCALE, WIDTH, by_pairs, call, product, same
 from torch import Tensor
 
-from posbench.attention import Attention, Heads, Regions, attend, dense
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.base.errors import IllegalExtension
+from posbench.core.attention import Attention, Heads, Regions, attend, dense
+from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.learned import Learned
 from posbench.encodings.nape import NAPE
@@ -28,7 +29,6 @@ from posbench.encodings.scale_invariant import ScaleInvariant
 from posbench.encodings.shaw import Shaw
 from posbench.encodings.t5 import T5
 from posbench.encodings.vo_rope import VORoPE
-from posbench.errors import IllegalExtension
 from posbench.extensions.ntk import NTK
 from posbench.extensions.rerope import ReRoPE
 from posbench.extensions.self_extend import SelfExtend

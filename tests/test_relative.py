@@ -34,8 +34,8 @@ from loops import (
 from torch import Tensor, nn
 from vectors import applied, dot
 
-from posbench.attention import Attention, attend, dense
-from posbench.encoding import PositionEncoding
+from posbench.core.attention import Attention, attend, dense
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.deberta import DeBERTa
 from posbench.encodings.learned import Learned
 from posbench.encodings.multiplicative import Multiplicative

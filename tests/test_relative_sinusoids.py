@@ -30,8 +30,8 @@ from loops import (
 from torch import Tensor, nn
 from vectors import applied, dot, plus
 
-from posbench.attention import Attention, attend
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.core.attention import Attention, attend
+from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.deberta import DeBERTa
 from posbench.encodings.multiplicative import Multiplicative
 from posbench.encodings.nope import NoPE

@@ -9,8 +9,8 @@ import pytest
 from boards import boards, remarks, summarised
 from making import changed, record, save
 
-from posbench import provenance
-from posbench.leaderboard import remarks as remarking
+from posbench.boards import remarks as remarking
+from posbench.config import provenance
 from posbench.records import files, tables
 from posbench.records.record import Audit, AuditRow, Record
 

@@ -13,16 +13,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from posbench.base.errors import ConfigError, Diverged
 from posbench.check.subject import setup
-from posbench.composing.folders import own_names
-from posbench.errors import ConfigError, Diverged
-from posbench.replicas.batch import ReplicaBatch
-from posbench.replicas.curves import OwnCurve
-from posbench.replicas.fitting import fit_together
-from posbench.replicas.forward import losses, state_of
-from posbench.replicas.trainings import CannotReplicate, Replicas
-from posbench.scoring import loss
-from posbench.training import Curve, Training, fit
+from posbench.config.folders import own_names
+from posbench.core.scoring import loss
+from posbench.core.training import Curve, Training, fit
+from posbench.running.replicas.curves import OwnCurve
+from posbench.running.replicas.fitting import fit_together
+from posbench.running.replicas.forward import ReplicaBatch, losses, state_of
+from posbench.running.replicas.trainings import CannotReplicate, Replicas
 
 TINY = (
     "protocol=smoke",

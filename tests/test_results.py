@@ -14,12 +14,12 @@ import pytest
 from making import audits_of, changed, record, save, view
 
 from posbench import results
-from posbench.disk import write_json
-from posbench.errors import PosbenchError
+from posbench.base.disk import write_json
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import counted
 from posbench.records import files, published, tables
 from posbench.records.record import Audit, AuditRow, Record
-from posbench.results.command import main as results_command
-from posbench.wording import counted
+from posbench.sharing.command import main as results_command
 
 
 def test_the_long_table_has_one_row_a_run_and_length_with_fixed_columns_and_types(

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from posbench.check.subject import setup
-from posbench.training import Curve, Training, fit
+from posbench.core.training import Curve, Training, fit
 
 EVERY = 4
 """Checkpoints are written at steps that are no points of the curve, which has one in six steps."""

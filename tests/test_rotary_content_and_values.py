@@ -15,7 +15,7 @@ from loops import HEADS, POSITIONS, WIDTH, N, by_pairs, call, everywhere, given,
 from rotations import BASE, KERNEL, MODEL, PAIRS, RANK, apart, grid, selective, stretched, wave
 from torch import Tensor
 
-from posbench.attention import Attention, attend
+from posbench.core.attention import Attention, attend
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.selective_rope import SelectiveRoPE

@@ -16,8 +16,8 @@ from rotations import BASE, PAIRS, apart, by_complex_pairs, grid, selective, str
 from torch import Tensor
 from vectors import softplus
 
-from posbench.attention import Attention, attend
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.core.attention import Attention, attend
+from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.fope import FoPE
 from posbench.encodings.lerope import LeRoPE
 from posbench.encodings.p_rope import PRoPE

@@ -15,9 +15,9 @@ from loops import HEADS, POSITIONS, WIDTH, N, by_pairs, call, everywhere, same, 
 from rotations import BASE, MODEL, PAIRS, apart, by_complex_pairs, grid, stretched, wave, with_waves
 from torch import Tensor
 
-from posbench.attention import Attention, attend
-from posbench.catalogue.defaults import settings
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, attend
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.accumulated_rotations import AccumulatedRotations
 from posbench.encodings.carope import CARoPE
 from posbench.encodings.fope import FoPE
@@ -28,7 +28,7 @@ from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.rope_pp import RoPEPP
 from posbench.encodings.vo_rope import VORoPE
-from posbench.errors import ConfigError
+from posbench.explain.defaults import settings
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.yarn import YaRN

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posbench.encoding import EncodingStack
+from posbench.core.encoding import EncodingStack
+from posbench.core.scoring import Inputs, answers, inputs, loss
+from posbench.core.task import EOS, FIRST_SYMBOL, MARK, Batch, assemble
 from posbench.encodings.nope import NoPE
-from posbench.scoring import Inputs, answers, inputs, loss
-from posbench.task import EOS, FIRST_SYMBOL, MARK, Batch, assemble
 from posbench.tasks.copy import Copy
 
 A, B, C = range(FIRST_SYMBOL, FIRST_SYMBOL + 3)

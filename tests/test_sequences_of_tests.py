@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from posbench.check.subject import setup
-from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.extension import Extension
-from posbench.records.row import Row
+from posbench.core.encoding import EncodingStack, PositionEncoding
+from posbench.core.extension import Extension
+from posbench.core.row import Row
+from posbench.core.scoring import inputs
+from posbench.core.streams import stream_seed
+from posbench.core.task import EOS, Answers
+from posbench.core.training import Training
 from posbench.running.setup import Setup
 from posbench.running.shared_training import SharedTraining
-from posbench.scoring import inputs
-from posbench.streams import stream_seed
-from posbench.task import EOS, Answers
-from posbench.training import Training
 
 
 def small(*words: str) -> Setup:

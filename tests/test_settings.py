@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from posbench import evaluation
-from posbench.check.settings import MODEL_CHANGES
+from posbench.base.errors import ConfigError
+from posbench.check.conformance import MODEL_CHANGES
 from posbench.check.subject import setup
-from posbench.config import EvaluationConfig, ModelConfig, TrainingConfig
-from posbench.errors import ConfigError
+from posbench.core import evaluation
+from posbench.core.settings import EvaluationConfig, ModelConfig, TrainingConfig
+from posbench.core.training import Training, fit
 from posbench.running import memory
 from posbench.running.setup import Setup
-from posbench.training import Training, fit
 
 SMALL = (
     "protocol=smoke",

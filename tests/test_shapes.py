@@ -10,10 +10,10 @@ import pytest
 import torch
 from small_runs import TINY
 
+from posbench.base.errors import PosbenchError
 from posbench.check.subject import Subject
-from posbench.composing.compose import compose, composing
-from posbench.composing.options import options
-from posbench.errors import PosbenchError
+from posbench.config.compose import compose, composing
+from posbench.config.options import options
 from posbench.running import run as running
 from posbench.running.console import Console
 from posbench.running.run_spec import RunSpec
@@ -45,7 +45,7 @@ ARGUMENTS = {"encode": "a", "embed": "x, pos", "positions": "ids, draw"}
 def misshapen(tmp_path: Path) -> Iterator[None]:
     folder = tmp_path / "mine"
     (folder / "encoding").mkdir(parents=True)
-    lines = ["from posbench.encoding import PositionEncoding"]
+    lines = ["from posbench.core.encoding import PositionEncoding"]
     for name, (method, returns, _) in MISSHAPEN.items():
         lines += [f"class {name}(PositionEncoding):"]
         lines += [f"    def {method}(self, {ARGUMENTS[method]}):", f"        {returns}"]
@@ -101,7 +101,7 @@ UNTRAINED = """
 import torch
 from torch import nn
 
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
 
 
 class Constant(PositionEncoding):

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posbench.catalogue import sketches
-from posbench.composing.compose import compose
-from posbench.composing.folders import own_names
-from posbench.composing.identity import identify
-from posbench.leaderboard import page_data
+from posbench.boards import page_data
+from posbench.config.compose import compose
+from posbench.config.folders import own_names
+from posbench.config.identity import identify
+from posbench.explain import sketches
 
 
 def test_every_row_has_a_sketch_and_none_is_left_over() -> None:

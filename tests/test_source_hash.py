@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from posbench import source_hash as hashing
-from posbench.source import source_of
-from posbench.source_hash import canonical, located, source_hash
+from posbench.config import source_hash as hashing
+from posbench.config.source import source_of
+from posbench.config.source_hash import canonical, located, source_hash
 
 Write = Callable[..., None]
 
@@ -247,18 +247,18 @@ def test_training_is_followed_into_the_model_but_not_to_settings_and_sentences(
         return uses(definition)
 
     monkeypatch.setattr(hashing, "_uses", noted)
-    source_hash("posbench.training", "posbench.tasks.passkey.Passkey")
+    source_hash("posbench.core.training", "posbench.tasks.passkey.Passkey")
     assert {
-        ("posbench.training", "Training"),
-        ("posbench.transformer", "Block"),
-        ("posbench.attention", "Attention"),
-        ("posbench.scoring", "loss"),
-        ("posbench.streams", "stream_seed"),
+        ("posbench.core.training", "Training"),
+        ("posbench.core.transformer", "Block"),
+        ("posbench.core.attention", "Attention"),
+        ("posbench.core.scoring", "loss"),
+        ("posbench.core.streams", "stream_seed"),
         ("posbench.tasks.passkey", "Passkey"),
-        ("posbench.task", "assemble"),
+        ("posbench.core.task", "assemble"),
     } <= seen
     modules = {module for module, _ in seen}
-    assert not modules & {*hashing.NOT_COMPUTING, "posbench.coverage", "posbench.results"}
+    assert not modules & {*hashing.NOT_COMPUTING, "posbench.core.coverage", "posbench.results"}
 
 
 def test_a_class_is_found_in_another_file_of_its_package() -> None:

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 import posbench
 from posbench import standalone
-from posbench.attention import Attention, Plan
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError, IllegalExtension, PosbenchError
+from posbench.base.errors import ConfigError, IllegalExtension, PosbenchError
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import PositionEncoding
 from posbench.position import Position, Sizes
 
 ROOT = Path(__file__).parent.parent

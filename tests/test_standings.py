@@ -12,7 +12,7 @@ from making import record, save
 from runs import random_runs, runs
 
 from posbench import results
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
 from posbench.statistics import aggregates
 
 TASKS = ("copy", "passkey")

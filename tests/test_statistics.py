@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from runs import random_runs, runs
 from scipy import stats
 
-from posbench.errors import PosbenchError
-from posbench.statistics import aggregates, bootstrap, distributions, measures, sensitivity
+from posbench.base.errors import PosbenchError
+from posbench.statistics import aggregates, bootstrap, measures, sensitivity
+from posbench.statistics import aggregates as distributions
 from posbench.statistics.bootstrap import Draws, given_tasks, over_tasks
 
 TWO_GROUPS = {"a": "x", "b": "x", "c": "y"}

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from posbench.streams import stream_seed
+from posbench.core.streams import stream_seed
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ import torch
 from loops import EXACT, POSITIONS, WIDTH, by_pairs, call, same, scores
 from rotations import published, turned
 
-from posbench.encoding import EncodingStack, PositionEncoding
+from posbench.base.errors import IllegalExtension
+from posbench.core.encoding import EncodingStack, PositionEncoding
+from posbench.core.extension import Extension
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.learned import Learned
 from posbench.encodings.nope import NoPE
@@ -21,8 +23,6 @@ from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.sinusoidal import Sinusoidal
 from posbench.encodings.t5 import T5
-from posbench.errors import IllegalExtension
-from posbench.extension import Extension
 from posbench.extensions.direct import Direct
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI

@@ -12,15 +12,15 @@ from boards import boards, overall, remarks, seeds, summarised
 from making import changed, record
 from scipy import stats
 
-from posbench.leaderboard import csv_files, summaries
-from posbench.leaderboard import sections as sectioning
-from posbench.leaderboard.measured import Measured
-from posbench.leaderboard.task_sections import task_section
+from posbench.boards import csv_files, summaries
+from posbench.boards import sections as sectioning
+from posbench.boards.measured import Measured
+from posbench.boards.task_sections import task_section
 from posbench.records import tables
 from posbench.records.record import Record
-from posbench.showing import numbers
+from posbench.showing import table as numbers
 from posbench.statistics import measures
-from posbench.statistics.estimates import Estimate
+from posbench.statistics.aggregates import Estimate
 
 # -- means and intervals ---------------------------------------------------------------------------
 

@@ -28,25 +28,24 @@ from making import changed, record
 from processes import finished, started
 from small_runs import without_seconds
 
-from posbench import provenance, status
-from posbench.composing.compose import compose, composing
-from posbench.errors import PosbenchError, Unwritable
+from posbench.base.errors import PosbenchError, Unwritable
+from posbench.base.wording import duration
+from posbench.config import provenance
+from posbench.config.compose import compose, composing
+from posbench.core.training import Checkpoint
 from posbench.records import files, published
 from posbench.running.console import Console
 from posbench.running.run import Run, make
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
-from posbench.sweeping import journal
+from posbench.sweeping import journal, status
 from posbench.sweeping import plan as planning
 from posbench.sweeping.cost import Costs, multiplications
 from posbench.sweeping.journal import Event, Writer
 from posbench.sweeping.plan import plan
 from posbench.sweeping.requests import Request, request
-from posbench.sweeping.sweep import Failed, Sweep
-from posbench.sweeping.watching import Watch
+from posbench.sweeping.sweep import Failed, Sweep, Watch
 from posbench.sweeping.working import claim_on, quoted, work
-from posbench.training import Checkpoint
-from posbench.wording import duration
 
 BOARD = """
 protocol: smoke
@@ -962,7 +961,7 @@ BROKEN = {
 }
 """Encodings of one's own that cannot be run, each in a module of its name."""
 EXTENSION = """
-from posbench.extension import FrequencyExtension
+from posbench.core.extension import FrequencyExtension
 
 
 class Short(FrequencyExtension):

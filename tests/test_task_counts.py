@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from task_oracles import ORACLES, answered, made, split
 
-from posbench.errors import ConfigError
-from posbench.task import FIRST_SYMBOL, MARK, Task
+from posbench.base.errors import ConfigError
+from posbench.core.task import FIRST_SYMBOL, MARK, Task
 from posbench.tasks.in_context_language import InContextLanguage
 from posbench.tasks.key_value_retrieval import KeyValueRetrieval
 from posbench.tasks.repeat_token import RepeatToken

@@ -13,9 +13,9 @@ import pytest
 from omegaconf import OmegaConf
 from task_oracles import answered, made, split
 
-from posbench.composing.building import build
-from posbench.composing.compose import compose
-from posbench.task import FIRST_SYMBOL, Answers, Batch
+from posbench.config.building import build
+from posbench.config.compose import compose
+from posbench.core.task import FIRST_SYMBOL, Answers, Batch
 from posbench.tasks.in_context_language import InContextLanguage
 from posbench.tasks.language import Language
 

@@ -22,11 +22,11 @@ from task_oracles import (
     made,
 )
 
+from posbench.base.errors import ConfigError
 from posbench.check.subject import setup
-from posbench.composing.building import build
-from posbench.composing.compose import compose
-from posbench.errors import ConfigError
-from posbench.task import MARK, SEP
+from posbench.config.building import build
+from posbench.config.compose import compose
+from posbench.core.task import MARK, SEP
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -26,15 +26,15 @@ from loops import (
 )
 from torch import Tensor
 
-from posbench.attention import Attention, Regions, attend, dense
-from posbench.encoding import PositionEncoding, Wrapper
+from posbench.core.attention import Attention, Regions, attend, dense
+from posbench.core.encoding import PositionEncoding, Wrapper
+from posbench.core.extension import Extension
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.nape import NAPE
 from posbench.encodings.nope import NoPE
 from posbench.encodings.projected_logits import ProjectedLogits
 from posbench.encodings.rope import RoPE
 from posbench.encodings.ssmax import SSMax
-from posbench.extension import Extension
 from posbench.extensions.both import Both
 from posbench.extensions.inkling_temperature import InklingTemperature
 from posbench.extensions.log_floor import LogFloor

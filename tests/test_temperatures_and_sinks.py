@@ -29,8 +29,9 @@ from loops import (
     scores,
 )
 
-from posbench.attention import Attention, Heads, Plan, Regions, attend, dense
-from posbench.encoding import PositionEncoding, Wrapper
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, Heads, Plan, Regions, attend, dense
+from posbench.core.encoding import PositionEncoding, Wrapper
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.headscale import HeadScale
 from posbench.encodings.nape import NAPE
@@ -42,7 +43,6 @@ from posbench.encodings.sliding_window import SlidingWindow
 from posbench.encodings.softmax_off_by_one import OffByOne
 from posbench.encodings.ssmax import SSMax
 from posbench.encodings.t5 import T5
-from posbench.errors import ConfigError
 
 INDEX = torch.arange(N)[None]
 

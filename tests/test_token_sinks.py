@@ -13,8 +13,9 @@ from loops import HEADS, POSITIONS, WIDTH, N, call, every_way, everywhere, given
 from rotations import MODEL, wave
 from torch import Tensor
 
-from posbench.attention import Attention, attend
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, attend
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.nape import NAPE
 from posbench.encodings.nope import NoPE
@@ -24,7 +25,6 @@ from posbench.encodings.sink import Sink
 from posbench.encodings.sliding_window import SlidingWindow
 from posbench.encodings.stick_breaking import StickBreaking
 from posbench.encodings.token_sink import LARGEST, TokenSink
-from posbench.errors import ConfigError
 from posbench.extensions.inkling_temperature import InklingTemperature
 
 oracle = pytest.mark.oracle

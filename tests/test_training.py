@@ -19,23 +19,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_runs import prepared, ran, tiny, trained
 
-from posbench import provenance
-from posbench.batches import everywhere, joined, packed, shifted, training_batch
+from posbench.base.errors import ConfigError, Diverged, Terminated
+from posbench.boards.remarks import remarks
 from posbench.check.subject import setup
-from posbench.config import TrainingConfig
-from posbench.errors import ConfigError, Diverged, Terminated
-from posbench.evaluation import Evaluation
+from posbench.config import provenance
+from posbench.core.batches import everywhere, joined, packed, shifted, training_batch
+from posbench.core.evaluation import Evaluation
+from posbench.core.row import Row, View
+from posbench.core.scoring import inputs
+from posbench.core.settings import TrainingConfig
+from posbench.core.task import BOS, FIRST_SYMBOL, Batch
+from posbench.core.training import DECAYS, Batches, Training, fit
 from posbench.extensions.finetuned import FineTuned
-from posbench.leaderboard.remarks import remarks
 from posbench.records import files, tables
-from posbench.records.row import Row, View
 from posbench.running import checkpoints as keeping
 from posbench.running.shared_training import SharedTraining
-from posbench.scoring import inputs
-from posbench.task import BOS, FIRST_SYMBOL, Batch
 from posbench.tasks.copy import Copy
 from posbench.tasks.repeat_token import repeated
-from posbench.training import DECAYS, Batches, Training, fit
 
 # -- what a training is given ----------------------------------------------------------------------
 

@@ -9,14 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from posbench.base.errors import ConfigError
 from posbench.check.subject import setup
-from posbench.encoding import EncodingStack
+from posbench.core.encoding import EncodingStack
+from posbench.core.layers import QKNorm, ShortConv
+from posbench.core.transformer import Transformer
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
-from posbench.errors import ConfigError
-from posbench.layers.qk_norm import QKNorm
-from posbench.layers.short_conv import ShortConv
-from posbench.transformer import Transformer
 
 
 @pytest.mark.parametrize(("heads", "head_width", "width"), [(3, 5, 8), (1, 8, 8), (4, 8, 16)])

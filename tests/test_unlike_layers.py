@@ -13,17 +13,17 @@ from loops import BATCH, HEADS, WIDTH, by_pairs, call, outputs, same, shaken
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from posbench.attention import Attention, attend, dense
+from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.check.subject import setup
-from posbench.composing.building import build
-from posbench.composing.compose import compose
-from posbench.encoding import EncodingStack
+from posbench.config.building import build
+from posbench.config.compose import compose
+from posbench.core.attention import Attention, attend, dense
+from posbench.core.encoding import EncodingStack
+from posbench.core.extension import Extension
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.chunked import Chunked
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
-from posbench.errors import ConfigError, IllegalExtension
-from posbench.extension import Extension
 from posbench.extensions.both import Both
 from posbench.extensions.direct import Direct
 from posbench.extensions.log_floor import LogFloor

@@ -18,18 +18,19 @@ from typing import Any
 import pytest
 from making import audits_of, changed, record, save
 
-from posbench import provenance
-from posbench.composing.compose import compose, composing
-from posbench.errors import PosbenchError
-from posbench.leaderboard import command as leaderboard
-from posbench.records import bundle, files, published
-from posbench.records.command import Command
+from posbench.base.errors import PosbenchError
+from posbench.boards import command as leaderboard
+from posbench.config import provenance
+from posbench.config.command import Command
+from posbench.config.compose import compose, composing
+from posbench.records import files, published
 from posbench.records.record import Audit, Record
-from posbench.results.command import main as results_command
 from posbench.running.console import Console
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
-from posbench.running.verify import (
+from posbench.sharing import bundle
+from posbench.sharing.command import main as results_command
+from posbench.sharing.verify import (
     OF_ANOTHER_CPU,
     Kind,
     Repeated,
@@ -344,7 +345,7 @@ def test_a_record_is_repeated_with_as_many_threads_as_made_it(
         asked.append(spec.composed.content["trainer"]["threads"])
         files.write(before, spec.path)
 
-    monkeypatch.setattr("posbench.running.verify.make", made)
+    monkeypatch.setattr("posbench.sharing.verify.make", made)
     assert verify(tmp_path / "all", 1, scratch=tmp_path / "scratch").agreed
     assert asked == [count or 1]
 
@@ -460,7 +461,7 @@ def test_what_is_repeated_is_drawn_anew_each_time_and_the_seed_is_said(
         drawn.append(seed)
         return Repeated({}, 3, [])
 
-    monkeypatch.setattr("posbench.running.verify.verify", repeated)
+    monkeypatch.setattr("posbench.sharing.verify.verify", repeated)
     words = ["accept", str(path), "--to", str(tmp_path / "all"), "--run-code"]
     for _ in range(3):
         results_command(words)
@@ -765,7 +766,7 @@ def test_differences_are_named_by_their_place(old: Any, new: Any, said: list[str
 # -- where a record was made -----------------------------------------------------------------------
 
 OF_ONES_OWN = """
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
 
 
 class Turned(PositionEncoding):

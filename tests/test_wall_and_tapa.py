@@ -13,12 +13,12 @@ from rotations import wave
 from torch import Tensor
 from vectors import linear, sigmoid
 
-from posbench.attention import Attention, attend, dense
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, attend, dense
 from posbench.encodings.fox import FoX
 from posbench.encodings.nope import NoPE
 from posbench.encodings.tapa import TAPA
 from posbench.encodings.wall import CHUNK, Wall
-from posbench.errors import ConfigError
 
 oracle = pytest.mark.oracle
 

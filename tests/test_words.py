@@ -10,9 +10,9 @@ import pytest
 from hydra.errors import OverrideParseException
 
 from posbench import cli
-from posbench.composing import mistakes
-from posbench.composing.words import Word
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.config import mistakes
+from posbench.config.words import Word
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from posbench.boards import definition
-from posbench.boards.definition import Board
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
+from posbench.config import board as definition
+from posbench.config.board import Board
 from posbench.records.record import Record
 
 

@@ -24,17 +24,16 @@ from typing import Any
 
 from rich.console import Console
 
-from posbench import commands
+from posbench.base.errors import ConfigError, PosbenchError
+from posbench.base.wording import agreeing
+from posbench.base.wording import shown as in_sentence
 from posbench.check.suite import Check, NotAsked, Suite
-from posbench.composing import constructors, folders, mistakes
-from posbench.composing.blame import last_line_in, place, shown, told
-from posbench.composing.building import class_of_run
-from posbench.composing.compose import compose, composing
-from posbench.composing.exit_status import exit_status
-from posbench.composing.words import Word, is_file
-from posbench.errors import ConfigError, PosbenchError
-from posbench.wording import agreeing
-from posbench.wording import shown as in_sentence
+from posbench.config import commands, constructors, folders, mistakes
+from posbench.config.blame import last_line_in, place, shown, told
+from posbench.config.building import class_of_run
+from posbench.config.compose import compose, composing
+from posbench.config.exit_status import exit_status
+from posbench.config.words import Word, is_file
 
 KINDS = mistakes.OF_A_CLASS
 """The groups whose classes can be checked."""

@@ -7,9 +7,176 @@ promised, what was measured, and where to look. The test suite runs every check 
 
 from __future__ import annotations
 
-from posbench.check import contract, declarations, paths, settings, weights
-from posbench.check.subject import Subject
+import copy
+
+import torch
+from torch import Tensor
+
+from posbench.base.errors import ConfigError
+from posbench.check import contract, declarations, paths
+from posbench.check.subject import (
+    CPU_HEAD,
+    EXACT,
+    HEADS,
+    MODEL,
+    WIDTH,
+    Broken,
+    Outputs,
+    Subject,
+    difference,
+    outputs,
+    random_tokens,
+    require,
+    setup,
+)
 from posbench.check.suite import Suite
+from posbench.core.encoding import PositionEncoding
+from posbench.core.scoring import inputs, loss
+from posbench.core.streams import stream_seed
+from posbench.running.setup import Setup
+
+# -- does every setting count, those of the encoding and those of the model around -----------------
+
+
+def every_numeric_setting_changes_an_output(subject: Subject) -> None:
+    """Doubling a setting must change some output at the lengths and sizes of the cpu protocol.
+
+    Zero becomes one, and a setting that cannot be doubled is halved. A cache that is shared by all
+    objects would show.
+    """
+    sizes = ("protocol=cpu", f"model.head_width={CPU_HEAD}", f"model.num_heads={HEADS}")
+
+    usual = setup(*subject.words, *sizes)
+
+    def changed(run: Setup) -> list[Outputs]:
+        stack, batch = (
+            run.model().double().encodings,
+            run.task.batch(run.train_length, 4, 0, "train", 0),
+        )
+        pos = torch.arange(64)[None]
+        draw = inputs(batch, stack, 0, training=True).pos.double()
+        return [(draw, draw), *(outputs(layer, pos, CPU_HEAD) for layer in stack)]
+
+    before = changed(usual)
+    for key, value in subject.settings():
+        try:
+            after = changed(usual.with_setting(f"encoding.{key}", 2 * value or 1))
+        except ConfigError:
+            half = value // 2 if isinstance(value, int) else value / 2
+            after = changed(usual.with_setting(f"encoding.{key}", half))
+        require(
+            any(difference(old, new) > EXACT for old, new in zip(before, after, strict=True)),
+            f"encoding.{key}={value} can be doubled and no output changes at the training length "
+            "of the cpu protocol: scale its default with the training length, or remove it",
+        )
+
+
+MODEL_CHANGES = {
+    "width": 2 * MODEL,
+    "num_heads": 2 * HEADS,
+    "head_width": 2 * WIDTH,
+    "num_layers": 3,
+    "mlp_ratio": 1,
+    "dropout": 0.5,
+    "embedding_std": 0.5,
+    "qk_norm": True,
+    "output_gate": True,
+    "short_conv": 2,
+}
+"""Another value for each setting of the model, legal for any encoding."""
+
+
+def every_setting_of_the_model_changes_an_output(subject: Subject) -> None:
+    """Every setting of the model must change the logits of a training step, or be refused."""
+    tokens, pos = random_tokens(12), torch.arange(12)[None]
+
+    def logits(run: Setup) -> Tensor:
+        model = run.model().train()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # for dropout
+            return model(tokens, pos).detach()
+
+    before = logits(subject.made())
+    for key, value in MODEL_CHANGES.items():
+        try:
+            after = logits(subject.made().with_setting(f"model.{key}", value))
+        except ConfigError:
+            continue
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            if "size" not in reason and "shape" not in reason:
+                raise
+            raise Broken(
+                f"with model.{key}={value} it fails ({reason}): take each size from the model, "
+                f"with a setting of the class and ${{model.{key}}} in its YAML"
+            ) from error
+        require(
+            not torch.allclose(before, after, atol=1e-6),
+            f"model.{key}={value} changes no logit of a training step: the encoding must not make "
+            "a setting of the model count for nothing",
+        )
+
+
+# -- is every weight of an encoding trained, kept in a checkpoint, and drawn alike -----------------
+
+
+def every_parameter_gets_a_gradient(subject: Subject) -> None:
+    """One training batch at the training length must give every parameter a gradient."""
+    run = subject.made()
+    model = run.model()
+    data = inputs(
+        run.task.batch(run.train_length, 16, 0, "train", 0), model.encodings, 0, training=True
+    )
+    loss(model, data).backward()
+    for name, parameter in model.named_parameters():
+        require(
+            parameter.grad is not None and bool(parameter.grad.abs().max() > 0),
+            f"{name} gets no gradient from a training batch: it is unused, or hidden by a clamp, a "
+            "rounding or a zero",
+        )
+
+
+def state_dict_round_trips(subject: Subject) -> None:
+    """Two seeds give different models, until the weights of one are loaded into the other."""
+    one, other = subject.made().model(), subject.made().with_setting("seed", 1).model()
+    tokens, pos = random_tokens(12), torch.arange(12)[None]
+    require(not torch.equal(one(tokens, pos), other(tokens, pos)), "two seeds give the same model")
+    other.load_state_dict(one.state_dict())
+    require(
+        torch.equal(one(tokens, pos), other(tokens, pos)),
+        "a model with the weights of another gives other outputs: something learned or drawn is "
+        "neither a parameter nor a buffer, so it is lost in a checkpoint",
+    )
+
+
+def shared_modules_start_equal_across_encodings(subject: Subject) -> None:
+    """The transformer's own weights do not depend on the encoding, so that methods start alike."""
+    ours = subject.made().model().state_dict()
+    bare = copy.deepcopy(subject.made().composed)
+    bare.encoding = {"_target_": f"{PositionEncoding.__module__}.{PositionEncoding.__name__}"}
+    plain = Setup(bare, subject.made().task).model().state_dict()
+    for key in plain.keys() & ours.keys():
+        if plain[key].shape == ours[key].shape:
+            require(
+                torch.equal(ours[key], plain[key]),
+                f"{key} starts at other weights than without the encoding",
+            )
+
+
+def two_constructions_are_equal(subject: Subject) -> None:
+    """The state of torch's global generator must not matter."""
+    with torch.random.fork_rng():
+        one = subject.made().model().state_dict()
+        torch.manual_seed(stream_seed("anything"))
+        other = subject.made().model().state_dict()
+    for key in one:
+        require(
+            torch.equal(one[key], other[key]),
+            f"{key} is drawn anew each time: use torch's own generator",
+        )
+
+
+# -- all together ----------------------------------------------------------------------------------
 
 SUITE = Suite(
     Subject,
@@ -35,12 +202,12 @@ SUITE = Suite(
         declarations.float_positions_are_accepted_iff_declared,
         contract.finite_under_decreasing_positions,
         declarations.handles_are_measured,
-        weights.every_parameter_gets_a_gradient,
-        weights.state_dict_round_trips,
-        weights.shared_modules_start_equal_across_encodings,
-        weights.two_constructions_are_equal,
-        settings.every_numeric_setting_changes_an_output,
-        settings.every_setting_of_the_model_changes_an_output,
+        every_parameter_gets_a_gradient,
+        state_dict_round_trips,
+        shared_modules_start_equal_across_encodings,
+        two_constructions_are_equal,
+        every_numeric_setting_changes_an_output,
+        every_setting_of_the_model_changes_an_output,
     ),
     rests_on={
         contract.a_prefix_gives_alone_what_it_gives_within_the_whole: (

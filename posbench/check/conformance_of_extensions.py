@@ -15,6 +15,8 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from posbench.base.errors import ConfigError, IllegalExtension
+from posbench.base.wording import closest
 from posbench.check import contract, paths
 from posbench.check.subject import (
     CPU_HEAD,
@@ -29,14 +31,12 @@ from posbench.check.subject import (
     setup,
 )
 from posbench.check.suite import NotAsked, Suite
-from posbench.composing.folders import own_names
-from posbench.composing.options import options
-from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.errors import ConfigError, IllegalExtension
-from posbench.extension import Extension, ExtensionWrapper, FrequencyExtension
+from posbench.config.folders import own_names
+from posbench.config.options import options
+from posbench.core.encoding import EncodingStack, PositionEncoding
+from posbench.core.extension import Extension, ExtensionWrapper, FrequencyExtension
+from posbench.core.transformer import Transformer
 from posbench.running.setup import Setup
-from posbench.transformer import Transformer
-from posbench.wording import closest
 
 HOSTS = ("rope", "learned", "alibi", "nope")
 """They offer every handle of posbench; encodings of one's own, tried after them, may have more."""

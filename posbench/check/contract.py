@@ -9,7 +9,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention, attend, dense
 from posbench.check import counting, devices
 from posbench.check.paths import moved
 from posbench.check.subject import (
@@ -26,7 +25,8 @@ from posbench.check.subject import (
     random_tokens,
     require,
 )
-from posbench.encoding import Draw, PositionEncoding
+from posbench.core.attention import Attention, attend, dense
+from posbench.core.encoding import Draw, PositionEncoding
 from posbench.running import shapes
 
 ROWS, PLACES = 3, 9  # of a batch; unlike the number of heads, so that neither passes for the other

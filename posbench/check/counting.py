@@ -7,9 +7,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
 from posbench.check.subject import HEADS, WIDTH
-from posbench.encoding import Draw, PositionEncoding
+from posbench.core.attention import Attention
+from posbench.core.encoding import Draw, PositionEncoding
 from posbench.running import shapes
 
 COUNTING = frozenset(

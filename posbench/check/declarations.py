@@ -8,6 +8,8 @@ from collections.abc import Collection
 
 import torch
 
+from posbench.base.errors import IllegalExtension, PosbenchError
+from posbench.base.wording import closest
 from posbench.check import counting
 from posbench.check.subject import (
     EXACT,
@@ -19,11 +21,9 @@ from posbench.check.subject import (
     random_tokens,
     require,
 )
-from posbench.encoding import PositionEncoding
-from posbench.errors import IllegalExtension, PosbenchError
-from posbench.extension import ExtensionWrapper
-from posbench.frequencies import Frequencies
-from posbench.wording import closest
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import ExtensionWrapper
+from posbench.core.frequencies import Frequencies
 
 LONGEST = 256
 """Tokens of the longest sequence in which a class may begin to count them."""

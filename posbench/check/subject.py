@@ -12,16 +12,16 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from posbench.attention import Attention, dense
-from posbench.composing.building import build
-from posbench.composing.compose import compose
-from posbench.composing.legality import supplying_tasks
-from posbench.composing.options import BROKEN, node, options
-from posbench.encoding import PositionEncoding
-from posbench.errors import PosbenchError
-from posbench.extension import Extension
+from posbench.base.errors import PosbenchError
+from posbench.config.building import build
+from posbench.config.compose import compose
+from posbench.config.legality import supplying_tasks
+from posbench.config.options import BROKEN, node, options
+from posbench.core.attention import Attention, dense
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Extension
+from posbench.core.transformer import Transformer
 from posbench.running.setup import Setup
-from posbench.transformer import Transformer
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posbench.encoding import Draw, PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import Draw, PositionEncoding
 from posbench.encodings.supplied_ids import room
-from posbench.errors import ConfigError
 
 
 class Abacus(PositionEncoding):

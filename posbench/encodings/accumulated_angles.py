@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.rotation import halves, rotate
-from posbench.frequencies import Frequencies
 
 Tables = tuple[Tensor, Tensor]
 """Cosine and sine, [batch, heads, n, pairs]."""

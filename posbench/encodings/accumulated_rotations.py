@@ -7,10 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from posbench.attention import Attention
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.accumulated_angles import AccumulatedAngles, turned
-from posbench.errors import ConfigError
-from posbench.frequencies import Frequencies
 
 
 class AccumulatedRotations(AccumulatedAngles):

@@ -7,11 +7,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.rotation import halves, rotate
-from posbench.errors import ConfigError
-from posbench.frequencies import Frequencies
 
 
 class AdaRoPE(PositionEncoding):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.alibi import alibi_slopes
 
 

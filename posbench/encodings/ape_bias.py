@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.alibi import alibi_slopes
 from posbench.encodings.bounded import bounded
-from posbench.errors import ConfigError
 
 
 class APEBias(PositionEncoding):

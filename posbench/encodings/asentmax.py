@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.entmax import Entmax
-from posbench.errors import ConfigError
 
 
 class ASEntmax(Entmax):

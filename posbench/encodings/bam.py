@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 
 SMALLEST = 1e-5
 """Added to every distance, so that a power below 0 of distance 0 is a number."""

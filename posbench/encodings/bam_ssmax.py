@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from posbench.attention import Attention, Plan
+from posbench.core.attention import Attention, Plan
 from posbench.encodings.ssmax import SSMax
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import PositionEncoding, Wrapper
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import PositionEncoding, Wrapper
 
 
 class BeamTemperature(Wrapper):

@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import Draw, PositionEncoding, Wrapper
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import Draw, PositionEncoding, Wrapper
 from posbench.encodings.supplied_ids import room
-from posbench.errors import ConfigError
 
 
 class BiPE(Wrapper):

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from posbench.encoding import Draw, PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import Draw, PositionEncoding
 from posbench.encodings.sampled import Sampled, require_floats
-from posbench.errors import ConfigError
 
 
 class CAPE(Sampled):

@@ -9,9 +9,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 
 
 class DeBERTa(PositionEncoding):

@@ -7,9 +7,9 @@ import itertools
 import torch
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 
 
 class DynamicBias(PositionEncoding):

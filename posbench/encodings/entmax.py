@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import Wrapper
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import Wrapper
 from posbench.encodings.sink import normalised
 
 STEPS = 12

@@ -8,12 +8,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.partial_rotation import fastest, padded, turning_pairs
 from posbench.encodings.rotation import halves, rotate
-from posbench.errors import ConfigError
-from posbench.frequencies import Frequencies
 
 
 class FoPE(PositionEncoding):

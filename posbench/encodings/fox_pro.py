@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posbench.attention import Attention
+from posbench.core.attention import Attention
 from posbench.encodings.fox import FoX
 
 

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.alibi import alibi_slopes
-from posbench.errors import ConfigError
 
 GATES = {"key": ("key",), "query": ("query",), "both": ("query", "key")}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import PositionEncoding, Wrapper
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import PositionEncoding, Wrapper
 
 
 class HeadScale(Wrapper):

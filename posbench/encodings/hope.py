@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from posbench.base.errors import ConfigError
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.partial_rotation import FastestPairs, turning_pairs
-from posbench.errors import ConfigError
-from posbench.frequencies import Frequencies
 
 
 class HoPE(FastestPairs):

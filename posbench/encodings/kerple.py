@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
 
 SMALLEST = 0.01
 """What the published code keeps every parameter above."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.bounded import bounded
 from posbench.encodings.kerple import SMALLEST, uniform
 

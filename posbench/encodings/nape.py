@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from posbench.attention import Attention, Heads
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, Heads
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.nope import NoPE
-from posbench.errors import ConfigError
 
 
 class NAPE(PositionEncoding):

@@ -1,6 +1,6 @@
 """No position encoding: order is known only through the causal mask."""
 
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
 
 
 class NoPE(PositionEncoding):

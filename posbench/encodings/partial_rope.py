@@ -7,11 +7,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.partial_rotation import rotated_pairs
 from posbench.encodings.rotation import halves, rotate
-from posbench.frequencies import Frequencies
 
 
 class PartialRoPE(PositionEncoding):

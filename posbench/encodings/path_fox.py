@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.fox import FoX
 from posbench.encodings.path import PaTH
 

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.bounded import bounded
-from posbench.errors import ConfigError
-from posbench.frequencies import Frequencies
 
 
 class PoPE(PositionEncoding):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posbench.encoding import Draw, PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import Draw, PositionEncoding
 from posbench.encodings.sampled import Sampled, require_floats
-from posbench.errors import ConfigError
 
 
 class RandomFloats(Sampled):

@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.errors import ConfigError
-from posbench.frequencies import Frequencies
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.frequencies import Frequencies
 
 
 def vectors(num_heads: int, head_width: int) -> nn.Parameter:

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.adarope import by_head
-from posbench.errors import ConfigError
-from posbench.frequencies import Frequencies
 
 
 class RePo(PositionEncoding):

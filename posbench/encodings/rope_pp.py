@@ -7,10 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
 from posbench.encodings.rope import RoPE
 from posbench.encodings.rotation import halves, rotate
-from posbench.errors import ConfigError
 
 
 class RoPEPP(RoPE):

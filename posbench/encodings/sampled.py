@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from posbench.encoding import PositionEncoding, Wrapper
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import PositionEncoding, Wrapper
 
 
 class Sampled(Wrapper):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
-from posbench.frequencies import Frequencies
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
+from posbench.core.frequencies import Frequencies
 
 
 class Sandwich(PositionEncoding):

@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import PositionEncoding, Wrapper
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import PositionEncoding, Wrapper
 
 
 class ScaleInvariant(Wrapper):

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posbench.base.errors import ConfigError
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.accumulated_angles import AccumulatedAngles
-from posbench.errors import ConfigError
-from posbench.frequencies import Frequencies
 
 
 class SelectiveRoPE(AccumulatedAngles):

@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
-from posbench.frequencies import Frequencies
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import PositionEncoding
+from posbench.core.frequencies import Frequencies
 
 
 class Sinusoidal(PositionEncoding):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
-from posbench.masks import Masked
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import PositionEncoding
+from posbench.core.masks import Masked
 
 
 class SlidingWindow(Masked):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import Wrapper
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import Wrapper
 from posbench.encodings.sink import normalised, with_sink
 
 

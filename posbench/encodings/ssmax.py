@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import PositionEncoding, Wrapper
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import PositionEncoding, Wrapper
 
 
 class SSMax(Wrapper):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.ssmax import SSMax
 
 

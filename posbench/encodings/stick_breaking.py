@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 
 
 class StickBreaking(PositionEncoding):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
 
 
 def room(ids: Tensor, size: int, name: str) -> int:

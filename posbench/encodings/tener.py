@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.relative_sinusoids import vectors, with_sinusoids
 from posbench.encodings.rotation import neighbours
-from posbench.errors import ConfigError
-from posbench.frequencies import Frequencies
 
 
 class TENER(PositionEncoding):

@@ -7,10 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from posbench.attention import Attention, Normaliser, Plan
-from posbench.encoding import PositionEncoding, Wrapper
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, Normaliser, Plan
+from posbench.core.encoding import PositionEncoding, Wrapper
 from posbench.encodings.sink import normalised
-from posbench.errors import ConfigError
 
 LARGEST = 512 / 128**0.5
 """The largest score, c T^2: Inkling 2 has T = sqrt(512) in heads of 128 channels."""

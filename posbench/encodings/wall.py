@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 
 CHUNK = 32
 """Queries whose keys are faded together; what it is changes no result."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from posbench.attention import Attention
+from posbench.core.attention import Attention
 from posbench.encodings.relative_sinusoids import vectors
 from posbench.encodings.transformer_xl import TransformerXL
 

@@ -15,13 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posbench import commands
-from posbench.composing import mistakes
-from posbench.composing.compose import compose, composing
-from posbench.composing.exit_status import exit_status
-from posbench.composing.folders import with_own
-from posbench.composing.words import Word
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
+from posbench.config import commands, mistakes
+from posbench.config.compose import compose, composing
+from posbench.config.exit_status import exit_status
+from posbench.config.folders import with_own
+from posbench.config.words import Word
 
 if TYPE_CHECKING:
     from posbench.explain.page import Explained
@@ -78,8 +77,8 @@ def _explain(requested: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
     for run in runs:
         explained.append(_explained(run, own))
         print(text(explained[-1]), end="\n\n", flush=True)
-    from posbench.disk import write_whole, writing_to
-    from posbench.leaderboard.explanations import explanation_path
+    from posbench.base.disk import write_whole, writing_to
+    from posbench.showing.pages import explanation_path
 
     first = runs[0]
     names = [run.identity.method.slug for run in runs]
@@ -97,7 +96,7 @@ def _explained(spec: RunSpec, own: Sequence[Path]) -> Explained:
     from posbench.explain.measures import inside
     from posbench.explain.page import Explained
     from posbench.running.console import Console
-    from posbench.running.ready import Ready
+    from posbench.running.prepare import Ready
 
     ready = Ready.of(spec, Console())
     setup = ready.setup

@@ -3,22 +3,87 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from posbench.attention import Plan
-from posbench.encoding import EncodingStack
-from posbench.evaluation import Evaluation, pieces
-from posbench.explain.watching import farthest, watched, without_head
-from posbench.extension import Extension
-from posbench.frequencies import Frequencies
-from posbench.task import Batch
-from posbench.transformer import Transformer
+from posbench.core.attention import Attention, Heads, Plan, Regions
+from posbench.core.encoding import EncodingStack, Wrapper
+from posbench.core.evaluation import Evaluation, pieces
+from posbench.core.extension import Extension
+from posbench.core.frequencies import Frequencies
+from posbench.core.task import Batch
+from posbench.core.transformer import Transformer
+
+# -- attention is watched inside a model that is tested, and heads are taken out of ----------------
+
+
+class Watched(Wrapper):
+    """An encoding that computes what its host does, and keeps the plan of the last call."""
+
+    plan: Plan
+
+    def encode(self, a: Attention) -> Plan:
+        self.plan = self.host.encode(a)
+        return self.plan
+
+
+def watched(model: Transformer) -> tuple[Transformer, list[Watched]]:
+    """The same model, and the encoding of each layer, which can be asked for its plan."""
+    layers = [Watched(layer) for layer in model.encodings]
+    return model.with_encodings(model.encodings.replaced(layers)), layers
+
+
+@contextmanager
+def without_head(model: Transformer, layer: int, head: int) -> Iterator[None]:
+    """The output of one head counts as 0 for its layer while this context lasts."""
+    width = model.head_width
+    channels = slice(head * width, (head + 1) * width)
+
+    def silenced(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+        found = inputs[0].clone()
+        found[..., channels] = 0
+        return found
+
+    block = model.blocks[layer]
+    handle = block.out.register_forward_pre_hook(silenced)  # type: ignore[union-attr]
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def farthest(plan: Plan, rows: slice) -> float:
+    """The largest distance between a query and a key that it sees, in positions as the method
+    counts them; NaN where they have several axes.
+    """
+    if isinstance(plan, Heads):
+        return max(farthest(part, rows) for part in plan.parts)
+    if isinstance(plan, Regions):
+        region = plan.select(rows)
+        far = [
+            _largest(part.distance(rows), plan.allowed(rows) & (region == index))
+            for index, part in enumerate(plan.parts)
+            if part.q_pos.ndim == 2
+        ]
+        return max(far, default=float("nan"))
+    if not isinstance(plan, Attention) or plan.q_pos.ndim != 2:
+        return float("nan")
+    return _largest(plan.distance(rows), plan.allowed(rows))
+
+
+def _largest(distance: Tensor, seen: Tensor) -> float:
+    """The largest of [batch|1, rows, keys] where [batch|1, heads|1, rows, keys] is true."""
+    spread = distance[:, None].expand(torch.broadcast_shapes(distance[:, None].shape, seen.shape))
+    return float(spread.masked_fill(~seen.expand(spread.shape), 0).max())
+
+
+# -- all together ----------------------------------------------------------------------------------
 
 SAMPLES = 32
 EVERYWHERE, OF_SOURCE = ("keys", "mean", "sd"), ("on_source", "margin")

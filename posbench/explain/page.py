@@ -3,22 +3,174 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from posbench.explain.figures import of_heads
+from posbench.base.wording import agreeing
+from posbench.core.row import Row, View
 from posbench.explain.measures import Inside
-from posbench.explain.sentences import sentences
-from posbench.records.row import Row, View
-from posbench.showing import depth_map
-from posbench.showing.figures import Curve, score_by_length
-from posbench.showing.numbers import NOTHING, number
+from posbench.showing import figures as depth_map
+from posbench.showing.figures import (
+    COLOURS,
+    DASHES,
+    MARKERS,
+    STYLE,
+    Curve,
+    plain_ticks,
+    score_by_length,
+    svg_text,
+)
+from posbench.showing.pages import rendered
+from posbench.showing.table import NOTHING, Table, number
 from posbench.showing.table import Row as Line
-from posbench.showing.table import Table
-from posbench.showing.templates import rendered
-from posbench.wording import agreeing
+
+# -- sentences say what changes between the training length and a longer one -----------------------
+
+STOPPED = 0.5
+"""Below this share of its score at 1x a method is said to have stopped."""
+
+
+def stops_at(inside: Inside) -> float:
+    """The first of the lengths at which less than half of the score at 1x is left, or the last."""
+    scores = inside.lengths["score"]
+    lost = scores.index[scores < STOPPED * scores.iloc[0]]
+    return float(lost[0] if len(lost) else scores.index[-1])
+
+
+def reader(inside: Inside) -> tuple[int, int]:
+    """The head that looks most at the source at 1x; where there is no source, the one without
+    which the model loses most.
+    """
+    first = _at(inside.heads, inside.lengths.index[0])
+    by = "on_source" if first["on_source"].notna().any() else "without"
+    chosen = first["on_source"].idxmax() if by == "on_source" else first["without"].idxmin()
+    layer, head = chosen
+    return int(layer), int(head)
+
+
+def sentences(inside: Inside) -> Iterator[str]:
+    """They name what differs where the method stops, or at the longest test if it does not."""
+    near, far = float(inside.lengths.index[0]), stops_at(inside)
+    scores = inside.lengths["score"]
+    yield (
+        f"On these {inside.samples} sequences its score is {number(scores[near])} at {near:g}x and "
+        f"{number(scores[far])} at {far:g}x."
+    )
+    if far == near:
+        return
+    if scores[near] < STOPPED:
+        yield "It has not learned its task at the training length: longer ones tell little."
+    layer, head = reader(inside)
+    named = f"layer {layer + 1}, head {head + 1}"
+    before, after = (_at(inside.heads, at).loc[(layer, head)] for at in (near, far))
+    if not math.isnan(before["on_source"]):
+        shares = [number(each["on_source"]) for each in (before, after)]
+        yield (
+            f"The head that looks most at the right token ({named}) has {shares[0]} of its "
+            f"attention there at {near:g}x, and {shares[1]} at {far:g}x; its logit is "
+            f"{before['margin']:+.1f} above all others, and then {after['margin']:+.1f}."
+        )
+    yield (
+        f"That head spreads its attention over {before['keys']:.1f} keys at {near:g}x and over "
+        f"{after['keys']:.1f} at {far:g}x; its logits have a standard deviation of "
+        f"{before['sd']:.1f} and {after['sd']:.1f}."
+    )
+    lost = scores[near] - _at(inside.heads, near)["without"]
+    (worst_layer, worst_head), most = lost.idxmax(), lost.max()
+    if most > 0:
+        yield (
+            f"Without layer {worst_layer + 1}, head {worst_head + 1} the score at {near:g}x is "
+            f"{number(scores[near] - most)}: no other head is needed as much."
+        )
+    one, other = inside.lengths.loc[near], inside.lengths.loc[far]
+    if not math.isnan(other["farthest"]):
+        yield (
+            f"It is asked to understand distances up to {one['farthest']:.0f} at {near:g}x, and up "
+            f"to {other['farthest']:.0f} at {far:g}x."
+        )
+    if not math.isnan(other["unseen_phases"]):
+        yield (
+            f"At {far:g}x, {100 * other['unseen_phases']:.0f} % of its rotary pairs are at phases "
+            f"that training has not shown; at {near:g}x, {100 * one['unseen_phases']:.0f} %."
+        )
+
+
+def _at(heads: pd.DataFrame, multiple: float) -> pd.DataFrame:
+    return heads[heads["multiple"] == multiple].set_index(["layer", "head"]).sort_index()
+
+
+# -- the pictures of the page ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Panel:
+    """How a column of numbers is shown: its label, the range of its axis where that is known."""
+
+    label: str
+    limits: tuple[float, float] | None = None
+    log: bool = False
+
+
+PANELS = {
+    "on_source": Panel("attention on the right token", (0.0, 1.0)),
+    "keys": Panel("keys that it spreads over, $e^H$", log=True),
+    "margin": Panel("logit of the right token above all others"),
+    "without": Panel("score without the head", (0.0, 1.0)),
+}
+
+
+def of_heads(inside: Inside, name: str) -> str:
+    """Four panels: a curve a head, layers by colour, heads by dash."""
+    with style.context(["default", STYLE]):
+        figure = Figure(figsize=(9, 6.4), layout="constrained")
+        panels = figure.subplots(2, 2)
+        for axes, (column, panel) in zip(panels.flat, PANELS.items(), strict=True):
+            for (layer, head), part in inside.heads.groupby(["layer", "head"]):
+                _curve(axes, part, column, int(layer), int(head), f"{name}-{column}")
+            if column == "without":
+                scores = inside.lengths["score"]
+                axes.plot(scores.index, scores, color="0.4", linewidth=1, label="with all")
+            _dress(axes, list(inside.lengths.index), panel)
+        handles, labels = panels.flat[3].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+        return svg_text(figure)
+
+
+def _curve(axes: Axes, part: pd.DataFrame, column: str, layer: int, head: int, name: str) -> None:
+    axes.plot(
+        part["multiple"],
+        part[column],
+        gid=f"{name}-{layer}-{head}",
+        label=f"layer {layer + 1}, head {head + 1}",
+        color=COLOURS[layer % len(COLOURS)],
+        linestyle=DASHES[head % len(DASHES)],
+        marker=MARKERS[head % len(MARKERS)],
+        markersize=4.5,
+        markerfacecolor="white",
+    )
+
+
+def _dress(axes: Axes, ticks: list[float], panel: Panel) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_title(panel.label, fontsize=10)
+    if panel.limits:
+        axes.set_ylim(panel.limits[0] - 0.03, panel.limits[1] + 0.03)
+    elif panel.log:
+        axes.set_yscale("log")
+        plain_ticks(axes.yaxis)
+    else:
+        axes.axhline(0, color="0.6", linewidth=1, linestyle=":")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+# -- all together ----------------------------------------------------------------------------------
 
 COLUMNS = {
     "score": "score",

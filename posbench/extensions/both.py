@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.errors import ConfigError
-from posbench.extension import Extension, Searched
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import EncodingStack, PositionEncoding
+from posbench.core.extension import Extension, Searched
 
 
 class Both(Extension):

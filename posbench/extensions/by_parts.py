@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from posbench.errors import ConfigError
-from posbench.extension import FrequencyExtension
+from posbench.base.errors import ConfigError
+from posbench.core.extension import FrequencyExtension
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.yarn import YaRN
 from posbench.extensions.yarn_turns import YaRNTurns
-from posbench.frequencies import Frequencies
 
 RAMPS: dict[str, type[YaRN]] = {"index": YaRN, "turns": YaRNTurns}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
 from posbench.extensions.direct import Direct
 
 

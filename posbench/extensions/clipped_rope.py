@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.share_of_pairs import share_of_pairs
 from posbench.extensions.unscaled import Unscaled
-from posbench.frequencies import Frequencies
 
 
 class ClippedRoPE(Unscaled):

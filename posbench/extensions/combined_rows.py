@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from posbench.encoding import PositionEncoding, Wrapper
+from posbench.core.encoding import PositionEncoding, Wrapper
 
 Rows = Callable[[Tensor], Tensor]
 """row numbers [batch|1, n] -> the tokens with these rows, [batch, n, width]"""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
 from posbench.extensions.distances import chunks_back, counted
 from posbench.extensions.regions import Region, RegionExtension, from_the_first
 

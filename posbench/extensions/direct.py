@@ -1,7 +1,7 @@
 """Direct extrapolation: the trained model as it is."""
 
-from posbench.encoding import PositionEncoding
-from posbench.extension import Extension
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Extension
 
 
 class Direct(Extension):

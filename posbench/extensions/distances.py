@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
+from posbench.core.masks import Visible
 from posbench.extensions.regions import Region, RegionExtension, at_least, from_the_first
-from posbench.masks import Visible
 
 
 def counted(name: str, value: int | None, low: int = 1) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
-from posbench.extension import Scaled
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Scaled
 from posbench.extensions.temperature import Heated, constant
 
 

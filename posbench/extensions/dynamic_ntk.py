@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.ntk import NTK
-from posbench.frequencies import Frequencies
 
 
 class DynamicNTK(NTK):

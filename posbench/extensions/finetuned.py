@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from posbench.errors import ConfigError
-from posbench.extension import Extension, ExtensionWrapper, FineTuning, Searched
+from posbench.base.errors import ConfigError
+from posbench.core.extension import Extension, ExtensionWrapper, FineTuning, Searched
 
 
 class FineTuned(ExtensionWrapper):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.unscaled import Unscaled
-from posbench.frequencies import Frequencies
 
 
 class GiraffePower(Unscaled):

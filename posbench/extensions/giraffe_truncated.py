@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.turns import turns
 from posbench.extensions.unscaled import Unscaled
-from posbench.frequencies import Frequencies
 
 
 class GiraffeTruncated(Unscaled):

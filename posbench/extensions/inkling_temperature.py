@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention, Plan
+from posbench.core.attention import Attention, Plan
 from posbench.extensions.temperature import Growing, Heated
 
 

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.extension import Scaled
+from posbench.core.attention import Attention
+from posbench.core.extension import Scaled
 from posbench.extensions.distances import divided
 from posbench.extensions.regions import Region, RegionExtension, from_the_first
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from posbench.attention import Attention
+from posbench.core.attention import Attention
 from posbench.extensions.distances import Shrinking, counted, grouped
 from posbench.extensions.regions import Region, beyond, from_the_first
 

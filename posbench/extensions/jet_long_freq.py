@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import EncodingStack, PositionEncoding, Wrapper
-from posbench.errors import IllegalExtension
-from posbench.extension import Scaled
+from posbench.base.errors import IllegalExtension
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import EncodingStack, PositionEncoding, Wrapper
+from posbench.core.extension import Scaled
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.distances import below, counted
 from posbench.extensions.regions import beyond, joined
 from posbench.extensions.temperature import Heated, constant
 from posbench.extensions.yarn import YaRN, growth
-from posbench.frequencies import Frequencies
 
 
 class JetLongFreq(Scaled):

@@ -6,8 +6,8 @@ import math
 
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
 from posbench.extensions.distances import counted
 from posbench.extensions.regions import Region, RegionExtension, at_least, from_the_first
 

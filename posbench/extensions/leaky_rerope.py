@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
 from posbench.extensions.distances import Shrinking, below, counted, divided
 from posbench.extensions.regions import Region, at_least, from_the_first
 

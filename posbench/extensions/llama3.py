@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
 from posbench.extensions.by_parts import ByParts
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from posbench.core.masks import Visible
 from posbench.extensions.distances import capped, counted, first_and_recent
 from posbench.extensions.regions import Region, RegionExtension
-from posbench.masks import Visible
 
 
 class LMInfinite(RegionExtension):

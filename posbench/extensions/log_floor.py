@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
+from posbench.core.attention import Attention
 from posbench.extensions.temperature import Growing
 
 

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
 from posbench.extensions.temperature import Temperature
 
 

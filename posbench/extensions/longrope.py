@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
-from posbench.extension import FrequencyExtension
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import FrequencyExtension
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.turns import turns
-from posbench.frequencies import Frequencies
 
 
 class LongRoPE(FrequencyExtension):

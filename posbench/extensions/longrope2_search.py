@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from posbench.encoding import EncodingStack
-from posbench.errors import ConfigError
-from posbench.extension import Extension, Searched, Trial, rank
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import EncodingStack
+from posbench.core.extension import Extension, Searched, Trial, rank
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.longrope import LongRoPE
 from posbench.extensions.longrope_search import common
 from posbench.extensions.turns import turns
-from posbench.frequencies import Frequencies
 
 
 class LongRoPE2Factors(LongRoPE):

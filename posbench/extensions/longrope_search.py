@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from posbench.encoding import EncodingStack
-from posbench.errors import ConfigError
-from posbench.extension import Searched
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import EncodingStack
+from posbench.core.extension import Searched
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.longrope import LongRoPE
-from posbench.frequencies import Frequencies
 
 
 class LongRoPEExponents(LongRoPE):

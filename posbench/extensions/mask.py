@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
-from posbench.extension import Extension
-from posbench.masks import Masked, Visible
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Extension
+from posbench.core.masks import Masked, Visible
 
 
 class Mask(Extension):

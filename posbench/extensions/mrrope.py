@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 
-from posbench.errors import ConfigError
-from posbench.extension import FrequencyExtension
+from posbench.base.errors import ConfigError
+from posbench.core.extension import FrequencyExtension
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.turns import turns
-from posbench.frequencies import Frequencies
 
 
 class MrRoPE(FrequencyExtension):

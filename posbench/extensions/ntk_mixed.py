@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from posbench.errors import ConfigError
-from posbench.extension import FrequencyExtension
-from posbench.frequencies import Frequencies
+from posbench.base.errors import ConfigError
+from posbench.core.extension import FrequencyExtension
+from posbench.core.frequencies import Frequencies
 
 
 class NTKMixed(FrequencyExtension):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from posbench.encoding import EncodingStack
-from posbench.errors import ConfigError, IllegalExtension
-from posbench.extension import Extension, ExtensionWrapper, Searched
+from posbench.base.errors import ConfigError, IllegalExtension
+from posbench.core.encoding import EncodingStack
+from posbench.core.extension import Extension, ExtensionWrapper, Searched
 
 
 class Only(ExtensionWrapper):

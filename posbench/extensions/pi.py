@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from posbench.extension import FrequencyExtension
-from posbench.frequencies import Frequencies
+from posbench.core.extension import FrequencyExtension
+from posbench.core.frequencies import Frequencies
 
 
 class PI(FrequencyExtension):

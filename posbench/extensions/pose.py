@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posbench.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
-from posbench.errors import ConfigError
-from posbench.extension import Extension
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
+from posbench.core.extension import Extension
 
 
 class Skipping(Wrapper):

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention, Heads, Plan, Regions, Term
-from posbench.encoding import PositionEncoding, Wrapper
-from posbench.errors import IllegalExtension
-from posbench.extension import Extension
-from posbench.masks import Masked, Visible
+from posbench.base.errors import IllegalExtension
+from posbench.core.attention import Attention, Heads, Plan, Regions, Term
+from posbench.core.encoding import PositionEncoding, Wrapper
+from posbench.core.extension import Extension
+from posbench.core.masks import Masked, Visible
 
 Which = Callable[[Attention, slice], Tensor]
 """(call, rows) -> [batch|1, rows, keys], True for some pairs of a query and a key"""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.unscaled import Unscaled
-from posbench.frequencies import Frequencies
 
 
 class Resonance(Unscaled):

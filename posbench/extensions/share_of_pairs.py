@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
 
 
 def share_of_pairs(share: float) -> float:

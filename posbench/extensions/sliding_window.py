@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from posbench.core.masks import Visible
 from posbench.extensions.mask import Mask
-from posbench.masks import Visible
 
 
 class SlidingWindow(Mask):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention
+from posbench.core.attention import Attention
+from posbench.core.masks import Visible
 from posbench.extensions.distances import below, counted, first_and_recent
 from posbench.extensions.regions import Region, RegionExtension
-from posbench.masks import Visible
 
 
 class StreamingLLM(RegionExtension):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention
 from posbench.extensions.distances import counted
 from posbench.extensions.regions import Region, RegionExtension, at_least
 

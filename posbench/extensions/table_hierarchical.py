@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
-from posbench.extension import Extension
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Extension
 from posbench.extensions.combined_rows import Combined, Rows
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
-from posbench.extension import Scaled
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Scaled
 from posbench.extensions.combined_rows import Combined, Rows
 
 ALIGN: dict[str, Callable[[int, int], tuple[int, int, int]]] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from posbench.encoding import PositionEncoding
-from posbench.extension import Extension
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Extension
 from posbench.extensions.combined_rows import Combined
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention, Plan
-from posbench.encoding import PositionEncoding, Wrapper
-from posbench.errors import ConfigError
-from posbench.extension import Extension
+from posbench.base.errors import ConfigError
+from posbench.core.attention import Attention, Plan
+from posbench.core.encoding import PositionEncoding, Wrapper
+from posbench.core.extension import Extension
 
 Tau = Callable[[Attention], Tensor]
 """call -> the temperature of its queries, [batch|1, 1, n|1, 1]"""

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from posbench.encoding import EncodingStack
-from posbench.errors import ConfigError
-from posbench.extension import Extension, Searched
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import EncodingStack
+from posbench.core.extension import Extension, Searched
 
 
 class Tuned(Searched):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from posbench.frequencies import Frequencies
+from posbench.core.frequencies import Frequencies
 
 
 def turns(frequencies: Frequencies, train_positions: int) -> list[float]:

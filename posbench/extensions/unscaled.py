@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from posbench.extension import FrequencyExtension
-from posbench.frequencies import Frequencies
+from posbench.core.extension import FrequencyExtension
+from posbench.core.frequencies import Frequencies
 
 
 class Unscaled(FrequencyExtension):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from posbench.encoding import PositionEncoding
-from posbench.errors import ConfigError
-from posbench.extension import FrequencyExtension
+from posbench.base.errors import ConfigError
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import FrequencyExtension
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.temperature import Heated, constant
-from posbench.frequencies import Frequencies
 
 
 class YaRN(FrequencyExtension):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from posbench.encoding import PositionEncoding
-from posbench.extension import Scaled
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Scaled
 from posbench.extensions.temperature import Heated, constant
 
 

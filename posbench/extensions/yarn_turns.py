@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.turns import turns
 from posbench.extensions.yarn import YaRN
-from posbench.frequencies import Frequencies
 
 
 class YaRNTurns(YaRN):

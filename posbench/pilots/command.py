@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from posbench import commands
-from posbench.boards.definition import Board, load
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
+from posbench.config import commands
+from posbench.config.board import Board, load
 from posbench.pilots.heads import heads
 from posbench.pilots.look import look
 from posbench.pilots.newer import newer

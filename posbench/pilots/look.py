@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from posbench.boards.definition import Board
+from posbench.config.board import Board
 from posbench.pilots.panel import Choice, of_panel
 from posbench.records.record import Record
-from posbench.showing.numbers import number
+from posbench.showing.table import number
 
 LOOKED_AT = (1, 2, 4, 8)
 """Lengths at which scores are shown, in multiples."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from posbench.boards.definition import Board
+from posbench.config.board import Board
 from posbench.pilots.panel import Choice, of_panel
 from posbench.records.record import Record
 

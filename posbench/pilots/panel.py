@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 from omegaconf import OmegaConf
 
-from posbench.boards.definition import AS_TRAINED, Board
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
+from posbench.config.board import AS_TRAINED, Board
 from posbench.records.record import Record
 from posbench.showing.table import pipes, plain
 from posbench.statistics.measures import area

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from posbench.boards.definition import Board
+from posbench.config.board import Board
 from posbench.pilots.panel import Choice, area_of, of_panel
 from posbench.records.record import Record, Training
 from posbench.statistics.correlation import rank_correlation

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from posbench.boards.definition import Board
+from posbench.config.board import Board
 from posbench.pilots.panel import Choice, area_of, of_panel
 from posbench.records.record import Record
 from posbench.statistics.correlation import rank_correlation

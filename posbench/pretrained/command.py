@@ -41,19 +41,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from omegaconf import OmegaConf
 
-from posbench import commands
-from posbench.composing import mistakes
-from posbench.composing.building import build
-from posbench.composing.compose import compose, composing
-from posbench.composing.exit_status import exit_status
-from posbench.composing.folders import own_names
-from posbench.content_hash import content_hash
-from posbench.disk import writing_to
-from posbench.errors import ConfigError, IllegalExtension
-from posbench.extension import Extension, Searched
+from posbench.base.content_hash import content_hash
+from posbench.base.disk import writing_to
+from posbench.base.errors import ConfigError, IllegalExtension
+from posbench.base.wording import closest, known_names
+from posbench.config import commands, mistakes
+from posbench.config.building import build
+from posbench.config.compose import compose, composing
+from posbench.config.exit_status import exit_status
+from posbench.config.folders import own_names
+from posbench.core.extension import Extension, Searched
 from posbench.pretrained.refusal import CannotMount, need_transformers
 from posbench.pretrained.request import HELP, Request
-from posbench.wording import closest, known_names
 
 if TYPE_CHECKING:
     from posbench.pretrained.measuring import Answering, Found, Measurement

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Extension
+from posbench.core.frequencies import Frequencies
 from posbench.encodings.p_rope import PRoPE
 from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
-from posbench.extension import Extension
 from posbench.extensions.direct import Direct
 from posbench.extensions.dynamic_ntk import DynamicNTK
 from posbench.extensions.llama3 import Llama3
 from posbench.extensions.longrope import LongRoPE
 from posbench.extensions.pi import PI
 from posbench.extensions.yarn import YaRN
-from posbench.frequencies import Frequencies
 from posbench.pretrained.refusal import CannotMount
 
 

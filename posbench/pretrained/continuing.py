@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
 from posbench.pretrained.text_tasks import Asked, Pieces
 
 WORD, LINE = "x", "x\n"

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
-from posbench.attention import Attention
+from posbench.core.attention import Attention
 from posbench.pretrained.configured import Form, forms
 from posbench.pretrained.mounting import (
     Layer,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbench.content_hash import content_hash
-from posbench.errors import ConfigError, PosbenchError
+from posbench.base.content_hash import content_hash
+from posbench.base.errors import ConfigError, PosbenchError
 
 GGUF = ".gguf"
 COUNTED = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja")

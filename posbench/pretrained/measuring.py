@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from posbench.errors import ConfigError
-from posbench.extension import Extension
+from posbench.base.errors import ConfigError
+from posbench.config.provenance import content_hash
+from posbench.core.extension import Extension
+from posbench.core.streams import stream_seed
 from posbench.pretrained.mounting import Mounted
 from posbench.pretrained.reading import Answer, answers, continuations
 from posbench.pretrained.text_tasks import Pieces, Text, TextTask
-from posbench.provenance import content_hash
-from posbench.streams import stream_seed
 
 
 @dataclass(frozen=True)

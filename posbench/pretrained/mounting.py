@@ -23,10 +23,10 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
-from posbench.attention import Attention, attend, attend_from
-from posbench.encoding import EncodingStack
+from posbench.core.attention import Attention, attend, attend_from
+from posbench.core.encoding import EncodingStack
+from posbench.core.extension import Extension
 from posbench.encodings.sliding_window import SlidingWindow
-from posbench.extension import Extension
 from posbench.extensions.direct import Direct
 from posbench.pretrained.configured import Form
 from posbench.pretrained.refusal import CannotMount

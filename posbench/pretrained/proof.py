@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from posbench.errors import PosbenchError
-from posbench.extension import Extension
+from posbench.base.errors import PosbenchError
+from posbench.core.extension import Extension
+from posbench.core.streams import stream_seed
 from posbench.extensions.direct import Direct
 from posbench.pretrained.forms import mount, tolerance
 from posbench.pretrained.mounting import NAME, Layer, Mounted
 from posbench.pretrained.reading import answers
 from posbench.pretrained.refusal import CannotMount, as_one_line
-from posbench.streams import stream_seed
 
 TOKENS = 64
 """Tokens of the comparison, and of the attempt to see an effect at few positions."""

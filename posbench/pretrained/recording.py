@@ -20,31 +20,23 @@ import numpy as np
 import torch
 import transformers
 
-from posbench import provenance
-from posbench.content_hash import content_hash
-from posbench.disk import read_text
-from posbench.evaluation import DEPTH_EDGES, RELATIVE_EDGES, binned
-from posbench.extension import Extension
+from posbench.base.content_hash import content_hash
+from posbench.base.disk import read_text
+from posbench.config import provenance
+from posbench.config.names import MethodName, Name, as_text
+from posbench.config.provenance import known_hash, without_places
+from posbench.core.evaluation import DEPTH_EDGES, RELATIVE_EDGES, binned
+from posbench.core.extension import Extension
+from posbench.core.row import Row, View
 from posbench.pretrained.continuing import Continuing
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Found, Measurement, target
 from posbench.pretrained.mounting import Mounted
-from posbench.provenance import known_hash, without_places
 from posbench.records import files
 from posbench.records.packing import refuse_another_schema
-from posbench.records.record import (
-    Curve,
-    Evaluated,
-    MethodName,
-    Name,
-    Record,
-    Search,
-    Training,
-    as_text,
-)
-from posbench.records.row import Row, View
+from posbench.records.record import Curve, Evaluated, Record, Search, Training
 from posbench.running.devices import name_of
-from posbench.statistics.classes import PRETRAINED
+from posbench.statistics.aggregates import PRETRAINED
 
 SOURCES = {
     "training": "posbench.pretrained.text_tasks",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
 
 
 class CannotMount(PosbenchError):

@@ -19,13 +19,13 @@ from pydantic import (
     ValidationError,
 )
 
-from posbench.composing.yaml_text import loaded
-from posbench.config import setting_refused
-from posbench.content_hash import content_hash
-from posbench.errors import ConfigError
+from posbench.base.content_hash import content_hash
+from posbench.base.errors import ConfigError
+from posbench.base.wording import closest, known_names
+from posbench.config.board import loaded
+from posbench.config.names import Name, as_file_name, as_text
+from posbench.core.settings import setting_refused
 from posbench.pretrained.loading import Files
-from posbench.records.record import Name, as_file_name, as_text
-from posbench.wording import closest, known_names
 
 HELP = "python -m posbench.pretrained --help"
 NAME = "pretrained"

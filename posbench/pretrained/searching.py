@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from posbench.disk import write_json
-from posbench.errors import ConfigError
-from posbench.extension import Extension, Searched
+from posbench.base.disk import write_json
+from posbench.base.errors import ConfigError
+from posbench.core.extension import Extension, Searched
+from posbench.core.streams import stream_seed
 from posbench.pretrained.measuring import Measurement
 from posbench.pretrained.mounting import Mounted
 from posbench.records.record import Search, Trial
-from posbench.streams import stream_seed
 
 
 def choose(

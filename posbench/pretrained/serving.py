@@ -11,7 +11,8 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.utils import logging
 
-from posbench.extension import Extension
+from posbench.core.extension import Extension
+from posbench.core.frequencies import Frequencies
 from posbench.extensions.direct import Direct
 from posbench.extensions.dynamic_ntk import DynamicNTK
 from posbench.extensions.llama3 import Llama3
@@ -19,7 +20,6 @@ from posbench.extensions.longrope import LongRoPE
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.yarn import YaRN
-from posbench.frequencies import Frequencies
 from posbench.pretrained.configured import rotations
 from posbench.pretrained.forms import tolerance
 from posbench.pretrained.loading import AS_DATA

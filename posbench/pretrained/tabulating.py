@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, bootstrap
 
+from posbench.core.row import Row as Test
 from posbench.pretrained.measuring import Measurement
 from posbench.pretrained.recording import Candidate, Recorder
-from posbench.records.row import Row as Test
-from posbench.showing.numbers import NOTHING, number
-from posbench.showing.table import Row, Table
+from posbench.showing.table import NOTHING, Row, Table, number
 from posbench.statistics.likelihoods import More
 
 

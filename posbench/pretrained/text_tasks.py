@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
 
 FILLER = (
     "The road goes past the mill.",

@@ -12,10 +12,11 @@ from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
-from posbench.content_hash import content_hash
-from posbench.disk import read_bytes, read_text, write_json
-from posbench.errors import PosbenchError, place_and_reason
-from posbench.records.command import Command
+from posbench.base.content_hash import content_hash
+from posbench.base.disk import read_bytes, read_text, write_json
+from posbench.base.errors import PosbenchError, place_and_reason
+from posbench.base.wording import MANY, closest
+from posbench.config.command import Command
 from posbench.records.packing import (
     AUDITS,
     LARGEST,
@@ -27,7 +28,6 @@ from posbench.records.packing import (
     shelves,
 )
 from posbench.records.record import Audit, Record
-from posbench.wording import MANY, closest
 
 LOCAL = Path("results/local")
 MAIN = Path("results/main")

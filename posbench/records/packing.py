@@ -17,13 +17,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from posbench.config import without_off
-from posbench.content_hash import content_hash
-from posbench.disk import read_text
-from posbench.errors import PosbenchError
-from posbench.provenance import without_places
+from posbench.base.content_hash import content_hash
+from posbench.base.disk import read_text
+from posbench.base.errors import PosbenchError
+from posbench.config.provenance import without_places
+from posbench.core.row import Row, View
+from posbench.core.settings import without_off
 from posbench.records.record import SCHEMA, Audit, Origin, Record
-from posbench.records.row import Row, View
 
 Json = dict[str, Any]
 Shelves = tuple[Json, Json]

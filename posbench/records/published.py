@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from posbench.disk import (
+from posbench.base.disk import (
     Lock,
     clear_left_over,
     make_writable,
@@ -16,7 +16,7 @@ from posbench.disk import (
     write_json,
     writing_to,
 )
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
 from posbench.records import files
 from posbench.records.packing import AUDITS, pack
 from posbench.records.record import Audit, Record

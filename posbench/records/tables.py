@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from pydantic.fields import FieldInfo
 
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
+from posbench.core.row import Part, Row, Unit
 from posbench.records.record import Record
-from posbench.records.row import Part, Row, Unit
 
 
 class RunColumns(Part):

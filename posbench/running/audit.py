@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from posbench.errors import PosbenchError
-from posbench.evaluation import Evaluation
-from posbench.extension import Extension
+from posbench.base.errors import PosbenchError
+from posbench.core.evaluation import Evaluation
+from posbench.core.extension import Extension
+from posbench.core.transformer import Transformer
 from posbench.records import files
 from posbench.records.record import AuditRow
-from posbench.transformer import Transformer
 
 
 def audit(

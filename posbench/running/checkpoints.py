@@ -13,9 +13,7 @@ import filelock
 import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from posbench import provenance
-from posbench.config import TrainerConfig, TrainingConfig
-from posbench.disk import (
+from posbench.base.disk import (
     Damaged,
     Lock,
     atomically,
@@ -25,16 +23,18 @@ from posbench.disk import (
     reading,
     write_json,
 )
-from posbench.errors import Diverged, Terminated
+from posbench.base.errors import Diverged, Terminated
+from posbench.base.wording import counted
+from posbench.config import provenance
+from posbench.core.row import Part
+from posbench.core.settings import TrainerConfig, TrainingConfig
+from posbench.core.training import Training, fit
+from posbench.core.transformer import Transformer
 from posbench.records.record import Curve
-from posbench.records.row import Part
-from posbench.resuming import THREADS, Keeping, forget, loaded, remaining
 from posbench.running.console import Console
 from posbench.running.devices import device, device_name
+from posbench.running.resuming import THREADS, Keeping, forget, loaded, remaining
 from posbench.running.scores import CHECKPOINTS
-from posbench.training import Training, fit
-from posbench.transformer import Transformer
-from posbench.wording import counted
 
 
 class Log(Part):

@@ -12,12 +12,12 @@ import lightning as L
 from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from posbench.composing.identity import Identity
+from posbench.base.wording import printable
+from posbench.config.identity import Identity
+from posbench.core.row import Row
 from posbench.records.files import leaderboard_command
 from posbench.records.record import Record
-from posbench.records.row import Row
 from posbench.running.scores import table
-from posbench.wording import printable
 
 
 class Console:

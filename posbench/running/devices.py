@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
 
 
 def device(accelerator: str) -> torch.device:

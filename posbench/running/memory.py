@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
-from posbench.errors import ConfigError
+from posbench.base.errors import ConfigError
 from posbench.running.setup import Setup
 
 GIB = 2**30

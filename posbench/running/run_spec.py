@@ -14,12 +14,12 @@ from typing import Any, Self
 
 from omegaconf import OmegaConf
 
-from posbench import provenance
-from posbench.composing.building import build, class_of
-from posbench.composing.compose import Composition
-from posbench.composing.identity import Identity, named
+from posbench.config import provenance
+from posbench.config.building import build, class_of
+from posbench.config.command import Command
+from posbench.config.compose import Composition
+from posbench.config.identity import Identity, named
 from posbench.records import files
-from posbench.records.command import Command
 from posbench.records.files import LOCAL
 from posbench.records.record import Record
 
@@ -78,8 +78,8 @@ class RunSpec:
             identity.method.hash,
             content["seed"],
             _task_version(content["task"].get("_target_"), composed),
-            _source("posbench.training", content["task"], content["encoding"]),
-            _source("posbench.evaluation", content["extension"]),
+            _source("posbench.core.training", content["task"], content["encoding"]),
+            _source("posbench.core.evaluation", content["extension"]),
             computing + computing,
         )
         path = files.record_path(content["results_dir"], *names, content["seed"])

@@ -10,12 +10,12 @@ from pathlib import Path
 from pydantic import TypeAdapter
 from rich.table import Table
 
-from posbench.content_hash import content_hash
-from posbench.disk import read_bytes, write_json
-from posbench.provenance import COMPARED, minor
+from posbench.base.content_hash import content_hash
+from posbench.base.disk import read_bytes, write_json
+from posbench.config.provenance import COMPARED, minor
+from posbench.config.source_hash import source_hash
+from posbench.core.row import Row
 from posbench.records.record import Record
-from posbench.records.row import Row
-from posbench.source_hash import source_hash
 
 ROWS = TypeAdapter(list[Row])
 CHECKPOINTS = "checkpoints"
@@ -67,7 +67,7 @@ class WithoutExtension:
         versions = [minor(tested.versions.get(name)) for name in COMPARED]
         # As others would give other rows.
         computing = [*versions, tested.device, tested.threads or 1]
-        code = source_hash("posbench.evaluation")
+        code = source_hash("posbench.core.evaluation")
         test = content_hash([record.config["evaluation"], code, computing])
         folder = Path(results_dir, CHECKPOINTS, record.training.hash)
         self.path = folder / f"tested-{test}.json"

@@ -10,18 +10,18 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from posbench import provenance
-from posbench.composing.building import build
-from posbench.composing.legality import supplying_tasks
-from posbench.config import Config, TrainingConfig, checked
-from posbench.encoding import EncodingStack, PositionEncoding
-from posbench.errors import ConfigError
-from posbench.evaluation import Evaluation, Lengths, nearest
-from posbench.extension import Extension
+from posbench.base.errors import ConfigError
+from posbench.config import provenance
+from posbench.config.building import build
+from posbench.config.legality import supplying_tasks
+from posbench.core.encoding import EncodingStack, PositionEncoding
+from posbench.core.evaluation import Evaluation, Lengths, nearest
+from posbench.core.extension import Extension
+from posbench.core.settings import Config, TrainingConfig, checked
+from posbench.core.streams import stream_seed
+from posbench.core.task import Task
+from posbench.core.transformer import Transformer
 from posbench.running.devices import device
-from posbench.streams import stream_seed
-from posbench.task import Task
-from posbench.transformer import Transformer
 
 SETTINGS = ("encoding", "extension", "task", "model", "training", "evaluation")
 

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posbench import coverage
-from posbench.attention import Attention, attend
-from posbench.config import ModelConfig
-from posbench.encoding import Draw, EncodingStack, PositionEncoding
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
+from posbench.core import coverage
+from posbench.core.attention import Attention, attend
+from posbench.core.encoding import Draw, EncodingStack, PositionEncoding
+from posbench.core.scoring import position_ids
+from posbench.core.settings import ModelConfig
+from posbench.core.task import Batch, Task
 from posbench.running.setup import Setup
-from posbench.scoring import position_ids
-from posbench.task import Batch, Task
 
 
 def refuse_wrong_shapes(setup: Setup) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
-from posbench.config import TrainingConfig, without_off
-from posbench.content_hash import content_hash
-from posbench.provenance import without_places
+from posbench.base.content_hash import content_hash
+from posbench.config.provenance import without_places
+from posbench.core.settings import TrainingConfig, without_off
+from posbench.core.training import Training
 from posbench.records.record import weights_hash
 from posbench.running.setup import Setup
-from posbench.training import Training
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from contextlib import ExitStack
 import filelock
 import torch
 
-from posbench.errors import Diverged, PosbenchError
-from posbench.replicas.curves import OwnCurve
-from posbench.replicas.fitting import fit_together
-from posbench.replicas.trainings import CannotReplicate
+from posbench.base.errors import Diverged, PosbenchError
 from posbench.running.checkpoints import UNFINISHED, Checkpoints, obeying_signals
 from posbench.running.console import Console
 from posbench.running.devices import device
+from posbench.running.replicas.curves import OwnCurve
+from posbench.running.replicas.fitting import fit_together
+from posbench.running.replicas.trainings import CannotReplicate
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.running.shapes import refuse_wrong_shapes

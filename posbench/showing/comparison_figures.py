@@ -23,7 +23,7 @@ def performance_profiles(
     written: Callable[[Figure], Written] = svg_text,  # type: ignore[assignment]
 ) -> Written:
     """SVG of the share of runs above each area, a curve a row: see
-    `posbench.statistics.distributions.profiles`.
+    `posbench.statistics.aggregates.profiles`.
 
     The legend is in the order of the columns. Curve number i has the id `profile-{name}-{i}`.
 

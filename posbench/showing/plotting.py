@@ -10,14 +10,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from posbench.errors import PosbenchError
-from posbench.records.row import Unit
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import closest, known_names
+from posbench.core.row import Unit
 from posbench.records.tables import FIELDS, refuse_mixed
 from posbench.showing.figures import MARKERS
-from posbench.statistics.aggregates import FEWEST
-from posbench.statistics.estimates import Estimate
+from posbench.statistics.aggregates import FEWEST, Estimate
 from posbench.statistics.measures import refuse_lacking
-from posbench.wording import closest, known_names
 
 WIDTH, HEIGHT, ACROSS = 4.2, 3.2, 3
 LEGIBLE = 12

@@ -6,6 +6,33 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import pandas as pd
+
+from posbench.statistics.aggregates import Estimate
+
+# -- numbers as they are read ----------------------------------------------------------------------
+
+NOTHING = "\N{EN DASH}"
+
+
+def number(value: float, decimals: int = 2) -> str:
+    """The text of a number without its leading zero, as accuracies are read: .93, 1.00, -.07."""
+    if np.isnan(value):
+        return NOTHING
+    text = f"{round(value, decimals) + 0.0:.{decimals}f}"  # + 0.0: no negative zero
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def with_interval(estimate: Estimate) -> str:
+    """The mean, with half the width of its interval where it has one: .93 ±.02."""
+    if np.isnan(estimate.half_width):
+        return number(estimate.mean)
+    return f"{number(estimate.mean)} ±{number(estimate.half_width)}"
+
+
+# -- all together ----------------------------------------------------------------------------------
+
 RULES = {"l": "---", "r": "---:"}
 """What stands below the heading of a column that is set to the left or to the right."""
 
@@ -113,3 +140,34 @@ def code(text: str) -> str:
 
 def _in_a_cell(text: str) -> str:
     return BAR.sub(r"\1\|", " ".join(text.splitlines()))
+
+
+# -- tables for papers -----------------------------------------------------------------------------
+
+SIGNS = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    NOTHING: "--",
+}
+
+
+def tabular(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None
+) -> str:
+    """A table for `booktabs`, whose cells are LaTeX already; the first column is set to the left.
+
+    With a caption it floats.
+    """
+    cells = pd.DataFrame(list(rows), columns=list(headings))
+    columns = f"l{'r' * (len(headings) - 1)}"
+    text: str = cells.to_latex(index=False, escape=False, caption=caption, column_format=columns)
+    return text
+
+
+def escaped(text: str) -> str:
+    """A text as LaTeX shows it; a name may break behind an underscore."""
+    return "".join(SIGNS.get(sign, sign) for sign in text).replace("\\_", "\\_\\allowbreak{}")

@@ -18,13 +18,15 @@ A row without an area for some task has no overall number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy import special
 
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
 
 CONFIDENCE = 0.95
 FEWEST = 3
@@ -124,3 +126,86 @@ def means_of_groups(means: pd.DataFrame, groups: Mapping[str, Sequence[str]]) ->
 def overall(runs: pd.DataFrame) -> pd.Series:
     """Mean over groups, by row; NaN if the row lacks a task."""
     return group_means(runs).mean(axis=1, skipna=False)
+
+
+# -- A mean over seeds, with its interval by Student's t -------------------------------------------
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and half the width of its interval, which is NaN for one seed or two."""
+
+    mean: float
+    half_width: float
+
+    @classmethod
+    def over(cls, seeds: Iterable[float]) -> Estimate:
+        [found] = cls.each(np.array(list(seeds), float)[None])
+        return found
+
+    @classmethod
+    def each(cls, values: Array) -> list[Estimate]:
+        """One estimate for each thing, all measured on the same seeds, [thing, seed]."""
+        count = values.shape[1]
+        means = values.mean(1) if count else np.full(len(values), np.nan)
+        if count < FEWEST:
+            return [cls(mean, np.nan) for mean in means.tolist()]
+        quantile = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)
+        widths = quantile * values.std(1, ddof=1) / count**0.5
+        return list(map(cls, means.tolist(), widths.tolist()))
+
+
+# -- the classes of rows, by what each row was given -----------------------------------------------
+
+ZERO_SHOT = "zero-shot"
+PRETRAINED = "pretrained"
+"""What the classes of rows of pretrained models begin with."""
+
+
+def zero_shot_first(kind: str) -> tuple[bool, str]:
+    """The order of classes on every board, to sort by."""
+    return kind != ZERO_SHOT, kind
+
+
+def is_pretrained(kind: str) -> bool:
+    return kind.startswith(PRETRAINED)
+
+
+# -- runs as they are ------------------------------------------------------------------------------
+
+
+def profiles(runs: pd.DataFrame, thresholds: npt.ArrayLike) -> pd.DataFrame:
+    """The share of runs with an area above each threshold: a performance profile, by row.
+
+        F(tau) = mean over tasks of (share of seeds with area > tau)
+
+    Tasks weigh the same whatever their number of seeds. A profile that lies above another
+    everywhere is of a better row by any mean, median or quantile. Returns [threshold, row].
+
+    Source: Agarwal et al. 2021, arXiv 2108.13264, section 4.2.
+    """
+    taus = np.asarray(thresholds, float)
+    found = {}
+    for row, part in checked(runs).dropna(subset="area").groupby("row", sort=True):
+        shares = [
+            (seeds.to_numpy()[:, None] > taus).mean(0) for _, seeds in part.groupby("task")["area"]
+        ]
+        found[row] = np.mean(shares, axis=0)
+    return pd.DataFrame(found, index=pd.Index(taus, name="threshold"))
+
+
+def p_improvement(runs: pd.DataFrame, a: str, b: str) -> float:
+    """The chance that a run of `a` is above a run of `b` on the same task, a tie counting half.
+
+        P(a > b) = mean over tasks of U / (n m),  U of Mann and Whitney
+
+    The mean is over the tasks that both have; NaN if there are none. It says how often, not by
+    how much. Source: Agarwal et al. 2021, arXiv 2108.13264, section 4.3.
+    """
+    each = []
+    for _, part in checked(runs).dropna(subset="area").groupby("task"):
+        one, other = (part.loc[part["row"] == row, "area"].to_numpy(float) for row in (a, b))
+        if len(one) and len(other):
+            difference = one[:, None] - other
+            each.append(((difference > 0) + 0.5 * (difference == 0)).mean())
+    return float(np.mean(each)) if each else np.nan

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
+from posbench.core.streams import stream_seed
 from posbench.statistics.aggregates import (
     CONFIDENCE,
     Array,
@@ -24,7 +25,6 @@ from posbench.statistics.aggregates import (
     drawn_within,
     means_and_groups,
 )
-from posbench.streams import stream_seed
 
 DRAWS = 10_000
 EQUIVALENT = 0.02

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
 from posbench.statistics.aggregates import CONFIDENCE, Array
 from posbench.statistics.bootstrap import Draws
 

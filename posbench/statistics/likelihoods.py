@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from posbench.statistics import bootstrap
+from posbench.statistics.aggregates import is_pretrained
 from posbench.statistics.bootstrap import Draws
-from posbench.statistics.classes import is_pretrained
 
 METHOD = ["method", "method_hash"]
 

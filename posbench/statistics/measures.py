@@ -6,15 +6,15 @@ training. All axes of lengths are logarithmic, because lengths are compared by t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from posbench.errors import PosbenchError
-from posbench.wording import agreeing, counted
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import agreeing, counted
 
 LONGEST = 8.0
 """The multiple that areas end at, where no other is given; what is measured beyond it counts for
@@ -303,3 +303,29 @@ def _log_median(values: npt.NDArray[np.float64], weights: npt.NDArray[np.float64
     if one == other:
         return one
     return 0.0 if one == 0 else float(np.sqrt(one) * np.sqrt(other))
+
+
+# -- score against length for a row ----------------------------------------------------------------
+
+# Every picture of it shows these numbers; leaderboard.js computes them once more, for a browser.
+
+
+def mean_curve(lengths: pd.DataFrame, tasks: Collection[str]) -> pd.DataFrame:
+    """Average the corrected score of one row over tasks, and return it by [seed, multiple].
+
+        mean over tasks of max(0, (s - c) / (1 - c))
+
+    Here s is the score and c that of guessing, so that a score below chance counts as 0. A seed
+    that lacks a task is left out, and so is a length at which one of the other seeds lacks a task:
+    every point is a mean over the same seeds and tasks. Without such points the frame is empty.
+
+    Args:
+        lengths: the lines of the row in the long table, each run once, with columns `task`,
+            `seed`, `multiple`, `score` and `chance`
+        tasks: the tasks to average over
+    """
+    mine = lengths[lengths["task"].isin(tasks)]
+    whole = mine.groupby("seed")["task"].transform("nunique") == len(tasks)
+    mine = mine.assign(corrected=np.maximum(corrected_lines(mine), 0.0))[whole]
+    by_task = mine.pivot(index=["seed", "multiple"], columns="task", values="corrected")
+    return by_task.mean(axis=1, skipna=False).unstack("multiple").dropna(axis=1)

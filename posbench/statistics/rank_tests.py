@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
 
 ALPHA = 0.05
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from posbench.errors import PosbenchError
+from posbench.base.errors import PosbenchError
 from posbench.statistics.aggregates import means_and_groups, means_of_groups
 
 CHUNK = 100_000

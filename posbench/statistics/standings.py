@@ -8,17 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posbench.errors import PosbenchError
-from posbench.statistics import (
-    aggregates,
-    bootstrap,
-    distributions,
-    measures,
-    randomisation,
-)
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import MANY, agreeing, closest, known_names
+from posbench.statistics import aggregates, bootstrap, measures, randomisation
+from posbench.statistics import aggregates as distributions
+from posbench.statistics.aggregates import zero_shot_first
 from posbench.statistics.bootstrap import DRAWS, EQUIVALENT, Draws
-from posbench.statistics.classes import zero_shot_first
-from posbench.wording import MANY, agreeing, closest, known_names
 
 OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "training"}
 """What some columns of runs are called in the long table."""

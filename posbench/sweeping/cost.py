@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from posbench.config import TrainingConfig
+from posbench.base.wording import counted, duration
+from posbench.core.settings import TrainingConfig
 from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
-from posbench.wording import counted, duration
 
 GPUS = ("gpu", "cuda", "mps")
 """Accelerators that are no CPU. A run with `auto` takes what its machine has."""

@@ -21,7 +21,7 @@ from typing import Any, Literal, Self
 import filelock
 from pydantic import FiniteFloat, TypeAdapter
 
-from posbench.disk import LOCKLESS, Lock, no_locks, read_bytes
+from posbench.base.disk import LOCKLESS, Lock, no_locks, read_bytes
 
 FOLDER = Path("sweeps", "journal")  # in a results folder
 Kind = Literal["begun", "done", "found", "failed", "stopped", "busy"]

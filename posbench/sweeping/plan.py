@@ -9,25 +9,69 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files as resources
 from pathlib import Path
+from typing import Any
 
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
+from yaml import YAMLError
 
-from posbench.composing import blame
-from posbench.composing.compose import Composition, compose, without_seed
-from posbench.composing.mistakes import sentence
-from posbench.config import FREE, checked
-from posbench.content_hash import content_hash
-from posbench.errors import PosbenchError
+from posbench.base.content_hash import content_hash
+from posbench.base.errors import IllegalExtension, PosbenchError
+from posbench.base.wording import agreeing, counted
+from posbench.config import blame
+from posbench.config.building import build
+from posbench.config.compose import Composition, compose, without_seed
+from posbench.config.legality import TEST_POSITIONS, TRAIN_POSITIONS, built
+from posbench.config.mistakes import sentence
+from posbench.config.source import reading_once
+from posbench.core.settings import FREE, checked
 from posbench.records import files
 from posbench.records.files import LOCAL
 from posbench.records.record import Record
 from posbench.running.run_spec import Fingerprint, RunSpec
-from posbench.source import reading_once
 from posbench.sweeping.cost import Cost, Costs
-from posbench.sweeping.refusals import Refusals
 from posbench.sweeping.requests import Request, Words
-from posbench.wording import agreeing, counted
+
+# -- which runs of a sweep cannot be, and why ------------------------------------------------------
+
+
+class Refusals:
+    """Answers for each method and each task once. It builds encodings, so it imports torch."""
+
+    def __init__(self) -> None:
+        self.methods: dict[str, tuple[str, str]] = {}
+        self.tasks: dict[str, frozenset[str]] = {}
+
+    def refusal(self, composed: Composition) -> str:
+        """Why the method cannot be tested on the task, in words that name no other; "" if it can.
+
+        PosbenchError if one of them cannot be built.
+        """
+        content = composed.content
+        sections = ("encoding", "extension", "model")
+        key = content_hash([content[name] for name in sections])
+        if key not in self.methods:
+            self.methods[key] = self._of_method(composed)
+        asked, illegal = self.methods[key]
+        if illegal:
+            return illegal
+        task = content_hash(content["task"])
+        if task not in self.tasks:
+            node: Any = OmegaConf.to_container(composed.cfg().task, resolve=True)
+            self.tasks[task] = frozenset(build(node, "task").ids) | {"index"}
+        return "" if asked in self.tasks[task] else f"it asks the task for {asked!r} position ids"
+
+    def _of_method(self, composed: Composition) -> tuple[str, str]:
+        """The position ids that it asks for, and why the extension refuses the encoding."""
+        extension, stack = built(composed.cfg())
+        try:
+            extension.extend(stack, TRAIN_POSITIONS, TEST_POSITIONS)
+        except IllegalExtension as error:
+            return stack.ids, f"the extension cannot extend it: {error}"
+        return stack.ids, ""
+
+
+# -- all together ----------------------------------------------------------------------------------
 
 ROWS_A_JOB = 10
 """Tests in one job where their training is complete, so that several workers share them."""

@@ -12,12 +12,12 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, QuotedString
 
-from posbench.boards import definition
-from posbench.boards.definition import Board, Rows
-from posbench.composing.folders import OF_A_ROW
-from posbench.composing.methods import Method, methods
-from posbench.errors import ConfigError, PosbenchError
-from posbench.wording import closest, duration, known_names
+from posbench.base.errors import ConfigError, PosbenchError
+from posbench.base.wording import closest, duration, known_names
+from posbench.config import board as definition
+from posbench.config.board import Board, Rows
+from posbench.config.folders import OF_A_ROW
+from posbench.config.methods import Method, methods
 
 Words = tuple[str, ...]
 Listed = Mapping[str, list[str]]

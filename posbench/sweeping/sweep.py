@@ -2,27 +2,99 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from hydra.plugins.launcher import Launcher
 
-from posbench.composing.folders import searched, with_own
-from posbench.disk import make_writable, writing_to
-from posbench.errors import PosbenchError
-from posbench.records.command import Command
+from posbench.base.disk import make_writable, writing_to
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import agreeing, counted, duration
+from posbench.config.command import Command
+from posbench.config.folders import searched, with_own
 from posbench.records.files import leaderboard_command
 from posbench.sweeping import journal
-from posbench.sweeping.journal import Event, Kind
+from posbench.sweeping.journal import Event, Kind, Worker, workers
 from posbench.sweeping.plan import Job, Plan, PlannedRun, plan
 from posbench.sweeping.requests import Request
-from posbench.sweeping.watching import PAUSE, Watch
 from posbench.sweeping.working import is_claimed, quoted
-from posbench.wording import agreeing, counted, duration
+
+# -- what a person sees of a sweep while it goes on ------------------------------------------------
+
+ENDED = ("done", "found", "failed")
+PAUSE = 0.5  # seconds between two looks at the journal
+
+
+class Watch:
+    """Follows the journal of a sweep, whichever processes and machines write it."""
+
+    def __init__(
+        self,
+        results_dir: Path,
+        sweep: str,
+        costs: Mapping[str, float],
+        say: Callable[[str], None],
+    ) -> None:
+        self.results_dir, self.sweep, self.costs, self.say = results_dir, sweep, costs, say
+        self.ended: dict[str, Event] = {}  # by run
+        self.started = time.monotonic()
+        self.sizes: dict[Path, int] = {}
+        self.looking = threading.Lock()  # the sweep looks as well, when a launcher has returned
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.thread.join()
+        self.look()
+
+    def _follow(self) -> None:
+        while not self.stop.wait(PAUSE):
+            self.look()
+
+    def look(self) -> None:
+        """Say what has ended since the last look."""
+        with self.looking:
+            for worker in self._changed():
+                for event in worker.events:
+                    if event.sweep == self.sweep and event.kind in ENDED and self._is_new(event):
+                        self.ended[event.run] = event
+                        self.say(self._line(event))
+
+    def _changed(self) -> list[Worker]:
+        found = workers(self.results_dir, self.sizes)
+        self.sizes |= {worker.path: worker.size for worker in found}
+        return found
+
+    def _is_new(self, event: Event) -> bool:
+        return event.run not in self.ended and event.run in self.costs
+
+    def _line(self, event: Event) -> str:
+        failed = sum(each.kind == "failed" for each in self.ended.values())
+        where = [f"{len(self.ended):,} of {len(self.costs):,}"]
+        where += [f"{failed:,} failed"] if failed else []
+        where += [f"{duration(self.left())} left"] if len(self.ended) < len(self.costs) else []
+        said = {"failed": f": {event.sentence}", "found": ": was complete"}.get(event.kind, "")
+        took = f" ({duration(event.seconds)})" if event.kind == "done" else ""
+        return f"[{', '.join(where)}] {event.title}{took}{said}"
+
+    def left(self) -> float:
+        """Seconds until the end, as fast as it has been: by CPU time where that is known."""
+        done = sum(self.costs[run] for run in self.ended)
+        rest = sum(self.costs.values()) - done
+        return (time.monotonic() - self.started) * rest / done if done else 0.0
+
+
+# -- all together ----------------------------------------------------------------------------------
 
 DEATHS = 2
 """A run is not begun again once this many workers have died while they made it."""

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import filelock
 
-from posbench.composing import blame
-from posbench.composing.compose import compose
-from posbench.composing.folders import searched, with_own
-from posbench.composing.mistakes import sentence
-from posbench.composing.options import BROKEN
-from posbench.disk import Lock, unlinked, writing_to
-from posbench.errors import Unwritable
-from posbench.running.making import make
+from posbench.base.disk import Lock, unlinked, writing_to
+from posbench.base.errors import Unwritable
+from posbench.config import blame
+from posbench.config.compose import compose
+from posbench.config.folders import searched, with_own
+from posbench.config.mistakes import sentence
+from posbench.config.options import BROKEN
+from posbench.running.make import make
 from posbench.running.run_spec import RunSpec
 from posbench.sweeping.journal import Event, Kind, Writer
 
@@ -77,7 +77,7 @@ def _train_together(runs: Sequence[RunSpec], sweep: str) -> None:
     if len(runs) < 2 or int(runs[0].composed.content["trainer"]["replicas"]) < 2:
         return
     from posbench.running.console import Console
-    from posbench.running.ready import quiet
+    from posbench.running.prepare import quiet
     from posbench.running.together import train_together
 
     quiet()

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import torch
 
-from posbench import evaluation
 from posbench.check.subject import setup
-from posbench.composing.compose import composing
-from posbench.composing.options import node
-from posbench.training import Training, fit
+from posbench.config.compose import composing
+from posbench.config.options import node
+from posbench.core import evaluation
+from posbench.core.training import Training, fit
 
 EXTENSIONS = [
     "direct",

@@ -18,13 +18,13 @@ from typing import Any
 import hydra
 import torch
 
-from posbench.batches import training_batch
+from posbench.base.errors import ConfigError
 from posbench.check.subject import setup
-from posbench.composing.compose import register
-from posbench.composing.folders import own_names
-from posbench.errors import ConfigError
-from posbench.scoring import loss
-from posbench.training import Batches, Training
+from posbench.config.compose import register
+from posbench.config.folders import own_names
+from posbench.core.batches import training_batch
+from posbench.core.scoring import loss
+from posbench.core.training import Batches, Training
 
 ROUNDS, STEPS = 7, Batches.AT_ONCE
 TARGET = Path(__file__).parent / "GENERATORS.md"

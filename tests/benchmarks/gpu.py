@@ -29,17 +29,17 @@ from speed import HEAD, ROOT, Row
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from posbench.attention import attend, dense
 from posbench.check.paths import moved
 from posbench.check.subject import Subject, call, setup
-from posbench.composing.compose import composing
+from posbench.config.compose import composing
+from posbench.core.attention import attend, dense
+from posbench.core.scoring import Inputs, loss
+from posbench.core.training import Training
 from posbench.records import files
-from posbench.replicas.batch import ReplicaBatch
-from posbench.replicas.trainings import Replicas
+from posbench.running.replicas.forward import ReplicaBatch
+from posbench.running.replicas.trainings import Replicas
 from posbench.running.setup import Setup
-from posbench.scoring import Inputs, loss
 from posbench.sweeping.requests import request
-from posbench.training import Training
 
 PAGE = Path(__file__).parent / "GPU.md"
 BOARD_RATE = 1e14

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import torch
 
+from posbench.base.errors import PosbenchError
 from posbench.check.subject import Subject
-from posbench.composing.compose import composing
-from posbench.composing.folders import own_names
-from posbench.encoding import Draw
-from posbench.errors import PosbenchError
+from posbench.config.compose import composing
+from posbench.config.folders import own_names
+from posbench.core.encoding import Draw
 from posbench.running.setup import Setup
 
 MIB = 2**20

@@ -40,18 +40,18 @@ from browser import found as browser
 from torch import Tensor, nn
 
 from posbench.check.subject import setup
-from posbench.composing.compose import compose, composing
-from posbench.composing.folders import own_names
+from posbench.config.compose import compose, composing
+from posbench.config.folders import own_names
+from posbench.core.scoring import Inputs, loss
+from posbench.core.streams import stream_seed
+from posbench.core.training import Batches, Training, fit
 from posbench.records import files
 from posbench.records.record import Record
-from posbench.replicas.trainings import Replicas
 from posbench.running.console import Console
-from posbench.running.ready import quiet
+from posbench.running.prepare import quiet
+from posbench.running.replicas.trainings import Replicas
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
-from posbench.scoring import Inputs, loss
-from posbench.streams import stream_seed
-from posbench.training import Batches, Training, fit
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = Path(__file__).parent / "SPEED.md"
@@ -234,8 +234,8 @@ def leaderboard() -> Iterator[Row]:
     """
     with tempfile.TemporaryDirectory() as folder:
         count = full_size.write(Path(folder), num_seeds=5)
-        made = f"from posbench.leaderboard import command; command.main([{folder!r}])"
-        imports = "import posbench.leaderboard.command, scipy.stats"
+        made = f"from posbench.boards import command; command.main([{folder!r}])"
+        imports = "import posbench.boards.command, scipy.stats"
         pairs = [(spent(code=made), spent(code=imports)) for _ in range(2)]
     ours, theirs = (least([each[side] for each in pairs]) for side in (0, 1))
     yield Row(
@@ -265,7 +265,7 @@ def opened() -> Iterator[Row]:
         return
     with tempfile.TemporaryDirectory() as folder, browsing(Path(folder, "profile")) as page:
         full_size.write(Path(folder), num_seeds=5)
-        spent(code=f"from posbench.leaderboard import command; command.main([{folder!r}])")
+        spent(code=f"from posbench.boards import command; command.main([{folder!r}])")
         board, empty = Path(folder, "leaderboard.html"), Path(folder, "empty.html")
         empty.write_text("<!doctype html><title>empty</title>")
         took: dict[str, list[float]] = {name: [] for name in ("empty", "drawn", "row", "typed")}

@@ -17,10 +17,10 @@ import hydra
 import torch
 
 from posbench.check.subject import setup
-from posbench.composing.compose import register
-from posbench.composing.folders import own_names
-from posbench.scoring import loss
-from posbench.training import Training
+from posbench.config.compose import register
+from posbench.config.folders import own_names
+from posbench.core.scoring import loss
+from posbench.core.training import Training
 
 ROUNDS, STEPS = 7, 5
 

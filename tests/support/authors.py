@@ -10,7 +10,7 @@ import torch
 from loops import HEADS, WIDTH
 from torch import Tensor
 
-from posbench.attention import Attention
+from posbench.core.attention import Attention
 
 MODEL = HEADS * WIDTH
 FLOAT32 = 2e-5  # numbers of the authors' code, which runs in float32

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from making import changed, plain, record, save, view
 
-from posbench.leaderboard import remarks as remarking
-from posbench.leaderboard import sections as sectioning
-from posbench.leaderboard.measured import Measured
-from posbench.leaderboard.summaries import Summary, TaskBoard
+from posbench.boards import remarks as remarking
+from posbench.boards import sections as sectioning
+from posbench.boards.measured import Measured
+from posbench.boards.summaries import Summary, TaskBoard
 from posbench.records import tables
 from posbench.records.record import Record
 

@@ -12,8 +12,8 @@ import torch
 from loops import HEADS, WIDTH, call
 from torch import Tensor
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.deberta import DeBERTa
 from posbench.encodings.kerple_log import KerpleLog

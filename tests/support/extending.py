@@ -9,14 +9,14 @@ import pytest
 import torch
 from loops import HEADS, WIDTH, N, shaken
 
-from posbench.encoding import PositionEncoding
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Extension
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.nape import NAPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.stick_breaking import StickBreaking
 from posbench.encodings.t5 import T5
 from posbench.encodings.transformer_xl import TransformerXL
-from posbench.extension import Extension
 
 L = 4  # positions seen in training, of N = 7
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from posbench.encoding import PositionEncoding
-from posbench.extension import FrequencyExtension
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import FrequencyExtension
 
 L = 42  # positions of training
 TURN = 2 * math.pi

@@ -19,14 +19,15 @@ import numpy as np
 import yaml
 from offered import CONF
 
-from posbench.boards import definition
-from posbench.boards.definition import Board, Rows
-from posbench.boards.naming import pairs
-from posbench.composing.methods import methods
-from posbench.content_hash import content_hash
+from posbench.base.content_hash import content_hash
+from posbench.config import board as definition
+from posbench.config.board import Board, Rows
+from posbench.config.board_rows import pairs
+from posbench.config.methods import methods
+from posbench.config.names import MethodName, Name
+from posbench.core.row import Row, View
 from posbench.records import published
-from posbench.records.record import Curve, MethodName, Name, Record
-from posbench.records.row import Row, View
+from posbench.records.record import Curve, Record
 
 LADDER = (16.0, 32.0, 64.0)
 BINS = 10

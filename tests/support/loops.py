@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention, attend, dense
-from posbench.encoding import PositionEncoding
+from posbench.core.attention import Attention, attend, dense
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.nope import NoPE
 
 BATCH, HEADS, N, WIDTH = 2, 3, 7, 8

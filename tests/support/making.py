@@ -8,19 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from posbench.content_hash import content_hash
+from posbench.base.content_hash import content_hash
+from posbench.config.command import Command
+from posbench.config.names import MethodName, Name
+from posbench.core.row import Row, View
 from posbench.records import files
-from posbench.records.command import Command
-from posbench.records.record import (
-    Audit,
-    Curve,
-    Evaluated,
-    MethodName,
-    Name,
-    Record,
-    Training,
-)
-from posbench.records.row import Row, View
+from posbench.records.record import Audit, Curve, Evaluated, Record, Training
 
 DIRECT = {"_target_": "posbench.extensions.direct.Direct"}
 """What the configuration of a run without an extension says of it."""

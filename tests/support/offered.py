@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from posbench.boards import definition
-from posbench.composing.folders import own_names
-from posbench.composing.methods import methods
+from posbench.config import board as definition
+from posbench.config.folders import own_names
+from posbench.config.methods import methods
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from posbench.attention import Attention, Term, ValueTerm
+from posbench.core.attention import Attention, Term, ValueTerm
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE

@@ -11,8 +11,8 @@ import torch
 from loops import HEADS, WIDTH, Score, by_pairs
 from torch import Tensor, nn
 
-from posbench.attention import Attention
-from posbench.encoding import PositionEncoding
+from posbench.core.attention import Attention
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.selective_rope import SelectiveRoPE
 
 PAIRS = WIDTH // 2

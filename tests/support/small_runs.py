@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from posbench.base.content_hash import content_hash
 from posbench.check.subject import setup
-from posbench.composing.compose import Composition, compose
-from posbench.composing.identity import Identity
-from posbench.content_hash import content_hash
+from posbench.config.compose import Composition, compose
+from posbench.config.identity import Identity
+from posbench.config.names import MethodName, Name
 from posbench.records import files
-from posbench.records.record import MethodName, Name, Record
+from posbench.records.record import Record
 from posbench.running import run as running
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
-from posbench.running.preparing import Prepared, preparation_for
+from posbench.running.prepare import Prepared, preparation_for
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
-from posbench.running.trained import Trained, train
+from posbench.running.train import Trained, train
 
 TINY = (
     "protocol=smoke",

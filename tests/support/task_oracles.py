@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
-from posbench.composing.building import build
-from posbench.composing.compose import compose
-from posbench.composing.folders import own_names
-from posbench.config import checked
-from posbench.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Answers, Batch, Task
+from posbench.config.building import build
+from posbench.config.compose import compose
+from posbench.config.folders import own_names
+from posbench.core.settings import checked
+from posbench.core.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Answers, Batch, Task
 
 TASKS = own_names("task")
 WITHOUT_SOURCES = {"addition", "in_context_language", "language", "majority", "parity"}

@@ -13,8 +13,8 @@ HEAD = {
         import torch
         from torch import nn
 
-        from posbench.encoding import PositionEncoding
-        from posbench.frequencies import Frequencies
+        from posbench.core.encoding import PositionEncoding
+        from posbench.core.frequencies import Frequencies
 
 
         """,
@@ -22,15 +22,15 @@ HEAD = {
         import torch
         from torch import nn
 
-        from posbench.encoding import PositionEncoding
-        from posbench.extension import Extension, FrequencyExtension, Scaled
+        from posbench.core.encoding import PositionEncoding
+        from posbench.core.extension import Extension, FrequencyExtension, Scaled
 
 
         """,
     "task": """
         import numpy as np
 
-        from posbench.task import FIRST_SYMBOL, Task, assemble
+        from posbench.core.task import FIRST_SYMBOL, Task, assemble
 
 
         """,

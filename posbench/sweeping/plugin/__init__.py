@@ -35,7 +35,7 @@ class PosbenchSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Make the runs; PosbenchError if some of them failed."""
-        from posbench.composing import folders, resolvers
+        from posbench.config import folders, resolvers
         from posbench.sweeping.requests import request
         from posbench.sweeping.sweep import Sweep
 

@@ -1,0 +1,75 @@
+"""Errors a user can cause. Each carries one sentence: the value, what was expected, what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from posbench.base.wording import listed
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+
+class PosbenchError(Exception):
+    """An error the user can put right; shown as its sentence, without a traceback."""
+
+
+class ConfigError(PosbenchError, ValueError):
+    """A setting has a value that cannot work."""
+
+
+class TaskLacks(ConfigError):
+    """The YAML of a task does not set all that it has to."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
+        super().__init__(self.told("the YAML of the task"))
+
+    def told(self, where: str) -> str:
+        """The sentence, with what to add where."""
+        examples = {"min_length": 1, "max_length": 20, "steps": 4000}
+        lines = listed([f"`{key}: {examples[key]}`" for key in self.keys])
+        lacking = listed([f"training.{key}" for key in self.keys])
+        verb = "is missing, and comes" if len(self.keys) == 1 else "are missing, and come"
+        return (
+            f"{lacking} {verb} from the task: add {lines} below `training:` in {where}, whose "
+            "first line is '# @package _global_'"
+        )
+
+
+OF_A_RESOLVER = f"{ConfigError.__name__} raised while resolving interpolation: "
+"""What OmegaConf writes before a sentence of ours."""
+
+
+class IllegalExtension(PosbenchError):
+    """An extension needs something that the encoding does not have."""
+
+
+class Diverged(PosbenchError):
+    """The training loss is no longer finite, after `cpu_seconds` of CPU time."""
+
+    def __init__(self, sentence: str, cpu_seconds: float = 0.0) -> None:
+        super().__init__(sentence)
+        self.cpu_seconds = cpu_seconds
+
+
+class Unwritable(PosbenchError):
+    """A disk is full, or a folder may not be written to: whatever comes next would fail as well."""
+
+
+class Unreadable(PosbenchError):
+    """A file is there and cannot be read now; nothing follows about what it holds."""
+
+
+class Terminated(BaseException):
+    """SIGTERM or Ctrl-C arrived. Not an `Exception`, so that a sweep stops instead of going on."""
+
+
+def place_and_reason(error: ValidationError) -> tuple[str, str]:
+    """The place of the first mistake that pydantic has found, as "rows.0.score", and its reason.
+
+    The place is "" where no field is wrong by itself.
+    """
+    first = error.errors(include_url=False)[0]
+    reason = first["msg"].removeprefix("Value error, ")
+    return ".".join(map(str, first["loc"])), reason[:1].lower() + reason[1:]

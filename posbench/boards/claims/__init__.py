@@ -1,0 +1,1 @@
+"""What papers claim, and what the records say of it."""

@@ -1,0 +1,266 @@
+"""Whether records bear claims out, by the rule of `posbench.boards.claims.verdicts`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import pandas as pd
+
+from posbench.boards.claims.claim import Claim, Side
+from posbench.records.tables import refuse_mixed
+from posbench.showing.table import number
+from posbench.statistics.aggregates import Estimate
+from posbench.statistics.measures import corrected_lines
+from posbench.statistics.randomisation import (
+    holm,
+    num_permutations,
+    num_sign_flips,
+    permutation,
+    sign_flip,
+)
+
+# -- the rule by which claims are judged, as it stands at the top of every page of -----------------
+
+ALPHA = 0.05
+MIN_PAIRS, WAYS = 10, 5
+"""What a test needs: pairs, and ways of exchanging the sides, in units of claims / alpha."""
+MASTERED, FAILED = 0.95, 0.05
+"""Mean scores from which a side masters a length, and up to which it fails there."""
+
+
+class Verdict(StrEnum):
+    """What records say of a claim."""
+
+    HOLDS = "holds"
+    CONTRADICTED = "contradicted"
+    OPEN = "open"
+    TOO_FEW = "open (too few seeds)"
+    NO_ROOM = "no room"
+    NOT_TESTABLE = "not testable"
+    NOT_MEASURED = "not measured"
+
+
+LEVEL, TOP, BOTTOM = number(ALPHA), number(MASTERED), number(FAILED)
+MEANINGS = {
+    Verdict.HOLDS: f"the corrected p is at most {LEVEL}, and the difference is above the margin.",
+    Verdict.CONTRADICTED: f"the corrected p is at most {LEVEL}, and the difference is below the "
+    "margin.",
+    Verdict.OPEN: "the corrected p is larger.",
+    Verdict.TOO_FEW: f"fewer than {MIN_PAIRS} pairs are left, or the two sides can be exchanged in "
+    f"fewer than {WAYS} m / {LEVEL} ways, where the paper has m claims, so that almost no p could "
+    "survive the correction. This was known before the runs.",
+    Verdict.NO_ROOM: f"on every table both rows are at least {TOP}, or both at most {BOTTOM}, so "
+    "that nothing could tell them apart.",
+    Verdict.NOT_TESTABLE: f"on some table a side is below {TOP} at 1x, and no other table is left; "
+    "what fails at its training length says nothing about reach.",
+    Verdict.NOT_MEASURED: "on some table fewer than two seeds have both sides, or their score at "
+    "1x is not known.",
+}
+
+RULE = f"""\
+What papers say, in `claims.yaml`, was written down before the runs; remarks came afterwards, and a
+claim that was written after its records were seen is marked *post hoc* and counted apart.
+
+**How a claim is judged** (second version of the rule, 2026-11-22; the first judged each table by
+itself). A claim is one hypothesis over all the tables it names, a table being one task with one
+encoding. Each seed with both sides gives a pair of scores a table, each score the mean over the
+lengths claimed; scores are corrected for chance, (score - chance) / (1 - chance). The difference is
+the mean over all pairs, with its 95 % interval (Student's t over the pairs, not corrected for the
+number of claims). p is two-sided, against the hypothesis that the difference is the margin. If both
+sides come from the same training, or one is a number, it is computed by flipping the signs of
+pairs, and otherwise by exchanging scores between the two sides of each table. It is corrected after
+Holm over all claims of the same paper, where one without a p counts as 1 and claims *post hoc* are
+corrected among themselves; where some were not testable and a larger budget was tried, the claims
+about that are a family of their own, written down before its runs. A verdict speaks of these tables
+and not of other tasks.
+
+A claim about reach, which is one that names a length beyond 1x unless it says otherwise, drops
+every table on which a side is below {TOP} at 1x (*not testable*), and every other table on which
+two rows are both at least {TOP} or both at most {BOTTOM} (*no room*). These are means over the
+seeds of the pairs. If no table is left, the verdict is their common reason, or *not testable* if
+the reasons differ. A claim about 1x itself has no such gate, and one against a number or with a
+negative margin needs no room. Tasks whose settings were changed are shown and do not count unless
+the claim names them.
+
+In the tables, two numbers are those of the two sides in the order of the claim; "as claimed" counts
+tables by their means, and seeds. A difference of a hundredth may hold and still not matter.
+"""
+
+
+# -- all together ----------------------------------------------------------------------------------
+
+ROUNDING = 1e-9
+"""What a mean of scores of .95 may differ from .95."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A claim on one task with one encoding: both sides, by seed, over the seeds that have both."""
+
+    task: str
+    encoding: str
+    of: pd.Series  # chance-corrected, the mean over the multiples claimed
+    over: pd.Series
+    at_1x: tuple[float, ...]  # means of the sides that are rows, over the same seeds; may be NaN
+    shared: bool  # whether the two scores of every pair come from one training
+    counts: bool  # whether the claim is about this task
+    gate: Verdict | None  # why the table is left out
+
+    @property
+    def left(self) -> bool:
+        return self.counts and self.gate is None
+
+    @property
+    def differences(self) -> pd.Series:
+        return self.of - self.over
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What records say of one claim."""
+
+    claim: Claim
+    tables: list[Table]
+    num_pairs: int  # of the tables that are left
+    difference: Estimate  # over these pairs
+    p: float  # NaN if the claim was not tested
+    adjusted: float  # corrected within the paper
+    verdict: Verdict
+
+    @property
+    def left(self) -> list[Table]:
+        """The tables that the claim is judged on."""
+        return [table for table in self.tables if table.left]
+
+
+def findings(claims: Sequence[Claim], runs: pd.DataFrame) -> list[Finding]:
+    """What the runs of one protocol say of each claim.
+
+    `runs` has one row a run and multiple, with the columns task, task_changed, encoding, extension,
+    changed, seed, multiple, score, chance and training_hash. Raises `PosbenchError` if a side of a
+    claim has runs of several versions, or of several settings under one name: see
+    `posbench.records.tables.refuse_mixed`.
+    """
+    runs = runs.assign(corrected=corrected_lines(runs))
+    runs = runs.sort_values(["task", "encoding", "extension", "changed", "seed"])
+    families = [(claim.family, claim.post_hoc) for claim in claims]
+    tested = [
+        _tested(claim, tables(claim, runs), families.count(family))
+        for claim, family in zip(claims, families, strict=True)
+    ]
+    adjusted = [math.nan] * len(claims)
+    for family in set(families):
+        members = [index for index, each in enumerate(families) if each == family]
+        corrected = holm([tested[index].p for index in members])
+        for index, p in zip(members, corrected, strict=True):
+            adjusted[index] = p
+    return [_corrected(*each) for each in zip(tested, adjusted, strict=True)]
+
+
+def tables(claim: Claim, runs: pd.DataFrame) -> list[Table]:
+    """The tables of a claim, and those of other tasks on which both sides were run.
+
+    Of experiments, the column `task` holds the names.
+    """
+    found = []
+    for task in sorted(claim.experiments or {*runs["task"], *(claim.tasks or [])}):
+        part = runs[runs["task"] == task]
+        counts = task in claim.places if claim.places else not part["task_changed"].any()
+        others = runs[runs["task"] == claim.place_of_over(task)] if counts else part
+        for encoding in claim.encodings:
+            table = _table(claim, part, others, str(task), encoding, counts)
+            if counts or len(table.of):
+                found.append(table)
+    return found
+
+
+def _table(
+    claim: Claim, runs: pd.DataFrame, others: pd.DataFrame, task: str, encoding: str, counts: bool
+) -> Table:
+    """One table of the claim, from the runs of one task, and those of the other side."""
+    left = _rows(runs, encoding, claim.of)
+    of, first = _mean(left, claim.at), _mean(left, [1])
+    if isinstance(claim.over, Side):
+        right = _rows(others, encoding, claim.over)
+        over = _mean(right, claim.over_at or claim.at)
+        paired = of.index.intersection(over.index)
+        at_1x = tuple(
+            each.reindex(paired).mean(skipna=False) for each in (first, _mean(right, [1]))
+        )
+        one, other = (each.groupby("seed")["training_hash"].first() for each in (left, right))
+        shared = bool((one.loc[paired] == other.loc[paired]).all())
+    else:
+        over, paired, shared = pd.Series(claim.over, of.index, float), of.index, True
+        at_1x = (first.reindex(paired).mean(skipna=False),)
+    of, over = of.loc[paired], over.loc[paired]
+    gate = _gate(claim, of, over, at_1x)
+    return Table(task, encoding, of, over, at_1x, shared, counts, gate)
+
+
+def _rows(runs: pd.DataFrame, encoding: str, side: Side) -> pd.DataFrame:
+    """The runs of a side; PosbenchError if they are of several contents under one name."""
+    row = side._replace(encoding=side.encoding or encoding)
+    rows = runs[(runs[[*row._fields]] == row).all(axis=1)]
+    refuse_mixed(rows.assign(side=side.label), ["task", "encoding", "side"])
+    return rows
+
+
+def _mean(rows: pd.DataFrame, multiples: list[float]) -> pd.Series:
+    """The mean over the multiples, by seed, of the seeds that have them all."""
+    by_seed = rows.pivot(index="seed", columns="multiple", values="corrected")
+    return by_seed.reindex(columns=multiples).mean(axis=1, skipna=False).dropna().sort_index()
+
+
+def _gate(claim: Claim, of: pd.Series, over: pd.Series, at_1x: tuple[float, ...]) -> Verdict | None:
+    if len(of) < 2:
+        return Verdict.NOT_MEASURED
+    if not claim.about_reach:
+        return None
+    if any(math.isnan(score) for score in at_1x):
+        return Verdict.NOT_MEASURED
+    if min(at_1x) < MASTERED - ROUNDING:
+        return Verdict.NOT_TESTABLE
+    low, high = sorted((of.mean(), over.mean()))
+    full = low >= MASTERED - ROUNDING or high <= FAILED + ROUNDING
+    return Verdict.NO_ROOM if full and isinstance(claim.over, Side) and claim.by >= 0 else None
+
+
+def _tested(claim: Claim, found: list[Table], family_size: int) -> Finding:
+    """The finding before the correction: still open if there is a p."""
+    left = [table for table in found if table.left]
+    num_pairs = sum(len(table.of) for table in left)
+    pairs = [list(zip(table.of - claim.by, table.over, strict=True)) for table in left]
+    shared = all(table.shared for table in left)
+    ways = num_sign_flips(num_pairs) if shared else num_permutations(map(len, pairs))
+    untested = _untested([table.gate for table in found if table.counts])
+    if untested is None and (num_pairs < MIN_PAIRS or ways < WAYS * family_size / ALPHA):
+        untested = Verdict.TOO_FEW
+    p = math.nan
+    if untested is None and shared:
+        p = sign_flip([of - over for each in pairs for of, over in each])
+    elif untested is None:
+        p = permutation(pairs)
+    difference = Estimate.over(value for table in left for value in table.differences)
+    verdict = untested or Verdict.OPEN
+    return Finding(claim, found, num_pairs, difference, p, math.nan, verdict)
+
+
+def _untested(gates: list[Verdict | None]) -> Verdict | None:
+    """The verdict of a claim with these gates; None if a table is left to test it on."""
+    if not gates or Verdict.NOT_MEASURED in gates:
+        return Verdict.NOT_MEASURED
+    if None in gates:
+        return None
+    return Verdict.NO_ROOM if set(gates) == {Verdict.NO_ROOM} else Verdict.NOT_TESTABLE
+
+
+def _corrected(finding: Finding, adjusted: float) -> Finding:
+    """The finding with its corrected p, and with the verdict that follows from it."""
+    if not adjusted <= ALPHA:  # also if it is NaN
+        return replace(finding, adjusted=adjusted)
+    above = finding.difference.mean > finding.claim.by
+    verdict = Verdict.HOLDS if above else Verdict.CONTRADICTED
+    return replace(finding, adjusted=adjusted, verdict=verdict)

@@ -1,0 +1,164 @@
+"""The command: reads records, writes `leaderboard.md`, `.html` and `.csv`, and `runs.csv`.
+
+`python -m posbench.leaderboard [FOLDER]` reads FOLDER/records (your own runs by default),
+writes the files into FOLDER and prints the tables; a board with groups has a page for each of
+its tasks as well, in FOLDER/tasks. The same records give the same bytes. Nothing here imports
+torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from posbench.base.disk import read_bytes
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import printable
+from posbench.boards import findings, markdown
+from posbench.boards.excerpt import excerpts
+from posbench.boards.generated import Generated, generate
+from posbench.boards.latex import latex
+from posbench.boards.of_folder import board_of, refuse_others
+from posbench.boards.section import Section
+from posbench.boards.sections import DETAILS
+from posbench.config import commands
+from posbench.config.compose import composing
+from posbench.config.exit_status import exit_status
+from posbench.records import files
+
+COMMAND = "python -m posbench.leaderboard"
+MEASURES = (
+    "The mean is taken over the scores at lengths beyond the training length. The page ranks by "
+    "area, which begins at 1x and is corrected for guessing; leaderboard.md has both."
+)
+"""What the number is that tables in the terminal are ordered by."""
+
+
+def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) -> None:
+    """Print the tables in the terminal, without the columns in `DETAILS`."""
+    for section in shown:
+        emit(printable(f"{section.title}\n"))
+        for line in section.table.aligned(without=DETAILS):
+            emit(printable(f"  {line}"))
+        emit("")
+    emit(MEASURES + "\n")
+    for note in notes:
+        emit(printable(f"Note: {note}"))
+
+
+def _made_before(folder: Path) -> list[Path]:
+    """Pages that not every folder has, where an earlier call has left them."""
+    tasks = folder / markdown.TASKS
+    of_tasks = [] if tasks.is_symlink() else sorted(tasks.glob("*.md"))
+    paths = [folder / findings.FILE, *of_tasks]
+    return [path for path in paths if _is_ours(path)]
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return read_bytes(path).endswith(f"{markdown.MADE}\n".encode())
+    except OSError:  # it is not there, or no file of ours
+        return False
+
+
+def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
+    parser = commands.parser(COMMAND, "Records in, leaderboard out.", check=True)
+    parser.add_argument("folder", nargs="*", type=Path, help=f"default: {files.LOCAL}")
+    parser.add_argument(
+        "--excerpt",
+        type=Path,
+        metavar="README",
+        help="also write the rows that a comment in this file asks for, and their picture",
+    )
+    parser.add_argument(
+        "--pictures", type=Path, metavar="DIR", help="also write pictures into it, SVG and PNG"
+    )
+    parser.add_argument(
+        "--latex", type=Path, metavar="FILE", help="also write the tables into it, for booktabs"
+    )
+    parser.add_argument(
+        "--board", help="default: the board that the folder is called after, or main"
+    )
+    commands.add_config_dir(
+        parser, "a folder like conf/ of your own: its boards, and the classes of its methods"
+    )
+    chosen = parser.parse_args(arguments)
+
+    def written() -> int:
+        chosen.folder = _one_folder(chosen.folder)
+        # Rows of one's own are known by their files; without any Hydra need not be asked.
+        own = composing(*chosen.config_dir) if chosen.config_dir else nullcontext()
+        with files.keeping_all(), own:
+            return _made(chosen, emit)
+
+    return exit_status(written, own=chosen.config_dir)
+
+
+def say_left_out(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        print(printable(f"posbench: left out: {sentence}"), file=sys.stderr)
+
+
+def _one_folder(given: Sequence[Path]) -> Path:
+    """The folder whose page is made; PosbenchError for several, or for what is none."""
+    if len(given) > 1:
+        raise PosbenchError(
+            f"{' '.join(map(str, given))} are {len(given)} folders, and a page is of one: give "
+            "the command once for each"
+        )
+    folder = given[0] if given else files.LOCAL
+    if folder.is_file():
+        raise PosbenchError(
+            f"{folder} is a file: name the folder that holds records/, as {files.MAIN}"
+        )
+    return folder
+
+
+def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
+    board = board_of(chosen.folder, chosen.board, chosen.config_dir)
+    held = files.read_folder(chosen.folder)
+    found, audits, unreadable = held.records, held.audits, held.unreadable
+    say_left_out(unreadable)
+    refuse_others(chosen.folder, board, found)
+    made = generate(chosen.folder, found, audits, board, chosen.config_dir)
+    say_left_out(made.left_out)
+    unreadable = [*unreadable, *made.left_out]
+    written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
+    if chosen.excerpt is not None:
+        texts = excerpts(chosen.excerpt, chosen.folder, made.measured, board, made.ranked)
+        written |= {path: text.encode() for path, text in texts.items()}
+    written |= _for_papers(chosen, made)
+    # Nothing is left that these could say.
+    left_over = [path for path in _made_before(chosen.folder) if path not in written]
+    again = (
+        f"run `{COMMAND} {shlex.quote(str(chosen.folder))}` with the versions of constraints.txt, "
+        "and commit the result"
+    )
+    commands.write_or_check(written, chosen.check, again, left_over, within=chosen.folder)
+    if chosen.check:
+        emit(f"{chosen.folder}: up to date{' with the others' if unreadable else ''}.")
+        return 1 if unreadable else 0
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its tables
+    show(made.sections, made.notes, emit)
+    emit(f"Written, with more columns: {', '.join(map(str, written))}")
+    emit(f"Open the page in a browser: {chosen.folder / 'leaderboard.html'}")
+    return 1 if unreadable else 0
+
+
+def _for_papers(chosen: argparse.Namespace, made: Generated) -> dict[Path, bytes]:
+    """The pictures and the tables that were asked for, by their paths."""
+    found: dict[Path, bytes] = {}
+    if chosen.pictures is not None:
+        from posbench.boards import pictures
+
+        drawn = pictures.pictures(made.measured, made.ranked)
+        found |= {chosen.pictures / name: content for name, content in drawn.items()}
+    if chosen.latex is not None:
+        found[chosen.latex] = latex(made.ranked).encode()
+    return found

@@ -1,0 +1,1 @@
+"""One method or task among published rows."""

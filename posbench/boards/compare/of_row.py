@@ -1,0 +1,221 @@
+"""Where a row stands among the published ones: its place, its tier, and whom it is above."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from posbench.base.content_hash import content_hash
+from posbench.base.errors import PosbenchError
+from posbench.boards.compare.rivals import Kind, Rivals, named
+from posbench.boards.measured import Measured
+from posbench.boards.parts import Part
+from posbench.boards.ranking import Standing
+from posbench.config.board import Board, Rows
+from posbench.config.board_rows import pairs
+from posbench.records import tables
+from posbench.records.record import Record
+from posbench.statistics import aggregates, standings
+from posbench.statistics.correlation import rank_correlation
+from posbench.statistics.measures import Reach, of_runs
+
+NEAREST = 2
+"""So many rows above and below are named."""
+OF_EXTENSIONS = ("direct", "pi", "ntk", "yarn")
+"""Extensions that any other is held against, on its own host."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another row, and how sure it is that ours is above."""
+
+    row: str
+    overall: float
+    above: float  # share of draws in which ours is above by .02 at least
+    equivalent: float  # within .02 of it
+    below: float
+
+
+@dataclass(frozen=True)
+class RowStanding:
+    """A row among others of its class, on the tasks that it has."""
+
+    row: str
+    tasks: tuple[str, ...]
+    lacking: tuple[str, ...]  # tasks of the board that it has no run of
+    rivals: tuple[Rival, ...]  # the nearest, then those that the board refers to
+    ranked: Standing
+    measured: Measured  # the runs of all its rows on these tasks
+    records: tuple[Record, ...]  # the same
+
+    @property
+    def kind(self) -> str:
+        """The class of the method: zero-shot, tuned ..."""
+        return self.ranked.kind
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One line a row, best first: see `posbench.statistics.standings`."""
+        return self.ranked.summary
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of its tasks, in the order of the board."""
+        return tuple(self.ranked.groups)
+
+    @property
+    def reach(self) -> Reach:
+        return self.ranked.reach(self.row)[0]
+
+    def place_of(self, row: str) -> int:
+        """1 and the rows with a larger number, by however little."""
+        overall = self.summary["overall"].round(9)
+        return 1 + int((overall > overall[row]).sum())
+
+    def equivalent_above(self, row: str) -> int:
+        """How many of the rows with a larger number lead by less than the margin."""
+        return self.place_of(row) - int(self.summary.loc[row, "rank"])
+
+    @property
+    def rows(self) -> list[str]:
+        """Our row and its rivals, best first."""
+        wanted = {self.row, *(rival.row for rival in self.rivals)}
+        return [row for row in self.summary.index if row in wanted]
+
+
+def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) -> RowStanding:
+    """Rank the runs of a row of one's own among its rivals.
+
+    Rivals that lack a task of ours stand aside. PosbenchError if nothing is left to compare with.
+    """
+    first, board, others = own[0], rivals.board, rivals.records
+    tasks = tuple(task for task in board.all_tasks if any(each.task.label == task for each in own))
+    rivals.refuse_lack(tasks)
+    taken = first.method.label in rivals.tasks_of
+    mine = [_marked(record) for record in own] if taken else own
+    row = mine[0].method.label
+    records = [each for each in (*others, *mine) if each.task.label in tasks]
+    runs = of_runs(tables.table(records)).dropna(subset="area")
+    has_all = runs.groupby("row")["task"].nunique() == len(tasks)
+    rows = set(has_all.index[has_all])
+    runs = runs[runs["row"].isin(rows)]
+    if len(rows) < 2 or row not in rows:
+        raise PosbenchError(
+            f"the runs of {row} on {', '.join(tasks)} have not the lengths of the published ones, "
+            "which areas are made of: evaluate it at those of the board"
+        )
+    runs = _grouped(runs, board)
+    # The board names its tasks group by group, and the groups are shown in this order.
+    runs = runs.sort_values("task", key=lambda names: names.map(tasks.index), kind="stable")
+    references = set(board.references)
+    if not first.plain:
+        references = {
+            each.method.label for each in others if each.method.extension in OF_EXTENSIONS
+        }
+    judged = board.judged
+    summary, over = standings.standing(runs, draws or judged.draws, judged.seed)
+    kept = tuple(each for each in records if each.method.label in rows)
+    measured = Measured.of(tables.table(kept))
+    return RowStanding(
+        row,
+        tasks,
+        tuple(task for task in board.all_tasks if task not in tasks),
+        tuple(_rivals(runs, summary, row, references, draws or judged.draws)),
+        Standing(_part(runs, first.method_class), first.method_class, summary, over),
+        measured,
+        kept,
+    )
+
+
+def _marked(record: Record) -> Record:
+    """The record of a row that is published already, under another name."""
+    name = record.method
+    own = {"name": f"{name.label} (yours)", "changed": (), "hash": content_hash([name.hash])}
+    return record.model_copy(update={"method": name.model_copy(update=own)})
+
+
+def _grouped(runs: pd.DataFrame, board: Board) -> pd.DataFrame:
+    """The runs with the group of each; a board without groups has one a task."""
+    return runs.assign(group=runs["task"].map(lambda task: board.group_of.get(task, task)))
+
+
+def _part(runs: pd.DataFrame, kind: str) -> Part:
+    """The rows as a part of a board."""
+    methods, tasks = (tuple(sorted(set(runs[each]))) for each in ("row", "task"))
+    rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
+    return Part(f"{kind[0].upper()}{kind[1:]} rows", rows, runs)
+
+
+def _rivals(
+    runs: pd.DataFrame, summary: pd.DataFrame, row: str, references: set[str], draws: int
+) -> list[Rival]:
+    ordered = [str(each) for each in summary.index]
+    here = ordered.index(row)
+    named = [*ordered[max(here - NEAREST, 0) : here], *ordered[here + 1 : here + 1 + NEAREST]]
+    named += [each for each in ordered if each in references and each != row]
+    return [_rival(runs, summary, row, other, draws) for other in dict.fromkeys(named)]
+
+
+def _rival(runs: pd.DataFrame, summary: pd.DataFrame, row: str, other: str, draws: int) -> Rival:
+    lines = standings.compare(runs, row, other, draws=draws)
+    known = lines["p_above"].notna()
+    order = lines.loc["over tasks" if known.get("over tasks", False) else "overall"]
+    return Rival(
+        other,
+        float(summary.loc[other, "overall"]),
+        *(float(order[name]) for name in ("p_above", "p_equivalent", "p_below")),
+    )
+
+
+def worth(
+    published: Sequence[Record],
+    board: Board,
+    tasks: Sequence[str],
+    seeds: Sequence[int],
+    kind: Kind,
+) -> tuple[float, int]:
+    """What a part of a board tells of the whole: the rank correlation (Spearman) of the published
+    rows of one kind on these tasks and seeds with their order on all, and how many rows it is of.
+
+    NaN where fewer than three rows are complete.
+    """
+    rows = {pair for part in board.parts.values() for pair in pairs(part)}
+    known = [record for record in published if kind.has(record) and named(record) in rows]
+    if not known:
+        return float("nan"), 0
+    runs = of_runs(tables.table(known)).dropna(subset="area")
+    runs = _grouped(runs[runs["task"].isin(board.all_tasks)], board)
+    part = runs[runs["task"].isin(tasks) & runs["seed"].isin(seeds)]
+    if runs["task"].nunique() < len(board.all_tasks) or part["task"].nunique() < len(tasks):
+        return float("nan"), 0
+    both = pd.DataFrame({"all": aggregates.overall(runs), "part": aggregates.overall(part)})
+    both = both.dropna()
+    if len(both) < 3:
+        return float("nan"), len(both)
+    return rank_correlation(both["all"], both["part"]), len(both)
+
+
+def differences(own: Sequence[Record], published: Sequence[Record]) -> list[str]:
+    """In what the machines, libraries and code of two lots of records differ, a sentence each."""
+    said = []
+    kinds = sorted({record.training.device for record in published})
+    mine = sorted({record.training.device for record in own})
+    if published and mine != kinds:
+        said.append(f"Yours were trained on {', '.join(mine)}, the others on {', '.join(kinds)}.")
+    # Not by the version of posbench: what counts of its code, the records' hashes say.
+    names = {name for record in own for name in record.training.versions} - {"posbench"}
+    for name in sorted(names):
+        theirs = _versions(published, name)
+        ours = _versions(own, name)
+        if theirs and ours != theirs:
+            said.append(
+                f"Yours were trained with {name} {', '.join(ours)}, the others with "
+                f"{', '.join(theirs)}."
+            )
+    return said
+
+
+def _versions(records: Sequence[Record], name: str) -> list[str]:
+    return sorted({str(record.training.versions.get(name)) for record in records})

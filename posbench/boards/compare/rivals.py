@@ -1,0 +1,237 @@
+"""The published rows that a row is held against: which there are, and on what they can be."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import pandas as pd
+
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import MANY, counted
+from posbench.boards.parts import MOST, Part
+from posbench.config.board import AS_TRAINED, Board, Rows
+from posbench.config.board_rows import pairs
+from posbench.config.compose import compose
+from posbench.config.identity import identify
+from posbench.config.legality import built, method_class
+from posbench.config.names import Name
+from posbench.records import tables
+from posbench.records.record import Record
+from posbench.running.run_spec import RunSpec
+from posbench.statistics.measures import of_runs
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a row is, as far as that decides which others it can be held against."""
+
+    label: str
+    protocol: Name
+    method_class: str
+    host: str | None  # of an extension; None for an encoding as it was trained
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """The kind of a run that is complete."""
+        name = record.method
+        host = None if record.plain else name.base
+        return cls(name.label, record.protocol, record.method_class, host)
+
+    @classmethod
+    def of_words(cls, words: Sequence[str]) -> Self:
+        """The kind of a run that nobody has made. It builds the encoding, so it imports torch."""
+        composed = compose(*words)
+        identity = identify(composed)
+        name = identity.method
+        host = None if name.extension == AS_TRAINED else name.base
+        return cls(name.label, identity.protocol, method_class(*built(composed.cfg())), host)
+
+    def has(self, record: Record) -> bool:
+        """Whether a run is of a row that ours can be held against: made under the same protocol, in
+        the same class, and as trained or on the same host, as ours is.
+        """
+        alike = record.plain if self.host is None else record.method.base == self.host
+        same = record.protocol.hash == self.protocol.hash
+        return alike and same and record.method_class == self.method_class
+
+    def __str__(self) -> str:
+        host = f" on {self.host}" if self.host else " as trained"
+        return f"{self.method_class}{host}, under protocol {self.protocol.label} as it is here"
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Runs of the rows that a board names, of one kind and with chosen seeds of each task."""
+
+    board: Board
+    kind: Kind
+    tests: frozenset[tuple[str, int]]  # task, seed
+    offered: tuple[Record, ...]  # with any seed
+
+    @classmethod
+    def of(
+        cls, published: Sequence[Record], kind: Kind, board: Board, seeds: Sequence[int]
+    ) -> Self:
+        """The rivals among published runs; there may be none, see `refuse_lack`."""
+        listed = {
+            (*pair, seed)
+            for rows in board.parts.values()
+            for pair in pairs(rows)
+            for seed in rows.seeds
+        }
+        offered = [
+            record
+            for record in published
+            if kind.has(record)
+            and (*named(record), record.seed) in listed
+            and record.task.label in board.all_tasks
+        ]
+        tests = frozenset(itertools.product(board.all_tasks, seeds))
+        return cls(board, kind, tests, tuple(offered))
+
+    def beside(self, own: Sequence[Record]) -> Self:
+        """The same without the seeds that ours lacks on a task that it has been run on: theirs
+        would be compared with other luck.
+        """
+        ours = {(record.task.label, record.seed) for record in own}
+        tasks = {task for task, _ in ours}
+        kept = {test for test in self.tests if test in ours or test[0] not in tasks}
+        return replace(self, tests=frozenset(kept))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of any task."""
+        return tuple(sorted({seed for _, seed in self.tests}))
+
+    @property
+    def records(self) -> list[Record]:
+        """The offered records that have the chosen seeds."""
+        return [each for each in self.offered if (each.task.label, each.seed) in self.tests]
+
+    @functools.cached_property
+    def runs(self) -> pd.DataFrame:
+        """One line for each of these that has an area."""
+        return of_runs(tables.table(self.records)).dropna(subset="area")
+
+    @functools.cached_property
+    def tasks_of(self) -> dict[str, set[str]]:
+        """The tasks of each row that is published; none where it has none of the seeds."""
+        found: dict[str, set[str]] = {record.method.label: set() for record in self.offered}
+        for row, task in zip(self.runs["row"], self.runs["task"], strict=True):
+            found[row].add(task)
+        return found
+
+    @property
+    def tried(self) -> list[str]:
+        """The tasks that one of them has a run on."""
+        tasks = set().union(*self.tasks_of.values())
+        return [task for task in self.board.all_tasks if task in tasks]
+
+    @property
+    def common(self) -> list[str]:
+        """The tasks that nearly all of them have a run on, as boards see it."""
+        lacking = self._part.lacking(self.board)
+        return [task for task in self.tried if task not in lacking]
+
+    @property
+    def _part(self) -> Part:
+        methods = tuple(sorted(self.tasks_of))
+        rows = Rows(methods=methods, seeds=self.seeds, tasks=self.board.all_tasks)
+        return Part("rivals", rows, self.runs)
+
+    def refuse_lack(self, tasks: Sequence[str] = ()) -> None:
+        """PosbenchError if nothing is there to be compared with, on these tasks or at all."""
+        against = f"there is no published row to hold {self.kind.label} against"
+        if not self.offered:
+            raise PosbenchError(
+                f"{against}: none of board {self.board.name} is {self.kind}; name a folder of such "
+                "records with --against"
+            )
+        if not self.tried:
+            seeds = sorted({record.seed for record in self.offered})
+            raise PosbenchError(
+                f"{against} with seed {_listed(self.seeds)}: choose among {_listed(seeds)} with "
+                "seed="
+            )
+        if tasks and not any(each.issuperset(tasks) for each in self.tasks_of.values()):
+            raise PosbenchError(
+                f"{against} on {_listed(tasks)}: no row has all of them; choose fewer with task="
+            )
+
+    def remarks(self, tasks: Sequence[str]) -> Iterator[str]:
+        """On what most of them have not been run, who stands aside for that, and who has fewer
+        seeds.
+        """
+        if left := [task for task in self.board.all_tasks if task not in {*tasks, *self.common}]:
+            some = [task for task in left if task in self.tried]
+            hint = f"; task={some[0]} compares with those that have" if some else ""
+            yield (
+                f"Board {self.board.name} is under way: fewer than {100 * MOST:.0f} % of its rows "
+                f"have been run on {_listed(left)}{hint}."
+            )
+        aside: dict[tuple[str, ...], list[str]] = {}
+        for row, there in sorted(self.tasks_of.items()):
+            if lacking := tuple(task for task in tasks if task not in there):
+                aside.setdefault(lacking, []).append(row)
+        for lacking, rows in aside.items():
+            on = "any of these tasks" if len(lacking) == len(tasks) else _listed(lacking)
+            stand, have = ("stands", "has") if len(rows) == 1 else ("stand", "have")
+            yield (
+                f"{counted(len(rows), 'row')} {stand} aside, which {have} no run on {on} with "
+                f"these seeds: {_listed(rows)}."
+            )
+        theirs = self.runs[self.runs["task"].isin(tasks)].groupby("row").size()
+        kept = [row for row, there in self.tasks_of.items() if there.issuperset(tasks)]
+        tests = [test for test in self.tests if test[0] in tasks]
+        fewer = sorted(row for row in kept if theirs[row] < len(tests))
+        if fewer:
+            names = f": {_listed(fewer)}" if len(fewer) <= MANY else ""
+            lack, count = ("lacks", "counts") if len(fewer) == 1 else ("lack", "count")
+            yield (
+                f"{len(fewer)} of {counted(len(kept), 'published row')} {lack} some of the seeds "
+                f"{_listed(sorted({seed for _, seed in tests}))}, and {count} with the others"
+                f"{names}."
+            )
+
+
+def on_tasks_as_here(
+    published: Sequence[Record], board: Board, protocol: str
+) -> tuple[list[Record], list[str]]:
+    """The runs on tasks of the board as they are here, and the tasks of which others are left out:
+    a task of another version, or with other defaults, asks for something else.
+    """
+    here = {
+        task: RunSpec.of(compose(f"protocol={protocol}", f"task={task}")).fingerprint
+        for task in board.all_tasks
+    }
+    kept, left = [], set()
+    for record in published:
+        ours = here.get(record.task.label)
+        if ours and (ours.task, ours.task_version) == (record.task.hash, record.task_version):
+            kept.append(record)
+        elif ours and record.protocol.name == protocol:
+            left.add(record.task.label)
+    return kept, [task for task in board.all_tasks if task in left]
+
+
+def of_other_tasks(left: Sequence[str]) -> Iterator[str]:
+    """What is said of tasks of which runs are left out."""
+    if left:
+        yield (
+            f"Published runs of another version of a task, or with other defaults, are not "
+            f"compared: they are of {_listed(left)}."
+        )
+
+
+def named(record: Record) -> tuple[str, str, str]:
+    """The row, as boards name it."""
+    name = record.method
+    return name.base, name.extension, ", ".join(name.changed)
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,113 @@
+"""What is made of the records of a folder: pages, tables and what must be known beside them.
+
+The same records give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from posbench.base.disk import read_text
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import printable
+from posbench.boards import csv_files, findings, likelihood_sentences, markdown
+from posbench.boards.board_sections import board_sections
+from posbench.boards.comparisons import agreements, discriminations
+from posbench.boards.measured import Measured
+from posbench.boards.of_folder import board_of
+from posbench.boards.page import document
+from posbench.boards.ranking import Standing, standings_of, standings_without_board
+from posbench.boards.remarks import remarks
+from posbench.boards.section import Section
+from posbench.boards.sections import sections
+from posbench.config.board import Board
+from posbench.records import files, tables
+from posbench.records.record import Audit, Record
+from posbench.showing.pages import explanations
+
+LARGEST = 1_000_000
+"""Bytes of what a folder says of itself."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """All that is made of the records of a folder."""
+
+    pages: dict[str, str]  # by the names of their files
+    sections: list[Section]
+    notes: list[str]
+    measured: Measured
+    ranked: list[Standing]
+    left_out: list[str]  # a sentence for each file beside the records that cannot be read
+
+
+def generate(
+    folder: Path,
+    found: list[Record],
+    audits: Sequence[Audit] = (),
+    board: Board | None = None,
+    folders: Sequence[Path] = (),
+) -> Generated:
+    """What is made of the records; PosbenchError if there are none. Commands name the folders of
+    one's own that they need.
+    """
+    if not found:
+        hint = "run `python -m posbench` first"
+        if folder != files.MAIN and files.MAIN.is_dir():
+            hint += f", or read the main board with `python -m posbench.leaderboard {files.MAIN}`"
+        raise PosbenchError(f"no records in {folder}: {hint}")
+    table = tables.table(found)
+    own, left_out = about(folder)
+    said = [*likelihood_sentences.sentences(table), *own]
+    warned = remarks(found, table, audits)
+    notes = [*said, *warned]
+    board = board or board_of(folder, None)
+    measured = Measured.of(table)
+    summaries = measured.boards
+    asked = standings_of(board, measured)
+    ranked = asked or standings_without_board(board, measured)
+    of_board = board_sections(board, asked)
+    others = sections(
+        summaries,
+        tables.views(found, longest=True),
+        discriminations(measured),
+        agreements(summaries),
+        tables.choices(found),
+        table,
+    )
+    pages = {
+        **markdown.pages(of_board, others, notes),
+        "leaderboard.html": document(
+            board,
+            measured,
+            ranked,
+            found,
+            warned,
+            said,
+            explained={*explanations(folder)},
+            folders=folders,
+        ),
+        "leaderboard.csv": csv_files.of_lengths(summaries),
+        "runs.csv": csv_files.of_runs(measured),
+    }
+    if sentences := findings.markdown(board, measured, asked):
+        pages[findings.FILE] = sentences
+    return Generated(pages, of_board + others, notes, measured, ranked, left_out)
+
+
+def about(folder: Path) -> tuple[list[str], list[str]]:
+    """What the folder's own about.md says, a paragraph each: it stands above the tables. Then, if
+    it cannot be read, a sentence that says so.
+    """
+    path = folder / "about.md"
+    try:
+        text = read_text(path, LARGEST)
+    except FileNotFoundError:
+        return [], []
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return [], [f"{path} is not read ({reason}): put text in UTF-8 there, or delete it"]
+    paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
+    return [printable(paragraph) for paragraph in paragraphs if paragraph], []

@@ -1,0 +1,382 @@
+"""What the page draws from: all runs of a folder as compact JSON, with what opens behind a row.
+
+    tasks      name, protocol, group, lengths n, true multiples, chances, which lengths count
+    rows       name, class, family, host, extension, settings, commands, path, keys, descriptions
+    runs       by task and row: seed, training, learned, area, then the score at each length
+    depths     by task and row: accuracy by length and depth of the source, a letter a cell
+    sections   what is ranked together: rows, chances to be above each other, average ranks
+    texts      descriptions of classes by their full names, HTML
+    sketches   pictures of methods
+
+Scores, areas and chances are whole numbers of thousandths; null where there is none.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+
+from posbench.base.errors import PosbenchError
+from posbench.boards.labels import METHOD, SHOWN
+from posbench.boards.ranking import Standing
+from posbench.config import families, flat
+from posbench.config.command import Command
+from posbench.config.folders import with_own
+from posbench.config.provenance import targets
+from posbench.records.record import Record
+from posbench.records.tables import RUN as RUN_OF_TABLES
+from posbench.records.tables import latest, run_of
+from posbench.showing.pages import docstring, explanation_path, inline, paragraphs_of
+from posbench.statistics import aggregates, rank_tests
+
+LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+"""Levels from 0 to 1."""
+NO_TOKENS = "-"
+PARAGRAPHS = 2
+"""Paragraphs kept of a docstring: the first has the formula, the second what is special."""
+TASK = SHOWN[:2]
+Json = dict[str, Any]
+
+
+def thousandths(values: Iterable[float]) -> list[int | None]:
+    """Numbers as JSON can hold them, None for what is none."""
+    return [None if value != value else round(1000 * value) for value in values]
+
+
+def content(
+    known: pd.DataFrame,
+    runs: pd.DataFrame,
+    standings: Sequence[Standing],
+    found: Sequence[Record],
+    groups: dict[str, str],
+    explained: Collection[Path] = (),
+    folders: Sequence[Path] = (),
+    sketched: Mapping[str, Mapping[str, Any]] = {},
+) -> Json:
+    """The JSON of a page.
+
+    Args:
+        known: the long table, each run once, with names as they are shown
+        runs: one line a run, of the same; see `posbench.statistics.measures.of_runs`
+        standings: what is ranked, in the order in which it is shown
+        found: the records
+        groups: of tasks
+        explained: pages of `posbench.explain`, by their paths from the folder of the page
+        folders: of one's own, which commands name where they need them
+        sketched: pictures of rows beside those that `sketches` has, by their names
+    """
+    tasks = _tasks(known, groups)
+    methods = known.drop_duplicates("row").sort_values("row")
+    rows = {name: number for number, name in enumerate(methods["row"])}
+    first = {_method(record): record for record in reversed(found)}
+    texts: dict[str, str] = {}
+    known_sketches = {**sketches(), **sketched}
+    described = [
+        _row(line, first, texts, folders, known_sketches) for line in methods.to_dict("records")
+    ]
+    links = _links(found, explained)
+    named = methods[METHOD].itertuples(index=False, name=None)
+    for method, row in zip(named, described, strict=True):
+        row["explained"] = links.get(method, [])
+    shown = {name: sketch for name in rows if (sketch := known_sketches.get(name))}
+    return {
+        "tasks": [
+            {key: value for key, value in task.items() if key != "lengths"}
+            for task in tasks.values()
+        ],
+        "rows": described,
+        "runs": _runs(known, as_ranked(runs, standings), tasks, rows),
+        "depths": _depths(found, tasks, rows, known),
+        "sections": [_section(each, rows) for each in standings],
+        "texts": texts,
+        "sketches": {
+            name: {key: each[key] for key in ("quantity", "distances", "curves", "map", "trained")}
+            for name, each in shown.items()
+        },
+    }
+
+
+def as_script(content: Json) -> str:
+    """The text of the JSON inside an element of HTML: no name in it can end that element."""
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+# -- tasks and rows --------------------------------------------------------------------------------
+
+
+def _tasks(known: pd.DataFrame, groups: dict[str, str]) -> dict[tuple[str, str], Json]:
+    """By protocol and name, those of the board first and group by group."""
+    columns = ["multiple", "true_multiple", "test_length", "chance", "aggregated"]
+    once = known[known["multiple"] >= 1].drop_duplicates([*TASK, "test_length"])
+    order = list(groups)
+    found: dict[tuple[str, str], Json] = {}
+    for key, part in once.sort_values("test_length").groupby(TASK):
+        first, listed = part.iloc[0], part[columns].to_dict("list")
+        found[key] = {
+            "name": key[1],
+            "protocol": key[0],
+            "group": groups.get(key[1], ""),
+            "measure": first["measure"],
+            "trained": int(first["train_positions"]),
+            "n": listed["test_length"],
+            "multiples": listed["multiple"],
+            "true": [round(value, 4) for value in listed["true_multiple"]],
+            "chances": thousandths(listed["chance"]),
+            "further": [int(not counted) for counted in listed["aggregated"]],
+            "lengths": {length: place for place, length in enumerate(listed["test_length"])},
+        }
+    places = {name: place for place, name in enumerate(order)}
+    return dict(
+        sorted(
+            found.items(),
+            key=lambda each: (each[0][0], places.get(each[0][1], len(order)), each[0]),
+        )
+    )
+
+
+@functools.cache
+def sketches() -> dict[str, Json]:
+    """What `posbench.explain.sketches` has written, by method."""
+    path = files("posbench.explain") / "sketches.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return {line["method"]: line for line in map(json.loads, lines)}
+
+
+def _row(
+    line: Json,
+    records: dict[tuple[str, str], Record],
+    texts: dict[str, str],
+    folders: Sequence[Path],
+    sketched: Mapping[str, Mapping[str, Any]],
+) -> Json:
+    record = records[line["method"], line["method_hash"]]
+    encoding, extension = record.config["encoding"], record.config["extension"]
+    used = [*sorted(targets(encoding)), *([] if line["plain"] else sorted(targets(extension)))]
+    sketch = sketched.get(line["row"], {})
+    return {
+        "name": line["row"],
+        "class": line["method_class"],
+        "family": families.family(record.method.encoding),
+        "host": record.method.base_label,
+        "extension": line["extension"],
+        "settings": _settings(encoding) + ([] if line["plain"] else _settings(extension)),
+        "command": str(with_own(Command.parse(record.command), folders)),
+        "explain": _explaining(record, folders),
+        "parameters": line["parameters"],
+        "path": sketch.get("path", ""),
+        "keys": sketch.get("keys", ""),
+        "classes": [
+            [target, target.rpartition(".")[2]] for target in used if _described(target, texts)
+        ],
+    }
+
+
+def _explaining(record: Record, folders: Sequence[Path]) -> str:
+    """The command that explains where a run stops, "" where there is no one model of
+    posbench to look into.
+    """
+    command = Command.parse(record.command)
+    if command.module != "posbench" or record.ceiling is not None or record.diverged:
+        return ""
+    return str(with_own(command.with_module("posbench.explain"), folders))
+
+
+def _method(record: Record) -> tuple[str, str]:
+    """What tells rows apart, as METHOD names it: the same settings may have two names."""
+    return record.method.label, record.method.hash
+
+
+def _links(
+    found: Iterable[Record], pages: Collection[Path]
+) -> dict[tuple[str, str], list[list[str]]]:
+    """By label and hash of a method: each of its runs that a page explains, and where that is."""
+    links: dict[tuple[str, str], dict[str, str]] = {}
+    for record in found if pages else ():
+        task, protocol, method = record.task, record.protocol, record.method
+        path = explanation_path(protocol.slug, task.slug, [method.slug], record.seed)
+        if path in pages:
+            run = f"{task.label} ({protocol.label}, seed {record.seed})"
+            links.setdefault(_method(record), {})[run] = quote(path.as_posix())
+    return {method: [[*link] for link in sorted(each.items())] for method, each in links.items()}
+
+
+def _settings(node: Json) -> list[str]:
+    """The settings of a class and of those inside it, "host.base=10000"; a long value is cut."""
+    texts = ((place, str(value)) for place, value in flat.settings(node))
+    return [f"{place}={text if len(text) < 60 else text[:56] + ' ...'}" for place, text in texts]
+
+
+def _described(target: str, texts: dict[str, str]) -> bool:
+    """Whether a class has a text, which is then among the others."""
+    if target not in texts:
+        try:
+            texts[target] = _text(target)
+        except PosbenchError:  # a class of one's own, whose file is elsewhere
+            return False
+    return True
+
+
+@functools.cache
+def _text(target: str) -> str:
+    paragraphs = paragraphs_of(docstring(target))[:PARAGRAPHS]
+    return "".join(f"<p>{inline(part)}</p>" for part in paragraphs)
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def as_ranked(runs: pd.DataFrame, standings: Sequence[Standing]) -> pd.DataFrame:
+    """A line a run; the area of a run that a section ranks ends where that section's areas end."""
+    ranked = [each.part.runs for each in standings]
+    return pd.concat([runs, *ranked]).drop_duplicates(SHOWN, keep="last")
+
+
+def _runs(
+    known: pd.DataFrame,
+    runs: pd.DataFrame,
+    tasks: dict[tuple[str, str], Json],
+    rows: dict[str, int],
+) -> list[Json]:
+    """Runs by task and row."""
+    numbers = {key: number for number, key in enumerate(tasks)}
+    measured = {
+        tuple(key): (area, learned, training)
+        for *key, area, learned, training in zip(
+            *(runs[name].tolist() for name in SHOWN),
+            thousandths(runs["area"].tolist()),
+            runs["learned"].tolist(),
+            runs["training"].tolist(),
+            strict=True,
+        )
+    }
+    found: list[Json] = [{} for _ in tasks]
+    trainings: dict[str, int] = {}
+    scores: dict[tuple[Any, ...], list[int | None]] = {}
+    counted = known[known["multiple"] >= 1]
+    columns = (*SHOWN, "test_length", "score")
+    for *key, length, score in zip(*(counted[name].tolist() for name in columns), strict=True):
+        places = tasks[key[0], key[1]]["lengths"]
+        line = scores.setdefault(tuple(key), [None] * len(places))
+        line[places[length]] = None if score != score else round(1000 * score)
+    for run, line in sorted(scores.items()):
+        protocol, task, row, seed = run
+        area, learned, training = measured.get(run, (None, False, ""))
+        while line and line[-1] is None:  # rungs that it did not climb
+            line.pop()
+        of_row = found[numbers[protocol, task]].setdefault(str(rows[row]), [])
+        of_row.append(
+            [seed, trainings.setdefault(training, len(trainings)), int(learned), area, *line]
+        )
+    return found
+
+
+def _depths(
+    found: Sequence[Record],
+    tasks: dict[tuple[str, str], Json],
+    rows: dict[str, int],
+    known: pd.DataFrame,
+) -> list[Json]:
+    """Right tokens by length and depth, summed over seeds; nothing where depth does not vary."""
+    columns = [name for name in RUN_OF_TABLES if name != "seed"]
+    named = known.drop_duplicates(columns)
+    labels = dict(
+        zip(
+            named[columns].itertuples(index=False, name=None),
+            named[SHOWN[:-1]].itertuples(index=False, name=None),
+            strict=True,
+        )
+    )
+    sums: list[dict[int, dict[int, Any]]] = [{} for _ in tasks]
+    numbers = {key: number for number, key in enumerate(tasks)}
+    for record in latest(found):
+        run = run_of(record)
+        protocol, task, row = labels[tuple(run[name] for name in columns)]
+        if (protocol, task) not in numbers:  # all of its tests are shorter than training
+            continue
+        of_row = sums[numbers[protocol, task]].setdefault(rows[row], {})
+        for view in record.views:
+            if view.by != "depth" or len(view.above) < 2:
+                continue
+            nothing = [0] * len(view.above)
+            edges, right, tokens = of_row.setdefault(
+                view.test_length, (view.above, nothing, nothing.copy())
+            )
+            if edges != view.above:
+                continue
+            # Lists: for ten bins they are faster than arrays.
+            pairs = zip(view.num_tokens, view.token_accuracy_teacher_forced, strict=True)
+            for place, (count, share) in enumerate(pairs):
+                right[place] += share * count
+                tokens[place] += count
+    return [
+        {
+            str(row): {str(n): _letters(right, tokens) for n, (_, right, tokens) in each.items()}
+            for row, each in by_row.items()
+            if each
+        }
+        for by_row in sums
+    ]
+
+
+def _letters(right: Sequence[float], tokens: Sequence[int]) -> str:
+    return "".join(
+        LETTERS[round(part / count * (len(LETTERS) - 1))] if count else NO_TOKENS
+        for part, count in zip(right, tokens, strict=True)
+    )
+
+
+# -- what is ranked --------------------------------------------------------------------------------
+
+
+def _section(standing: Standing, rows: dict[str, int]) -> Json:
+    part, summary = standing.part, standing.summary
+    overall = summary["overall"]
+    complete = standing.complete
+    found: Json = {
+        "title": part.title,
+        "class": standing.kind,
+        "protocol": str(part.runs["protocol_name"].iloc[0]),
+        "tasks": sorted(set(part.runs["task_name"])),
+        "rows": [rows[str(row)] for row in summary.index],
+        "overall": thousandths(overall),
+        "cost": [
+            None if value != value else round(value, 1)
+            for value in (float(part.cost.get(row, np.nan)) for row in summary.index)
+        ],
+        "seeds": {
+            task: sorted(map(int, set(seeds)))
+            for task, seeds in part.runs.groupby("task_name")["seed"]
+        },
+        "longest": standing.longest,
+    }
+    if len(complete) > 1:
+        if standing.draws is not None:
+            above = standing.draws.above()
+            found["drawn"] = standing.drawn
+            # Percent, in the order of `rows`: rows that lack a task have no place.
+            found["above"] = [
+                [round(100 * share) for share in above.loc[row, complete]] for row in complete
+            ]
+        means = aggregates.task_means(part.runs[part.runs["row"].isin(complete)])
+        if means.shape[1] > 1:
+            ranks = rank_tests.CriticalDifference.of(means)
+            found["ranks"] = {
+                "rows": [rows[str(row)] for row in ranks.ranks.index],
+                "ranks": [round(float(rank), 2) for rank in ranks.ranks],
+                "difference": round(ranks.difference, 2),
+                "cliques": [
+                    [list(ranks.ranks.index).index(each) for each in (clique[0], clique[-1])]
+                    for clique in ranks.cliques
+                ],
+                "p": float(f"{ranks.p:.2g}"),
+            }
+    return found

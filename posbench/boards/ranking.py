@@ -1,0 +1,190 @@
+"""What is ranked together: the rows of one part of a board and one class, in their order."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from posbench.boards.labels import SHOWN
+from posbench.boards.measured import Measured
+from posbench.boards.parts import Part, parts
+from posbench.config.board import Board, Rows
+from posbench.showing.table import NOTHING, number
+from posbench.statistics import aggregates, standings
+from posbench.statistics.aggregates import zero_shot_first
+from posbench.statistics.bootstrap import Draws
+from posbench.statistics.measures import LONGEST, Reach, mean_curve, median_reach, of_runs
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The rows of one part and one class, which alone are compared with each other."""
+
+    part: Part  # its runs of this class
+    kind: str
+    summary: pd.DataFrame  # by row, best first: see `posbench.statistics.standings.summarise`
+    draws: Draws | None  # see `posbench.statistics.standings.standing`
+    longest: float = LONGEST  # where areas end
+
+    @property
+    def complete(self) -> list[str]:
+        """The rows that have all tasks, best first."""
+        return [str(row) for row in self.summary.index[self.summary["overall"].notna()]]
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups of its tasks, in the order of the board."""
+        return [str(group) for group in dict.fromkeys(self.part.runs["group"])]
+
+    @property
+    def over(self) -> str:
+        """What its intervals, ranks and tiers are over: tasks, or seeds where some group has a
+        single task or there are fewer than three. The columns of the summary begin with it.
+        """
+        return "tasks" if self.summary["tasks_low"].notna().any() else "seeds"
+
+    @property
+    def drawn(self) -> str:
+        """What is drawn again for them."""
+        if self.over == "seeds":
+            return "other seeds"
+        once = not aggregates.repeated(self.part.runs)
+        return "other tasks" if once else "other tasks and seeds"
+
+    def shown_tier(self, row: str) -> str:
+        tier = self.summary.loc[row, f"{self.over}_tier"]  # of a type that has NA for NaN
+        return NOTHING if pd.isna(tier) else f"{tier:.0f}"
+
+    def shown_rank(self, row: str, between: str = NOTHING) -> str:
+        """The interval of its rank, as in "1–6"."""
+        return span(self.summary, row, f"{self.over}_rank", 0, between)
+
+    def shown_interval(self, row: str) -> str:
+        """The interval of its overall number."""
+        return span(self.summary, row, self.over, between=NOTHING)
+
+    def shown_solved(self, row: str) -> str:
+        """The share of its runs that got to the gate of their task, of those tested at 1x."""
+        share = self.summary.loc[row, "learned"]
+        return NOTHING if np.isnan(share) else f"{100 * share:.0f} %"
+
+    def shown_cost(self, row: str) -> str:
+        """CPU seconds of a training."""
+        return number(float(self.part.cost.get(row, np.nan)), 0)
+
+    def reach(self, row: str) -> tuple[Reach, float]:
+        """The median over tasks and seeds, in which every task counts the same however many seeds
+        it has; and the share that is censored, likewise.
+        """
+        return self._reaches[row]
+
+    def curve(self, row: str, measured: Measured) -> pd.DataFrame:
+        """The mean over its tasks that a row has at the lengths that count, [seed, multiple], of
+        the runs that are ranked; empty where no seed has all tasks. See
+        `posbench.statistics.measures`.
+        """
+        runs, known = self.part.runs, measured.lengths
+        mine = known[
+            (known["row"] == row)
+            & (known["protocol_name"] == runs["protocol_name"].iloc[0])
+            & known["aggregated"]
+            & (known["multiple"] >= 1)
+        ]
+        ranked = pd.MultiIndex.from_frame(runs[SHOWN])
+        mine = mine[pd.MultiIndex.from_frame(mine[SHOWN]).isin(ranked)]
+        return mean_curve(mine.assign(task=mine["task_name"]), set(runs["task_name"]))
+
+    @functools.cached_property
+    def _reaches(self) -> dict[str, tuple[Reach, float]]:
+        runs = self.part.runs
+        seeds = runs.groupby(["row", "task"])["seed"].transform("size")
+        return {
+            str(row): median_reach(list(each["reach"]), list(1 / seeds[each.index]))
+            for row, each in runs.groupby("row")
+        }
+
+
+def standings_of(board: Board, measured: Measured) -> list[Standing]:
+    """Every part of the board, class by class; none if it has no groups or no run is there."""
+    if not board.groups:
+        return []
+    judged = board.judged
+    places = {group: place for place, group in enumerate(board.groups)}
+    found = []
+    for part in (part.on_common_runs(board) for part in parts(board, measured)):
+        for kind in sorted(set(part.runs["class"]), key=zero_shot_first):
+            mine = part.runs[part.runs["class"] == kind]
+            runs = mine.sort_values("group", key=lambda names: names.map(places), kind="stable")
+            each = replace(part, title=_titled(part, kind), runs=runs)
+            summary, draws = standings.standing(runs, judged.draws, judged.seed)
+            found.append(Standing(each, kind, summary, draws))
+    return found
+
+
+def _titled(part: Part, kind: str) -> str:
+    title = part.title[0].upper() + part.title[1:]
+    return title if part.runs["class"].nunique() == 1 else f"{title}: {kind}"
+
+
+def standings_without_board(board: Board, measured: Measured) -> list[Standing]:
+    """Standings of runs that the board has not asked for: by protocol and class, a task a group,
+    on the tasks that most rows have been run on, if there are any.
+
+    Where areas to 8x cannot be had, they end at the longest length that all tasks have.
+    """
+    found = []
+    known = measured.lengths[~measured.lengths["task_changed"]]  # a changed task has its own table
+    as_shipped = set(known[SHOWN[:2]].itertuples(index=False, name=None))
+    keys = measured.runs[SHOWN[:2]].itertuples(index=False, name=None)
+    kept = measured.runs[np.array([key in as_shipped for key in keys], dtype=bool)]
+    for protocol, of_protocol in kept.groupby("protocol_name", sort=True):
+        # Two versions of a task are two tasks.
+        runs = of_protocol.assign(**dict.fromkeys(["task", "group"], of_protocol["task_name"]))
+        longest = LONGEST
+        if runs["area"].isna().all():
+            runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])
+        for kind in sorted(set(runs["class"]), key=zero_shot_first):
+            mine = runs[runs["class"] == kind]
+            title = f"{kind[0].upper()}{kind[1:]}, protocol {protocol}"
+            methods, tasks = (tuple(sorted(set(mine[each]))) for each in ("row", "task"))
+            rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
+            part = Part(title, rows, mine)
+            if len(common := part.on_common_tasks(board)):
+                part = common
+            summary, draws = standings.standing(part.runs)
+            found.append(Standing(part, kind, summary, draws, longest))
+    return found
+
+
+def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataFrame, float]:
+    """Runs with areas to the longest multiple that all tasks have, and that multiple.
+
+    Each area ends at the length of its task that stands for the multiple. That may be far from it:
+    protocols of early records asked for multiples of n, and not of positions.
+    """
+    known = known[known["aggregated"] & (known["multiple"] >= 1)]
+    each = [set(part) for _, part in known.groupby("task_name")["multiple"]]
+    common = sorted(set.intersection(*each)) if each else []
+    if len(common) < 2:
+        return runs, common[0] if common else 1.0
+    longest = float(common[-1])
+    last = known[known["multiple"] == longest].groupby("task_name")["true_multiple"].max()
+    measured = pd.concat(of_runs(part, last[task]) for task, part in known.groupby("task_name"))
+    areas = measured.set_index(SHOWN)["area"].reindex(pd.MultiIndex.from_frame(runs[SHOWN]))
+    return runs.assign(area=areas.to_numpy()), longest
+
+
+def score(summary: pd.DataFrame, name: str, row: str, decimals: int = 2) -> str:
+    """The number `name` of a row."""
+    return number(float(summary.loc[row, name]), decimals)
+
+
+def span(
+    summary: pd.DataFrame, row: str, name: str, decimals: int = 2, between: str = " to "
+) -> str:
+    """The interval `name` of a row, as in "1 to 6"; one number where both ends are the same."""
+    low, high = (score(summary, f"{name}_{side}", row, decimals) for side in ("low", "high"))
+    return low if low == high else f"{low}{between}{high}"

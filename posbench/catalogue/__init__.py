@@ -1,1 +1,0 @@
-"""All methods with their formulas, pictures and declarations; the pages of conf/."""

@@ -1,5 +1,0 @@
-import sys
-
-from posbench.catalogue.page import main
-
-sys.exit(main())

@@ -1,5 +1,0 @@
-import sys
-
-from posbench.claims.page import main
-
-sys.exit(main())

@@ -1,1 +1,0 @@
-"""One method of one's own, held against all that a board has published."""

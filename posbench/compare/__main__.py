@@ -1,5 +1,0 @@
-import sys
-
-from posbench.compare.command import main
-
-sys.exit(main())

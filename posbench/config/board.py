@@ -1,0 +1,235 @@
+"""The definition of a board, as conf/board/NAME.yaml writes it down.
+
+A board is data: groups of tasks, rows with their seeds, and what is made of the scores. The sweep
+reads from it what is to be run, the leaderboard how it is judged and in which tables it is shown.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from posbench.base.content_hash import content_hash
+from posbench.base.errors import PosbenchError, place_and_reason
+from posbench.base.wording import closest
+from posbench.config.methods import AS_TRAINED
+
+# -- YAML of one's own that Hydra does not read, refused where Hydra would refuse it ---------------
+
+
+def loaded(text: str) -> Any:
+    """What a YAML text holds; YAMLError if it is none, or if a mapping has a key twice."""
+    return yaml.load(text, _Loader)
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{name} stands in line {seen[name]} and in line {line}: keep one"
+                )
+            seen[name] = line
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
+
+
+# -- all together ----------------------------------------------------------------------------------
+
+
+class Written(BaseModel):
+    """A part of a definition: what is not declared is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rows(Written):
+    """Rows of the board, and the seeds with which they are run.
+
+    They are `methods` by name, or each of `encodings` with each of `extensions`, all with the same
+    `settings`, which are written as on the command line.
+    """
+
+    about: str = ""  # a sentence above their table
+    methods: tuple[str, ...] = ()
+    encodings: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = (AS_TRAINED,)
+    settings: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()  # () for all of the board's
+    protocol: str = ""  # "" for the board's
+    experiments: tuple[str, ...] = ()  # each with a protocol and a task of its own, instead of both
+    seeds: tuple[int, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _has_rows(self) -> Rows:
+        if not self.methods and not self.encodings:
+            raise ValueError("names no methods and no encodings")
+        if self.experiments and (self.tasks or self.protocol):
+            raise ValueError("names experiments, which choose protocol and tasks: leave those out")
+        return self
+
+    @property
+    def words(self) -> list[tuple[str, ...]]:
+        """The words of the command line that choose each row."""
+        pairs = itertools.product(self.encodings, self.extensions)
+        found: list[tuple[str, ...]] = [(f"method={name}",) for name in self.methods]
+        found += [
+            (f"encoding={encoding}", f"extension={extension}") for encoding, extension in pairs
+        ]
+        return [(*row, *self.settings) for row in found]
+
+
+class Group(Written):
+    """Tasks that ask for one capability."""
+
+    asks: str  # to do what, in words
+    tasks: tuple[str, ...] = Field(min_length=1)
+
+
+class Judged(Written):
+    """What is made of the scores; the meaning of each is in posbench.statistics.measures.
+
+    A board writes down how it is judged, and its hash holds it. All boards are judged alike but for
+    the draws and the seed of the bootstrap, so that other values of the rest are refused.
+    """
+
+    longest: float = 8.0  # areas go from 1 to this multiple of the positions of training
+    gate: float = 0.95  # the proficiency at 1x of a training that has learned its task
+    reach: float = 0.5  # the score, corrected for chance, up to which a method reaches
+    equivalent: float = 0.02  # overall scores that differ by less are not told apart
+    draws: int = Field(default=10_000, ge=100)  # of the bootstrap
+    seed: int = 0  # of the bootstrap
+
+    @field_validator("longest", "gate", "reach", "equivalent")
+    @classmethod
+    def _as_all_boards(cls, value: float, info: ValidationInfo) -> float:
+        usual = cls.model_fields[str(info.field_name)].default
+        if value != usual:
+            raise ValueError(f"{value:g} is not offered: every board has {usual:g}, leave it out")
+        return value
+
+
+class Change(Written):
+    """A mistake that was mended after the board's first run."""
+
+    date: str
+    of: str  # the hash of the definition before
+    why: str
+
+
+class Board(Written):
+    """A board; `hash` stands for all of it that decides what is run and how it is judged."""
+
+    name: str
+    about: str = ""
+    protocol: str = "cpu"
+    groups: dict[str, Group] = {}
+    tasks: tuple[str, ...] = ()  # where there are no groups
+    multiples: tuple[float, ...] = ()  # the lengths of the tests, as the protocol must have them
+    judged: Judged = Judged()
+    references: tuple[str, ...] = ()  # rows that are named beside any other
+    parts: dict[str, Rows] = Field(min_length=1)
+    changes: tuple[Change, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_tasks(self) -> Board:
+        grouped = [task for group in self.groups.values() for task in group.tasks]
+        alone = all(rows.experiments for rows in self.parts.values())
+        if (grouped and self.tasks) or not (grouped or self.tasks or alone):
+            raise ValueError("needs either groups of tasks or a list of tasks")
+        repeated = sorted({task for task in grouped if grouped.count(task) > 1})
+        if repeated:
+            raise ValueError(f"has the task {repeated[0]} twice")
+        for name, rows in self.parts.items():
+            for task in rows.tasks:
+                if task not in self.all_tasks:
+                    raise ValueError(
+                        f"part {name} names {task}, which is none of the board's tasks: add it to "
+                        "them, or leave it out of the part"
+                    )
+        return self
+
+    @property
+    def all_tasks(self) -> tuple[str, ...]:
+        """Every task, group by group."""
+        return self.tasks or tuple(self.group_of)
+
+    @property
+    def group_of(self) -> dict[str, str]:
+        """The group of each task."""
+        return {task: name for name, group in self.groups.items() for task in group.tasks}
+
+    @property
+    def hash(self) -> str:
+        """What records carry: the definition without its name, its words and what was mended."""
+        words: Any = {
+            "name": True,
+            "about": True,
+            "changes": True,
+            "groups": {name: {"asks"} for name in self.groups},
+            "parts": {title: {"about"} for title in self.parts},
+        }
+        return content_hash(self.model_dump(mode="json", exclude=words))
+
+    @property
+    def hashes(self) -> set[str]:
+        """Definitions whose records may stand on the board: today's, and those before a change."""
+        return {self.hash, *(change.of for change in self.changes)}
+
+
+def names(folders: Sequence[Path] = ()) -> list[str]:
+    """The boards there are: posbench's own, and those in board/ of the folders."""
+    own = [Path(each.name).stem for each in (files("posbench.conf") / "board").iterdir()]
+    return sorted({*own, *(path.stem for path in _of(folders))})
+
+
+def _of(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        yield from (folder / "board").glob("*.yaml")
+
+
+def load(name: str, folders: Sequence[Path] = ()) -> Board:
+    """The board of that name; PosbenchError says what is wrong with it, or that there is none."""
+    found = {path.stem: path for path in _of(folders)}
+    if name not in names(folders):
+        near = closest(name, names(folders))
+        meant = f"did you mean {near}? " if near else ""
+        raise PosbenchError(
+            f"board={name} is unknown: {meant}choose one of {', '.join(names(folders))}, or write "
+            f"board/{name}.yaml into a folder given with --config-dir"
+        )
+    source: Path | Traversable = (
+        found.get(name) or files("posbench.conf") / "board" / f"{name}.yaml"
+    )
+    return read(source.read_text(encoding="utf-8"), name)
+
+
+def read(text: str, name: str) -> Board:
+    """The board that a text defines; PosbenchError names the first thing that is wrong."""
+    try:
+        content: Any = loaded(text)
+        if not isinstance(content, dict):
+            raise PosbenchError(f"board {name} is not a mapping: see conf/board/main.yaml")
+        return Board.model_validate({"name": name} | content)
+    except ValidationError as error:
+        place, reason = place_and_reason(error)
+        raise PosbenchError(f"board {name}: {f'{place}: ' if place else ''}{reason}") from None
+    except yaml.YAMLError as error:
+        raise PosbenchError(f"board {name} is not YAML: {' '.join(str(error).split())}") from None

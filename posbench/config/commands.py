@@ -1,0 +1,169 @@
+"""What command lines have in common: options that mean the same, and pages that can be checked."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from posbench.base.disk import clear_left_over, read_bytes, write_whole
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import closest, known_names
+from posbench.config.exit_status import exit_status
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose mistakes are one sentence and exit status 1, as all other mistakes are."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"posbench: {self._sentence(message)}", file=sys.stderr)
+        sys.exit(1)
+
+    def _sentence(self, message: str) -> str:
+        helped = f"{self.prog} --help"
+        if unknown := re.fullmatch(r"unrecognized arguments: (\S+).*", message):
+            return f"{unknown[1]} is not understood: {self._meant(unknown[1], helped)}"
+        if missing := re.fullmatch(r"the following arguments are required: (.+)", message):
+            first = missing[1].split(", ")[0]
+            what = "nothing is given" if first == "words" else f"{first} is missing"
+            return f"{what}: `{helped}` says what is needed"
+        if choice := re.fullmatch(r"argument (\S+): invalid choice: '(.*?)' \(.*", message):
+            known = next(
+                (each.choices for each in self._actions if each.dest == choice[1] and each.choices),
+                (),
+            )
+            near = closest(choice[2], map(str, known))
+            return f"{choice[2]} is unknown: {known_names(map(str, known), helped, near)}"
+        return f"{message}: `{helped}` shows how it is written"
+
+    def _options(self) -> Iterator[str]:
+        """Its options, and those of its commands: their parsers leave what is unknown to it."""
+        for each in self._actions:
+            yield from each.option_strings
+            if isinstance(each.choices, Mapping):
+                for command in each.choices.values():
+                    yield from command._options()
+
+    def _meant(self, word: str, helped: str) -> str:
+        """What to do about a word too many, or an option that there is not."""
+        name, _, value = word.lstrip("-").partition("=")
+        options = [each for each in self._options() if each.startswith("--") and each != "--help"]
+        if word.startswith("-") and (near := closest(f"--{name}", options)):
+            return f"did you mean {near}?"
+        if word.startswith("--") and any(each.dest == "words" for each in self._actions):
+            return f"write {name}={value or 'VALUE'}, without dashes"
+        return f"`{helped}` shows how it is written"
+
+
+def parser(
+    command: str, says: str, *, check: bool = False, config_dir: bool = False
+) -> argparse.ArgumentParser:
+    """A parser for `python -m ...`, with --check and --config-dir where they are wanted."""
+    found = Parser(
+        prog=command, description=says, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if check:
+        found.add_argument(
+            "--check", action="store_true", help="write nothing; fail if it would change a file"
+        )
+    if config_dir:
+        add_config_dir(found)
+    return found
+
+
+def parser_of_words(command: str, text: str) -> argparse.ArgumentParser:
+    """A parser of words as NAME=VALUE, among which --help, wherever it stands, shows this text.
+
+    They are parsed with `parse_intermixed_args`.
+    """
+    found = Parser(
+        prog=command,
+        usage=argparse.SUPPRESS,
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+    )
+    found.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+    found.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    return found
+
+
+def add_config_dir(
+    parser: argparse.ArgumentParser, help: str = "a folder like conf/ of your own"
+) -> None:
+    """Add --config-dir, which may be given several times."""
+    parser.add_argument(
+        "--config-dir", type=Path, action="append", default=[], metavar="FOLDER", help=help
+    )
+
+
+def write_or_check(
+    contents: Mapping[Path, bytes],
+    check: bool,
+    again: str,
+    left_over: Sequence[Path] = (),
+    shown: Callable[[Path], str] = str,
+    within: Path | None = None,
+) -> None:
+    """Write files, or raise `PosbenchError` for those that this would change.
+
+    Args:
+        contents: of the files
+        check: write nothing
+        again: says in the sentence of the error how the files are written again
+        left_over: files of an earlier call, which go
+        shown: how a path is called
+        within: the folder that the files are in, which may be of somebody else
+    """
+    if not check:
+        for path, content in contents.items():
+            write_whole(path, content, within)
+        for path in left_over:
+            path.unlink()
+        for folder in {path.parent for path in contents}:
+            clear_left_over(folder)
+        return
+    changed = [path for path, content in contents.items() if not _holds(path, content)]
+    if names := ", ".join(map(shown, [*changed, *left_over])):
+        raise PosbenchError(f"regenerating changes {names}: {again}")
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return read_bytes(path) == content
+    except OSError:  # it is not there, or something else is
+        return False
+
+
+def write_page(
+    path: Path,
+    page: Callable[[], str],
+    command: str,
+    check: bool,
+    emit: Callable[[str], None] = print,
+    shown: str = "",
+) -> int:
+    """Write one page, or only look whether it is as it should be; returns the exit status.
+
+    Args:
+        path: of the page
+        page: makes its text; `PosbenchError` says what is wrong
+        command: writes the page again
+        check: write nothing
+        emit: takes what there is to say
+        shown: the path as it is called, if not by itself
+    """
+    shown = shown or str(path)
+
+    def made() -> int:
+        content = page().encode()
+        if not path.parent.is_dir():
+            raise PosbenchError(f"{path.parent} is not a folder: name one that is there")
+        write_or_check({path: content}, check, f"run `{command}`", shown=lambda _: shown)
+        emit(f"{shown}: up to date." if check else f"Written: {shown}")
+        return 0
+
+    return exit_status(made)

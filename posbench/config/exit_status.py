@@ -1,0 +1,92 @@
+"""How a command ends: with its own status, or with one sentence and the status that fits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import posbench
+from posbench.base.disk import TOO_MANY
+from posbench.base.errors import PosbenchError, Terminated
+from posbench.base.wording import printable
+from posbench.config import blame, mistakes, streams
+from posbench.config.options import BROKEN
+
+# -- whether import posbench has found the package, or a folder that only has its ------------------
+
+
+def refuse_shadow() -> None:
+    """PosbenchError where a folder named posbench stands in for the package.
+
+    `python -m` looks into the current folder first, and in the folder above a clone it takes the
+    clone for a package without content. Modules are found all the same if the installation is
+    editable, but no longer all of the source that the hashes of a record are made of.
+    """
+    if posbench.__file__ is None:
+        raise PosbenchError(
+            f"the folder {posbench.__path__[0]} hides the package, because `python -m` looks into "
+            "the current folder first: go to another folder, such as that one"
+        )
+
+
+# -- all together ----------------------------------------------------------------------------------
+
+
+def exit_status(
+    act: Callable[[], int],
+    words: Sequence[str] = (),
+    own: Sequence[Path] = (),
+    left: str = "what was complete is kept",
+) -> int:
+    """Carry a command out and return its exit status: that of `act`, 1 for a mistake of the user,
+    an error in a class of theirs, or a file that cannot be read or written, 128 and the number of
+    the signal for what was stopped. A reader that has seen enough, as `head`, ends it quietly. A
+    standard output that takes nothing more stops nothing: it is said, and the status is 1.
+
+    Args:
+        act: does what the command is for
+        words: of the command line, from which what was meant is guessed
+        own: folders like conf/ of one's own
+        left: says what there is after it was stopped
+    """
+    try:
+        streams.prepare()
+        refuse_shadow()
+        status = act()
+        return status or int(streams.lost())
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
+        return 0
+    except BROKEN as error:
+        print(printable(f"posbench: {mistakes.sentence(error, words, own)}"), file=sys.stderr)
+        return 1
+    except (OSError, MemoryError) as error:  # some of Hydra's are both
+        print(printable(f"posbench: {of_the_system(error)}"), file=sys.stderr)
+        return 1
+    except (Exception, SystemExit) as error:
+        said = blame.of_own_code(error)
+        if said is None or os.environ.get(blame.FULL_ERROR) == "1":
+            raise
+        print(f"posbench: {said} ({blame.HOW})", file=sys.stderr)
+        return 1
+    except Terminated as stopped:
+        received = signal.Signals(stopped.args[0])
+    except KeyboardInterrupt:
+        received = signal.SIGINT
+    print(f"posbench: stopped by {received.name}; {left}.", file=sys.stderr)
+    return 128 + received
+
+
+def of_the_system(error: OSError | MemoryError) -> str:
+    """What the system has refused, in a sentence."""
+    if isinstance(error, MemoryError):
+        return (
+            "memory does not hold what this needs: free some, or ask for less; what was complete "
+            "is kept"
+        )
+    if error.errno in TOO_MANY:
+        return f"no further file can be opened ({error.strerror}): raise the limit (ulimit -n)"
+    return str(error)

@@ -1,0 +1,150 @@
+"""The functions that YAML files may call."""
+
+from __future__ import annotations
+
+import math
+import os
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
+from posbench.base.errors import ConfigError
+from posbench.config.families import headed
+from posbench.config.folders import GROUPS
+from posbench.config.methods import methods
+from posbench.config.options import options
+
+# -- what --help says can be chosen ----------------------------------------------------------------
+
+WIDTH = 100
+
+
+def choices() -> str:
+    """Every group with its options, the methods by encoding. Needs an initialised Hydra."""
+    return "\n".join(
+        f"{group}: {meaning}\n" + "".join(_lines(names) for names in _parts(group))
+        for group, meaning in GROUPS.items()
+    )
+
+
+FAMILIES = ("encoding", "extension", "task")
+"""Groups that are shown by family, as conf/README.md has them."""
+
+
+def _parts(group: str) -> list[list[str]]:
+    names = options(group)
+    if group in FAMILIES:
+        return list(_families(group, names))
+    if group != "method":
+        return [names]
+    extended: dict[str, list[str]] = {}
+    for name, (encoding, _, _) in methods().items():
+        if name != encoding:
+            extended.setdefault(encoding, []).append(name)
+    listed = {name for row in extended.values() for name in row}
+    return [[name for name in names if name not in listed], *map(sorted, extended.values())]
+
+
+def _families(group: str, names: Sequence[str]) -> Iterator[list[str]]:
+    """The names of each family after the family's own, in brackets."""
+    found = headed(group)
+    own = sorted(set(names).difference(*found.values()))
+    for family, known in (found | {"your own": own}).items():
+        if known:
+            yield [f"[{family}]", *known]
+
+
+def _lines(names: list[str]) -> str:
+    family = f"{names[0]} " if names[0].startswith("[") else ""
+    text = family + ", ".join(names[1:] if family else names)
+    lines = textwrap.wrap(
+        text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+    )
+    return "\n".join(lines) + "\n"
+
+
+# -- all together ----------------------------------------------------------------------------------
+
+
+def register() -> None:
+    OmegaConf.register_new_resolver("positions", _positions, replace=True)
+    OmegaConf.register_new_resolver("base_for_turns", _base_for_turns, replace=True)
+    OmegaConf.register_new_resolver("turns", _turns, replace=True)
+    OmegaConf.register_new_resolver("steepness", _steepness, replace=True)
+    OmegaConf.register_new_resolver("rate", _rate, replace=True)
+    OmegaConf.register_new_resolver("choices", choices, replace=True)
+
+
+def guard() -> None:
+    """Let the functions of OmegaConf and Hydra that read the environment answer for Hydra's own
+    settings alone: all others end in records, which are passed on.
+    """
+    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
+    OmegaConf.register_new_resolver("hydra", _of_hydra, replace=True)
+
+
+def _environment(name: str, *default: Any, _parent_: Any) -> Any:
+    _refuse(f"oc.env:{name}", _parent_)
+    return os.environ.get(name, *default) if default else os.environ[name]
+
+
+def _of_hydra(path: str, *, _parent_: Any) -> Any:
+    _refuse(f"hydra:{path}", _parent_)
+    settings: Any = HydraConfig.get()
+    return OmegaConf.select(settings, path)
+
+
+def _refuse(asked: str, parent: Any) -> None:
+    """ConfigError unless it is a part of Hydra's section that asks."""
+    if not f"{parent._get_full_key(None)}.".startswith("hydra."):
+        raise ConfigError(
+            f"${{{asked}}} is not read, because a record shows its settings to others: write the "
+            "value itself"
+        )
+
+
+def _positions(share: float, at_most: int | None = None, *, _root_: Any) -> int:
+    """`${positions:0.5,32}`: half of the positions seen in training, but at most 32."""
+    count = max(1, round(share * _root_.train_positions))
+    return count if at_most is None else min(count, at_most)
+
+
+def _base_for_turns(share: float, *, _root_: Any) -> float:
+    r"""The base b with which this share of the frequencies completes a turn in training.
+
+    `${base_for_turns:0.7}` gives the b for which a share of 0.7 of the frequencies $b^{-m/K}$
+    completes a turn within the L positions of training: $L\,b^{-\text{share}} = 2\pi$. For L =
+    4,096 and b = 10,000 the share is 0.70.
+    """
+    return round((_root_.train_positions / (2 * math.pi)) ** (1 / share), 2)
+
+
+def _turns(share: float, *, _root_: Any) -> float:
+    r"""The turns that a pair makes in training which stands at this share of the way from one that
+    turns once to the fastest.
+
+    `${turns:0.535}` gives $r^{0.535}$, where the fastest pair makes $r = L / 2\pi$ turns: 32 for
+    L = 4,096.
+    """
+    fastest = max(_root_.train_positions / (2 * math.pi), 2)  # shorter trainings turn too little
+    return round(fastest**share, 2)
+
+
+def _steepness(bias: float, *, _root_: Any) -> float:
+    r"""The steepness e of ALiBi whose gentlest slope gives this bias at the training length.
+
+    `${steepness:2}` gives the e with $2^{-e} L = 2$, for L positions seen in training.
+    """
+    return round(math.log2(_root_.train_positions / bias), 4)
+
+
+def _rate(over_training: float, *, _root_: Any) -> float:
+    """The rate a position that comes to this over the training, but at most 1.
+
+    `${rate:204.8}` is 0.1 for 2,048 positions. Positions are whole: faster than 1 a position, a
+    rate would tell apart what is not there.
+    """
+    return round(min(1.0, over_training / _root_.train_positions), 6)

@@ -1,0 +1,93 @@
+"""Words of the command line, as Hydra reads them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, Override
+
+from posbench.base.errors import ConfigError
+from posbench.config.folders import GROUPS, OF_A_ROW, names
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word such as `encoding.base=500`, `method=rope,alibi`, `+encoding@encoding.host=alibi`."""
+
+    text: str
+    override: Override = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, text: str) -> Word:
+        """The word of a text; OverrideParseException if Hydra cannot read it."""
+        return cls(text, _override(text))
+
+    @property
+    def group(self) -> str:
+        """What it chooses of, "encoding" of `+encoding@encoding.host=alibi`, or the setting."""
+        return self.override.key_or_group
+
+    @property
+    def key(self) -> str:
+        """All before the value but a sign, "encoding@encoding.host"."""
+        return self.override.get_key_element().lstrip("+~")
+
+    @property
+    def section(self) -> str:
+        """The first part of the key, "encoding" of `encoding.base=500`."""
+        return self.key.replace("@", ".").partition(".")[0]
+
+    @property
+    def makes_row(self) -> bool:
+        """Whether it chooses a row or sets something of it, not of its test."""
+        from posbench.core.settings import OF_METHODS
+
+        section, _, setting = self.key.partition(".")
+        return self.section in OF_A_ROW or (section == "model" and setting in OF_METHODS)
+
+    @property
+    def several(self) -> bool:
+        """Whether a sweep takes it for several words."""
+        return self.override.is_sweep_override()
+
+    def values(self, own: Sequence[Path] = ()) -> list[str]:
+        """The values, each as it would be written for one run; those that a pattern matches may be
+        in folders of one's own.
+        """
+        if isinstance(pattern := self.override.value(), Glob):
+            return pattern.filter(names(self.group, own) if self.group in GROUPS else [])
+        if self.several:
+            return [str(value) for value in self.override.sweep_string_iterator()]
+        return [str(self.override.get_value_element_as_str())]
+
+    def each(self, own: Sequence[Path] = ()) -> list[str]:
+        """The words of the runs, one for each value."""
+        if not self.several:
+            return [self.text]
+        return [f"{self.override.get_key_element()}={value}" for value in self.values(own)]
+
+
+def is_file(word: str) -> bool:
+    """Whether a word is the path of a YAML file, which need not be there, and no key=value.
+
+    ConfigError if it ends in .yml: Hydra would not find it among those of its folder.
+    """
+    if "=" in word:
+        return False
+    if word.endswith(".yml"):
+        raise ConfigError(
+            f"{word} is not found, because Hydra reads *.yaml alone: rename it to "
+            f"{Path(word).stem}.yaml"
+        )
+    return word.endswith(".yaml")
+
+
+@functools.cache
+def _override(text: str) -> Override:
+    """What Hydra reads, once: a sweep composes the same words for thousands of runs."""
+    (override,) = OverridesParser.create().parse_overrides([text])
+    return override

@@ -1,1 +1,0 @@
-"""The W&B pages of a project, as code."""

@@ -1,0 +1,316 @@
+"""`python -m posbench.catalogue`: one page with every method's formula, picture and declarations.
+
+    python -m posbench.catalogue                              all methods, into results/catalogue
+    python -m posbench.catalogue alibi fire --output folder   some of them
+    python -m posbench.catalogue --config-dir mine encoding=decay alibi    beside one of your own
+    python -m posbench.catalogue extension=yarn               an extension, on the method's encoding
+
+Everything on it is read off the classes and measured on untrained models; nothing is written by
+hand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from omegaconf import OmegaConf
+
+from posbench.base.disk import make_writable, write_whole
+from posbench.base.errors import ConfigError
+from posbench.base.wording import counted
+from posbench.config import commands, constructors, flat, mistakes
+from posbench.config.building import class_of_run
+from posbench.config.compose import compose, composing
+from posbench.config.exit_status import exit_status
+from posbench.config.folders import OF_A_ROW
+from posbench.config.identity import identify
+from posbench.config.legality import legal, method_class
+from posbench.config.options import options
+from posbench.core.encoding import PositionEncoding, Wrapper
+from posbench.core.extension import Extension, ExtensionWrapper
+from posbench.explain.probe import MAP, STRETCH, Probe, by_distance, measured
+from posbench.running.setup import Setup
+from posbench.showing.figures import COLOURS, STYLE, svg_text
+from posbench.showing.pages import Description, described, rendered
+
+# -- pictures of an encoding -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """The answers of one layer to tokens that are all alike, so that only position matters."""
+
+    quantity: str  # what the curves and the first map show
+    curves: np.ndarray  # [heads, n], entry d is the value at distance d
+    variants: Mapping[str, np.ndarray]  # the first head's curve at other settings, [n] each
+    map: np.ndarray  # [n, n], the first head; NaN where nothing is seen
+    weights: np.ndarray  # [n, n], in units of uniform attention, 1 / (number of visible keys)
+    train_positions: int
+
+
+def draw(portrait: Portrait) -> str:
+    """The three pictures side by side, as SVG text."""
+    with style.context(["default", STYLE | {"font.size": 8}]):
+        figure = Figure(figsize=(10.5, 2.75), layout="constrained")
+        left, middle, right = figure.subplots(1, 3, width_ratios=(1.9, 1, 1))
+        _curves(left, portrait)
+        _map(figure, middle, portrait.map, f"{portrait.quantity}, head 1", "RdBu_r")
+        _map(figure, right, portrait.weights, "attention / uniform attention, head 1", "viridis")
+        return svg_text(figure)
+
+
+def _curves(axes: Axes, portrait: Portrait) -> None:
+    for label, values in portrait.variants.items():
+        axes.plot(values, linewidth=0.9, linestyle=(0, (4, 2)), color="0.6", label=label)
+        axes.annotate(label, (len(values) - 1, values[-1]), fontsize=6.5, color="0.4", va="center")
+    same = np.allclose(portrait.curves, portrait.curves[:1], equal_nan=True)
+    for head, values in enumerate(portrait.curves[: 1 if same else None]):
+        label = "all heads" if same else f"head {head + 1}"
+        axes.plot(values, linewidth=1.6, color=COLOURS[head % len(COLOURS)], label=label)
+    axes.axvline(portrait.train_positions - 1, color="0.6", linewidth=0.8, linestyle=":")
+    axes.text(
+        portrait.train_positions - 1,
+        1.01,
+        "training ends",
+        fontsize=6.5,
+        color="0.4",
+        transform=_above(axes),
+    )
+    axes.set_xlabel("distance, tokens")
+    axes.set_ylabel(portrait.quantity)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    handles, labels = axes.get_legend_handles_labels()
+    shown = [
+        (h, text) for h, text in zip(handles, labels, strict=True) if text not in portrait.variants
+    ]
+    axes.legend(*zip(*shown, strict=True), frameon=False, fontsize=6.5, ncols=2)
+
+
+def _above(axes: Axes) -> object:
+    return axes.get_xaxis_transform()
+
+
+def _map(figure: Figure, axes: Axes, values: np.ndarray, title: str, colours: str) -> None:
+    low, high = np.nanquantile(values, (0.005, 0.995))
+    if high - low < 1e-9:  # constant: show the middle of the scale, not rounding noise
+        low, high = low - 1, high + 1
+    picture = axes.imshow(values, cmap=colours, norm=Normalize(low, high), interpolation="none")
+    axes.set_title(title, fontsize=8)
+    axes.set_xlabel("key")
+    axes.set_ylabel("query")
+    figure.colorbar(picture, ax=axes, shrink=0.85)
+
+
+# -- all together ----------------------------------------------------------------------------------
+
+BASES = (100, 1_000, 10_000, 100_000)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the catalogue."""
+
+    method: str
+    settings: str
+    descriptions: tuple[Description, ...]
+    properties: dict[str, str]
+    picture: str  # SVG
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(source for each in self.descriptions for source in each.sources))
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def describe(cls: type) -> Description:
+    """A class's docstring as HTML."""
+    return described(cls.__name__, inspect.cleandoc(cls.__doc__ or ""))
+
+
+def parts_of(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
+    """The encoding, and the hosts inside it."""
+    yield encoding
+    if isinstance(encoding, Wrapper):
+        yield from parts_of(encoding.host)
+
+
+def applied(extension: Extension) -> Iterator[Extension]:
+    """An extension and those inside it, except any that neither changes nor trains anything.
+
+    For a sequence these are only its parts.
+    """
+    parts = getattr(extension, "parts", None)
+    if isinstance(parts, tuple):
+        inside = parts
+    else:
+        inside = (extension.extension,) if isinstance(extension, ExtensionWrapper) else ()
+        if extension.changes or extension.trains:
+            yield extension
+    for part in inside:
+        yield from applied(part)
+
+
+def words_of(name: str) -> str:
+    """A choice as the command line has it: a name alone is that of a method."""
+    return name if "=" in name else f"method={name}"
+
+
+def entry(name: str) -> Entry:
+    """The row of a method, or of an encoding or extension, "encoding=decay"."""
+    word = words_of(name)
+    probe = Probe(word)
+    base, extension = probe.base, probe.run.extension
+    distinct = [layer for index in base.firsts for layer in parts_of(base.layers[index])]  # type: ignore[arg-type]
+    # Describe the encoding as it was trained, and the extension. The wrappers that an extension
+    # makes are part of the extension, and get no description.
+    classes = [type(part) for part in (*distinct, *applied(extension))]
+    return Entry(
+        identify(compose(word)).method.label,
+        _settings(probe.run),
+        tuple(describe(cls) for cls in dict.fromkeys(classes)),
+        properties(probe),
+        draw(portrait(word, probe)),
+    )
+
+
+def _settings(run: Setup) -> str:
+    """The method's settings, as they are for the training length of its picture, without the sizes
+    of the model, which are not its own; also those of one's own classes that their YAML leaves out.
+    """
+    found = []
+    for group in ("encoding", "extension"):
+        written = flat.settings(OmegaConf.to_container(run.composed[group], resolve=False))
+        for (place, source), (_, value) in zip(
+            written, flat.settings(run.nodes[group]), strict=True
+        ):
+            if "${model." not in str(source):
+                found.append(f"{place}={value}")
+        found += [
+            f"{each.place}={each.value} (its YAML does not name it)"
+            for each in constructors.unnamed(run.nodes[group], class_of_run)
+        ]
+    return ", ".join(found)
+
+
+def properties(probe: Probe) -> dict[str, str]:
+    """The declarations, and what can be read off the plan."""
+    stack, extension = probe.base, probe.run.extension
+    layers: list[PositionEncoding] = [stack.layers[index] for index in stack.firsts]  # type: ignore[misc]
+    limit = stack.max_positions
+    allowed = [name for name, each in probe.subject.extensions() if legal(each, stack)]
+    parameters = sum(p.numel() for p in stack.parameters())
+    return {
+        "class": method_class(extension, stack),
+        "scale": extension.scale_policy,
+        "path": probe.path,
+        "relative": "yes" if all(layer.relative for layer in layers) else "no",
+        "fractional positions": "yes" if all(layer.float_positions for layer in layers) else "no",
+        "positions": "no limit" if limit is None else f"{limit}",
+        "ids asked of the task": stack.ids,
+        "parameters": f"{parameters:,}" if parameters else "none",
+        "tied over layers": ", ".join(sorted({name for layer in layers for name in layer.shared}))
+        or "nothing",
+        "handles": ", ".join(sorted(stack.handles)),
+        "extensions": ", ".join(allowed),
+    }
+
+
+# -- its picture ----------------------------------------------------------------------------------
+
+
+def portrait(word: str, probe: Probe) -> Portrait:
+    hidden = np.triu(np.ones((MAP, MAP), bool), 1)
+    return Portrait(
+        probe.quantity,
+        probe.curves,
+        dict(_at_other_bases(word, probe)),
+        np.where(hidden, np.nan, probe.map),
+        np.where(hidden, np.nan, probe.weights),
+        probe.run.train_positions,
+    )
+
+
+def _at_other_bases(word: str, probe: Probe) -> Iterator[tuple[str, np.ndarray]]:
+    """The first head's curve at other bases, if the encoding has such a setting."""
+    if "base" not in compose(word).cfg().encoding:
+        return
+    for base in BASES:
+        run = probe.run.with_setting("encoding.base", base)
+        layer = run.model().encodings.double().layers[0]
+        yield f"base {base:,}", by_distance(measured(layer, probe.limit)[1])[0]  # type: ignore[arg-type]
+
+
+def _of_folders(own: Sequence[Path]) -> list[str]:
+    """The encodings and extensions of one's own, which no method need name."""
+    return [
+        f"{group}={path.stem}"
+        for folder in own
+        for group in ("encoding", "extension")
+        for path in sorted((folder / group).glob("*.yaml"))
+    ]
+
+
+def _entries(names: Sequence[str]) -> Iterator[Entry]:
+    """The entries, with a line of progress for every ten."""
+    started = time.monotonic()
+    for count, name in enumerate(names, 1):
+        yield entry(name)
+        if count % 10 == 0 and count < len(names):
+            left = (time.monotonic() - started) / count * (len(names) - count)
+            print(f"  {count} of {len(names)}, {left:.0f} s left", flush=True)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def page(entries: list[Entry]) -> str:
+    return rendered("posbench.explain", "catalogue.html.j2", entries=entries, stretch=STRETCH)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    says = __doc__.split("\n\n")[0]
+    parser = commands.parser("python -m posbench.catalogue", says, config_dir=True)
+    parser.add_argument(
+        "methods",
+        nargs="*",
+        metavar="METHOD",
+        help="or encoding=NAME, extension=NAME; default: all methods, and all of --config-dir",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/catalogue"), help="default: %(default)s"
+    )
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+
+    def written() -> int:
+        with composing(*chosen.config_dir):
+            asked = chosen.methods or [*options("method"), *_of_folders(chosen.config_dir)]
+            for name in asked:
+                group, _, option = words_of(name).partition("=")
+                if group not in OF_A_ROW:
+                    raise ConfigError(f"{name} has no page: give {', '.join(OF_A_ROW)} and a name")
+                mistakes.check_choice(group, option, options(group))
+            make_writable(chosen.output)  # before minutes of drawing
+            entries = []
+            for each in _entries(asked):
+                write_whole(chosen.output / f"{each.method}.svg", each.picture)
+                entries.append(each)
+            write_whole(chosen.output / "catalogue.html", page(entries))
+        page_of_all = chosen.output / "catalogue.html"
+        print(f"{counted(len(entries), 'method')}: {page_of_all}, and an SVG for each beside it.")
+        return 0
+
+    return exit_status(written, own=chosen.config_dir)

@@ -1,0 +1,184 @@
+"""`python -m posbench.catalogue.sketches`: what a page without torch shows of each row.
+
+    python -m posbench.catalogue.sketches                      all rows, into sketches.jsonl
+    python -m posbench.catalogue.sketches --check rope alibi   fails if these are drawn otherwise
+
+Rows are all methods and those pairs of the main board that are none.
+The file beside this module has a line a row: its picture in the catalogue at a lower resolution,
+and what is measured on it there. The leaderboard reads it, and so needs no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from posbench.config import board as definition
+from posbench.config import commands, mistakes
+from posbench.config.board_rows import recorded
+from posbench.config.compose import composing
+from posbench.config.exit_status import exit_status
+from posbench.config.methods import AS_TRAINED, methods
+from posbench.config.options import options
+from posbench.core.attention import Attention, Heads
+from posbench.core.encoding import EncodingStack, PositionEncoding
+from posbench.explain.probe import HEADS, MAP, WIDTH, Probe
+
+COMMAND = "python -m posbench.catalogue.sketches"
+FILE = "sketches.jsonl"
+POINTS = 40
+"""Distances in a curve."""
+CELLS = 16
+"""Queries, and keys, in a map; each stands for a square of tokens."""
+LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+UNIFORM = 4.0
+"""The attention, in multiples of the uniform one, from which on a map is darkest."""
+KEYS = (24, 32)
+"""Two lengths, as multiples of an eighth of the training length, at which keys are compared."""
+NEAR = 1e-9
+
+
+def rows() -> dict[str, tuple[str, ...]]:
+    """The words that choose each row, by its name in records."""
+    found: dict[str, tuple[str, ...]] = {name: (f"method={name}",) for name in options("method")}
+    known = {(row.encoding, row.extension) for row in methods().values() if not row.model}
+    for part in definition.load("main").parts.values():
+        for encoding, extension in itertools.product(part.encodings, part.extensions):
+            if (encoding, extension) not in known:
+                name = encoding if extension == AS_TRAINED else f"{encoding}+{recorded(extension)}"
+                found[name] = (f"encoding={encoding}", f"extension={extension}")
+    return found
+
+
+@torch.no_grad()
+def sketch(name: str, words: Sequence[str] = ()) -> dict[str, Any]:
+    """The line of a row, by default of the method of that name.
+
+    `quantity` of the curves, one a head or one for all that are the same; `distances` of their
+    points; `map` of attention, row by row below the diagonal, on a scale of `LEVELS`; `trained`
+    positions; `path` on which attention is computed; and `keys`: whether those of a token stay
+    what they are while others follow. "yes", "at one scale" if they change where the extension
+    is set to another length, "no", or "no keys" where a score is not a product with a key.
+    """
+    probe = Probe(*words or [f"method={name}"])
+    curves = probe.curves
+    if np.allclose(curves, curves[:1], equal_nan=True):
+        curves = curves[:1]
+    chosen = np.unique(np.linspace(0, curves.shape[1] - 1, POINTS).round().astype(int))
+    return {
+        "method": name,
+        "quantity": probe.quantity,
+        "trained": probe.run.train_positions,
+        "distances": chosen.tolist(),
+        "curves": [[_short(value) for value in curve[chosen]] for curve in curves],
+        "map": _map(probe.weights),
+        "path": probe.path,
+        "keys": _keys(probe),
+    }
+
+
+def _short(value: float) -> float | None:
+    """Three digits; none where nothing is seen, so that the same picture is the same text."""
+    return float(f"{value:.3g}") + 0.0 if np.isfinite(value) else None
+
+
+def _map(weights: np.ndarray) -> str:
+    """The lower triangle of a map in units of uniform attention, a letter a square."""
+    side = MAP // CELLS
+    squares = weights.reshape(CELLS, side, CELLS, side)
+    seen = np.tril(np.ones((MAP, MAP))).reshape(squares.shape)
+    means = (squares * seen).sum((1, 3)) / np.maximum(seen.sum((1, 3)), 1)
+    # A method may give what is no number; its runs say so.
+    places = np.nan_to_num(np.clip(np.sqrt(means / UNIFORM), 0, 1)) * (len(LEVELS) - 1)
+    return "".join(LEVELS[round(place)] for place in places[np.tril_indices(CELLS)])
+
+
+def _keys(probe: Probe) -> str:
+    stack = probe.stack
+    short, long = (multiple * probe.trained // 8 for multiple in KEYS)
+    if (limit := stack.max_positions) is not None:
+        long = min(long, limit)
+        short = min(short, long - 1)
+    first = list(_encoded(stack, short, short))
+    if any(keys is None for keys in first):
+        return "no keys"
+    if not _same(first, _encoded(stack, long, short)):
+        return "no"
+    scales = [_encoded(probe.at(length), short, short) for length in (short, long)]
+    return "yes" if _same(*scales) else "at one scale"
+
+
+def _encoded(stack: EncodingStack, length: int, counted: int) -> Iterator[torch.Tensor | None]:
+    """The first keys of every layer; a bias is added to their products, and is none of them."""
+    for index in stack.firsts:
+        layer: PositionEncoding = stack.layers[index]  # type: ignore[assignment]
+        plan = layer.encode(_unlike_tokens(length))
+        for part in plan.parts if isinstance(plan, Heads) else [plan]:
+            if not isinstance(part, Attention) or part.content is not None:
+                yield None
+                continue
+            yield part.k[..., :counted, :]
+
+
+def _unlike_tokens(n: int) -> Attention:
+    """A call on tokens that differ, of which the first are the same whatever the length."""
+
+    def drawn(seed: int) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        rows = [torch.randn(HEADS * WIDTH, generator=generator) for _ in range(n)]
+        return torch.stack(rows)[None].double()
+
+    q, k, v = (drawn(seed).view(1, n, HEADS, WIDTH).transpose(1, 2) for seed in (1, 2, 3))
+    pos, segments = torch.arange(n)[None], torch.zeros(1, n, dtype=torch.long)
+    return Attention(q, k, v, drawn(0), pos, pos, scale=WIDTH**-0.5, segments=segments)
+
+
+def _same(one: Any, other: Any) -> bool:
+    pairs = zip(one, other, strict=True)
+    return all(a.shape == b.shape and bool(((a - b).abs() <= NEAR).all()) for a, b in pairs)
+
+
+def text(lines: Sequence[dict[str, Any]]) -> str:
+    """The file of these lines."""
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = commands.parser(COMMAND, __doc__.split("\n\n")[0], check=True)
+    parser.add_argument("rows", nargs="*", help="default: all")
+    chosen = parser.parse_args(arguments)
+    return exit_status(lambda: _written(chosen))
+
+
+def _written(chosen: argparse.Namespace) -> int:
+    torch.set_num_threads(1)
+    path = Path(str(files("posbench.explain"))) / FILE
+    known = {}
+    if path.is_file():
+        written = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        known = {line["method"]: line for line in written}
+    with composing():
+        every = rows()
+        for name in chosen.rows:
+            mistakes.check_choice("row", name, list(every))
+        made = {name: sketch(name, every[name]) for name in chosen.rows or every}
+    merged = {name: line for name, line in (known | made).items() if name in every}
+    content = text([merged[name] for name in sorted(merged)])
+    stale = [name for name, line in made.items() if known.get(name) != line]
+    again = f"run `{' '.join([COMMAND, *stale])}`"
+    commands.write_or_check({path: content.encode()}, chosen.check, again, shown=lambda _: FILE)
+    print(f"{FILE}: up to date." if chosen.check else f"Written: {len(made)} rows in {FILE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

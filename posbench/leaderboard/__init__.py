@@ -1,1 +1,0 @@
-"""Turns records into tables, pages and verdicts. Nothing here imports torch."""

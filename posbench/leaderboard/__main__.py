@@ -1,5 +1,0 @@
-import sys
-
-from posbench.leaderboard.command import main
-
-sys.exit(main())

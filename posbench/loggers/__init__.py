@@ -1,1 +1,0 @@
-"""Dashboards: what is told of a run, and the libraries that it is told to."""

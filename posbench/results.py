@@ -1,0 +1,88 @@
+"""Records as data frames: `load` them, `plot` them, `summarise` and `compare` their rows.
+
+`load` is the long table of all records of a folder, and `plot` draws it. `summarise` ranks its
+rows, with intervals, and `compare` tests one of them against another; all three take data frames,
+of other sources as well. results/explore.ipynb shows them at work. `python -m posbench.results`
+publishes records and verifies them: see `posbench.sharing.command`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import counted
+from posbench.records import files, tables
+from posbench.records.files import LOCAL
+from posbench.sharing.publishing import publish_matching
+from posbench.showing.plotting import plot
+from posbench.statistics import standings
+from posbench.statistics.bootstrap import DRAWS
+from posbench.statistics.standings import SIGNIFICANT, summarise
+
+__all__ = ["compare", "load", "plot", "publish_matching", "summarise"]
+
+
+def load(results_dir: str | os.PathLike[str] = LOCAL) -> pd.DataFrame:
+    """One row a run and test length; `posbench.records.tables.documentation()` has the columns.
+
+    Raises:
+        PosbenchError: if the folder holds no records, or one that cannot be read
+    """
+    if not isinstance(results_dir, str | os.PathLike) or not os.fspath(results_dir):
+        several = isinstance(results_dir, list | tuple | set)
+        hint = (
+            "pandas.concat([load(each) for each in FOLDERS]) has the runs of several"
+            if several
+            else f"name a folder that holds records/, or leave it out for {LOCAL}"
+        )
+        raise PosbenchError(f"load takes one folder, got {results_dir!r}: {hint}")
+    folder = Path(results_dir)
+    found = files.records(folder) if _is_folder(folder) else []
+    if not found:
+        raise PosbenchError(files.without_records(folder))
+    return tables.table(found)
+
+
+def _is_folder(folder: Path) -> bool:
+    try:
+        return folder.is_dir()
+    except OSError:
+        return False
+
+
+def compare(
+    frame: pd.DataFrame,
+    a: str,
+    b: str,
+    board: Mapping[str, str] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> pd.DataFrame:
+    found = standings.compare(frame, a, b, board, draws, seed)
+    least = float(found["p_least"].min())
+    if least > SIGNIFICANT:
+        tasks = len(found.index.difference(["overall", "over tasks"]))
+        warnings.warn(
+            f"{a} and {b} have too few runs for a test ({counted(tasks, 'task')} in common): no "
+            f"p_value of these can be below {least:.2g}, whatever the difference; compare them on "
+            "more seeds or tasks",
+            stacklevel=2,
+        )
+    return found
+
+
+compare.__doc__ = standings.compare.__doc__
+
+
+if __name__ == "__main__":
+    import sys
+
+    from posbench.sharing.command import main
+
+    sys.exit(main())

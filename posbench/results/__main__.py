@@ -1,5 +1,0 @@
-import sys
-
-from posbench.results.command import main
-
-sys.exit(main())

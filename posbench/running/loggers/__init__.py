@@ -1,0 +1,1 @@
+"""What a run tells W&B, TensorBoard or trackio."""

@@ -1,0 +1,343 @@
+"""One file of records with the code of one's own that made them, to be sent to others.
+
+A bundle is a gzipped tar archive:
+
+    bundle.json     what it holds, and the hash of all other files
+    published/      records, as a published folder has them
+    own/            the YAML and Python files of one's own, as `--config-dir` takes them
+
+The same records and files give the same bytes. What is unpacked has been sent by somebody else:
+names are those that `write` gives, no name is there twice, and reading ends at the first byte too
+many.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import tarfile
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
+
+from posbench.base.content_hash import content_hash
+from posbench.base.disk import clear_left_over, read_text, write_bytes, write_whole
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import counted, printable
+from posbench.records import files
+from posbench.records.packing import comparable, pack
+from posbench.records.record import Audit, Record
+
+FORMAT = 1
+PUBLISHED, OWN, MANIFEST = "published", "own", "bundle.json"
+CODE = ("*.py", "*.yaml")
+LARGEST = 64_000_000
+"""Bytes that a bundle may unpack to, four times those of 4,000 records: more is none of records."""
+MOST = 10_000
+"""Files of a bundle."""
+HEADER = 4096
+"""Bytes of an extended header, which has a name that is long or not ASCII."""
+LONGEST = 200
+"""Bytes of the name of a file."""
+NAMES = re.compile(
+    rf"{re.escape(MANIFEST)}|{OWN}/.+\.(py|yaml)"
+    rf"|{PUBLISHED}/(records/[^/]+\.jsonl|(trainings|shared|audits)\.jsonl)"
+)
+
+
+def write(
+    records: Sequence[Record], audits: Sequence[Audit], own: Path | None, path: Path
+) -> dict[str, Any]:
+    """Write a bundle of records with the audits that were made of them; returns its manifest."""
+    packed = pack(records, files.made_of(records, audits))
+    code = _code(own)
+    content = {f"{PUBLISHED}/{name}": text for name, text in packed.items()}
+    content |= {f"{OWN}/{name}": text for name, text in code.items()}
+    manifest = {
+        "format": FORMAT,
+        "records": len(records),
+        "methods": sorted({record.method.label for record in records}),
+        "tasks": sorted({record.task.label for record in records}),
+        "code": list(code),
+        "hash": content_hash(content),
+    }
+    content[MANIFEST] = json.dumps(manifest, indent=1) + "\n"
+    for name in (names := Names()).unlike(content):
+        raise PosbenchError(
+            f"{printable(name)} {names.wrong(name)}, and nobody could read the bundle: rename it"
+        )
+    clear_left_over(path.parent)
+    write_whole(path, _archived(content))
+    return manifest
+
+
+def _code(own: Path | None) -> dict[str, str]:
+    """The files of one's own, by their place in the folder; what is in a hidden folder, as an
+    environment or what Hydra notes, is no part of a method.
+    """
+    if own is None:
+        return {}
+    paths = sorted(path.relative_to(own) for pattern in CODE for path in own.rglob(pattern))
+    return {
+        path.as_posix(): _text_of(own / path)
+        for path in paths
+        if "__pycache__" not in path.parts and not any(part[0] == "." for part in path.parts)
+    }
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return read_text(path)
+    except OSError as error:
+        raise PosbenchError(
+            f"{path} cannot be sent ({error.strerror}): put the file itself there"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise PosbenchError(
+            f"{path} is not text in UTF-8 ({error.reason} at byte {error.start}): save it in that "
+            "encoding, and run the same command again"
+        ) from None
+
+
+def _archived(content: Mapping[str, str]) -> bytes:
+    out = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=out, mode="wb", mtime=0, filename="") as zipped,
+        tarfile.open(fileobj=zipped, mode="w") as archive,
+    ):
+        for name in sorted(content):
+            data = content[name].encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that has been unpacked."""
+
+    published: Path
+    own: Path | None
+    records: list[Record]
+    audits: list[Audit]
+
+    @property
+    def code(self) -> list[str]:
+        """The files in it that can run code, by their names in the archive: YAML names classes."""
+        found = [path for pattern in CODE for path in (self.own.rglob(pattern) if self.own else ())]
+        return sorted(path.relative_to(self.published.parent).as_posix() for path in found)
+
+    @property
+    def shown(self) -> str:
+        """What is in these files as it would be run, for a terminal, which obeys none of it."""
+        return "\n".join(
+            f"--- {name}\n{printable(read_text(self.published.parent / name))}"
+            for name in self.code
+        )
+
+
+def unpack(path: Path, folder: Path) -> Bundle:
+    """Unpack a bundle into an empty folder; nothing in it is run.
+
+    PosbenchError says what is wrong with it: it is none, it is damaged, a record cannot be read.
+    """
+    content = _read(path)
+    manifest = _manifest(content.pop(MANIFEST, None), path)
+    if content_hash(content) != manifest["hash"]:
+        raise PosbenchError(f"{path} is damaged, or was changed by hand: have it made again")
+    for name, text in content.items():
+        write_bytes(text.encode(), folder / name)
+    held, own = files.read_folder(folder / PUBLISHED), folder / OWN
+    if wrong := held.unreadable:
+        rest = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise PosbenchError(f"{path} holds what cannot be read: {wrong[0]}{rest}")
+    return Bundle(folder / PUBLISHED, own if own.is_dir() else None, held.records, held.audits)
+
+
+class Names:
+    """The names of an archive so far, none of which another file system takes for one of these."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.folders: set[str] = set()
+
+    def unlike(self, names: Iterable[str]) -> Iterator[str]:
+        """Those of the names that a bundle cannot have beside the others."""
+        for name in names:
+            if self.wrong(name):
+                yield name
+            else:
+                self.add(name)
+
+    def add(self, name: str) -> None:
+        self.files.add(_folded(name))
+        self.folders |= {_folded(str(folder)) for folder in PurePosixPath(name).parents}
+
+    def wrong(self, name: str) -> str:
+        """Why no bundle has this file beside those that were added, or ""."""
+        path = PurePosixPath(name)
+        if not name.isprintable() or len(name.encode()) > LONGEST:
+            return f"has a name that cannot be printed, or is longer than {LONGEST} bytes"
+        if path.as_posix() != name or any(part[0] == "." for part in path.parts):
+            return "has a name that leads elsewhere, or is hidden"
+        if not NAMES.fullmatch(name):
+            return "is no file of a bundle"
+        folded = {_folded(name), *(_folded(str(folder)) for folder in path.parents)}
+        if folded & self.files or _folded(name) in self.folders:
+            return "is there twice, as a file or a folder"
+        return ""
+
+
+def _folded(name: str) -> str:
+    """What is equal for two names that are one on a file system of any kind."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+class _Counted:
+    """A stream that ends with a sentence where it is longer than any bundle."""
+
+    def __init__(self, stream: gzip.GzipFile, path: Path) -> None:
+        self.stream, self.path, self.left = stream, path, LARGEST
+
+    def read(self, size: int) -> bytes:
+        found = self.stream.read(size)
+        self.left -= len(found)
+        if self.left < 0:
+            raise PosbenchError(f"{self.path} unpacks to more than {LARGEST // 10**6} MB")
+        return found
+
+
+def _headers(path: Path) -> type[tarfile.TarInfo]:
+    """The headers of an archive, each looked at before what it announces is read."""
+    before, files = b"", 0  # the kind of the last header, and how many were of files
+
+    class Header(tarfile.TarInfo):
+        @classmethod
+        def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+            nonlocal before, files
+            found = super().frombuf(buf, encoding, errors)
+            extended = found.type == tarfile.XHDTYPE
+            if extended and (found.size > HEADER or before == found.type):
+                raise PosbenchError(f"{path} has a header that no bundle has")
+            if found.size < 0 or not (extended or found.type in tarfile.REGULAR_TYPES):
+                raise PosbenchError(f"{path} {_holds(found.name)}, which is no plain file")
+            before, files = found.type, files + (not extended)
+            if files > MOST:
+                raise PosbenchError(f"{path} holds more than {MOST:,} files")
+            return found
+
+    return Header
+
+
+def _holds(name: str) -> str:
+    shown = printable(name if len(name) <= LONGEST else f"{name[:LONGEST]}...")
+    return "holds " + shown.replace("\n", r"\n").replace("\t", r"\t")
+
+
+def _read(path: Path) -> dict[str, str]:
+    """The files of an archive, each with a name that `write` gives."""
+    found: dict[str, str] = {}
+    names = Names()
+    try:
+        if not path.is_file():  # nor a pipe, for which it would wait
+            raise FileNotFoundError
+        with (
+            gzip.open(path) as zipped,
+            tarfile.open(
+                fileobj=_Counted(zipped, path),  # type: ignore[call-overload]
+                mode="r|",
+                tarinfo=_headers(path),
+            ) as archive,
+        ):
+            for member in archive:
+                if why := names.wrong(member.name):
+                    raise PosbenchError(f"{path} {_holds(member.name)}, which {why}")
+                if member.issparse() or not member.isreg():
+                    raise PosbenchError(f"{path} {_holds(member.name)}, which is no plain file")
+                names.add(member.name)
+                file = archive.extractfile(member)
+                found[member.name] = file.read().decode() if file else ""
+            return found
+    except FileNotFoundError:
+        said = f"there is no file {path}: name a bundle that was sent to you"
+        raise PosbenchError(said) from None
+    except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
+        raise PosbenchError(
+            f"{path} is not a readable bundle ({error}): it is made by "
+            "`python -m posbench.results bundle`"
+        ) from None
+
+
+def _manifest(text: str | None, path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(text or "")
+        known = isinstance(manifest, dict) and isinstance(manifest.get("hash"), str)
+    except (ValueError, RecursionError):
+        known = False
+    if not known:
+        raise PosbenchError(
+            f"{path} has no {MANIFEST}: it is made by `python -m posbench.results bundle`"
+        )
+    if manifest.get("format") != FORMAT:
+        raise PosbenchError(
+            f"{path} is of format {str(manifest.get('format'))[:20]!r}, this posbench reads "
+            f"{FORMAT}: update "
+            "posbench, or have the bundle made with this version"
+        )
+    found: dict[str, Any] = manifest
+    return found
+
+
+@dataclass(frozen=True)
+class Added:
+    """What records would do to a published folder, in runs of one row."""
+
+    row: str
+    tasks: int
+    seeds: int
+    new: int
+    replaced: int  # runs that are there with other numbers or settings, or of other code
+    same: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.row}: {counted(self.tasks, 'task')}, {counted(self.seeds, 'seed')}; "
+            f"of its runs {self.new} new, {self.replaced} in the place of others, "
+            f"{self.same} there already"
+        )
+
+
+def added(records: Iterable[Record], target: Path) -> list[Added]:
+    """What publishing these records in a folder would change, row by row."""
+    there = {record.run: record for record in files.records(target)} if target.exists() else {}
+    rows: dict[str, list[Record]] = {}
+    for record in records:
+        rows.setdefault(f"{record.method.label}, {record.protocol.label}", []).append(record)
+    found = []
+    for row, several in sorted(rows.items()):
+        known = [there.get(record.run) for record in several]
+        pairs = zip(known, several, strict=True)
+        same = sum(old is not None and _same(old, made) for old, made in pairs)
+        new = sum(old is None for old in known)
+        found.append(
+            Added(
+                row,
+                len({record.task.label for record in several}),
+                len({record.seed for record in several}),
+                new,
+                len(several) - new - same,
+                same,
+            )
+        )
+    return found
+
+
+def _same(old: Record, new: Record) -> bool:
+    """Whether two records of a run say the same, and are of the same code."""
+    return Audit.key_of(old) == Audit.key_of(new) and comparable(old) == comparable(new)

@@ -1,0 +1,1 @@
+"""A W&B workspace and report of runs, as code."""
