@@ -57,12 +57,12 @@ board: pages ## bring the published boards and the pages of conf/ up to date
 pages: $(VENV)/.installed
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board $(CHECK) || exit 1; done
 	$(BIN)/python -m posbench.leaderboard results/main --excerpt README.md $(CHECK)
-	$(BIN)/python -m posbench.leaderboard.predicting results/pretrained results/main $(CHECK)
+	$(BIN)/python results/pretrained/predicting.py results/pretrained results/main $(CHECK)
 	for claims in extensions replications; do $(BIN)/python -m posbench.claims results/$$claims $(CHECK) || exit 1; done
-	$(BIN)/python -m posbench.pilots results/pilots $(CHECK)
-	$(BIN)/python -m posbench.catalogue.names $(CHECK)
-	$(BIN)/python -m posbench.catalogue.defaults $(CHECK)
-	$(BIN)/python -m posbench.catalogue.recipes $(CHECK)
+	$(BIN)/python results/pilots/analysis.py $(CHECK)
+	$(BIN)/python -m posbench.explain.names $(CHECK)
+	$(BIN)/python -m posbench.explain.defaults $(CHECK)
+	$(BIN)/python -m posbench.explain.recipes $(CHECK)
 
 # UPGRADE=--upgrade takes the newest versions. What only PyTorch needs is pinned, and not in the lock.
 COMPILE := uv pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 --no-annotate --no-header

@@ -1,0 +1,213 @@
+"""Does the small board predict the large model? How extensions rank on both.
+
+On each task that both have, and at each length beyond 1x that both were tested at:
+
+    small(e) = mean over seeds of the corrected score of extension e on the host, rope_short_base
+    large(e) = mean over samples of the log-likelihood of an answer's token under e
+    rho      = Spearman's rank correlation of the two, over the extensions that both have
+
+The interval is over draws of seeds and of samples, and p is the share of all orders of the
+extensions whose correlation is at least as far from 0: it says whether so few extensions can show
+an agreement at all. The host has the short base, at which 70 % of the pairs complete a turn in
+training; of SmolLM2's 32 pairs, 62 % do in its 8,192 positions. This rule was written when one of
+that model's three texts had been measured at 1.5x.
+
+`python results/pretrained/predicting.py LARGE SMALL` reads the records of both folders and writes
+predicting.md into LARGE.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import counted
+from posbench.config import commands
+from posbench.records import files, tables
+from posbench.showing.table import code, number, pipes, plain
+from posbench.statistics import aggregates, bootstrap
+from posbench.statistics.aggregates import PRETRAINED, ZERO_SHOT
+from posbench.statistics.correlation import RankCorrelation
+from posbench.statistics.likelihoods import resampled
+from posbench.statistics.measures import corrected_lines
+
+FILE = "predicting.md"
+ORDERS = 100_000
+"""Orders of the extensions that are looked at: all of eight."""
+FEWEST = 3
+"""A rank correlation of fewer extensions says nothing."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One task at one length: both numbers of each extension, and how their orders agree."""
+
+    task: str
+    multiple: float
+    sides: pd.DataFrame  # by extension, columns `small` and `large`
+    seeds: int
+    samples: int
+    agreed: RankCorrelation
+
+    @property
+    def p(self) -> float:
+        """Two-sided, over all orders of the extensions, or a sample of them if they are many."""
+        large, small = (self.sides[side].rank().to_numpy() for side in ("large", "small"))
+        found = stats.permutation_test(
+            (large,),
+            lambda order, axis: ((order - large.mean()) * (small - small.mean())).sum(axis),
+            permutation_type="pairings",
+            n_resamples=ORDERS,
+            vectorized=True,
+            rng=np.random.default_rng(0),
+        )
+        return float(found.pvalue)
+
+    @property
+    def without_lowest(self) -> float:
+        """The correlation without the two that are lowest in the large model, which any measure
+        may have told; NaN of fewer than five.
+        """
+        rest = self.sides.iloc[:-2]
+        return float(rest.corr("spearman").loc["small", "large"]) if len(rest) >= FEWEST else np.nan
+
+    @classmethod
+    def of(cls, task: str, multiple: float, small: pd.DataFrame, large: pd.DataFrame) -> Prediction:
+        """`small` holds corrected scores, `large` log-likelihoods: [seed or sample, extension]."""
+        runs = pd.DataFrame(
+            [
+                {"row": row, "task": task, "group": task, "seed": seed, "area": score}
+                | {"training": str(seed)}
+                for row, scores in small.items()
+                for seed, score in scores.items()
+            ]
+        )
+        return cls(
+            task,
+            multiple,
+            pd.DataFrame({"small": small.mean(), "large": large.mean()}).sort_values(
+                ["large", "small"], ascending=False
+            ),
+            len(small),
+            len(large),
+            RankCorrelation.of(bootstrap.given_tasks(runs), resampled(large)),
+        )
+
+
+def predictions(
+    large: pd.DataFrame, small: pd.DataFrame, host: str, protocol: str
+) -> list[Prediction]:
+    """Predictions from the long tables of a pretrained model and of a board, for rows with
+    default settings; of the board, those of a host under a protocol.
+
+    Lengths and tasks with fewer than three extensions in common are left out. Raises
+    `PosbenchError` if `large` holds several models or protocols, or either side several versions
+    of one run, which cannot be compared.
+    """
+    usual = large[(large["method_class"] == PRETRAINED) & (large["changed"] == "")]
+    for column in ("encoding", "protocol"):
+        if usual[column].nunique() > 1:
+            names = ", ".join(sorted(usual[column].unique()))
+            raise PosbenchError(f"there are records of {names}: give those of one {column}")
+    hosted = small[small["protocol"] == protocol]
+    hosted = hosted[(hosted["encoding"] == host) & (hosted["changed"] == "")]
+    hosted = hosted[(hosted["method_class"] == ZERO_SHOT) & ~hosted["task_changed"]]
+    for side in (usual, hosted):
+        tables.refuse_mixed(side, ["task", "extension"])
+    hosted = hosted.assign(value=corrected_lines(hosted))
+    usual = usual.assign(value=-usual["loss"])
+    found = []
+    for (task, multiple), theirs in usual[usual["multiple"] > 1].groupby(["task", "multiple"]):
+        ours = hosted[(hosted["task"] == task) & (hosted["multiple"] == multiple)]
+        wide = [
+            each.pivot_table(index="seed", columns="extension", values="value")
+            for each in (ours, theirs)
+        ]
+        both = sorted(set(wide[0]) & set(wide[1]))
+        # Seeds and samples that all of them have.
+        whole = [each[both].dropna() for each in wide]
+        if len(both) >= FEWEST and all(len(each) for each in whole):
+            found.append(Prediction.of(str(task), float(multiple), *whole))
+    return found
+
+
+def markdown(found: Sequence[Prediction], host: str, protocol: str) -> str:
+    lines = [
+        "# Does the small board predict the large model?",
+        "",
+        f"Small: the score of an extension on {code(host)} under protocol {protocol}, corrected "
+        "for chance, the mean over seeds. "
+        "Large: the log-likelihood of a token of the answer under the same extension of the "
+        "pretrained model, in nats, the mean over samples. Spearman's rank correlation of the two "
+        "stands with its 95 % interval over draws of seeds and samples, the extensions being what "
+        "they are, and with p over all orders of the extensions; noise on either side draws it "
+        "towards 0. Samples are drawn as if each had a text of its own: where several share one, "
+        "the interval is too narrow for other texts. It is one model, one small host and a "
+        "hand-picked set of extensions: other models and other tasks may agree less. "
+        "The rule was written when one of the large model's three texts had been measured.",
+        "",
+    ]
+    for each in found:
+        lines += _section(each)
+    if not found:
+        lines += ["No task has three extensions on both sides yet.", ""]
+    lines.append("Generated by `python results/pretrained/predicting.py`; do not edit.")
+    return "\n".join(lines) + "\n"
+
+
+def _section(found: Prediction) -> Iterator[str]:
+    yield from (f"## {found.task} at {found.multiple:g}x", "")
+    agreed, few = found.agreed, min(found.seeds, found.samples) < aggregates.FEWEST
+    interval = "" if few else f"95 % {number(agreed.low)} to {number(agreed.high)}; "
+    yield (
+        f"Over {len(found.sides)} extensions the rank correlation is {number(agreed.value)} "
+        f"({interval}p {_shown(found.p)}), with {counted(found.seeds, 'seed')} and "
+        f"{counted(found.samples, 'sample')}{', too few for an interval' if few else ''}."
+    )
+    if not np.isnan(found.without_lowest):
+        lowest = " and ".join(f"{code(each)}" for each in found.sides.index[-2:])
+        rest = number(found.without_lowest)
+        yield f"Without {lowest}, the lowest of the large model, it is {rest}."
+    rows = [
+        [plain(str(extension)), number(line["small"]), f"{line['large']:.2f}"]
+        for extension, line in found.sides.iterrows()
+    ]
+    yield from ("", *pipes(["extension", "small", "large"], rows), "")
+
+
+def _shown(p: float) -> str:
+    return "< .01" if p < 0.01 else f"= {number(p)}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    command = "python results/pretrained/predicting.py"
+    parser = commands.parser(
+        command, "Two boards in, how far one predicts the other out.", check=True
+    )
+    parser.add_argument("large", type=Path, help="with the records of a pretrained model")
+    parser.add_argument("small", type=Path, help="with the records of a board")
+    parser.add_argument("--host", default="rope_short_base", help="of the board's extensions")
+    parser.add_argument("--protocol", default="cpu", help="of the board's records")
+    chosen = parser.parse_args(arguments)
+
+    def page() -> str:
+        large, small = (
+            tables.table(files.records(folder)) for folder in (chosen.large, chosen.small)
+        )
+        found = predictions(large, small, chosen.host, chosen.protocol)
+        return markdown(found, chosen.host, chosen.protocol)
+
+    command = f"{command} {chosen.large} {chosen.small}"
+    command += f" --host {chosen.host} --protocol {chosen.protocol}"
+    return commands.write_page(chosen.large / FILE, page, command, chosen.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
