@@ -130,7 +130,7 @@ def test_no_module_names_a_concrete_encoding_extension_or_task(name: str, path: 
         "config.legality",
         "config.building",
         "sharing.command",
-        "running.run_spec",
+        "running.make",
         "boards.command",
         "boards.claims.page",
         "explain.names",

@@ -1,16 +1,14 @@
-"""The sections of a board: its rows in tiers, and on what their order depends.
-
-What is shown of each task and seed comes after them; see `posbench.boards.sections`.
-"""
+"""The sections of a board: what is ranked together, on what the order depends, and the tasks."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from posbench.base.wording import agreeing, counted
-from posbench.boards.ranking import Standing, score, span
+from posbench.boards.measured import Measured
+from posbench.boards.ranking import Standing
 from posbench.boards.section import Detail, Section
+from posbench.boards.tables import Ranking, TaskTable
 from posbench.boards.winners import answer
 from posbench.config.board import Board
 from posbench.showing.table import Row, Table, number
@@ -20,10 +18,23 @@ LEADERS = 6
 """Rows whose place without each task is shown."""
 
 
-def board_sections(board: Board, found: Sequence[Standing]) -> list[Section]:
-    """What stands above the tables of tasks: a section a part, and how much its order is worth."""
-    shown = [section for each in found for section in _ranked(board, each)]
-    return [_defined(board), *shown] if shown else []
+def board_sections(
+    board: Board, found: Sequence[Standing], measured: Measured, asked: bool
+) -> list[Section]:
+    """A section a standing; if the board has asked for them, after what the board is."""
+    shown = [section for each in found for section in _ranked(board, each, measured)]
+    return [_defined(board), *shown] if asked and shown else shown
+
+
+def task_sections(tasks: Iterable[TaskTable]) -> list[Section]:
+    """A section a task and class."""
+    return [
+        Section(
+            f"{task.name}: {kind}", [f"{task.note}."], ranking.plain(), ranking.plain(terminal=True)
+        )
+        for task in tasks
+        for kind, ranking in task.rankings
+    ]
 
 
 def _defined(board: Board) -> Section:
@@ -48,36 +59,20 @@ def changes_of(board: Board) -> list[str]:
     return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
 
 
-def _ranked(board: Board, standing: Standing) -> list[Section]:
-    """The table of one part and class; rows that lack a task stand last, without a place."""
-    part, summary = standing.part, standing.summary
-    complete, groups = standing.complete, standing.groups
-    columns: dict[str, Callable[[str], str]] = {
-        "tier": standing.shown_tier,
-        "rank": functools.partial(standing.shown_rank, between=" to "),
-        "overall": functools.partial(score, summary, "overall"),
-        "over tasks": lambda row: span(summary, row, "tasks"),
-        "given these": lambda row: span(summary, row, "seeds"),
-        **{group: functools.partial(score, summary, group) for group in groups},
-        "1x": functools.partial(score, summary, "in_distribution"),
-        "solved": standing.shown_solved,
-        "solved only": functools.partial(score, summary, "overall_learned"),
-        "reach": lambda row: str(standing.reach(row)[0]),
-        "censored": lambda row: f"{100 * standing.reach(row)[1]:.0f} %",
-        "seeds": functools.partial(score, summary, "num_seeds", decimals=0),
-        "tasks": functools.partial(score, summary, "num_tasks", decimals=0),
-        "CPU s": standing.shown_cost,
-    }
-    rows = [Row(str(row), [show(row) for show in columns.values()]) for row in summary.index]
+def _ranked(board: Board, standing: Standing, measured: Measured) -> list[Section]:
+    """The table of one part and class; rows that lack a task come last, without a place."""
+    part = standing.part
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
     notes += waiting(board, standing)
-    notes += answer(board, part, complete)
+    notes += answer(board, part, standing.complete)
+    ranking = Ranking.of(standing, measured)
     return [
         Section(
             part.title,
             notes,
-            Table(["method", *columns], rows),
-            details=list(_sensitivity(standing)),
+            ranking.plain(),
+            ranking.plain(terminal=True),
+            list(_sensitivity(standing)),
         )
     ]
 
@@ -99,10 +94,10 @@ def waiting(board: Board, standing: Standing) -> Iterator[str]:
 
 
 def _sensitivity(standing: Standing) -> Iterator[Detail]:
-    """Places without each group and each task, shares of choices, chances to be the best."""
-    part, complete, best = standing.part, standing.complete, standing.summary.get("p_best")
+    """Places without each group and each task."""
+    part, complete = standing.part, standing.complete
     runs = part.runs[part.runs["row"].isin(complete)]
-    if best is None or len(complete) < 2 or runs["group"].nunique() < 2:
+    if len(complete) < 2 or runs["group"].nunique() < 2:
         return
     leaders = list(complete[:LEADERS])
     for by in ("group", "task"):
@@ -113,16 +108,3 @@ def _sensitivity(standing: Standing) -> Iterator[Detail]:
             f"Each column leaves out one {by}; the first rows alone are shown.",
             Table(["method", *map(str, without.columns)], rows),
         )
-    choices = sensitivity.balanced_choices(runs)
-    rows = [
-        Row(row, [number(best[row]), *(number(choices.loc[row, size]) for size in choices)])
-        for row in leaders
-    ]
-    headings = [f"first with {size} a group" for size in choices]
-    yield Detail(
-        f"{part.title}: how often first",
-        f"P(best) is the share of draws of {standing.drawn} in which the row is first. The "
-        "columns after it give the share of all choices of so many tasks from each group under "
-        "which it is first.",
-        Table(["method", "P(best)", *headings], rows),
-    )

@@ -1,9 +1,8 @@
 """The command: reads records, writes `leaderboard.md`, `.html` and `.csv`, and `runs.csv`.
 
 `python -m posbench.leaderboard [FOLDER]` reads FOLDER/records (your own runs by default),
-writes the files into FOLDER and prints the tables; a board with groups has a page for each of
-its tasks as well, in FOLDER/tasks. The same records give the same bytes. Nothing here imports
-torch.
+writes the files into FOLDER and prints the tables. The same records give the same bytes. Nothing
+here imports torch.
 """
 
 from __future__ import annotations
@@ -20,40 +19,38 @@ from posbench.base.disk import read_bytes
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
 from posbench.boards import findings, markdown
-from posbench.boards.excerpt import excerpts
 from posbench.boards.generated import Generated, generate
 from posbench.boards.latex import latex
 from posbench.boards.of_folder import board_of, refuse_others
 from posbench.boards.section import Section
-from posbench.boards.sections import DETAILS
+from posbench.boards.terms import AREA, LEARNED
 from posbench.config import commands
 from posbench.config.compose import composing
 from posbench.config.exit_status import exit_status
 from posbench.records import files
 
 COMMAND = "python -m posbench.leaderboard"
-MEASURES = (
-    "The mean is taken over the scores at lengths beyond the training length. The page ranks by "
-    "area, which begins at 1x and is corrected for guessing; leaderboard.md has both."
-)
-"""What the number is that tables in the terminal are ordered by."""
+TASKS = "tasks"
+"""A folder of pages that earlier releases made."""
 
 
-def show(shown: list[Section], notes: list[str], emit: Callable[[str], None]) -> None:
-    """Print the tables in the terminal, without the columns in `DETAILS`."""
+def show(shown: Sequence[Section], notes: Sequence[str], emit: Callable[[str], None]) -> None:
+    """Print the tables in the terminal, with the columns that it has room for."""
     for section in shown:
+        if section.short is None:
+            continue
         emit(printable(f"{section.title}\n"))
-        for line in section.table.aligned(without=DETAILS):
+        for line in section.short.aligned():
             emit(printable(f"  {line}"))
         emit("")
-    emit(MEASURES + "\n")
+    emit(f"area: {AREA.short} learned: {LEARNED.short}\n")
     for note in notes:
         emit(printable(f"Note: {note}"))
 
 
 def _made_before(folder: Path) -> list[Path]:
     """Pages that not every folder has, where an earlier call has left them."""
-    tasks = folder / markdown.TASKS
+    tasks = folder / TASKS
     of_tasks = [] if tasks.is_symlink() else sorted(tasks.glob("*.md"))
     paths = [folder / findings.FILE, *of_tasks]
     return [path for path in paths if _is_ours(path)]
@@ -69,12 +66,6 @@ def _is_ours(path: Path) -> bool:
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
     parser = commands.parser(COMMAND, "Records in, leaderboard out.", check=True)
     parser.add_argument("folder", nargs="*", type=Path, help=f"default: {files.LOCAL}")
-    parser.add_argument(
-        "--excerpt",
-        type=Path,
-        metavar="README",
-        help="also write the rows that a comment in this file asks for, and their picture",
-    )
     parser.add_argument(
         "--pictures", type=Path, metavar="DIR", help="also write pictures into it, SVG and PNG"
     )
@@ -129,9 +120,6 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     say_left_out(made.left_out)
     unreadable = [*unreadable, *made.left_out]
     written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
-    if chosen.excerpt is not None:
-        texts = excerpts(chosen.excerpt, chosen.folder, made.measured, board, made.ranked)
-        written |= {path: text.encode() for path, text in texts.items()}
     written |= _for_papers(chosen, made)
     # Nothing is left that these could say.
     left_over = [path for path in _made_before(chosen.folder) if path not in written]

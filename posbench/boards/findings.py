@@ -114,7 +114,7 @@ def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> 
             where = f"At {multiple:g}x, on {code(host)} ({standing.kind})"
             yield f"{where}: {leaders}{alone}. {_link(standing)}"
         yield from _where_the_host_learned(board, measured, standing, host)
-        reaches = {row: standing.reach(row)[0] for row in standing.complete}
+        reaches = {row: standing.reach(row) for row in standing.complete}
         far = max(reaches, key=lambda row: np.nan_to_num(reaches[row].low))
         if reaches[far].low >= 1:
             over = "" if reaches[far].low == reaches[far].high else "more than "

@@ -12,16 +12,16 @@ from pathlib import Path
 from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
-from posbench.boards import csv_files, findings, likelihood_sentences, markdown
-from posbench.boards.board_sections import board_sections
-from posbench.boards.comparisons import agreements, discriminations
+from posbench.boards import findings, likelihood_sentences, markdown
+from posbench.boards.board_sections import board_sections, task_sections
+from posbench.boards.by_length import by_length, lengths_csv, runs_csv, task_rows
 from posbench.boards.measured import Measured
 from posbench.boards.of_folder import board_of
 from posbench.boards.page import document
 from posbench.boards.ranking import Standing, standings_of, standings_without_board
 from posbench.boards.remarks import remarks
 from posbench.boards.section import Section
-from posbench.boards.sections import sections
+from posbench.boards.tables import TaskTable
 from posbench.config.board import Board
 from posbench.records import files, tables
 from posbench.records.record import Audit, Record
@@ -62,23 +62,17 @@ def generate(
     own, left_out = about(folder)
     said = [*likelihood_sentences.sentences(table), *own]
     warned = remarks(found, table, audits)
-    notes = [*said, *warned]
     board = board or board_of(folder, None)
     measured = Measured.of(table)
-    summaries = measured.boards
     asked = standings_of(board, measured)
     ranked = asked or standings_without_board(board, measured)
-    of_board = board_sections(board, asked)
-    others = sections(
-        summaries,
-        tables.views(found, longest=True),
-        discriminations(measured),
-        agreements(summaries),
-        tables.choices(found),
-        table,
-    )
+    lines = by_length(measured)
+    tasks = list(task_rows(lines, measured))
+    shown = board_sections(board, ranked, measured, asked=bool(asked))
+    if not asked:  # of a board the page has them
+        shown += task_sections(map(TaskTable.of, tasks))
     pages = {
-        **markdown.pages(of_board, others, notes),
+        markdown.PAGE: markdown.page(shown, [*said, *warned]),
         "leaderboard.html": document(
             board,
             measured,
@@ -86,15 +80,16 @@ def generate(
             found,
             warned,
             said,
+            tasks,
             explained={*explanations(folder)},
             folders=folders,
         ),
-        "leaderboard.csv": csv_files.of_lengths(summaries),
-        "runs.csv": csv_files.of_runs(measured),
+        "leaderboard.csv": lengths_csv(lines),
+        "runs.csv": runs_csv(measured),
     }
     if sentences := findings.markdown(board, measured, asked):
         pages[findings.FILE] = sentences
-    return Generated(pages, of_board + others, notes, measured, ranked, left_out)
+    return Generated(pages, shown, [*said, *warned], measured, ranked, left_out)
 
 
 def about(folder: Path) -> tuple[list[str], list[str]]:

@@ -19,17 +19,16 @@ def latex(standings: Sequence[Standing]) -> str:
 
 def _table(standing: Standing) -> str:
     summary = standing.summary
-    headings = ["method", "overall", r"95\,\%", "tier", *standing.groups, "reach", "solved"]
+    headings = ["method", "area", r"95\,\%", *standing.groups, "reach", "learned"]
     lines = []
     for row in map(str, summary.index):
         cells = [
             row,
             score(summary, "overall", row),
             standing.shown_interval(row),
-            standing.shown_tier(row),
             *(score(summary, group, row) for group in standing.groups),
-            str(standing.reach(row)[0]),
-            standing.shown_solved(row),
+            str(standing.reach(row)),
+            standing.shown_learned(row),
         ]
         lines.append(list(map(escaped, cells)))
     named = [*headings[:3], *map(escaped, headings[3:])]

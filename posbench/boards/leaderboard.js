@@ -262,7 +262,7 @@ function sort(heading, down) {
   const table = heading.closest("table"), column = heading.cellIndex;
   const text = column === 0 || [...table.tBodies].flatMap(body => [...body.rows]).every(row =>
     row.matches(".class, .detail") || Number.isNaN(value(row.cells[column])));
-  down ??= heading.ariaSort ? heading.ariaSort === "ascending" : !text && !/^(rank|tier|CPU s)$/.test(heading.textContent);
+  down ??= heading.ariaSort ? heading.ariaSort === "ascending" : !text && !/^(rank|CPU s)$/.test(heading.textContent);
   for (const other of heading.parentNode.children) other.removeAttribute("aria-sort");
   heading.setAttribute("aria-sort", down ? "descending" : "ascending");
   for (const body of table.tBodies) {  // a class each: none is mixed with another
@@ -427,7 +427,7 @@ function compare() {
 
 // -- pictures ----------------------------------------------------------------------------------------
 
-const PICTURES = { curves: "Curves", cost: "Cost", fan: "Extensions of one host", depth: "Depth", profiles: "Profiles", ranks: "Average ranks" };
+const PICTURES = { curves: "Curves", cost: "Cost", fan: "Extensions of one host", depth: "Depth", profiles: "Profiles" };
 let shown = "curves";
 const chosenIn = {};
 function pictures() {
@@ -534,31 +534,6 @@ const DRAW = {
       return { label: D.rows[row].name, look, middle: mean([.25, .5, .75].map(tau => share(1000 * tau))) };
     });
     return [el("div", {}, drawing, legend(curves)), "The share of runs with a larger area; every task weighs the same. A curve above another everywhere is of a better row by any quantile."];
-  },
-  ranks(section) {
-    if (!section.ranks) return ["", "Average ranks need two rows that have all tasks, and two tasks."];
-    const { rows, ranks, difference, cliques, p } = section.ranks, count = rows.length, half = Math.ceil(count / 2);
-    const levels = [], ends = [];
-    for (const [first, last] of cliques) {
-      let level = ends.findIndex(end => end < ranks[first]);
-      if (level < 0) level = ends.length;
-      ends[level] = ranks[last];
-      levels.push(level);
-    }
-    const width = 720, top = 60 + 9 * ends.length, height = top + half * 15 + 10, x = rank => 220 + (rank - 1) / (count - 1) * 280;
-    const drawing = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "average ranks over tasks, best on the left" });
-    const step = Math.max(1, Math.round(count / 8));
-    drawing.append(draw("path", { class: "curve c5", style: "stroke-dasharray: none", d: `M${x(1)} 42H${x(count)}` }));
-    for (let rank = 1; rank <= count; rank += step) drawing.append(draw("text", { class: "soft", x: x(rank), y: 36, "text-anchor": "middle" }, String(rank)));
-    const end = Math.min(1 + difference, count);
-    drawing.append(draw("path", { class: "curve c1", style: "stroke-dasharray: none", d: `M${x(1)} 16H${x(end)}M${x(1)} 12v8M${x(end)} 12v8` }), draw("text", { x: x(end) + 8, y: 20 }, `critical difference ${difference.toFixed(2)}`));
-    cliques.forEach(([first, last], k) => drawing.append(draw("path", { d: `M${x(ranks[first]) - 2} ${50 + 9 * levels[k]}H${x(ranks[last]) + 2}`, style: "stroke: var(--ink); stroke-width: 4" })));
-    rows.forEach((row, place) => {
-      const left = place < half, height_ = top + 15 * (left ? place : count - 1 - place), edge = left ? 205 : 515, name = D.rows[row].name;
-      drawing.append(draw("path", { class: "faint", d: `M${x(ranks[place])} 42V${height_}H${edge}` }),
-        draw("text", { x: left ? edge - 4 : edge + 4, y: height_ + 4, "text-anchor": left ? "end" : "start" }, `${name.length > 24 ? name.slice(0, 23) + "…" : name} ${ranks[place].toFixed(1)}`));
-    });
-    return [drawing, `Average ranks over tasks, best on the left. A bar joins rows that Nemenyi's test at .05 does not tell apart (Friedman: p = ${p}).`];
   },
 };
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from posbench.boards.labels import BOARD, SHOWN, TASK, named
-from posbench.boards.summaries import TaskBoard
+from posbench.boards.labels import named
+from posbench.config.methods import AS_TRAINED
 from posbench.statistics.measures import of_runs
 
 
@@ -25,20 +25,6 @@ class Measured:
         return cls(known, of_runs(known))
 
     @functools.cached_property
-    def with_areas(self) -> pd.DataFrame:
-        """The long table with the area of its run in each line."""
-        areas = self.runs.set_index(SHOWN)["area"]
-        found = areas.reindex(pd.MultiIndex.from_frame(self.lengths[SHOWN]))
-        return self.lengths.assign(area=found.to_numpy())
-
-    @functools.cached_property
-    def boards(self) -> list[list[TaskBoard]]:
-        """One list per protocol, with one board per task.
-
-        Runs that differ in label, hash or version are never averaged.
-        """
-        ordered = self.with_areas.sort_values(["seed", "test_length"], kind="stable")
-        return [
-            [TaskBoard.of(runs) for _, runs in protocol.groupby(TASK)]
-            for _, protocol in ordered.groupby(BOARD)
-        ]
+    def as_trained(self) -> frozenset[str]:
+        """The rows that were tested without an extension."""
+        return frozenset(self.lengths.loc[self.lengths["extension"] == AS_TRAINED, "row"])

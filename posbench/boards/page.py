@@ -17,11 +17,12 @@ import pandas as pd
 from posbench.base.wording import counted
 from posbench.boards import opening, page_data, terms
 from posbench.boards.board_sections import changes_of, fixed_before, waiting
+from posbench.boards.by_length import TaskRows
 from posbench.boards.labels import short_names
 from posbench.boards.measured import Measured
-from posbench.boards.page_tables import Ranking, tasks
 from posbench.boards.ranking import Standing, score
 from posbench.boards.remarks import meaningless
+from posbench.boards.tables import Ranking, TaskTable
 from posbench.boards.winners import answer, first_of
 from posbench.config.board import Board
 from posbench.records.record import Record
@@ -36,12 +37,11 @@ HASH = 12
 GUIDE = (
     terms.SCORE,
     terms.AREA,
-    terms.OVERALL,
     terms.INTERVAL,
     terms.RANK,
-    terms.TIER,
+    terms.AT_TRAINING_LENGTH,
+    terms.LEARNED,
     terms.REACH,
-    terms.SOLVED,
     terms.CPU,
     terms.PATH,
     terms.KEYS,
@@ -79,6 +79,7 @@ def document(
     found: Sequence[Record],
     notes: Sequence[str],
     about: Sequence[str],
+    tasks: Sequence[TaskRows] = (),
     focus: Focus | None = None,
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
@@ -92,10 +93,14 @@ def document(
         found: the records
         notes: what must be known before a number is believed
         about: what the folder says of itself, a paragraph each
+        tasks: the rows of each task by length
         focus: on a row of one's own, where the page is about one
         explained: pages of `posbench.explain`, by their paths from the folder of this one
         folders: of one's own, which commands name where they need them
     """
+    sketched = dict(page_data.sketches())
+    if focus is not None and focus.sketch is not None:
+        sketched[focus.row] = dict(focus.sketch)
     data = page_data.content(
         measured.lengths,
         measured.runs,
@@ -104,7 +109,7 @@ def document(
         board.group_of,
         explained,
         folders,
-        {focus.row: focus.sketch} if focus and focus.sketch else {},
+        sketched,
     )
     asked = bool(board.groups) and any(each.part.rows.about for each in standings)
     nothing = meaningless(measured.lengths["protocol_chosen"])
@@ -117,8 +122,11 @@ def document(
         about=about,
         answer=[*nothing, *answers],
         own=own,
-        sections=[_shown(each, board, Ranking.of(each, data, own)) for each in standings],
-        tasks=list(tasks(measured, standings, data, own)),
+        sections=[
+            _shown(each, board, Ranking.of(each, measured, own, sketched)) for each in standings
+        ],
+        places={row["name"]: place for place, row in enumerate(data["rows"])},
+        tasks=_tasks(tasks, data, own),
         opening=opening.picture(measured, standings, own),
         pictured=_pictured(standings, own),
         notes=notes,
@@ -130,6 +138,14 @@ def document(
         data=page_data.as_script(data),
     )
     return f"{text}\n"
+
+
+def _tasks(tasks: Sequence[TaskRows], data: Mapping[str, Any], own: str) -> list[TaskTable]:
+    """The tables of tasks, in the order of the data."""
+    known = {(task.protocol, task.name): task for task in tasks}
+    usual = (data["sections"] or data["tasks"] or [{"protocol": ""}])[0]["protocol"]
+    keys = [(task["protocol"], task["name"]) for task in data["tasks"]]
+    return [TaskTable.of(known[key], usual, own) for key in keys if key in known]
 
 
 def _own(name: str) -> str:

@@ -4,7 +4,7 @@
     rows       name, class, family, host, extension, settings, commands, path, keys, descriptions
     runs       by task and row: seed, training, learned, area, then the score at each length
     depths     by task and row: accuracy by length and depth of the source, a letter a cell
-    sections   what is ranked together: rows, chances to be above each other, average ranks
+    sections   what is ranked together: rows, and their chances to be above each other
     texts      descriptions of classes by their full names, HTML
     sketches   pictures of methods
 
@@ -35,7 +35,6 @@ from posbench.records.record import Record
 from posbench.records.tables import RUN as RUN_OF_TABLES
 from posbench.records.tables import latest, run_of
 from posbench.showing.pages import docstring, explanation_path, inline, paragraphs_of
-from posbench.statistics import aggregates, rank_tests
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """Levels from 0 to 1."""
@@ -358,25 +357,11 @@ def _section(standing: Standing, rows: dict[str, int]) -> Json:
         },
         "longest": standing.longest,
     }
-    if len(complete) > 1:
-        if standing.draws is not None:
-            above = standing.draws.above()
-            found["drawn"] = standing.drawn
-            # Percent, in the order of `rows`: rows that lack a task have no place.
-            found["above"] = [
-                [round(100 * share) for share in above.loc[row, complete]] for row in complete
-            ]
-        means = aggregates.task_means(part.runs[part.runs["row"].isin(complete)])
-        if means.shape[1] > 1:
-            ranks = rank_tests.CriticalDifference.of(means)
-            found["ranks"] = {
-                "rows": [rows[str(row)] for row in ranks.ranks.index],
-                "ranks": [round(float(rank), 2) for rank in ranks.ranks],
-                "difference": round(ranks.difference, 2),
-                "cliques": [
-                    [list(ranks.ranks.index).index(each) for each in (clique[0], clique[-1])]
-                    for clique in ranks.cliques
-                ],
-                "p": float(f"{ranks.p:.2g}"),
-            }
+    if len(complete) > 1 and standing.draws is not None:
+        above = standing.draws.above()
+        found["drawn"] = standing.drawn
+        # Percent, in the order of `rows`: rows that lack a task have no place.
+        found["above"] = [
+            [round(100 * share) for share in above.loc[row, complete]] for row in complete
+        ]
     return found

@@ -1,4 +1,4 @@
-"""Pictures of a board for papers and slides, as SVG and PNG, four a section.
+"""Pictures of a board for papers and slides, as SVG and PNG, three a section.
 
     python -m posbench.leaderboard results/main --pictures FOLDER
 
@@ -16,19 +16,15 @@ from posbench.boards.measured import Measured
 from posbench.boards.ranking import Standing
 from posbench.showing import figures
 from posbench.showing.comparison_figures import (
-    critical_difference,
     performance_profiles,
     score_and_cost,
 )
 from posbench.showing.figures import Curve, in_both
-from posbench.statistics import aggregates, rank_tests
-from posbench.statistics import aggregates as distributions
+from posbench.statistics import aggregates
 from posbench.statistics.aggregates import Estimate
 
 LEADERS = 12
 """Curves of a picture: the first rows of the section."""
-DRAWN = 40
-"""The most rows of which ranks are drawn."""
 
 
 def pictures(measured: Measured, standings: Sequence[Standing]) -> dict[str, bytes]:
@@ -65,12 +61,8 @@ def _of(
     if len(rows) < 2:
         return
     runs = standing.part.runs[standing.part.runs["row"].isin(rows)]
-    shares = distributions.profiles(runs, np.linspace(0, 1, 101))[rows[:LEADERS]]
+    shares = aggregates.profiles(runs, np.linspace(0, 1, 101))[rows[:LEADERS]]
     yield "profiles", performance_profiles(shares, name, in_both)
-    means = aggregates.task_means(runs)
-    if means.shape[1] > 1 and len(rows) <= DRAWN:
-        ranks = rank_tests.CriticalDifference.of(means)
-        yield "ranks", critical_difference(ranks, name, in_both)
 
 
 def _curves(measured: Measured, standing: Standing, rows: Sequence[str]) -> Iterator[Curve]:

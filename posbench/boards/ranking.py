@@ -41,7 +41,7 @@ class Standing:
 
     @property
     def over(self) -> str:
-        """What its intervals, ranks and tiers are over: tasks, or seeds where some group has a
+        """What its intervals and ranks are over: tasks, or seeds where some group has a
         single task or there are fewer than three. The columns of the summary begin with it.
         """
         return "tasks" if self.summary["tasks_low"].notna().any() else "seeds"
@@ -54,10 +54,6 @@ class Standing:
         once = not aggregates.repeated(self.part.runs)
         return "other tasks" if once else "other tasks and seeds"
 
-    def shown_tier(self, row: str) -> str:
-        tier = self.summary.loc[row, f"{self.over}_tier"]  # of a type that has NA for NaN
-        return NOTHING if pd.isna(tier) else f"{tier:.0f}"
-
     def shown_rank(self, row: str, between: str = NOTHING) -> str:
         """The interval of its rank, as in "1–6"."""
         return span(self.summary, row, f"{self.over}_rank", 0, between)
@@ -66,7 +62,7 @@ class Standing:
         """The interval of its overall number."""
         return span(self.summary, row, self.over, between=NOTHING)
 
-    def shown_solved(self, row: str) -> str:
+    def shown_learned(self, row: str) -> str:
         """The share of its runs that got to the gate of their task, of those tested at 1x."""
         share = self.summary.loc[row, "learned"]
         return NOTHING if np.isnan(share) else f"{100 * share:.0f} %"
@@ -75,9 +71,9 @@ class Standing:
         """CPU seconds of a training."""
         return number(float(self.part.cost.get(row, np.nan)), 0)
 
-    def reach(self, row: str) -> tuple[Reach, float]:
+    def reach(self, row: str) -> Reach:
         """The median over tasks and seeds, in which every task counts the same however many seeds
-        it has; and the share that is censored, likewise.
+        it has.
         """
         return self._reaches[row]
 
@@ -98,11 +94,11 @@ class Standing:
         return mean_curve(mine.assign(task=mine["task_name"]), set(runs["task_name"]))
 
     @functools.cached_property
-    def _reaches(self) -> dict[str, tuple[Reach, float]]:
+    def _reaches(self) -> dict[str, Reach]:
         runs = self.part.runs
         seeds = runs.groupby(["row", "task"])["seed"].transform("size")
         return {
-            str(row): median_reach(list(each["reach"]), list(1 / seeds[each.index]))
+            str(row): median_reach(list(each["reach"]), list(1 / seeds[each.index]))[0]
             for row, each in runs.groupby("row")
         }
 

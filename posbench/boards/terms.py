@@ -24,38 +24,23 @@ SCORE = Term(
     "A task that measures something else says so above its table. Lengths are multiples of the "
     "positions of the longest training sequence.",
 )
-MEAN = Term(
-    "Mean",
-    "The mean of the scores over the lengths beyond the training length, the tasks and the seeds.",
-    "Lengths in brackets are shown but not averaged: each is measured where the length before it "
-    "has a score of at least .5, corrected for chance, and shown where every seed has it.",
-)
-INTERVAL_OF_SEEDS = Term(
-    "±",
-    "Half the width of the 95 % interval over seeds (Student's t), from three seeds on.",
-    "±.00 says only that all seeds came out alike. Intervals that overlap decide nothing either "
-    "way: methods share seeds and test data, so compare them seed by seed.",
-)
 AREA = Term(
     "Area",
     "The area under the score from 1x to 8x on a logarithmic axis of lengths, corrected for chance "
     "and not below 0.",
-    "It is 1 if there is no error up to 8x. Tests that end before 8x give none, except where the "
-    "page says that areas end before 8x.",
-)
-OVERALL = Term(
-    "Overall",
-    "The mean of the groups of tasks, each the mean of the areas of its tasks.",
-    "A row that lacks a task has no overall number and stands last.",
+    "It is 1 if there is no error up to 8x. Of several tasks it is the mean of their groups, each "
+    "the mean of its tasks; a row that lacks a task has none and comes last. Tests that end before "
+    "8x give none, except where the page says that areas end before 8x.",
 )
 INTERVAL = Term(
     "95 %",
-    "The 95 % interval of the overall number, from the bootstrap.",
+    "The 95 % interval of the area, from the bootstrap.",
     "It is drawn over seeds and over tasks of the same groups, and over seeds alone where some "
-    "group has a single task. leaderboard.md has both, “over tasks” and “given these”. Over seeds "
-    "alone it is too narrow where no seed has learned a task, for the next one may. Of simulated "
-    "boards that learn as often as the main one it holds the true number in 92 %. Where a quarter "
-    "of the tasks is learned by luck, that is 77 %.",
+    "group has a single task. Behind the area of a single task, ± is half of the interval over "
+    "seeds (Student's t), from three seeds on. Over seeds alone it is too narrow where no seed has "
+    "learned a task, for the next one may. Of simulated boards that learn as often as the main one "
+    "it holds the true number in 91 %. Where a quarter of the tasks is learned by luck, that is "
+    "77 %.",
 )
 RANK = Term(
     "Rank",
@@ -63,16 +48,10 @@ RANK = Term(
     "It comes from the same draws. A place is one more than the number of rows that are at least "
     ".02 above.",
 )
-TIER = Term(
-    "Tier",
-    "Rows of a tier are not told apart from its first.",
-    "A row whose scores vary widely may share the top tier although rows with a higher number do "
-    "not.",
-)
 AT_TRAINING_LENGTH = Term(
     "1x",
     "The score at the training length.",
-    "Beside an overall number it is corrected for chance.",
+    "In tables of several tasks it is corrected for chance.",
 )
 REACH = Term(
     "Reach",
@@ -82,31 +61,14 @@ REACH = Term(
     "any length that was measured. The median of such runs and others may be a bound as well, as "
     "< 1.6.",
 )
-CENSORED = Term(
-    "Censored",
-    "The share of trainings whose reach lies outside of the lengths that were measured; every task "
-    "counts the same.",
-)
-SOLVED = Term(
-    "Solved",
+LEARNED = Term(
+    "Learned",
     "The share of runs that pass the gate of their task in the test at 1x: a score of .95 for most "
     "tasks.",
     "A row without such a run is marked “did not learn”, and says nothing about extrapolation. "
     "“Fails at 1x” marks a row that had passed at some step of its training and fails the test, "
     "mostly because an extension has lost the training length. Unsolved runs stay in every mean, "
     "and those whose training diverged count as 0.",
-)
-SOLVED_ONLY = Term("Solved only", "The mean, or the overall number, of the solved runs alone.")
-EFFECTIVE = Term(
-    "Effective",
-    "The largest length up to which the mean score is at least .95 at every length.",
-    "“Effective .5” is the same for .5, and is left out where guessing comes as far.",
-)
-STEPS = Term(
-    "Steps",
-    "The steps of training until the score on a small validation set at 1x passed the gate for the "
-    "first time.",
-    "They are a mean over the seeds that got there, some of which may fall back later.",
 )
 CLASS = Term(
     "Class",
@@ -115,12 +77,6 @@ CLASS = Term(
     "validation length beyond training. Fine-tuned rows went on training; their controls did so "
     "without an extension. Other rows were trained on positions beyond the training length, or are "
     "given ids by the task. A ceiling is no method: it is a model trained at each length.",
-)
-UNTRAINED = Term(
-    "Untrained",
-    "The share of parameters that no training sequence reached, among those of the encoding that "
-    "the longest test in the mean uses.",
-    "Parameters are counted by entry: rows of a table, buckets, units.",
 )
 CPU = Term(
     "CPU s",

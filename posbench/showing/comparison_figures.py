@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import numpy as np
 import pandas as pd
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from posbench.showing.figures import COLOURS, DASHES, STYLE, Written, plain_ticks, svg_text
-from posbench.statistics.rank_tests import CriticalDifference
 
 NAMES = 30
 """Letters of a label that there is room for."""
@@ -70,45 +68,6 @@ def performance_profiles(
         return written(figure)
 
 
-def critical_difference(
-    found: CriticalDifference,
-    name: str,
-    written: Callable[[Figure], Written] = svg_text,  # type: ignore[assignment]
-) -> Written:
-    """SVG of average ranks on an axis, best on the left: a diagram as in Demsar 2006.
-
-    A bar joins rows that are not told apart, and the critical difference stands above the axis.
-    Names stand on the left for the better half and on the right for the other, in the order of
-    their ranks, so that their lines never cross. Row number i has the id `rank-{name}-{i}`.
-
-    Args:
-        found: see `posbench.statistics.rank_tests`
-        name: of the picture, for its ids
-        written: what becomes of the figure
-    """
-    ranks, count = found.ranks, len(found.ranks)
-    # Cliques are in order of their start, and so each goes on the first level where it fits.
-    levels = _levels([(ranks[rows[0]], ranks[rows[-1]]) for rows in found.cliques])
-    top = 0.5 + 0.42 * (1 + max(levels, default=-1))
-    half = -(-count // 2)
-    with style.context(["default", STYLE]):
-        figure = Figure(figsize=(9, 1.1 + 0.22 * (top + half + 1)), layout="constrained")
-        axes = figure.subplots()
-        for level, rows in zip(levels, found.cliques, strict=True):
-            depth = 0.5 + 0.42 * level
-            ends = [ranks[rows[0]] - 0.004 * count, ranks[rows[-1]] + 0.004 * count]
-            axes.plot(ends, [depth, depth], color="0.15", linewidth=3, solid_capstyle="butt")
-        for index, (row, rank) in enumerate(ranks.items()):
-            left = index < half
-            place = index if left else count - 1 - index
-            _leader(axes, str(row), float(rank), top + 0.5 + place, left, count, f"{name}-{index}")
-        _scale(axes, found.difference, count)
-        axes.set_ylim(top + half + 0.3, -2.6)
-        axes.set_xlim(1 - 0.52 * (count - 1), count + 0.52 * (count - 1))
-        axes.set_axis_off()
-        return written(figure)
-
-
 def score_and_cost(
     points: Mapping[str, tuple[float, float]],
     written: Callable[[Figure], Written] = svg_text,  # type: ignore[assignment]
@@ -163,17 +122,6 @@ def _shortened(label: str) -> str:
     return f"{label[: NAMES // 2 - 2]}...{label[-(NAMES // 2 - 1) :]}"
 
 
-def _levels(spans: list[tuple[float, float]]) -> list[int]:
-    """The level of each bar: the first on which no other bar is in its way."""
-    ends: list[float] = []
-    found = []
-    for low, high in spans:
-        level = next((n for n, end in enumerate(ends) if end < low), len(ends))
-        ends[level : level + 1] = [high]
-        found.append(level)
-    return found
-
-
 def _leader(
     axes: Axes, row: str, rank: float, depth: float, left: bool, count: int, gid: str
 ) -> None:
@@ -189,28 +137,4 @@ def _leader(
         va="center",
         fontsize=8,
         parse_math=False,
-    )
-
-
-def _scale(axes: Axes, difference: float, count: int) -> None:
-    """The axis of ranks, and the critical difference above it."""
-    axes.plot([1, count], [0, 0], color="0.15", linewidth=1)
-    step = max(1, round(count / 10))
-    for tick in np.unique([1, *range(step, count + 1, step), count]):
-        # A tick next to the last one would write over its number.
-        if tick == count or count - tick >= step / 2:
-            axes.plot([tick, tick], [0, -0.25], color="0.15", linewidth=1)
-            axes.text(tick, -0.4, str(tick), ha="center", va="bottom", fontsize=9)
-    end = min(1 + difference, count)  # a difference beyond the axis tells nothing apart
-    more = "" if end == 1 + difference else " (longer than the axis)"
-    axes.plot([1, end], [-1.75, -1.75], color="0.15", linewidth=1.4)
-    for edge in (1, end):
-        axes.plot([edge, edge], [-1.95, -1.55], color="0.15", linewidth=1.4)
-    axes.text(
-        (1 + end) / 2,
-        -2.0,
-        f"critical difference {difference:.2f}{more}",
-        ha="center",
-        va="bottom",
-        fontsize=9,
     )

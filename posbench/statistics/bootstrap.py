@@ -306,28 +306,6 @@ def over_tasks(runs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Draws:
     return Sample.of(runs, draws, seed).over_tasks()
 
 
-def tiers(estimates: pd.Series, intervals: pd.DataFrame) -> pd.Series:
-    """Put rows into tiers by their rank intervals, best first.
-
-    Tier 1 holds every row whose interval meets that of the best row, tier 2 every row left whose
-    interval meets that of the best row left, and so on. The best row is the one with the largest
-    estimate. Intervals are those among all rows and are not drawn again among those left, so
-    rows of one tier need not meet each other: each is only not told apart from its first.
-
-    Args:
-        estimates: overall numbers, by row
-        intervals: columns `low` and `high` by row, see `Draws.rank_intervals`
-    """
-    left = estimates.dropna().sort_index().sort_values(ascending=False, kind="stable")
-    found: dict[str, int] = {}
-    while len(left):
-        best, each = intervals.loc[left.index[0]], intervals.loc[left.index]
-        meets = (each["low"] <= best["high"]) & (each["high"] >= best["low"])
-        found |= dict.fromkeys(left.index[meets], 1 + max(found.values(), default=0))
-        left = left[~meets]
-    return pd.Series(found, dtype=int).reindex(estimates.index).astype("Int64")
-
-
 def _widened(values: Array, estimates: Array, freedom: Array) -> Array:
     """Deviations from the estimates as of Student's t; `values` are [draw, row], the rest [row]."""
     tail = (1 + CONFIDENCE) / 2

@@ -20,7 +20,7 @@ OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "train
 DRAWN = ["rank", "p_best"] + [
     f"{over}_{what}"
     for over in ("seeds", "tasks")
-    for what in ("low", "high", "rank_low", "rank_high", "tier")
+    for what in ("low", "high", "rank_low", "rank_high")
 ]
 """The columns of a summary that draws give."""
 SIGNIFICANT = 0.05
@@ -53,14 +53,14 @@ def summarise(
     Returns:
         One line a row, best first within its class, with the index (class, row) and columns
         `overall`; `seeds_low`, `seeds_high` (95 % given these tasks); `tasks_low`, `tasks_high`
-        (95 % over tasks); `seeds_rank_low` ... `seeds_tier` and `tasks_rank_low` ...
-        `tasks_tier`, from the same two; `rank` (1 + the rows above by .02 at least); `p_best`
-        (over tasks); `num_seeds` (the fewest of a task); `num_tasks`; where known,
+        (95 % over tasks); `seeds_rank_low`, `seeds_rank_high`, `tasks_rank_low`
+        and `tasks_rank_high`, from the same two; `rank` (1 + the rows above by .02 at least);
+        `p_best` (over tasks); `num_seeds` (the fewest of a task); `num_tasks`; where known,
         `in_distribution` (mean corrected score at 1x), `learned` (share of those) and
         `overall_learned` (runs that learned alone; NaN if a task has none); and, for each group,
         `GROUP`, `GROUP_low`, `GROUP_high` (given these tasks). A row that lacks a task has NaN
         and stands last. Intervals given these tasks are NaN where a task has fewer than three
-        seeds, and ranks and tiers given them where that is so for some row. Intervals over tasks
+        seeds, and ranks given them where that is so for some row. Intervals over tasks
         and `p_best` are NaN where some group has a single task, or where there are fewer than three
         tasks in all. A row that stands alone has no rank interval.
 
@@ -261,7 +261,6 @@ def _add(table: pd.DataFrame, drawn: Draws, name: str, known: pd.Series, *, rank
     for side in ("low", "high"):
         table[f"{name}_{side}"] = bounds[side].where(known)
         table[f"{name}_rank_{side}"] = ranks[side].where(known & ranked)
-    table[f"{name}_tier"] = bootstrap.tiers(table["overall"], ranks).where(known & ranked)
 
 
 def _compared(runs: pd.DataFrame, drawn: Draws, a: str, b: str, known: bool) -> dict[str, Any]:

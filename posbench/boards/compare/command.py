@@ -7,7 +7,7 @@
 
 What is missing of its runs is made first, by a sweep that can be stopped and goes on when the
 command is given again. Every other row comes from published records, those of the main board unless
---against names a folder, with the same seeds as far as they are published. Then the place, the tier
+--against names a folder, with the same seeds as far as they are published. Then the place, the
 and the nearest rows are said, and who stands aside for want of a task. FOLDER/compare/ holds them
 as ROW.md and .tex, and ROW.html is the page of a board with the row open among the others. Of a
 task, the rows that the board refers to are trained, or those of method=.

@@ -1,4 +1,4 @@
-"""Where a row stands among the published ones: its place, its tier, and whom it is above."""
+"""Where a row stands among the published ones: its place, and which rows it is above."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class RowStanding:
 
     @property
     def reach(self) -> Reach:
-        return self.ranked.reach(self.row)[0]
+        return self.ranked.reach(self.row)
 
     def place_of(self, row: str) -> int:
         """1 and the rows with a larger number, by however little."""

@@ -178,7 +178,7 @@ def sentences(found: TaskStanding, board: Board) -> Iterator[str]:
         )
     elif areas[best] - areas[worst] < 2 * board.judged.equivalent:
         yield "It does not tell these rows apart."
-    elif summary["seeds_tier"].eq(1).fillna(False).all():
+    elif (summary["seeds_rank_low"] <= summary["seeds_rank_high"].iloc[0]).all():
         yield "Seeds vary so much that it does not tell these rows apart: run more of them."
     if len(found.agreement) and len(found.known) >= FEW:
         said = ", ".join(f"{name} {number(value)}" for name, value in found.agreement.items())

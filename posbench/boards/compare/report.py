@@ -12,6 +12,7 @@ import pandas as pd
 
 from posbench.base.disk import write_whole
 from posbench.base.wording import agreeing, counted
+from posbench.boards.by_length import by_length, task_rows
 from posbench.boards.compare.of_row import RowStanding
 from posbench.boards.page import Focus, document
 from posbench.config.board import Board
@@ -74,7 +75,7 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
 
 
 def _with_others(found: RowStanding) -> str:
-    """Its rank and tier had other tasks and seeds been drawn."""
+    """The interval of its rank."""
     ours, over = found.summary.loc[found.row], found.ranked.over
     if pd.isna(ours[f"{over}_rank_low"]):
         return (
@@ -82,7 +83,7 @@ def _with_others(found: RowStanding) -> str:
             "nothing says how sure that is"
         )
     low, high = (ordinal(int(ours[f"{over}_rank_{side}"])) for side in ("low", "high"))
-    return f": with {found.ranked.drawn} {low} to {high}, tier {ours[f'{over}_tier']:.0f}"
+    return f": with {found.ranked.drawn} {low} to {high}"
 
 
 def groups(found: RowStanding) -> Table:
@@ -145,6 +146,7 @@ def html(found: RowStanding, board: Board, notes: Sequence[str], source: Source 
         found.records,
         notes,
         [],
+        list(task_rows(by_length(found.measured), found.measured)),
         focus,
         folders=source.folders,
     )
