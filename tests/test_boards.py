@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pandas as pd
@@ -258,7 +257,8 @@ def parts(board: Board, table: pd.DataFrame) -> list[Part]:
 
 
 def sections(board: Board, table: pd.DataFrame) -> list[Section]:
-    return board_sections(board, standings_of(board, Measured.of(table)))
+    measured = Measured.of(table)
+    return board_sections(board, standings_of(board, measured), measured, asked=True)
 
 
 def test_rows_stand_in_their_order_with_group_means_and_reach() -> None:
@@ -272,9 +272,11 @@ def test_rows_stand_in_their_order_with_group_means_and_reach() -> None:
     assert [row.name for row in section.table.rows] == ["nope", "rope", "rope_pi"]
     cells = dict(zip(section.table.headings[1:], section.table.rows[0].cells, strict=True))
     # From 1 at 1x to .9 at 2x, then level: (.95 + 2 x .9) / 3, chance being .001.
-    assert cells["overall"] == cells["copy"] == ".92"
-    assert cells["reach"] == "> 8" and cells["censored"] == "100 %"
-    assert cells["tier"] == "1" and cells["seeds"] == "3" and cells["tasks"] == "4"
+    assert cells["area"] == cells["copy"] == ".92"
+    assert cells["reach"] == "> 8" and cells["seeds"] == "3" and "tasks" not in cells
+    assert section.short is not None
+    short = ["method", "area", "95 %", "rank", "1x", "learned", "reach"]
+    assert section.short.headings == short
     kept = "nope has the largest mean, and keeps it whichever group is left out."
     assert any(note.endswith(kept) for note in section.notes)
 
@@ -346,7 +348,7 @@ def test_a_lead_that_one_seed_makes_names_no_winner() -> None:
         for each in of(board, rope=0.5, nope=0.5)
     ]
     _, section, *_ = sections(board, tables.table(lucky))
-    overall = section.table.headings.index("overall") - 1
+    overall = section.table.headings.index("area") - 1
     first, second = (float(row.cells[overall]) for row in section.table.rows)
     assert section.table.rows[0].name == "nope" and first - second > board.judged.equivalent
     assert section.notes[-1] == "No overall winner is named: nope and rope are not told apart."
@@ -367,9 +369,9 @@ def test_a_part_has_its_own_tasks_alone() -> None:
         SMALL.replace("seeds: [10, 11, 12]}", "seeds: [10, 11, 12], tasks: [copy, passkey]}")
     )
     _, section, *_ = sections(board, tables.table(of(small(), rope=0.4, nope=0.9)))
-    assert {row.cells[section.table.headings.index("tasks") - 1] for row in section.table.rows} == {
-        "2"
-    }
+    assert "copy" in section.table.headings and len(section.table.rows) == 2
+    [standing] = standings_of(board, Measured.of(tables.table(of(small(), rope=0.4, nope=0.9))))
+    assert set(standing.summary["num_tasks"]) == {2}
 
 
 def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() -> None:
@@ -389,9 +391,7 @@ def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() ->
         for row in section.table.rows
     }
     assert cells["rope"]["copy"] != "\N{EN DASH}" == cells["rope"]["retrieve"]
-    assert {cells[row][column] for row in cells for column in ("tier", "rank", "overall")} == {
-        "\N{EN DASH}"
-    }
+    assert {cells[row]["area"] for row in cells} == {"\N{EN DASH}"}
 
 
 def test_of_a_board_under_way_the_groups_that_are_whole_have_a_first(tmp_path: Path) -> None:
@@ -415,7 +415,7 @@ def test_a_task_that_one_row_of_three_has_gives_nobody_a_place_of_his_own() -> N
     found = [each for each in found if each.task.name != "passkey" or each.method.name == "rope"]
     _, section, *_ = sections(board, tables.table(found))
     assert section.notes[0].endswith("on 3 of 4 tasks: too few rows have been run on passkey.")
-    places = section.table.headings.index("tier") - 1
+    places = section.table.headings.index("area") - 1
     assert [row.name for row in section.table.rows if row.cells[places] != "\N{EN DASH}"] == [
         "nope",
         "rope",
@@ -480,24 +480,11 @@ def test_a_lead_of_the_margin_is_a_lead() -> None:
 OF_A_HOST = "encodings: [rope], extensions: [direct, pi, ntk, yarn]"
 
 
-def test_each_task_of_a_board_has_a_page_of_its_own(tmp_path: Path) -> None:
-    folder = generated(tmp_path, rope=0.4, nope=0.9)
-    page = (folder / "leaderboard.md").read_text(encoding="utf-8")
-    assert "## All" in page and "## Mean over 4 tasks" in page
-    assert "protocol cpu\n\nTrained on n" not in page, "no table of a task"
-    linked = re.findall(r"\]\(([^)#]+)\)", page)
-    assert linked == [f"tasks/{task}.md" for task in sorted(small().all_tasks)]
-    for link in linked:
-        text = (folder / link).read_text(encoding="utf-8")
-        assert f"## {Path(link).stem}, protocol cpu\n\nTrained on n" in text
-        back = re.search(r"\]\(\.\./leaderboard\.md#([a-z-]+)\)", text)
-        assert back and f"## {back[1].replace('-', ' ').capitalize()}\n" in page
-
-
 def test_pages_of_another_day_do_not_stay_unless_somebody_wrote_them(tmp_path: Path) -> None:
     folder = generated(tmp_path, rope=0.4)
     made, own = folder / "tasks/kth_from_end.md", folder / "tasks/own.md"
-    of_another_day = (folder / "tasks/copy.md").read_text(encoding="utf-8")
+    of_another_day = (folder / "leaderboard.md").read_text(encoding="utf-8")
+    made.parent.mkdir()
     for path in (folder / "findings.md", made):
         path.write_text(of_another_day)
     own.write_text("by hand")
@@ -506,7 +493,7 @@ def test_pages_of_another_day_do_not_stay_unless_somebody_wrote_them(tmp_path: P
     generated(tmp_path, rope=0.4)
     assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 0
     assert not (folder / "findings.md").exists() and not made.exists()
-    assert own.read_text() == "by hand" and (folder / "tasks/copy.md").exists()
+    assert own.read_text() == "by hand"
 
 
 def generated(folder: Path, **levels: float) -> Path:

@@ -124,10 +124,10 @@ def test_one_seed_of_one_task_a_group_gives_a_place_and_no_chances() -> None:
     for text in (report.text(quick, board(), []), report.markdown(quick, board(), [])):
         assert "P(better)" not in text and "it is better" not in text, "it would be all dashes"
     whole = " ".join(report.sentences(stands(0.6), board()))
-    assert "with other tasks and seeds 2nd to 2nd, tier 2" in whole
+    assert "with other tasks and seeds 2nd to 2nd. Overall" in whole
     three = [made("decay", 0.6, "copy", seed) for seed in (10, 11, 12)]
     one_task = report.text(among(three, published()), board(), [])
-    assert "with other seeds 2nd to 2nd, tier 2" in one_task and "P(better)" in one_task
+    assert "with other seeds 2nd to 2nd." in one_task and "P(better)" in one_task
 
 
 def test_rows_of_other_protocols_classes_tasks_and_hosts_are_no_rivals() -> None:

@@ -205,8 +205,7 @@ def test_every_task_counts_the_same_in_a_reach() -> None:
     few = runs(levels, seeds=(10,), tasks=("passkey", "induction"))
     measured = Measured.of(tables.table([*many, *few]))
     standing, _ = standings_of(board(), measured)  # and that of extensions, which has RoPE alone
-    found, censored = standing.reach("rope")
-    assert str(found) == "> 8" and censored == pytest.approx(2 / 3)
+    assert str(standing.reach("rope")) == "> 8"
 
 
 def test_a_task_that_nobody_learned_is_named() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from boards import boards, remarks, summarised
+from boards import lines, remarks, scores
 from making import changed, record, save
 
 from posbench.boards import remarks as remarking
@@ -22,9 +22,8 @@ def test_protocols_are_never_mixed_not_even_under_one_name() -> None:
         record("rope", {1: 1.0, 2: 0.2}),
         record("rope", {1: 1.0, 2: 0.8}, seed=1, protocol_hash="feedfeedfeedfeed"),
     ]
-    [[one], [other]] = boards(*found)
-    assert {board.summaries[0].mean.mean for board in (one, other)} == {0.2, 0.8}
-    assert one.protocol != other.protocol and "cpu [feedfeed]" in (one.protocol, other.protocol)
+    far = lines(*found).query("multiple == 2")
+    assert sorted(far["score"]) == [0.2, 0.8] and "cpu [feedfeed]" in set(far["protocol_name"])
     assert "Records of 2 protocols" in remarks(*found)
 
 
@@ -40,10 +39,9 @@ def test_versions_and_settings_of_a_task_have_tables_of_their_own(
 ) -> None:
     later = changed(record("rope", {1: 1.0, 2: 0.8}, seed=1), change)
     found = [record("rope", {1: 1.0, 2: 0.2}), later]
-    [[one, other]] = boards(*found)
-    assert {board.summaries[0].mean.mean for board in (one, other)} == {0.2, 0.8}
-    assert one.task != other.task
-    assert name in (one.task, other.task)
+    far = lines(*found).query("multiple == 2")
+    assert sorted(far["score"]) == [0.2, 0.8]
+    assert far["task_name"].nunique() == 2 and name in set(far["task_name"])
     assert "several versions or settings" in remarks(*found)
 
 
@@ -52,8 +50,7 @@ def test_one_name_for_two_methods_gives_two_rows_that_show_their_hash() -> None:
         record("rope", {1: 1.0, 2: 0.2}, method_hash="aaaaaaaabbbbbbbb"),
         record("rope", {1: 1.0, 2: 0.8}, seed=1, method_hash="ccccccccdddddddd"),
     ]
-    rows = summarised(*found)
-    assert {name: row.mean.mean for name, row in rows.items()} == {
+    assert {name: by_length[2] for name, by_length in scores(*found).items()} == {
         "rope [cccccccc]": 0.8,
         "rope [aaaaaaaa]": 0.2,
     }
@@ -65,7 +62,7 @@ def test_one_method_under_two_names_gives_two_rows_and_a_remark() -> None:
         record(method, {1: 1.0, 2: score}, method_hash="aaaaaaaabbbbbbbb")
         for method, score in (("rope", 0.2), ("mine", 0.8))
     ]
-    assert set(summarised(*found)) == {"rope", "mine"}
+    assert set(scores(*found)) == {"rope", "mine"}
     assert "mine = rope" in remarks(*found)
 
 
@@ -87,8 +84,8 @@ def test_a_run_that_is_there_twice_counts_once_and_the_later_file_wins(tmp_path:
     )  # put aside by a change of settings that was changed back
     save(tmp_path, record("rope", {1: 1.0, 2: 0.8}))
     found = files.records(tmp_path)
-    rope = summarised(*found)["rope"]
-    assert (len(rope.scores), rope.mean.mean) == (1, 0.8)
+    far = lines(*found).query("multiple == 2")
+    assert far[["seeds", "score"]].to_numpy().tolist() == [[1, 0.8]]
     assert "1 record repeats a run" in remarks(*found)
 
 

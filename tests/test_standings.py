@@ -35,7 +35,7 @@ def test_records_are_ranked_from_the_long_table(tmp_path: Path) -> None:
     rope = table.loc[("zero-shot", "rope")]
     expected = np.mean([(1.9 / 2 + 0.9 + (1.8 - 0.05 * seed) / 2) / 3 for seed in range(3)])
     assert rope["overall"] == pytest.approx(expected, abs=1e-3) == rope["x"]
-    assert (rope["rank"], rope["seeds_tier"], rope["num_seeds"]) == (1, 1, 3)
+    assert (rope["rank"], rope["num_seeds"]) == (1, 3)
     assert rope["seeds_low"] < rope["overall"] < rope["seeds_high"]
     assert rope["learned"] == 1 and rope["overall_learned"] == rope["overall"]
     only = results.summarise(results.load(tmp_path), board={"copy": "x"})
@@ -62,7 +62,7 @@ def test_what_is_not_known_is_nan() -> None:
     assert found.loc["p", ["tasks_low", "tasks_high", "p_best"]].notna().all()
     apart = {"a": "x", "b": "y", "c": "y"}
     found = results.summarise(runs(single), apart, draws=50).droplevel("class")
-    of_draws = ["tasks_low", "tasks_high", "tasks_rank_low", "tasks_tier", "p_best"]
+    of_draws = ["tasks_low", "tasks_high", "tasks_rank_low", "p_best"]
     assert found.loc["p", of_draws].isna().all(), "nor does one task of a group"
     assert found.index.tolist() == ["p", "q"] and np.isnan(found.loc["q", "overall"])
     unlearned = runs(single).assign(learned=[True, False, False, True])
@@ -95,7 +95,7 @@ def test_a_run_that_was_not_tested_at_1x_has_not_failed_to_learn() -> None:
 def test_two_tasks_are_too_few_to_draw_from() -> None:
     """Student's t of two is so wide that a row without any error would be beaten."""
     two = {"top": {"a": [1.0] * 3, "b": [1.0] * 3}, "p": {"a": [0.9] * 3, "b": [0.3] * 3}}
-    over_tasks = ["tasks_low", "tasks_high", "tasks_rank_low", "tasks_tier", "p_best"]
+    over_tasks = ["tasks_low", "tasks_high", "tasks_rank_low", "p_best"]
     found = results.summarise(runs(two), draws=50)
     assert found[over_tasks].isna().all(axis=None) and found["seeds_low"].notna().all()
     four = {row: areas | {"c": [0.5] * 3, "d": [0.6] * 3} for row, areas in two.items()}
@@ -115,7 +115,7 @@ def test_tasks_in_no_group_are_drawn_among_all_of_them() -> None:
     alone = table[table["task"] == "t0"]
     found = results.summarise(alone, draws=50)
     assert found["seeds_low"].notna().all()
-    assert found[["tasks_low", "tasks_rank_low", "tasks_tier", "p_best"]].isna().all(axis=None)
+    assert found[["tasks_low", "tasks_rank_low", "p_best"]].isna().all(axis=None)
 
 
 def test_a_group_of_a_single_task_gives_no_interval_over_tasks() -> None:

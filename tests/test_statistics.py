@@ -256,7 +256,7 @@ def test_bounds_stay_within_what_areas_can_be() -> None:
     assert found["overall"].loc["p"].tolist() == [0, 1]
 
 
-# -- ranks, order, tiers ---------------------------------------------------------------------------
+# -- ranks and order -------------------------------------------------------------------------------
 
 
 def test_rank_intervals_and_p_best_are_those_of_counting_draw_by_draw() -> None:
@@ -308,7 +308,7 @@ def test_a_difference_below_the_margin_is_none() -> None:
         drawn.order("z", "p")
 
 
-def test_identical_rows_are_never_above_each_other_and_share_a_tier() -> None:
+def test_identical_rows_are_never_above_each_other_and_share_the_first_place() -> None:
     seeds = {"a": [0.7, 0.8, 0.75], "b": [0.8, 0.7, 0.9], "c": [0.8, 0.9, 0.7]}
     table = runs({"p": seeds, "q": seeds, "low": {task: [0.1] * 3 for task in seeds}})
     table = table.assign(host=table["row"].replace({"q": "p"}))
@@ -317,8 +317,7 @@ def test_identical_rows_are_never_above_each_other_and_share_a_tier() -> None:
         assert (order.above, order.equivalent, order.below) == (0, 1, 0)
         best = drawn.p_best()
         assert best["p"] == best["q"] > 0.49
-        tiers = bootstrap.tiers(aggregates.overall(table), drawn.rank_intervals())
-        assert tiers["p"] == tiers["q"] == 1
+        assert drawn.rank_intervals().loc[["p", "q"], "low"].tolist() == [1, 1]
 
 
 def test_the_order_of_lines_and_the_presence_of_others_change_no_draw() -> None:
@@ -330,17 +329,6 @@ def test_the_order_of_lines_and_the_presence_of_others_change_no_draw() -> None:
         fewer = resample(table[table["row"] != "r1"], draws=100)
         assert (drawn.overall[:, [0, 2, 3]] == fewer.overall).all()
         assert not (drawn.values == resample(table, draws=100, seed=1).values).all()
-
-
-def test_tiers_begin_anew_with_the_best_row_left() -> None:
-    estimates = pd.Series({"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "e": 0.1, "f": np.nan})
-    intervals = pd.DataFrame(
-        {"low": [1, 2, 3, 3, 5], "high": [2, 4, 4, 4, 5]}, index=["a", "b", "c", "d", "e"]
-    )
-    found = bootstrap.tiers(estimates, intervals)
-    # b meets a; c and d meet b but not a, so they are the second tier; e stands alone.
-    assert found.dropna().to_dict() == {"a": 1, "b": 1, "c": 2, "d": 2, "e": 3}
-    assert pd.isna(found["f"])
 
 
 # -- profiles and improvement ----------------------------------------------------------------------

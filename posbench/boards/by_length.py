@@ -76,6 +76,8 @@ def by_length(measured: Measured) -> pd.DataFrame:
     lacking = measured.runs["area"].isna().groupby([measured.runs[name] for name in ROW]).any()
     of_row.loc[lacking, ["area", "area_half_width_95"]] = np.nan
     found = found.reset_index().merge(of_row, how="left", left_on=ROW, right_index=True)
+    for name in ("learned", "seeds_at_1x"):  # a row without a test from 1x on is no run there
+        found[name] = found[name].fillna(0).astype(int)
     order = found.assign(
         first=found["class"].map(zero_shot_first), best=-found["area"].fillna(-1.0)
     ).sort_values(

@@ -89,7 +89,8 @@ class Ranking:
             Column("1x", terms.AT_TRAINING_LENGTH.short, terminal=True),
             Column("learned", terms.LEARNED.short, terminal=True),
             Column("reach", terms.REACH.short, terminal=True),
-            Column("seeds"),
+            Column("seeds", "The fewest of a task."),
+            Column("tasks", "How many it has been run on, where rows differ."),
             Column("CPU s", terms.CPU.short),
             Column("path", terms.PATH.short),
             Column("keys", terms.KEYS.short),
@@ -128,6 +129,7 @@ def _cells(standing: Standing, row: str, known: Mapping[str, str]) -> list[Cell]
     """All cells of a row; `known` says how its attention is computed."""
     summary = standing.summary
     groups = standing.groups if len(standing.groups) > 1 else ()
+    differing = summary["num_tasks"].nunique() > 1
     return [
         Cell.coloured(summary.loc[row, "overall"]),
         Cell(standing.shown_interval(row)),
@@ -137,6 +139,7 @@ def _cells(standing: Standing, row: str, known: Mapping[str, str]) -> list[Cell]
         Cell(standing.shown_learned(row)),
         Cell(str(standing.reach(row))),
         Cell(score(summary, "num_seeds", row, decimals=0)),
+        Cell(score(summary, "num_tasks", row, decimals=0)) if differing else EMPTY,
         Cell(standing.shown_cost(row)),
         Cell(known.get("path") or NOTHING),
         Cell(known.get("keys") or NOTHING),

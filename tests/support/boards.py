@@ -5,33 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import pandas as pd
 from making import changed, plain, record, save, view
 
 from posbench.boards import remarks as remarking
-from posbench.boards import sections as sectioning
+from posbench.boards.by_length import by_length
 from posbench.boards.measured import Measured
-from posbench.boards.summaries import Summary, TaskBoard
 from posbench.records import tables
 from posbench.records.record import Record
 
 FILES = ("leaderboard.md", "leaderboard.html", "leaderboard.csv", "runs.csv")
 
 
-def boards(*found: Record) -> list[list[TaskBoard]]:
-    return Measured.of(tables.table(found)).boards
+def lines(*found: Record) -> pd.DataFrame:
+    """Rows by test length, see `posbench.boards.by_length`."""
+    return by_length(Measured.of(tables.table(found)))
 
 
-def summarised(*found: Record) -> dict[str, Summary]:
-    """By name, of records of one task under one protocol."""
-    [[board]] = boards(*found)
-    return {summary.method: summary for summary in board.summaries}
-
-
-def overall(*found: Record) -> dict[str, list[str]]:
-    """Method -> cells of the table over all tasks, in the order of the table."""
-    [tasks] = boards(*found)
-    table = sectioning.overall_section(tasks).table
-    return {row.name: [row.mark, *row.cells] for row in table.rows}
+def scores(*found: Record) -> dict[str, dict[float, float]]:
+    """Row -> multiple -> mean score, of records of one task under one protocol."""
+    return {
+        str(row): dict(zip(part["multiple"], part["score"], strict=True))
+        for row, part in lines(*found).groupby("row", sort=False)
+    }
 
 
 def remarks(*found: Record) -> str:
