@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # The index that PyTorch alone is taken from, in place of the usual one; the README names the one for Linux without a GPU.
 TORCH_INDEX ?=
 # Folders of results/ that are published: records, and a board generated from them.
-BOARDS := tasks extensions pretrained
+BOARDS := main tasks extensions pretrained
 # For how long mutants are begun, and the commit whose files are compared; see tests/mutants.
 MUTANT_SECONDS ?= 600
 SINCE ?=
@@ -56,7 +56,6 @@ board: pages ## bring the published boards and the pages of conf/ up to date
 
 pages: $(VENV)/.installed
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board $(CHECK) || exit 1; done
-	$(BIN)/python -m posbench.leaderboard results/main --excerpt README.md $(CHECK)
 	$(BIN)/python results/pretrained/predicting.py results/pretrained results/main $(CHECK)
 	for claims in extensions replications; do $(BIN)/python -m posbench.claims results/$$claims $(CHECK) || exit 1; done
 	$(BIN)/python results/pilots/analysis.py $(CHECK)

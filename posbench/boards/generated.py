@@ -12,7 +12,7 @@ from pathlib import Path
 from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
-from posbench.boards import findings, likelihood_sentences, markdown
+from posbench.boards import findings, likelihood_sentences, markdown, opening
 from posbench.boards.board_sections import board_sections, task_sections
 from posbench.boards.by_length import by_length, lengths_csv, runs_csv, task_rows
 from posbench.boards.measured import Measured
@@ -87,6 +87,8 @@ def generate(
         "leaderboard.csv": lengths_csv(lines),
         "runs.csv": runs_csv(measured),
     }
+    if asked and (drawn := opening.picture(measured, asked, alone=True)):
+        pages["opening.svg"] = drawn
     if sentences := findings.markdown(board, measured, asked):
         pages[findings.FILE] = sentences
     return Generated(pages, shown, [*said, *warned], measured, ranked, left_out)

@@ -36,8 +36,12 @@ RULES = ("svg text", "text", ".grid", ".curve", ".lead", ".band", ".c0", ".c4")
 """How lines of the page's style begin that a picture needs besides the colours at its top."""
 
 
-def picture(measured: Measured, standings: Sequence[Standing], own: str = "") -> str:
-    """The SVG, with the row `own` before the leaders; "" where no row has been run on all tasks."""
+def picture(
+    measured: Measured, standings: Sequence[Standing], own: str = "", *, alone: bool = False
+) -> str:
+    """The SVG, with the row `own` before the leaders; "" where no row has been run on all tasks.
+    One that is `alone` has its colours with it.
+    """
     same = alike(standings)
     if not same:
         return ""
@@ -52,7 +56,8 @@ def picture(measured: Measured, standings: Sequence[Standing], own: str = "") ->
     ranking = {row: each for each in reversed(same) for row in each.complete}
     means = {row: ranking[row].curve(row, measured).mean() for row in rows}
     curves = {row: curve for row, curve in means.items() if len(curve) > 1}
-    return drawn(curves, "Mean score of the leaders against test length") if curves else ""
+    label = "Mean score of the leaders against test length"
+    return drawn(curves, label, alone=alone) if curves else ""
 
 
 def plain(standing: Standing) -> str:
