@@ -2,7 +2,7 @@
 
 import sys
 
-from posbench.sharing.dashboard.command import main
+from posbench.sharing.dashboard import main
 
 if __name__ == "__main__":
     sys.exit(main())

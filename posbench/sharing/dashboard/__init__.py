@@ -1,1 +1,0 @@
-"""A W&B workspace and report of runs, as code."""
