@@ -166,7 +166,7 @@ def test_settings_that_make_no_row_and_rows_of_ones_own_are_kept_as_they_are_wri
 
 def test_a_row_that_is_not_at_hand_leaves_the_others_as_records_name_them() -> None:
     rows = Rows(encodings=("nowhere", "rope"), settings=("encoding.base=1e3",), seeds=(0,))
-    pairs = [("nowhere", "direct", "encoding.base=1e3"), ("rope", "direct", "encoding.base=1000.0")]
+    pairs = [("nowhere", "direct", "encoding.base=1e3"), ("rope", "direct", "encoding.base=1000")]
     assert naming.pairs(rows) == pairs
 
 

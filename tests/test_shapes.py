@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,13 +45,14 @@ ARGUMENTS = {"encode": "a", "embed": "x, pos", "positions": "ids, draw"}
 @pytest.fixture
 def misshapen(tmp_path: Path) -> Iterator[None]:
     folder = tmp_path / "mine"
+    module = re.sub(r"\W", "_", tmp_path.name)  # Python would take the first of one name
     (folder / "encoding").mkdir(parents=True)
     lines = ["from posbench.core.encoding import PositionEncoding"]
     for name, (method, returns, _) in MISSHAPEN.items():
         lines += [f"class {name}(PositionEncoding):"]
         lines += [f"    def {method}(self, {ARGUMENTS[method]}):", f"        {returns}"]
-        (folder / "encoding" / f"{name.lower()}.yaml").write_text(f"_target_: misshapen.{name}\n")
-    (folder / "misshapen.py").write_text("\n".join(lines))
+        (folder / "encoding" / f"{name.lower()}.yaml").write_text(f"_target_: {module}.{name}\n")
+    (folder / f"{module}.py").write_text("\n".join(lines))
     with composing(folder):
         yield
 

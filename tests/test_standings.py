@@ -80,7 +80,7 @@ def test_the_seeds_of_a_row_are_those_of_its_task_with_the_fewest() -> None:
     assert found["num_seeds"].to_dict() == {"p": 1, "q": 3}
     bounds = found[["seeds_low", "seeds_high", "all_low", "all_high"]]
     assert bounds.loc["p"].isna().all() and bounds.loc["q"].notna().all()
-    assert found[["seeds_rank_low", "seeds_rank_high", "seeds_tier"]].isna().all(axis=None)
+    assert found[["seeds_rank_low", "seeds_rank_high"]].isna().all(axis=None)
 
 
 def test_a_run_that_was_not_tested_at_1x_has_not_failed_to_learn() -> None:

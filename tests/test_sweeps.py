@@ -567,13 +567,13 @@ def test_a_file_that_another_sweep_tidies_away_meanwhile_is_none(
     Writer(tmp_path).write(event("kept"))
     gone = Writer(tmp_path)
     gone.write(event("gone"))
-    read = journal.bytes_of
+    read = journal.read_bytes
 
     def tidied(path: Path) -> bytes:
         gone.path.unlink(missing_ok=True)  # between the list of files and the reading of this one
         return read(path)
 
-    monkeypatch.setattr(journal, "bytes_of", tidied)
+    monkeypatch.setattr(journal, "read_bytes", tidied)
     found = [worker.events[0].run for worker in journal.workers(tmp_path)]
     assert found == ["kept"]
 
