@@ -105,7 +105,9 @@ def main() -> None:
         refuse_shadow()
         given = _arguments(sys.argv[1:])
         if given.config_dir == "":
-            raise ConfigError("--config-dir is empty: name the folder of your own files, or omit it")
+            raise ConfigError(
+                "--config-dir is empty: name the folder of your own files, or omit it"
+            )
         own = [Path(given.config_dir)] if given.config_dir else []
         for folder in own:
             folders.check(folder)

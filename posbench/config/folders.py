@@ -188,8 +188,9 @@ class OwnFiles(FileConfigSource):
                 f"{path} is not read, because Hydra calls what it names: take it out, and set "
                 "hydra.launcher.NAME=VALUE and the like on the command line"
             )
-        if path.exists():  # of what is not there Hydra says what is
-            _refuse_endless(_text(path), path)
+        # Of what is not there Hydra says what is.
+        if path.exists() and (why := endless(_text(path))):
+            raise ConfigError(f"{path} cannot be read: {why}")
         try:
             found = super().load_config(config_path)
         except (ValueError, TypeError, KeyValidationError) as error:
@@ -221,8 +222,8 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path} cannot be read ({reason}): put a file of YAML there") from None
 
 
-def _refuse_endless(text: str, path: Path) -> None:
-    """ConfigError for a file whose aliases, written out, are more than a configuration can be."""
+def endless(text: str) -> str:
+    """Why the aliases of a YAML text, written out, are more than a configuration can be, or ""."""
     sizes: dict[str, int] = {}
     inside: list[tuple[str | None, int]] = [(None, 0)]
     try:
@@ -230,7 +231,7 @@ def _refuse_endless(text: str, path: Path) -> None:
             size, anchor = 1, getattr(event, "anchor", None)
             if isinstance(event, yaml.AliasEvent):
                 if anchor not in sizes:
-                    raise ConfigError(f"{path} cannot be read: *{anchor} is a part of itself")
+                    return f"*{anchor} is a part of itself, or is nowhere defined"
                 size, anchor = sizes[anchor], None
             elif isinstance(event, yaml.CollectionStartEvent):
                 inside.append((anchor, 1))
@@ -243,12 +244,10 @@ def _refuse_endless(text: str, path: Path) -> None:
                 sizes[anchor] = size
             inside[-1] = (inside[-1][0], inside[-1][1] + size)
             if inside[-1][1] > MOST or len(inside) > DEEPEST:
-                raise ConfigError(
-                    f"{path} cannot be read: it has more than {MOST:,} values, or more than "
-                    f"{DEEPEST} inside each other"
-                )
+                return f"it has more than {MOST:,} values, or more than {DEEPEST} inside each other"
     except yaml.YAMLError:
-        return  # which Hydra finds as well, and names the line
+        pass  # which whoever loads it finds as well, and names the line
+    return ""
 
 
 def _no_texts(content: Any, where: str = "") -> Iterator[str]:
