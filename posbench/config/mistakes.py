@@ -215,7 +215,7 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
         name = argument[1] if argument else "a setting"
         return f"{name} lists several values: add -m to run one after the other"
     if merged := re.search(r"Error merging override (\S+)", text):
-        return f"{merged[1]} is no value of that setting: {_joined(str(reason))}"
+        return f"{merged[1]} is no value of that setting: {str(reason).splitlines()[0]}"
     if there := re.search(r"Structured config not found (\w+)/(\S*)\.yaml", text):
         return f"{there[1]}={there[2]} names no {there[1]}: `{HELP}` lists all of them"
     return _joined(text)
