@@ -89,7 +89,7 @@ MADE: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.fault("YAML of one's own that is a pipe, a folder, or a link to what is none", times=5)
+@pytest.mark.fault("YAML of one's own that is a pipe, a folder, or a link to what is none")
 @pytest.mark.parametrize(("make", "said"), MADE.values(), ids=MADE)
 def test_yaml_that_is_no_file_is_named_and_not_waited_for(
     make: Callable[[Path], object], said: str, answered: Answered, tmp_path: Path
