@@ -21,7 +21,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from posbench.base.errors import ConfigError, PosbenchError, Terminated
-from posbench.base.wording import closest
+from posbench.base.wording import closest, printable
 from posbench.config import blame, folders, mistakes, streams
 from posbench.config.compose import Composition, register
 from posbench.config.exit_status import of_the_system, refuse_shadow
@@ -104,6 +104,10 @@ def main() -> None:
     try:
         refuse_shadow()
         given = _arguments(sys.argv[1:])
+        if given.config_dir == "":
+            raise ConfigError(
+                "--config-dir is empty: name the folder of your own files, or omit it"
+            )
         own = [Path(given.config_dir)] if given.config_dir else []
         for folder in own:
             folders.check(folder)
@@ -131,6 +135,11 @@ def main() -> None:
         if verbose or "hydra" not in where:
             raise
         _say(f"the command line cannot be composed: {' '.join(str(error).split())}")
+        sys.exit(1)
+    except RecursionError as error:
+        if verbose or not mistakes.is_ring(error):
+            raise
+        _say(mistakes.RING)
         sys.exit(1)
     except OfOwnCode as error:
         if verbose:
@@ -179,4 +188,4 @@ def _meant(option: str, written: Sequence[str]) -> str:
 
 
 def _say(sentence: str) -> None:
-    print(f"posbench: {sentence}", file=sys.stderr, flush=True)
+    print(printable(f"posbench: {sentence}"), file=sys.stderr, flush=True)

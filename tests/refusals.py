@@ -49,7 +49,7 @@ MODULES = {
     "tasks": "posbench.explain.samples",
     "pretrained": "posbench.pretrained.command",
     "export": "posbench.pretrained.export",
-    "dashboard": "posbench.sharing.dashboard.command",
+    "dashboard": "posbench.sharing.dashboard",
 }
 BROKEN_LIST = "- a\n- b\n"
 MINE = "_target_: my_module.Mine\n"
@@ -394,6 +394,46 @@ INPUTS: list[Input] = [
     ),
     *_lines("export", "method=rope", "method=ropee to=x", "method=rope to=x seed=nan", "--to x"),
     *_lines("dashboard", "--preview nowhere", "--saev"),
+    *_lines(
+        "posbench",
+        "method=${oc.env:HOME}",
+        "method=../rope",
+        "method=rope/",
+        "task=.",
+        "encoding={a:1}",
+        "encoding.base=${seed}",
+        "results_dir=[a,b]",
+        "seed=0x10",
+        "seed=1e0",
+        "model.num_heads=3.0",
+        "evaluation.ladder=[1,2,3,'4']",
+        "+hydra.run.dir=x",
+        "hydra.job.chdir=maybe",
+        "-m hydra/launcher=nope",
+        "--config-path x",
+    ),
+    Input("posbench", ("",)),
+    Input("posbench", ("--config-dir", "", "method=rope")),
+    _own("_target_: posbench.encodings.nope.NoPE\nx: &a [*a]\n"),
+    _own("_target_: posbench.encodings.nope.NoPE\nx: !!binary aGVsbG8=\n"),
+    _own("_target_: posbench.encodings.nope.NoPE\ntrue: 3\n"),
+    _own("_target_: posbench.encodings.nope.NoPE\nnull: 3\n"),
+    _own("defaults: [mine]\n"),
+    _own("# @package _global_\nforce: true\n"),
+    *_lines("tasks", "passkey --n -5", "passkey --n nan", "passkey copy --n 8"),
+    *_lines("check", "task=copy task.foo=3", "/etc/passwd"),
+    *_lines("catalogue", "rope,alibi", "../rope"),
+    *_lines("explain", "task=passkey,copy", "method=rope length=0"),
+    *_lines("status", "board=main part=zzz", "seed=range(a)"),
+    *_lines("compare", "method=rope --board ../main", "task=copy"),
+    Input("compare", ("method=rope", "--against", "")),
+    Input("leaderboard", ("--latex", "", "x")),
+    *_lines("results", "verify nowhere --seed -1", "verify nowhere --sample -1", "columns x"),
+    Input("results", ("publish", "--to", "")),
+    Input("claims", ("x",), {"x/claims.yaml": "- {id: 2020-13-45}\n"}),
+    *_lines("pretrained", "model=/dev/null extension=yarn", "recipe=/dev/zero"),
+    Input("pretrained", ("recipe=r.yaml",), {"r.yaml": "model: &a [*a]\n"}),
+    Input("export", ("method=rope", "to=")),
 ]
 
 
@@ -530,7 +570,8 @@ def table(inputs: Sequence[Answer], wrong: Sequence[tuple[Any, Answer]]) -> str:
     rows = [HEAD, f"\n## {len(inputs)} bad inputs\n\n| input | exit | said | left | torch |\n"]
     rows.append("| --- | ---: | --- | --- | --- |\n")
     for given, found in zip(INPUTS, inputs, strict=True):
-        words = " ".join((f"posbench.{given.command}".removesuffix(".posbench"), *given.words))
+        command = f"posbench.{given.command}".removesuffix(".posbench")
+        words = " ".join((command, *(word or "''" for word in given.words)))
         about = "; ".join(
             f"{name}: {_short(content)}" for name, content in given.files.items() if content
         )

@@ -531,3 +531,13 @@ def test_a_folder_with_names_that_nobody_accepts_is_not_sent(
         (mine / name).unlink()
     assert not path.exists()
     assert results_command(words) == 0
+
+
+def test_a_run_that_is_in_a_bundle_twice_is_refused(tmp_path: Path) -> None:
+    """One of the two could be repeated, and the other be kept."""
+    held = dict(packed())
+    (name,) = (each for each in held if str(each).startswith("published/records/"))
+    held[name] *= 2
+    path = bundled(tmp_path / "x.tar.gz", [*held.items()])
+    with pytest.raises(PosbenchError, match="holds a run 2 times: have it made again"):
+        bundle.unpack(path, tmp_path / "out")

@@ -294,6 +294,10 @@ class Lock(filelock.FileLock):
         except NotImplementedError:
             raise no_locks(path, os.strerror(errno.ENOSYS)) from None
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise Unwritable(
+                    f"{path} is a link, and nothing is written through one: delete it"
+                ) from None
             if error.errno not in LOCKLESS:
                 raise
             raise no_locks(path, str(error.strerror)) from None

@@ -27,14 +27,20 @@ from pydantic import (
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError, place_and_reason
 from posbench.base.wording import closest
+from posbench.config.folders import endless
 from posbench.config.methods import AS_TRAINED
 
 # -- YAML of one's own that Hydra does not read, refused where Hydra would refuse it ---------------
 
 
 def loaded(text: str) -> Any:
-    """What a YAML text holds; YAMLError if it is none, or if a mapping has a key twice."""
-    return yaml.load(text, _Loader)
+    """What a YAML text holds; YAMLError if it is none, has no end, or a key of a mapping twice."""
+    if why := endless(text):
+        raise yaml.YAMLError(why)
+    try:
+        return yaml.load(text, _Loader)
+    except ValueError as error:  # a date or a number that there is not
+        raise yaml.YAMLError(str(error)) from None
 
 
 class _Loader(yaml.SafeLoader):

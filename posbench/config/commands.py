@@ -7,19 +7,23 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from posbench.base.disk import clear_left_over, read_bytes, write_whole
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import closest, known_names
+from posbench.base.wording import closest, known_names, printable
 from posbench.config.exit_status import exit_status
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose mistakes are one sentence and exit status 1, as all other mistakes are."""
 
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.register("type", Path, _named)
+
     def error(self, message: str) -> NoReturn:
-        print(f"posbench: {self._sentence(message)}", file=sys.stderr)
+        print(printable(f"posbench: {self._sentence(message)}"), file=sys.stderr)
         sys.exit(1)
 
     def _sentence(self, message: str) -> str:
@@ -56,6 +60,13 @@ class Parser(argparse.ArgumentParser):
         if word.startswith("--") and any(each.dest == "words" for each in self._actions):
             return f"write {name}={value or 'VALUE'}, without dashes"
         return f"`{helped}` shows how it is written"
+
+
+def _named(text: str) -> Path:
+    """A path; of an empty text, as a shell makes of an unset variable, Path has the folder here."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    return Path(text)
 
 
 def parser(

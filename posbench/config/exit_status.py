@@ -67,10 +67,13 @@ def exit_status(
         print(printable(f"posbench: {of_the_system(error)}"), file=sys.stderr)
         return 1
     except (Exception, SystemExit) as error:
+        if mistakes.is_ring(error):
+            print(f"posbench: {mistakes.RING}", file=sys.stderr)
+            return 1
         said = blame.of_own_code(error)
         if said is None or os.environ.get(blame.FULL_ERROR) == "1":
             raise
-        print(f"posbench: {said} ({blame.HOW})", file=sys.stderr)
+        print(printable(f"posbench: {said} ({blame.HOW})"), file=sys.stderr)
         return 1
     except Terminated as stopped:
         received = signal.Signals(stopped.args[0])

@@ -15,11 +15,14 @@ from importlib.resources import as_file, files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import yaml  # type: ignore[import-untyped]
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.global_hydra import GlobalHydra
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import OmegaConf
+from omegaconf.errors import KeyValidationError
 
+from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.config.command import Command
 from posbench.config.methods import methods
@@ -83,9 +86,12 @@ _importable: list[Path] = []
 
 
 def make_importable(own: Iterable[Path]) -> None:
-    """Make classes in folders of one's own importable, beside the YAML that names them."""
+    """Make classes in folders of one's own importable, beside the YAML that names them.
+
+    They come last: a file there with the name of an installed package takes the place of none.
+    """
     own = list(own)
-    sys.path[:0] = [str(folder) for folder in own if str(folder) not in sys.path]
+    sys.path += [str(folder) for folder in own if str(folder) not in sys.path]
     _importable[:0] = [folder for folder in own if folder not in _importable]
 
 
@@ -94,7 +100,7 @@ def importable(own: Iterable[Path]) -> Iterator[None]:
     """Within the block, classes in folders of one's own can be imported."""
     own = [folder.resolve() for folder in own]
     before, before_here = list(sys.path), list(_importable)
-    sys.path[:0] = [str(folder) for folder in own]
+    sys.path += [str(folder) for folder in own]
     _importable[:0] = own
     try:
         yield
@@ -116,7 +122,7 @@ def file_of(module: str) -> Path | None:
 
 def _check_modules(path: Path, folder: Path) -> None:
     """Refuse a module of one's own that would hide another, or be hidden by it."""
-    for name in re.findall(r"_target_:\s*[\"']?(\w+)\.", path.read_text("utf-8", "replace")):
+    for name in re.findall(r"_target_:\s*[\"']?(\w+)\.", _text(path)):
         if (folder / f"{name}.py").exists() and (owner := _owner(name)):
             raise ConfigError(
                 f"{folder / name}.py has the name of {owner}, and only one of the two "
@@ -156,6 +162,8 @@ OF_THE_USER = {
     "results_dir": "it says where files are written",
     "job": "a sweep fills it in",
     "definition": "a board fills it in",
+    "force": "it says whether complete runs are made again",
+    "plan_only": "it says whether anything is run",
 }
 """Sections that no file of a folder sets, because the folder may be somebody else's: why."""
 
@@ -180,7 +188,16 @@ class OwnFiles(FileConfigSource):
                 f"{path} is not read, because Hydra calls what it names: take it out, and set "
                 "hydra.launcher.NAME=VALUE and the like on the command line"
             )
-        found = super().load_config(config_path)
+        # Of what is not there Hydra says what is.
+        if path.exists() and (why := endless(_text(path))):
+            raise ConfigError(f"{path} cannot be read: {why}")
+        try:
+            found = super().load_config(config_path)
+        except (ValueError, TypeError, KeyValidationError) as error:
+            reason = next(iter(str(error).splitlines()), "") or "a key is no text"
+            raise ConfigError(f"{path} cannot be read: {reason}") from None
+        for wrong in _no_texts(OmegaConf.to_container(found.config, resolve=False)):
+            raise ConfigError(f"{path} cannot be read: {wrong}: write it as text, in quotes")
         for said in _set_of_the_user(found, where):
             why = next(why for name, why in OF_THE_USER.items() if name in said)
             raise ConfigError(
@@ -188,6 +205,61 @@ class OwnFiles(FileConfigSource):
                 "on the command line"
             )
         return found
+
+
+LARGEST = 1_000_000
+"""Bytes of a file."""
+MOST, DEEPEST = 20_000, 50
+"""Values in a file, each counted wherever an alias repeats it, and how deep one is in another."""
+
+
+def _text(path: Path) -> str:
+    """What a file says; ConfigError if it is a pipe, a device, a folder, too large, or no text."""
+    try:
+        return read_text(path.resolve(), LARGEST)
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links in a ring
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path} cannot be read ({reason}): put a file of YAML there") from None
+
+
+def endless(text: str) -> str:
+    """Why the aliases of a YAML text, written out, are more than a configuration can be, or ""."""
+    sizes: dict[str, int] = {}
+    inside: list[tuple[str | None, int]] = [(None, 0)]
+    try:
+        for event in yaml.parse(text, yaml.SafeLoader):
+            size, anchor = 1, getattr(event, "anchor", None)
+            if isinstance(event, yaml.AliasEvent):
+                if anchor not in sizes:
+                    return f"*{anchor} is a part of itself, or is nowhere defined"
+                size, anchor = sizes[anchor], None
+            elif isinstance(event, yaml.CollectionStartEvent):
+                inside.append((anchor, 1))
+                size, anchor = 0, None
+            elif isinstance(event, yaml.CollectionEndEvent):
+                anchor, size = inside.pop()
+            elif not isinstance(event, yaml.ScalarEvent):
+                continue
+            if anchor is not None:
+                sizes[anchor] = size
+            inside[-1] = (inside[-1][0], inside[-1][1] + size)
+            if inside[-1][1] > MOST or len(inside) > DEEPEST:
+                return f"it has more than {MOST:,} values, or more than {DEEPEST} inside each other"
+    except yaml.YAMLError:
+        pass  # which whoever loads it finds as well, and names the line
+    return ""
+
+
+def _no_texts(content: Any, where: str = "") -> Iterator[str]:
+    """Keys that are no text, and values that no record can hold."""
+    if isinstance(content, bytes):
+        yield f"{where} is binary"
+    if not isinstance(content, dict | list):
+        return
+    for key, value in content.items() if isinstance(content, dict) else enumerate(content):
+        if isinstance(content, dict) and not isinstance(key, str):
+            yield f"the key {key!r} is no text"
+        yield from _no_texts(value, f"{where}.{key}".lstrip("."))
 
 
 def _set_of_the_user(file: ConfigResult, where: PurePosixPath) -> Iterator[str]:

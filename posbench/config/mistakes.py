@@ -6,6 +6,7 @@ Hydra and OmegaConf answer in terms of their own, over several lines.
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -213,7 +214,25 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
         argument = re.search(r"argument '([^']+)'", text)
         name = argument[1] if argument else "a setting"
         return f"{name} lists several values: add -m to run one after the other"
+    if merged := re.search(r"Error merging override (\S+)", text):
+        return f"{merged[1]} is no value of that setting: {str(reason).splitlines()[0]}"
+    if there := re.search(r"Structured config not found (\w+)/(\S*)\.yaml", text):
+        return f"{there[1]}={there[2]} names no {there[1]}: `{HELP}` lists all of them"
     return _joined(text)
+
+
+RING = (
+    "the command line cannot be composed, because files choose each other in a ring: look at the "
+    "defaults lists of your own files"
+)
+
+
+def is_ring(error: BaseException) -> bool:
+    """Whether Hydra came to no end with the defaults lists of files."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return isinstance(error, RecursionError) and any(
+        Path(frame.f_code.co_filename).name == "defaults_list.py" for frame, _ in frames
+    )
 
 
 def _of_task(error: TaskLacks, words: Sequence[str], own: Sequence[Path]) -> str:

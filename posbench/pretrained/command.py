@@ -280,7 +280,10 @@ def measurements(request: Request, tokenizer: Any) -> list[Measurement]:
         if name == PERPLEXITY:
             if not request.settings.text:
                 raise ConfigError("task=perplexity needs text=FILE: name a text file")
-            found.append(Perplexity.of(Path(request.settings.text), tokenizer))
+            text = Path(request.settings.text)
+            if not text.is_file():  # a device has no end
+                raise ConfigError(f"text={text} is no file: name a text file")
+            found.append(Perplexity.of(text, tokenizer))
         else:
             questions, chat = request.settings.questions, request.settings.chat
             asking = Answering(name, TASKS[name], pieces(tokenizer, chat), questions, chat)

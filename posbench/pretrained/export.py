@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = commands.parser_of_words("python -m posbench.export", f"{USAGE}\n\n{__doc__}")
     words = parser.parse_intermixed_args(arguments).words
     settings = [word for word in words if not word.startswith("to=")]
-    folders = [Path(word.removeprefix("to=")) for word in words if word.startswith("to=")]
+    folders = [Path(word[3:]) for word in words if word.startswith("to=") and word != "to="]
     return exit_status(lambda: _exported(settings, folders), settings)
 
 

@@ -21,6 +21,12 @@ AS_DATA: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """What every loader of transformers is told: a model is data, and all of it is on this machine.
 Told nothing about code of the model's own, transformers asks on a terminal whether to run it."""
 
+UNLOADABLE = (
+    *(OSError, ImportError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    *(RuntimeError, struct.error),
+)
+"""What transformers raises for files that say what no model can be, as one of no heads."""
+
 
 @dataclass(frozen=True)
 class Files:
@@ -74,7 +80,7 @@ class Files:
         try:
             tokenizer = AutoTokenizer.from_pretrained(**where)
             model = AutoModelForCausalLM.from_pretrained(**where, **weights)
-        except (OSError, ValueError, KeyError, ImportError, struct.error) as error:  # as it says it
+        except UNLOADABLE as error:  # as it says it
             if "trust_remote_code" in str(error):
                 raise ConfigError(
                     f"model={self.path} needs code of its own ({_own_code(self.path)}), which is "
@@ -82,7 +88,7 @@ class Files:
                 ) from None
             raise ConfigError(
                 f"model={self.path} cannot be loaded with its tokenizer, which tasks as text need: "
-                f"{' '.join(str(error).split())}"
+                f"{' '.join(str(error).split()) or type(error).__name__}"
             ) from None
         if not tokenizer("some words")["input_ids"]:  # transformers makes one up, without tokens
             raise ConfigError(

@@ -20,9 +20,11 @@ from pydantic import (
 )
 
 from posbench.base.content_hash import content_hash
+from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, known_names
 from posbench.config.board import loaded
+from posbench.config.folders import LARGEST
 from posbench.config.names import Name, as_file_name, as_text
 from posbench.core.settings import setting_refused
 from posbench.pretrained.loading import Files
@@ -159,8 +161,8 @@ def _meant(name: str) -> str:
 def _recipe(path: Path) -> dict[str, Any]:
     """The settings in a file."""
     try:
-        found: Any = loaded(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        found: Any = loaded(read_text(path.resolve(), LARGEST))
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(
             f"recipe={path} cannot be read ({' '.join(str(error).split())}): name a YAML file"
         ) from None

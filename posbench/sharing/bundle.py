@@ -20,6 +20,7 @@ import re
 import tarfile
 import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -157,6 +158,9 @@ def unpack(path: Path, folder: Path) -> Bundle:
     if wrong := held.unreadable:
         rest = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise PosbenchError(f"{path} holds what cannot be read: {wrong[0]}{rest}")
+    runs = Counter(record.run for record in held.records)
+    if (most := max(runs.values(), default=1)) > 1:  # one might be repeated, and another be kept
+        raise PosbenchError(f"{path} holds a run {most:,} times: have it made again")
     return Bundle(folder / PUBLISHED, own if own.is_dir() else None, held.records, held.audits)
 
 

@@ -204,7 +204,7 @@ def verify(
     `own` are folders with methods that posbench has not, called as `shown` says
     in the commands that need them.
     """
-    _refuse_none(sample)
+    _refuse_none(sample, seed)
     with _repeating(scratch, own, shown) as repeating:
         found = _today(folder)
         return repeating.sample(_strata(found, alike), sample, seed, len(found))
@@ -224,7 +224,7 @@ def restamp(
     records of a stratum are carried over if those drawn from it agree exactly: they name the hash
     of today's code and say how many were repeated.
     """
-    _refuse_none(sample)
+    _refuse_none(sample, seed)
     if own_runs := files.loose(folder):
         raise PosbenchError(
             f"--restamp carries published records over, and {folder} holds "
@@ -264,9 +264,11 @@ def _carry_over(
         )
 
 
-def _refuse_none(sample: int | None) -> None:
+def _refuse_none(sample: int | None, seed: int) -> None:
     if sample is not None and sample < 1:
         raise PosbenchError(f"--sample {sample} repeats nothing: choose 1 or more")
+    if seed < 0:
+        raise PosbenchError(f"--seed {seed} draws nothing: choose 0 or more")
 
 
 def _today(folder: Path) -> list[Today]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import IllegalExtension, PosbenchError

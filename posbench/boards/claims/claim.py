@@ -7,6 +7,7 @@ does. Nothing here imports torch.
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -142,7 +143,7 @@ def read_claims(path: Path) -> list[Claim]:
         reason = " ".join(str(error).split())
         raise PosbenchError(f"{path} cannot be read: {reason}") from None
     if not isinstance(entries, list) or not entries:
-        raise PosbenchError(f"{path} must be a list of claims, got {entries!r}")
+        raise PosbenchError(f"{path} must be a list of claims, got {_short(entries)}")
     claims = [_claim(entry, f"{path}, entry {index}") for index, entry in enumerate(entries, 1)]
     said: dict[str, int] = {}
     for index, claim in enumerate(claims, 1):
@@ -154,9 +155,13 @@ def read_claims(path: Path) -> list[Claim]:
     return claims
 
 
+def _short(value: Any) -> str:
+    return textwrap.shorten(repr(value), 200, placeholder=" ...")
+
+
 def _claim(entry: Any, where: str) -> Claim:
     if not isinstance(entry, dict):
-        raise PosbenchError(f"{where} must be a claim with its fields, got {entry!r}")
+        raise PosbenchError(f"{where} must be a claim with its fields, got {_short(entry)}")
     for name, value in entry.items():
         if name not in Claim.model_fields:
             known = ", ".join(Claim.model_fields)
