@@ -133,7 +133,7 @@ def test_no_module_names_a_concrete_encoding_extension_or_task(name: str, path: 
         "running.make",
         "boards.command",
         "boards.claims.page",
-        "explain.names",
+        "explain.reference",
         "sweeping.status",
         "sweeping.sweep",
     ],
