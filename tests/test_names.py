@@ -79,6 +79,15 @@ def test_a_page_that_is_out_of_date_is_refused_and_written_anew(
     assert listing.main(["--check"]) == 0
 
 
+def test_one_command_runs_what_writes_each_page() -> None:
+    root = CONF.parent
+    recipe = (root / "Makefile").read_text().split("\npages:")[1].split("\n\n")[0]
+    tables = [root / "tests/ORACLES.md", root / "tests/mutants/RESULTS.md"]
+    for path in [*sorted(CONF.glob("*.md")), *tables]:
+        written = re.search(r"(?:Generated|Written) by `python (?:-m )?([\w./]+)", path.read_text())
+        assert written and f" {written[1]} " in recipe, path.name
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_option_of_a_group_is_there_once(group: str) -> None:
     assert sorted(row[0] for row in rows(sections()[group])) == sorted(
