@@ -12,7 +12,7 @@ SINCE ?=
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow mutants lint types check board pages lock clean
+.PHONY: help demo test test-slow mutants lint types check pages lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -50,18 +50,18 @@ types: $(VENV)/.installed ## static types
 	$(BIN)/mypy
 
 check: CHECK := --check
-check: pages ## are the published boards what their records say, and the pages of conf/ what it holds?
+check: pages ## is every generated page what `make pages` would write?
 
-board: pages ## bring the published boards and the pages of conf/ up to date
-
-pages: $(VENV)/.installed
+# Pictures of rows come before the boards that show them. Mutants that have no row yet are tried, which takes a minute each.
+pages: $(VENV)/.installed ## write every generated page: of conf/, of results/ and of tests/
+	$(BIN)/python -m posbench.explain.reference $(CHECK)
+	$(BIN)/python -m posbench.explain.sketches $(CHECK)
 	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board $(CHECK) || exit 1; done
 	$(BIN)/python results/pretrained/predicting.py results/pretrained results/main $(CHECK)
 	for claims in extensions replications; do $(BIN)/python -m posbench.claims results/$$claims $(CHECK) || exit 1; done
 	$(BIN)/python results/pilots/analysis.py $(CHECK)
-	$(BIN)/python -m posbench.explain.names $(CHECK)
-	$(BIN)/python -m posbench.explain.defaults $(CHECK)
-	$(BIN)/python -m posbench.explain.recipes $(CHECK)
+	$(BIN)/python tests/oracles.py $(CHECK)
+	$(BIN)/python -m tests.mutants $(or $(CHECK),--write)
 
 # UPGRADE=--upgrade takes the newest versions. What only PyTorch needs is pinned, and not in the lock.
 COMPILE := uv pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 --no-annotate --no-header

@@ -11,7 +11,9 @@ from posbench.core.task import FIRST_SYMBOL, MARK, Batch, Task, assemble
 
 
 class Addition(Task):
-    """The prompt is two numbers of n digits, with MARK for the plus; the answer is their sum in
+    """The answer is the sum of two numbers of n digits.
+
+    The prompt is two numbers of n digits, with MARK for the plus; the answer is their sum in
     n + 1 digits. All are written with the least significant digit first, so that a carry is
     known when it is needed.
 

@@ -9,7 +9,9 @@ from posbench.tasks.symbols import Rearranged
 
 
 class Copy(Rearranged):
-    """The answer is the prompt. Symbols are drawn with replacement from `num_symbols`.
+    """The answer is the prompt.
+
+    Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 3 and n = 5:
         BOS c a b SEP c a b EOS

@@ -13,7 +13,9 @@ from posbench.tasks.symbols import Rearranged
 
 
 class CopyUnique(Rearranged):
-    """The answer is the prompt, whose symbols are drawn without replacement from `num_symbols`.
+    """The answer is the prompt, in which no symbol repeats.
+
+    The answer is the prompt, whose symbols are drawn without replacement from `num_symbols`.
 
     Examples, n = 3 and n = 5:
         BOS c a b SEP c a b EOS

@@ -7,7 +7,9 @@ from posbench.tasks.symbols import Symbols
 
 
 class Duplicate(Symbols):
-    """The answer is the prompt twice. Symbols are drawn with replacement from `num_symbols`.
+    """The answer is the prompt twice.
+
+    Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 2 and n = 3:
         BOS c a SEP c a c a EOS

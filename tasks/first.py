@@ -7,7 +7,9 @@ from posbench.tasks.symbols import OneSymbol
 
 
 class First(OneSymbol):
-    """The answer is the first of n + 1 symbols, drawn with replacement from `num_symbols`.
+    """The answer is the first symbol of the prompt.
+
+    The answer is the first of n + 1 symbols, drawn with replacement from `num_symbols`.
 
     Examples, n = 2 and n = 4:
         BOS c a b SEP c EOS

@@ -12,7 +12,9 @@ from posbench.tasks.symbols import Symbols
 
 
 class InContextLanguage(Symbols):
-    r"""Each symbol depends on the one before it, by a table of conditional probabilities that is
+    r"""Texts of a Markov chain whose transition table is drawn anew for every text.
+
+    Each symbol depends on the one before it, by a table of conditional probabilities that is
     drawn anew for every text: its rows come from a symmetric Dirichlet distribution, which a small
     `concentration` makes peaked. The first symbol is any of `num_symbols` with the same
     probability. The prompt is empty, and all n symbols are to be predicted; EOS is not, because

@@ -14,7 +14,9 @@ from posbench.tasks.symbols import Symbols
 
 
 class Language(Symbols):
-    r"""Each symbol depends on the `order` symbols before it. The table of conditional probabilities
+    r"""Texts of a Markov chain whose transition table is the same for every text.
+
+    Each symbol depends on the `order` symbols before it. The table of conditional probabilities
     is the same for every text: each row is drawn once from a symmetric Dirichlet distribution,
     which a small `concentration` makes peaked. The prompt is empty, and all of the n + `order`
     symbols are to be predicted; EOS is not, because nothing announces it.

@@ -86,7 +86,9 @@ class Lookup(Task):
 
 
 class PrefixLookup(Lookup):
-    """A key of `key_length` symbols comes first, then MARK and a string in which the key occurs
+    """A key comes before a string in which it occurs once; the answer is what follows it there.
+
+    A key of `key_length` symbols comes first, then MARK and a string in which the key occurs
     once. The answer is the `num_answers` symbols that follow the key in the string. n counts the
     string's other symbols; all are drawn from `num_symbols`.
 
@@ -106,7 +108,9 @@ class PrefixLookup(Lookup):
 
 
 class SuffixLookup(Lookup):
-    """A string comes first, then MARK and a key of `key_length` symbols that occurs once in the
+    """A key comes after a string in which it occurs once; the answer is what follows it there.
+
+    A string comes first, then MARK and a key of `key_length` symbols that occurs once in the
     string. The answer is the `num_answers` symbols that follow the key in the string. n counts the
     string's other symbols; all are drawn from `num_symbols`.
 

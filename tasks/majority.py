@@ -6,7 +6,9 @@ from posbench.core.task import FIRST_SYMBOL, Batch, Task, assemble
 
 
 class Majority(Task):
-    """The answer is the more frequent of two symbols in a prompt of 2 n + 1, so there are no ties.
+    """The answer is the more frequent of two symbols.
+
+    The answer is the more frequent of two symbols in a prompt of 2 n + 1, so there are no ties.
 
     Examples, n = 1 and n = 2:
         BOS a b b SEP b EOS

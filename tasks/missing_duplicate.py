@@ -7,7 +7,9 @@ from posbench.tasks.symbols import OneSymbol
 
 
 class MissingDuplicate(OneSymbol):
-    """The prompt is a string of n + 1 symbols, twice, with MARK in place of one symbol of either
+    """The prompt is a string twice, with one symbol of one copy missing; the answer is that symbol.
+
+    The prompt is a string of n + 1 symbols, twice, with MARK in place of one symbol of either
     copy. The answer is that symbol. Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 1 and n = 2:

@@ -10,7 +10,10 @@ from posbench.tasks.pairs import Pairs
 
 
 class MQAR(Pairs):
-    """The prompt is `num_pairs` pairs of a key and its value. Then every key is given again,
+    """A few pairs of a key and a value come first; then each key comes again, and its value is the
+    answer.
+
+    The prompt is `num_pairs` pairs of a key and its value. Then every key is given again,
     in random order, with n filler symbols scattered between, and the model must give the value
     after each key. Keys, values and filler are drawn from three separate sets of
     `num_symbols`; keys do not repeat.

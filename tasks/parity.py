@@ -6,7 +6,9 @@ from posbench.core.task import FIRST_SYMBOL, Batch, Task, assemble
 
 
 class Parity(Task):
-    """The answer is 1 if the prompt, n + 1 zeros and ones, holds an odd number of ones, else 0.
+    """The answer says whether the number of ones in the prompt is odd.
+
+    The answer is 1 if the prompt, n + 1 zeros and ones, holds an odd number of ones, else 0.
 
     Examples, n = 2 and n = 4:
         BOS 1 0 1 SEP 0 EOS

@@ -9,7 +9,9 @@ from posbench.tasks.symbols import Rearranged
 
 
 class RepeatToken(Rearranged):
-    """The prompt is one symbol, drawn from `num_symbols`, n times; the answer is the prompt.
+    """The answer is the prompt, which is one symbol n times.
+
+    The prompt is one symbol, drawn from `num_symbols`, n times; the answer is the prompt.
 
     Examples, n = 3 and n = 5:
         BOS b b b SEP b b b EOS

@@ -10,7 +10,9 @@ from posbench.tasks.symbols import Rearranged
 
 
 class Reverse(Rearranged):
-    """The answer is the prompt backwards. Symbols are drawn with replacement from `num_symbols`.
+    """The answer is the prompt backwards.
+
+    Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 3 and n = 5:
         BOS c a b SEP b a c EOS

@@ -7,7 +7,9 @@ from posbench.tasks.symbols import Symbols
 
 
 class SelectiveCopy(Symbols):
-    """`num_data` symbols are scattered over n + `num_data` places, and NOISE fills the others;
+    """The answer is the few symbols that are scattered among noise, in their order.
+
+    `num_data` symbols are scattered over n + `num_data` places, and NOISE fills the others;
     the answer is the symbols in their order. n counts the noise, so the answer keeps its length
     while the prompt grows.
 

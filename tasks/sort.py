@@ -13,7 +13,9 @@ from posbench.tasks.symbols import Rearranged
 
 
 class Sort(Rearranged):
-    """The answer is the prompt, sorted. Symbols are drawn with replacement from `num_symbols`.
+    """The answer is the prompt, sorted.
+
+    Symbols are drawn with replacement from `num_symbols`.
 
     Examples, n = 3 and n = 5:
         BOS c a b SEP a b c EOS

@@ -1,7 +1,7 @@
 """The table of methods and what each is compared with, collected from the marks of the tests.
 
-python tests/oracles.py            print it
-python tests/oracles.py --write    write tests/ORACLES.md, which a test holds against the marks
+python tests/oracles.py            write tests/ORACLES.md
+python tests/oracles.py --check    write nothing; fail if it is an older one
 
 A mark is a word that a test awards itself. Where code can tell, it is held against what the test
 does: who claims a library calls it, who claims a double loop has one. Exit status 1 where not.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import inspect
 import io
 import re
@@ -27,11 +28,14 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 import pytest
 from loops import call
 
+from posbench.config import commands
+
+COMMAND = "python tests/oracles.py"
 HERE = Path(__file__).parent
 TABLE = HERE / "ORACLES.md"
 HEAD = """# What each encoding and extension is compared with
 
-Written by `python tests/oracles.py --write` from the marks `oracle(method, kind)` of the tests;
+Written by `python tests/oracles.py` from the marks `oracle(method, kind)` of the tests;
 the number counts test cases.
 The conformance suite runs on every encoding besides, and on every pair of an encoding and an
 extension.
@@ -132,11 +136,15 @@ def table(found: Counter[tuple[str, str]]) -> str:
     return "".join(parts)
 
 
-if __name__ == "__main__":
+def main() -> int:
+    parser = commands.parser(COMMAND, "What each method is compared with.", check=True)
+    chosen = parser.parse_args()
     marks = collected()
-    text = table(marks.found)
-    if "--write" in sys.argv:
-        TABLE.write_text(text, encoding="utf-8")
-    print(text)
     if marks.empty:
         raise SystemExit("\n".join(sorted(marks.empty)))
+    made = functools.partial(table, marks.found)
+    return commands.write_page(TABLE, made, COMMAND, chosen.check, shown="tests/ORACLES.md")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

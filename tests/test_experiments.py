@@ -373,7 +373,8 @@ def test_the_first_line_says_which_paper_and_the_next_what_is_tested_or_differs(
     text = (CONF / "experiment" / f"{name}.yaml").read_text()
     package, first, *rest = text.splitlines()
     assert package == "# @package _global_"
-    assert re.match(r"# [A-Z]\w+ 20\d\d \(arXiv \d{4}\.\d{5}\)", first)
+    assert re.match(r"# [A-Z]\w+ 20\d\d\b", first)
+    assert re.search(r"^# arXiv \d{4}\.\d{5}$", text, re.M)
     assert "for a CPU" in first + rest[0] or not name.endswith("_cpu")
     said = re.search(r"Tested n:((?:\s|#|[\d,])+)\.", text)
     if said:

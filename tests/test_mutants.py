@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.mutants import __main__ as command
 from tests.mutants.__main__ import occurrences
 
 HERE = Path(__file__).parent
@@ -26,3 +28,41 @@ def test_what_a_mutant_changes_is_there_exactly_once(mutant: dict[str, str]) -> 
     assert mutant["old"] != mutant["new"]
     for word in mutant["tests"].split():
         assert not word.endswith(".py") or (HERE.parent / word).exists()
+
+
+def test_the_table_gets_the_rows_that_it_lacks_and_loses_those_of_no_mutant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = [{"method": name, "old": "a | b", "new": "c"} for name in ("rope", "alibi")]
+    tried: list[str] = []
+
+    def each(chosen: Sequence[dict[str, str]], seconds: float) -> Iterator[tuple[str, ...]]:
+        for mutant in chosen:
+            if mutant["method"] == "broken":
+                raise SystemExit("its tests fail without any change")
+            tried.append(mutant["method"])
+            yield (*command.named(mutant), "caught")
+
+    def call(*words: str) -> object:
+        tried.clear()
+        monkeypatch.setattr("sys.argv", ["mutants", *words])
+        try:
+            command.main()
+        except SystemExit as ended:
+            return ended.code
+        return 0
+
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "RESULTS.md")
+    monkeypatch.setattr(command, "mutants", lambda: known)
+    monkeypatch.setattr(command, "tried", each)
+    said = f"{command.TABLE} is not of today for alibi, rope: run `{command.COMMAND}`"
+    assert call("--check") == said and not tried
+    assert not call("--write") and tried == ["rope", "alibi"]
+    assert [row[0] for row in command.results()] == ["alibi", "rope"]
+    assert not call("--check") and not call("--write") and not tried
+    assert not call("--write", "rope") and tried == ["rope"]
+    known[0] = {**known[0], "new": "d"}
+    assert "today for rope: run" in str(call("--check"))
+    known.append({"method": "broken", "old": "x", "new": "y"})
+    assert "without any change" in str(call("--write")) and tried == ["rope"]
+    assert {row[:2] for row in command.results()} == {command.named(each) for each in known[:2]}

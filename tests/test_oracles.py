@@ -43,11 +43,9 @@ def test_every_encoding_has_an_independent_oracle(name: str) -> None:
 
 @pytest.mark.slow
 def test_the_table_is_that_of_the_marks_and_they_are_borne_out_by_the_code() -> None:
-    done = subprocess.run([sys.executable, HERE / "oracles.py"], capture_output=True, text=True)
+    command = [sys.executable, HERE / "oracles.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == TABLE.read_text("utf-8").strip(), (
-        "python tests/oracles.py --write"
-    )
 
 
 @pytest.mark.parametrize("name", OWN)

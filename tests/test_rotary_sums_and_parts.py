@@ -28,7 +28,7 @@ from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.rope_pp import RoPEPP
 from posbench.encodings.vo_rope import VORoPE
-from posbench.explain.defaults import settings
+from posbench.explain.reference import settings
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.yarn import YaRN

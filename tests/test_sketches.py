@@ -18,7 +18,7 @@ from posbench.explain import sketches
 def test_every_row_has_a_sketch_and_none_is_left_over() -> None:
     known, rows = page_data.sketches(), sketches.rows()
     assert set(own_names("method")) < set(rows)
-    assert set(known) == set(rows), "run `python -m posbench.catalogue.sketches`"
+    assert set(known) == set(rows), f"run `{sketches.COMMAND}`"
     for name, line in known.items():
         assert len(line["map"]) == sketches.CELLS * (sketches.CELLS + 1) // 2, name
         assert {len(curve) for curve in line["curves"]} == {len(line["distances"])}, name
@@ -70,27 +70,44 @@ def test_a_map_shows_where_attention_goes() -> None:
     assert {letter for (query, key), letter in last.items() if key < query} == {"0"}
 
 
-def test_check_notices_rows_that_are_drawn_otherwise_and_rows_that_are_no_more(
+def test_the_code_of_a_row_is_that_of_its_settings_and_classes() -> None:
+    """Rows of one class with other settings differ, and a row is the same however it is named."""
+    rope, base = sketches.code(["method=rope"]), sketches.code(["encoding=rope_short_base"])
+    assert len({rope, base, sketches.code(["method=rope_pi"])}) == 3
+    assert rope == sketches.code(["encoding=rope", "extension=direct"])
+    assert rope == page_data.sketches()["rope"]["code"]
+
+
+def test_only_rows_that_are_new_or_have_changed_are_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    drawn = {"rope": "0", "alibi": "1"}
-    monkeypatch.setattr(sketches, "files", lambda package: tmp_path)
-    monkeypatch.setattr(sketches, "rows", lambda: dict.fromkeys(drawn, ()))
-    monkeypatch.setattr(sketches, "sketch", lambda name, _: {"method": name, "map": drawn[name]})
+    codes, drawn = {"rope": "a", "alibi": "b"}, []
     path = tmp_path / sketches.FILE
-    assert sketches.main([]) == 0
+
+    def sketch(name: str, words: tuple[str, ...]) -> dict[str, str]:
+        drawn.append(name)
+        return {"method": name}
+
+    def calls(*arguments: str) -> tuple[int, list[str], str]:
+        drawn.clear()
+        status = sketches.main([*arguments])
+        return status, list(drawn), capsys.readouterr().err
+
+    monkeypatch.setattr(sketches, "files", lambda package: tmp_path)
+    monkeypatch.setattr(sketches, "rows", lambda: {name: (name,) for name in codes})
+    monkeypatch.setattr(sketches, "code", lambda words: codes[words[0]])
+    monkeypatch.setattr(sketches, "sketch", sketch)
+    assert calls("--check")[0] == 1 and not path.exists()
+    assert calls() == (0, ["rope", "alibi"], "")
     whole = path.read_text()
     assert [json.loads(line)["method"] for line in whole.splitlines()] == ["alibi", "rope"]
-    assert sketches.main(["--check"]) == 0
-    capsys.readouterr()
-    drawn["rope"] = "2"
-    assert sketches.main(["--check", "alibi"]) == 0
-    assert sketches.main(["--check"]) == 1
-    again = "run `python -m posbench.catalogue.sketches rope`"
-    assert capsys.readouterr().err == f"posbench: regenerating changes {sketches.FILE}: {again}\n"
+    assert calls("--check") == calls() == (0, [], "")
+    assert calls("rope") == (0, ["rope"], "")
+    codes["rope"] = "c"
+    said = f"{sketches.FILE} is not of today for rope: run `{sketches.COMMAND}`"
+    assert calls("--check") == (1, [], f"posbench: {said}\n")
     assert path.read_text() == whole, "--check wrote something"
-    assert sketches.main(["rope"]) == 0 == sketches.main(["--check"])
-    del drawn["alibi"]
-    assert sketches.main(["--check"]) == 1
-    assert sketches.main([]) == 0 == sketches.main(["--check"])
-    assert "alibi" not in path.read_text()
+    assert calls() == (0, ["rope"], "")
+    del codes["alibi"]
+    assert "of today for alibi: run" in calls("--check")[2]
+    assert calls() == (0, [], "") and "alibi" not in path.read_text()

@@ -21,7 +21,7 @@ CHOICE = re.compile(
 )
 """A word that chooses, as `method=rope` and `encoding@encoding.host=alibi`."""
 SETTING = re.compile(
-    r"(model|training|evaluation|task|encoding|extension)(\.[\w-]+)+=(?P<value>.*)|seed=\d+",
+    r"(model|training|evaluation|task|encoding|extension)(\.(?!_)[\w-]+)+=(?P<value>.*)|seed=\d+",
     re.DOTALL,
 )
 """A word that sets what a run computes."""

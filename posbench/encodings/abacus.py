@@ -12,7 +12,10 @@ from posbench.encodings.supplied_ids import room
 
 
 class Abacus(PositionEncoding):
-    r"""$x_t \leftarrow x_t + P_{k + c_t}$ for the $c_t$-th symbol of a number (from 1), $x_t + P_0$
+    r"""A digit gets the learned row of its place in the number; in training the places begin at
+    random.
+
+    $x_t \leftarrow x_t + P_{k + c_t}$ for the $c_t$-th symbol of a number (from 1), $x_t + P_0$
     for all other tokens; k is a random offset in training and 0 at evaluation (Abacus embeddings,
     arXiv 2405.17399).
 

@@ -14,7 +14,10 @@ from posbench.encodings.accumulated_angles import AccumulatedAngles, turned
 
 
 class AccumulatedRotations(AccumulatedAngles):
-    r"""$z_{ij} = c\,\mathrm{Re}\sum_m
+    r"""RoPE whose angles grow with what the tokens say, on the values as well as on queries and
+    keys.
+
+    $z_{ij} = c\,\mathrm{Re}\sum_m
     q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}\,\theta_m(\Phi_i-\Phi_j)}$ and $o_{i,m} = \sum_j
     w_{ij}\,e^{\,\mathrm{i}\,\theta_m(\Phi_j-\Phi_i)}\,v_{j,m}$ with $\Phi_i = p_0 + \sum_{1 \le s
     \le i} \varphi_s\,(p_s - p_{s-1})$ and $\varphi = w_h^\top x + b_h$, for every head (arXiv

@@ -15,7 +15,9 @@ from posbench.encodings.rotation import halves, rotate
 
 
 class AdaRoPE(PositionEncoding):
-    r"""RoPE with $\theta_{h,m} = b^{-2m/d_h}\,e^{\alpha_{h,m}}$, where the $\alpha_{h,m}$ are
+    r"""RoPE whose frequencies are learned in every head and layer.
+
+    RoPE with $\theta_{h,m} = b^{-2m/d_h}\,e^{\alpha_{h,m}}$, where the $\alpha_{h,m}$ are
     learned in every head and layer and start at 0 (AdaFreq, the frequencies of AdaRoPE, arXiv
     2607.19363).
 

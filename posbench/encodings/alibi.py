@@ -12,7 +12,9 @@ from posbench.core.encoding import PositionEncoding
 
 
 class ALiBi(PositionEncoding):
-    r"""$B_{ij} = -m_h\,(i - j)$, added after the scale (arXiv 2108.12409).
+    r"""A bias falls in proportion to the distance, with a fixed slope for each head.
+
+    $B_{ij} = -m_h\,(i - j)$, added after the scale (arXiv 2108.12409).
 
     With H heads a power of two, $m_h = 2^{-e h/H}$ for h = 1..H, where `steepness` e is 8. For
     other H: the slopes of the power of two below, then every second slope of the power of two

@@ -11,7 +11,9 @@ from posbench.encodings.alibi import alibi_slopes
 
 
 class LearnedALiBi(PositionEncoding):
-    r"""$B_{ij} = -e^{s_h}\,(i - j)$, added after the scale: ALiBi with a learned slope for each
+    r"""ALiBi with a learned slope for each head and layer.
+
+    $B_{ij} = -e^{s_h}\,(i - j)$, added after the scale: ALiBi with a learned slope for each
     head and layer (considered and dropped in arXiv 2108.12409, section 3; the case $r_2 = 1$ of
     KERPLE's power, arXiv 2205.09921).
 

@@ -15,7 +15,9 @@ from posbench.encodings.bounded import bounded
 
 
 class APEBias(PositionEncoding):
-    r"""$B_{ij} = -\delta_h\,d - \beta_h \ln(1 + d) - \gamma_h \sqrt d$ with d = i - j, added after
+    r"""A bias falls with the distance, its logarithm and its root, by three learned weights a head.
+
+    $B_{ij} = -\delta_h\,d - \beta_h \ln(1 + d) - \gamma_h \sqrt d$ with d = i - j, added after
     the scale: the bias of adaptive positional encoding (APE, arXiv 2601.06113).
 
     $\delta, \beta, \gamma \ge 0$ are learned, three a head for all layers. With the linear term

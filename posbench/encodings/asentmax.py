@@ -13,7 +13,10 @@ from posbench.encodings.entmax import Entmax
 
 
 class ASEntmax(Entmax):
-    r"""1.5-entmax at the temperature $\tau_i = \delta + \beta_i\,(\ln (n_i + 1))^{\gamma_i}$ with
+    r"""Entmax in place of the softmax, at a temperature that each query computes from itself and
+    its place.
+
+    1.5-entmax at the temperature $\tau_i = \delta + \beta_i\,(\ln (n_i + 1))^{\gamma_i}$ with
     $\beta_i = \ln (1 + e^{u_h^\top x_i})$, $\gamma_i = g \tanh(v_h^\top x_i)$ and $n_i = i + 1$,
     the number of keys: adaptive-scalable entmax (arXiv 2506.16640 and its code).
 

@@ -14,7 +14,10 @@ SMALLEST = 1e-5
 
 
 class BAM(PositionEncoding):
-    r"""$B_{ij} = -e^{a_h}\,(|i - j| + \varepsilon)^{\beta_h}$ with $\varepsilon = 10^{-5}$, added
+    r"""A bias falls with a learned power of the distance, as a generalised Gaussian prior over keys
+    does.
+
+    $B_{ij} = -e^{a_h}\,(|i - j| + \varepsilon)^{\beta_h}$ with $\varepsilon = 10^{-5}$, added
     after the scale: the logarithm of a generalised Gaussian prior over the key's place (Bayesian
     attention mechanism, arXiv 2505.22842v3 and its code).
 

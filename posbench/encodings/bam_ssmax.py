@@ -9,7 +9,9 @@ from posbench.encodings.ssmax import SSMax
 
 
 class SSMaxWithBias(SSMax):
-    r"""Weights $n_i^{s_h (z_{ij} + B_{ij})} / \sum_k n_i^{s_h (z_{ik} + B_{ik})}$: scalable softmax
+    r"""Scalable softmax, whose temperature multiplies the bias as well as the content score.
+
+    Weights $n_i^{s_h (z_{ij} + B_{ij})} / \sum_k n_i^{s_h (z_{ik} + B_{ik})}$: scalable softmax
     (arXiv 2501.19399) as a drop-in for the softmax, after any bias, which is how the code of BAM
     (arXiv 2505.22842) has it.
 

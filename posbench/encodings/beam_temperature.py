@@ -10,7 +10,9 @@ from posbench.core.encoding import PositionEncoding, Wrapper
 
 
 class BeamTemperature(Wrapper):
-    r"""$\tau_p = \bigl(1 + \frac{p+1}{n_0}\bigr)^{\beta}$ on the content scores of a query at
+    r"""Content scores grow with a power of the query's position.
+
+    $\tau_p = \bigl(1 + \frac{p+1}{n_0}\bigr)^{\beta}$ on the content scores of a query at
     position p (Beam as in transformers; no paper).
 
     $\beta$ is 0.1, as published, and $n_0$, here `length`, a quarter of the positions of training:

@@ -13,7 +13,9 @@ from posbench.encodings.supplied_ids import room
 
 
 class BiPE(Wrapper):
-    r"""$x_t \leftarrow x_t + P_{c_t}$ for the $c_t$-th symbol of a segment (from 1, and 0 for other
+    r"""A token gets a learned row for its place in its segment, and the host counts segments.
+
+    $x_t \leftarrow x_t + P_{c_t}$ for the $c_t$-th symbol of a segment (from 1, and 0 for other
     tokens), and the host at the position $n_t$, the number of segments begun up to t (bilevel
     encoding, arXiv 2401.16421).
 

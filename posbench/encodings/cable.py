@@ -9,7 +9,10 @@ from posbench.encodings.fox import FoX
 
 
 class Cable(FoX):
-    r"""$B_{ij} = -\sum_{s=j+1}^{i} \ln\left(1 + e^{w_h^\top x_s + b_h}\right)$, added after the
+    r"""A bias adds up what every token between key and query contributes, which is computed from
+    that token.
+
+    $B_{ij} = -\sum_{s=j+1}^{i} \ln\left(1 + e^{w_h^\top x_s + b_h}\right)$, added after the
     scale: context-aware biases (CABLE, arXiv 2503.08067).
 
     Because $-\ln(1 + e^u) = \ln \sigma(-u)$, this is `FoX` with the sign of the gate's input

@@ -13,7 +13,9 @@ from posbench.encodings.sampled import Sampled, require_floats
 
 
 class CAPE(Sampled):
-    r"""$p_i = \lambda\,(i + \Delta + \epsilon_i)$ with $\Delta \sim U(-\Delta_m, \Delta_m)$,
+    r"""In training the host's positions are shifted, jittered and stretched at random.
+
+    $p_i = \lambda\,(i + \Delta + \epsilon_i)$ with $\Delta \sim U(-\Delta_m, \Delta_m)$,
     $\epsilon_i \sim U(-\epsilon_m, \epsilon_m)$ and $\ln\lambda \sim U(-\ln\lambda_m,
     \ln\lambda_m)$ (continuous augmented positional embeddings, arXiv 2106.03143). In training only.
 

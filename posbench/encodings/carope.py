@@ -14,7 +14,9 @@ from posbench.encodings.accumulated_angles import AccumulatedAngles
 
 
 class CARoPE(AccumulatedAngles):
-    r"""$z_{ij} = c\,\mathrm{Re}\sum_m
+    r"""RoPE whose frequencies are computed from the tokens in every head.
+
+    $z_{ij} = c\,\mathrm{Re}\sum_m
     q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}\,(\alpha_{i,m}-\alpha_{j,m})}$ with $\alpha_{i,m} =
     p_0\,\theta_m + \sum_{1 \le s \le i} f_s^m\,(p_s - p_{s-1})$ and $f =
     \frac{1}{1 + \mathrm{softplus}(w_h^\top x + b_h)}$, for every head (context-aware RoPE, arXiv

@@ -8,7 +8,9 @@ from posbench.core.masks import Masked
 
 
 class Chunked(Masked):
-    r"""The host, with a query i seeing only the keys $j \le i$ of its own chunk: $\lfloor i/c
+    r"""The host, with each query seeing only the keys of its own chunk.
+
+    The host, with a query i seeing only the keys $j \le i$ of its own chunk: $\lfloor i/c
     \rfloor = \lfloor j/c \rfloor$ (Llama 4 in transformers, in three layers of four).
 
     Chunks of c tokens are counted by index. The first query of a chunk sees itself alone, so that

@@ -14,7 +14,9 @@ SCALES = {"attention": lambda scale: scale, "one": lambda scale: 1.0}
 
 
 class CoPE(PositionEncoding):
-    r"""$B_{ij} = c\,\langle q_i, e(p_{ij}) \rangle$ with $p_{ij} = \min\left(\sum_{s=j}^{i}
+    r"""A position counts the keys that the query lets pass, and each count has a learned vector.
+
+    $B_{ij} = c\,\langle q_i, e(p_{ij}) \rangle$ with $p_{ij} = \min\left(\sum_{s=j}^{i}
     g_{is},\, P\right)$, $g_{is} = \sigma(c\,\langle q_i, k_s \rangle)$, and e interpolated between
     the rows of a table: $e(p) = (1 - f)\,e_{\lfloor p \rfloor} + f\,e_{\lceil p \rceil}$, $f = p -
     \lfloor p \rfloor$ (contextual position encoding, arXiv 2405.18719).

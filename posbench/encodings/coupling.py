@@ -11,7 +11,9 @@ from posbench.encodings.supplied_ids import room
 
 
 class Coupling(Wrapper):
-    r"""$p_t = s + \mathrm{id}_t$, where tokens that correspond share an id of the task; s is a
+    r"""Tokens that correspond to each other share a position; positions begin at random.
+
+    $p_t = s + \mathrm{id}_t$, where tokens that correspond share an id of the task; s is a
     random start (position coupling, arXiv 2405.20671).
 
     The host is told that a token and the one it is to repeat or to add stand at the same position.

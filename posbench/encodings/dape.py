@@ -15,7 +15,9 @@ ROWS = 16
 
 
 class DAPE(Wrapper):
-    r"""$z_{ij} = s_{ij} + b_{ij} + f(s_{ij}, b_{ij})$, where s are the content scores and b the
+    r"""A small network corrects the host's bias by looking at the scores of all heads.
+
+    $z_{ij} = s_{ij} + b_{ij} + f(s_{ij}, b_{ij})$, where s are the content scores and b the
     host's bias of all heads, added after the scale: data-adaptive position encoding (arXiv
     2405.14722).
 

@@ -15,7 +15,10 @@ from posbench.core.encoding import PositionEncoding
 
 
 class DeBERTa(PositionEncoding):
-    r"""$z_{ij} = \frac{c}{\sqrt 3}\big(\langle q_i, k_j\rangle + \langle q_i, W^K
+    r"""Content meets learned vectors of the clipped distance, from the query's side and from the
+    key's.
+
+    $z_{ij} = \frac{c}{\sqrt 3}\big(\langle q_i, k_j\rangle + \langle q_i, W^K
     P_{\delta(i,j)}\rangle + \langle k_j, W^Q P_{\delta(j,i)}\rangle\big)$ with $\delta(i,j) =
     \mathrm{clip}(i - j + k, 0, 2k - 1)$ (arXiv 2006.03654, section 3.1).
 

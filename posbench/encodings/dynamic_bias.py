@@ -13,7 +13,9 @@ from posbench.core.encoding import PositionEncoding
 
 
 class DynamicBias(PositionEncoding):
-    r"""$B_{ij} = f_h\big(\mathrm{sign}(d)\,\ln(1 + |d|)\big)$ with d = i - j, added after the scale
+    r"""A small network turns the logarithm of the distance into a bias for each head.
+
+    $B_{ij} = f_h\big(\mathrm{sign}(d)\,\ln(1 + |d|)\big)$ with d = i - j, added after the scale
     (x-transformers' `DynamicPositionBias`; log-spaced continuous bias of Swin v2, arXiv
     2111.09883).
 

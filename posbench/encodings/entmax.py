@@ -14,7 +14,9 @@ STEPS = 12
 
 
 class Entmax(Wrapper):
-    r"""$w_{ij} = \left[z_{ij}/2 - \tau_i\right]_+^2$ with $\tau_i$ such that $\sum_j w_{ij} = 1$:
+    r"""1.5-entmax in place of the softmax: most keys get a weight of exactly zero.
+
+    $w_{ij} = \left[z_{ij}/2 - \tau_i\right]_+^2$ with $\tau_i$ such that $\sum_j w_{ij} = 1$:
     1.5-entmax instead of the softmax (arXiv 1905.05702; for attention at length arXiv 2506.16640).
     No parameters.
 

@@ -11,7 +11,9 @@ from posbench.core.encoding import PositionEncoding
 
 
 class FIRE(PositionEncoding):
-    r"""$B_{ij} = f_h\!\left(\frac{\psi(i - j)}{\psi(\max(T, i)) + \epsilon}\right)$ with
+    r"""A small network turns the distance, as a share of the query's position, into a bias.
+
+    $B_{ij} = f_h\!\left(\frac{\psi(i - j)}{\psi(\max(T, i)) + \epsilon}\right)$ with
     $\psi(x) = \ln(1 + |c|\,x)$, added after the scale (arXiv 2310.04418).
 
     f is a network 1 -> `hidden_width` -> heads with one ReLU layer. $c$, which starts at `init_c`,

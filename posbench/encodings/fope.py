@@ -17,7 +17,10 @@ from posbench.encodings.rotation import halves, rotate
 
 
 class FoPE(PositionEncoding):
-    r"""$z_{ij} = c\,\mathrm{Re}\sum_m q_{i,m} f_m(i)\,\overline{k_{j,m} f_m(j)}$ with $f_m(p) = 1$
+    r"""RoPE in which every pair turns by a sum of waves; those too slow for the training length do
+    not turn.
+
+    $z_{ij} = c\,\mathrm{Re}\sum_m q_{i,m} f_m(i)\,\overline{k_{j,m} f_m(j)}$ with $f_m(p) = 1$
     for $\theta_m < 2\pi/L$ and otherwise $f_m(p) = e^{\,\mathrm{i}p\theta_m} + \sum_n
     \bigl(a_{nm}\cos p\theta_n + \mathrm{i}\,b_{nm}\sin p\theta_n\bigr)$ (Fourier position
     embedding, arXiv 2412.17739, eq. 13).

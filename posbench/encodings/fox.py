@@ -12,7 +12,9 @@ from posbench.core.encoding import PositionEncoding
 
 
 class FoX(PositionEncoding):
-    r"""$B_{ij} = \sum_{s=j+1}^{i} \ln f_s$ with $f_s = \sigma(w_h^\top x_s + b_h)$, added after the
+    r"""A forget gate: every token lowers by its own amount the scores of all keys before it.
+
+    $B_{ij} = \sum_{s=j+1}^{i} \ln f_s$ with $f_s = \sigma(w_h^\top x_s + b_h)$, added after the
     scale: the forget gate of the Forgetting Transformer (arXiv 2503.02130), known as data-dependent
     ALiBi as well.
 

@@ -13,7 +13,10 @@ from posbench.encodings.fox import FoX
 
 
 class FoXPro(FoX):
-    r"""`FoX` with $k_t = \alpha_t \hat k_{t-1} + (1 - \alpha_t)\,\hat k_t$ and the same of v,
+    r"""FoX whose keys and values mix with those of the token before, and whose output is
+    normalised.
+
+    `FoX` with $k_t = \alpha_t \hat k_{t-1} + (1 - \alpha_t)\,\hat k_t$ and the same of v,
     $\alpha_t = \sigma(u_h^\top x_t)$ for each of the two, and $o_i \leftarrow g \odot o_i /
     \mathrm{rms}(o_i)$ in every head: what the "Pro" layer of the Forgetting Transformer (arXiv
     2503.02130) has beside queries and keys of one length and a gate on the output, which are the

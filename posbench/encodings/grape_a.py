@@ -17,7 +17,9 @@ GATES = {"key": ("key",), "query": ("query",), "both": ("query", "key")}
 
 
 class GRAPEA(PositionEncoding):
-    r"""$B_{ij} = -m_h\,\omega_h\,g_{ij}\,(i - j)$, added after the scale: the additive, gated form
+    r"""ALiBi whose slope is gated by what the query and the key say.
+
+    $B_{ij} = -m_h\,\omega_h\,g_{ij}\,(i - j)$, added after the scale: the additive, gated form
     of group representational position encoding (GRAPE-A, arXiv 2512.07805). $m_h$ are ALiBi's
     slopes.
 

@@ -11,7 +11,10 @@ from posbench.core.encoding import PositionEncoding
 
 
 class HardALiBi(PositionEncoding):
-    r"""$B_{ij} = 0$ for $i - j \le r_h$, else $-\infty$, in the first M heads; NoPE in the rest
+    r"""Some heads see a window of their own width and nothing else; the other heads have no
+    positions.
+
+    $B_{ij} = 0$ for $i - j \le r_h$, else $-\infty$, in the first M heads; NoPE in the rest
     (arXiv 2402.01032).
 
     The reach of the masked head h = 0..M-1 is $r_h = r_0 + h$ with `shortest` $r_0$; offsets are

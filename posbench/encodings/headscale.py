@@ -10,7 +10,9 @@ from posbench.core.encoding import PositionEncoding, Wrapper
 
 
 class HeadScale(Wrapper):
-    r"""$\tau = \tau_h$, one learned factor on the content scores of each head and layer (arXiv
+    r"""The content scores of each head are multiplied by a learned factor.
+
+    $\tau = \tau_h$, one learned factor on the content scores of each head and layer (arXiv
     2404.12224).
 
     It starts at 1, and a bias of the host is not multiplied. The paper finds $\tau_h$ of a trained

@@ -8,10 +8,11 @@ from posbench.encodings.partial_rotation import FastestPairs, turning_pairs
 
 
 class HoPE(FastestPairs):
-    r"""RoPE of which only pairs turn that complete a turn in training: $z_{ij} =
-    c\,\mathrm{Re}\sum_m q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}(i-j)\theta_m}$ with
-    $\theta_m = b^{-2m/d_h}$ where that is at least $2\pi/L$, and 0 for the rest (high-frequency
-    rotary position encoding, arXiv 2410.21216).
+    r"""RoPE of which only pairs turn that complete a turn in training.
+
+    $z_{ij} = c\,\mathrm{Re}\sum_m q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}(i-j)\theta_m}$
+    with $\theta_m = b^{-2m/d_h}$ where that is at least $2\pi/L$, and 0 for the rest
+    (high-frequency rotary position encoding, arXiv 2410.21216).
 
     L, here `train_positions`, are the positions seen in training. The pairs switched off carry
     content alone, and no long-term decay is left: beyond the training length every angle has been

@@ -15,7 +15,9 @@ from posbench.encodings.rotation import halves
 
 
 class HyperbolicHoPE(PositionEncoding):
-    r"""$z_{ij} = c\,e^{-\theta' d} \sum_m \bigl((q_{i,m} k_{j,m} + q'_{i,m} k'_{j,m})
+    r"""RoPE with hyperbolic functions in place of sine and cosine, and a decay with distance.
+
+    $z_{ij} = c\,e^{-\theta' d} \sum_m \bigl((q_{i,m} k_{j,m} + q'_{i,m} k'_{j,m})
     \cosh(d\,\theta_m) + (q_{i,m} k'_{j,m} + q'_{i,m} k_{j,m}) \sinh(d\,\theta_m)\bigr)$ with
     d = i - j, $\theta_m = b^{-2m/d_h}$ and $\theta' > \theta_0 = 1$ (hyperbolic rotary positional
     encoding, HoPE, arXiv 2509.05218).

@@ -12,7 +12,9 @@ from posbench.encodings.kerple import SMALLEST, uniform
 
 
 class KerpleLog(PositionEncoding):
-    r"""$B_{ij} = -r_{1,h} \ln(1 + r_{2,h}\, d)$ with d = i - j, added after the scale (arXiv
+    r"""A bias falls with the logarithm of the distance; its weight and its scale are learned.
+
+    $B_{ij} = -r_{1,h} \ln(1 + r_{2,h}\, d)$ with d = i - j, added after the scale (arXiv
     2205.09921).
 
     $r_1, r_2 > 0$ are learned, one pair a head for all layers, and start at U(0, 2) and U(0, 1);

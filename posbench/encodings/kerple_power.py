@@ -11,7 +11,9 @@ from posbench.encodings.kerple import SMALLEST, uniform
 
 
 class KerplePower(PositionEncoding):
-    r"""$B_{ij} = -r_{1,h}\, d^{\,r_{2,h}}$ with d = i - j, added after the scale (arXiv
+    r"""A bias falls with a learned power of the distance.
+
+    $B_{ij} = -r_{1,h}\, d^{\,r_{2,h}}$ with d = i - j, added after the scale (arXiv
     2205.09921).
 
     $r_1 > 0$ and $0 < r_2 \le 2$ are learned, one pair a head for all layers, and start at U(0, 1)

@@ -11,7 +11,9 @@ from posbench.core.encoding import PositionEncoding
 
 
 class Learned(PositionEncoding):
-    r"""A learned row a position: $x_i \leftarrow x_i + P_i$ (BERT, arXiv 1810.04805; GPT).
+    r"""Every position has a learned row, which is added to the embedding.
+
+    A learned row a position: $x_i \leftarrow x_i + P_i$ (BERT, arXiv 1810.04805; GPT).
 
     Rows are drawn from $N(0, \sigma^2)$ with the standard deviation of the token embeddings, as in
     BERT and GPT. Beyond the training length the rows exist (`num_rows` covers the longest test) but

@@ -15,7 +15,9 @@ from posbench.encodings.rotation import halves, rotate
 
 
 class LeRoPE(PositionEncoding):
-    r"""RoPE with $\theta_m = b^{-2m/d_h}\,e^{\alpha_m}$, where the $\alpha_m$ are learned and start
+    r"""RoPE whose frequencies are learned in every layer.
+
+    RoPE with $\theta_m = b^{-2m/d_h}\,e^{\alpha_m}$, where the $\alpha_m$ are learned and start
     at 0 (arXiv 2607.10134; Mistral Large 4 in transformers).
 
     One $\alpha$ a pair, the same for all heads and layers: at the start this is RoPE, and no

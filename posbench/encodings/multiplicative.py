@@ -9,7 +9,9 @@ from posbench.encodings.learned import Learned
 
 
 class Multiplicative(Learned):
-    r"""A learned factor a position and channel: $x_i \leftarrow x_i \odot (1 + P_i)$ (the
+    r"""Every position has a learned row, by which the embedding is multiplied.
+
+    A learned factor a position and channel: $x_i \leftarrow x_i \odot (1 + P_i)$ (the
     multiplicative form in J. Su's survey of encodings, kexue.fm/archives/8130).
 
     The survey writes $x_i \odot p_i$. With $p_i = 1 + P_i$ and $P \sim N(0, \sigma^2)$ the same

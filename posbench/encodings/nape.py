@@ -10,7 +10,9 @@ from posbench.encodings.nope import NoPE
 
 
 class NAPE(PositionEncoding):
-    r"""$B_{ij} = -\frac{1}{h}\,(i - j)$ in the heads h = 1..H/2, NoPE in the other half (arXiv
+    r"""Half of the heads have a linear bias of ALiBi's kind; the other half have no positions.
+
+    $B_{ij} = -\frac{1}{h}\,(i - j)$ in the heads h = 1..H/2, NoPE in the other half (arXiv
     2506.16640).
 
     Slopes are $1/h$, not ALiBi's powers of two; of an odd number of heads the smaller half is

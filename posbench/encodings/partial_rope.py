@@ -15,7 +15,9 @@ from posbench.encodings.rotation import halves, rotate
 
 
 class PartialRoPE(PositionEncoding):
-    r"""RoPE on the first $r = \rho d_h$ channels of a head, the rest as they are: $z_{ij} =
+    r"""RoPE on the first channels of a head, with the rest as they are.
+
+    RoPE on the first $r = \rho d_h$ channels of a head, the rest as they are: $z_{ij} =
     c\,\bigl(\mathrm{Re}\sum_{m<r/2} q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}(i-j)\theta_m} +
     \sum_{c \ge r} q_{i,c}\,k_{j,c}\bigr)$ with $\theta_m = b^{-2m/r}$ (GPT-NeoX, arXiv 2204.06745,
     where $\rho$, here `share`, is 0.25; GPT-J has 64 channels of 256).

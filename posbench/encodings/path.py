@@ -18,7 +18,10 @@ CHUNK = 64
 
 
 class PaTH(PositionEncoding):
-    r"""$z_{ij} = c\; q_i^\top H_i H_{i-1} \cdots H_{j+1}\, k_j$ with $H_s = I - \beta_s w_s
+    r"""Position comes from reflections: each token between key and query transforms the key by its
+    own matrix.
+
+    $z_{ij} = c\; q_i^\top H_i H_{i-1} \cdots H_{j+1}\, k_j$ with $H_s = I - \beta_s w_s
     w_s^\top$: position by accumulating Householder transformations (PaTH, arXiv 2505.16381).
 
     $w_s = \mathrm{SiLU}(\mathrm{conv}(U D x_s))$ over its length, per head: a projection of `rank`,

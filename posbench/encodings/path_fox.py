@@ -9,7 +9,9 @@ from posbench.encodings.path import PaTH
 
 
 class PaTHFoX(PositionEncoding):
-    r"""$z_{ij} = c\; q_i^\top H_i \cdots H_{j+1}\, k_j + \sum_{s=j+1}^{i} \ln f_s$: `PaTH` with the
+    r"""PaTH together with the forget gate of FoX.
+
+    $z_{ij} = c\; q_i^\top H_i \cdots H_{j+1}\, k_j + \sum_{s=j+1}^{i} \ln f_s$: `PaTH` with the
     forget gate of `FoX` (arXiv 2505.16381, PaTH-FoX).
 
     The gate is added after the scale, as FoX has it. The authors' code multiplies it by

@@ -12,7 +12,9 @@ from posbench.core.encoding import PositionEncoding
 
 
 class PerRowForgetting(PositionEncoding):
-    r"""$B_{ij} = \sum_{s=j}^{i-1} \ln \sigma\!\left(\langle q'_i, k'_s \rangle / \sqrt{d'}\right)$,
+    r"""A forget gate whose amounts depend on the query that looks back as well as on the keys.
+
+    $B_{ij} = \sum_{s=j}^{i-1} \ln \sigma\!\left(\langle q'_i, k'_s \rangle / \sqrt{d'}\right)$,
     added after the scale: per-row data-dependent ALiBi. There is no paper; it is x-transformers'
     variant of the forget gate of arXiv 2503.02130 (`PerRowDataDependentAlibi`).
 

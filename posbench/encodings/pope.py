@@ -17,7 +17,9 @@ from posbench.encodings.bounded import bounded
 
 
 class PoPE(PositionEncoding):
-    r"""$z_{ij} = c\sum_{m} \mu(q_{i,m})\,\mu(k_{j,m})\cos\bigl((i-j)\,\theta_m -
+    r"""RoPE in which the content gives only lengths, and the position alone gives angles.
+
+    $z_{ij} = c\sum_{m} \mu(q_{i,m})\,\mu(k_{j,m})\cos\bigl((i-j)\,\theta_m -
     \delta_{h,m}\bigr)$ with $\mu(x) = \ln(1 + e^x)$ and $\theta_m = b^{-m/d_h}$ for every *channel*
     $m = 0 \ldots d_h - 1$ (polar coordinate position embedding, arXiv 2509.10534).
 

@@ -11,7 +11,9 @@ from posbench.core.encoding import PositionEncoding
 
 
 class ProjectedLogits(PositionEncoding):
-    r"""$B_{ij} = \langle W_h x_i, C_{:,\,i-j}\rangle$ for $0 \le i - j < E$ and 0 elsewhere, added
+    r"""Every query computes its own learned curve of the distance, which is added to the scores.
+
+    $B_{ij} = \langle W_h x_i, C_{:,\,i-j}\rangle$ for $0 \le i - j < E$ and 0 elsewhere, added
     after the scale (Inkling, as in transformers; `RelativeProjPositionalBias` of x-transformers; no
     paper).
 

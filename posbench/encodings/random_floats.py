@@ -11,7 +11,9 @@ from posbench.encodings.sampled import Sampled, require_floats
 
 
 class RandomFloats(Sampled):
-    r"""Positions $p_0 \le p_1 \le \dots$, uniform real numbers from $[0, N)$ in order, N =
+    r"""In training the host's positions are sorted real numbers, drawn from a long range.
+
+    Positions $p_0 \le p_1 \le \dots$, uniform real numbers from $[0, N)$ in order, N =
     `largest` (random float sampling, arXiv 2602.14050).
 
     One draw for a batch, in training and at evaluation. Any number of tokens fits into the same

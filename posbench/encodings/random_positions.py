@@ -11,7 +11,9 @@ from posbench.encodings.sampled import Sampled
 
 
 class RandomPositions(Sampled):
-    r"""Positions $p_0 < p_1 < \dots$, a random subset of $\{0, \dots, N-1\}$ in order, N =
+    r"""In training the host's positions are a sorted random choice from a long range.
+
+    Positions $p_0 < p_1 < \dots$, a random subset of $\{0, \dots, N-1\}$ in order, N =
     `largest` (arXiv 2305.16843).
 
     One subset is drawn for a batch, in training and at evaluation. Every position that the longest

@@ -16,7 +16,9 @@ from posbench.encodings.adarope import by_head
 
 
 class RePo(PositionEncoding):
-    r"""RoPE at the positions $p_{i,h} = w_h^\top \bigl(\mathrm{SiLU}(W_g x_i) \odot W_c x_i\bigr)$
+    r"""RoPE at positions that each head computes from the token.
+
+    RoPE at the positions $p_{i,h} = w_h^\top \bigl(\mathrm{SiLU}(W_g x_i) \odot W_c x_i\bigr)$
     in place of those in the sequence, for every head h: context re-positioning (RePo, arXiv
     2512.14391v2 and its code).
 

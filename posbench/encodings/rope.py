@@ -14,7 +14,10 @@ from posbench.encodings.rotation import halves, neighbours, rotate
 
 
 class RoPE(PositionEncoding):
-    r"""$z_{ij} = c\,\mathrm{Re}\sum_m q_{i,m}\,\overline{k_{j,m}}\; e^{\,\mathrm{i}(i-j)\theta_m}$
+    r"""Queries and keys are turned by angles in proportion to their positions, so that scores know
+    distances.
+
+    $z_{ij} = c\,\mathrm{Re}\sum_m q_{i,m}\,\overline{k_{j,m}}\; e^{\,\mathrm{i}(i-j)\theta_m}$
     with $\theta_m = b^{-2m/d_h}$ (RoFormer, arXiv 2104.09864).
 
     `layout` says which two channels are the real and imaginary part of pair m: "half" (m, m +

@@ -14,7 +14,9 @@ from posbench.encodings.rotation import halves, rotate
 
 
 class RoPEPP(RoPE):
-    r"""$z^{2h}_{ij} = c\,\mathrm{Re}\sum_m q_{i,m}\,\overline{k_{j,m}}\;
+    r"""RoPE with a second set of heads that uses the imaginary part of the same products.
+
+    $z^{2h}_{ij} = c\,\mathrm{Re}\sum_m q_{i,m}\,\overline{k_{j,m}}\;
     e^{\,\mathrm{i}(i-j)\theta_m}$ and $z^{2h+1}_{ij} = c\,\mathrm{Im}\sum_m
     q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}(i-j)\theta_m}$ with the same q, k and v, those of
     head 2h (RoPE++ with equal heads, "EH", arXiv 2512.07525).

@@ -11,7 +11,9 @@ from posbench.core.frequencies import Frequencies
 
 
 class Sandwich(PositionEncoding):
-    r"""$B_{ij} = \frac{H}{8h} \sum_{m=1}^{W/2} \cos\big((i - j)\, b^{-2m/W}\big)$ for head h =
+    r"""A bias falls as the product of two sinusoidal embeddings does.
+
+    $B_{ij} = \frac{H}{8h} \sum_{m=1}^{W/2} \cos\big((i - j)\, b^{-2m/W}\big)$ for head h =
     1..H, added after the scale (arXiv 2212.10356).
 
     W is `width` and the 8 is `compression`; no parameters. It is the inner product of two

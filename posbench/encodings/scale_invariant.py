@@ -13,7 +13,10 @@ from posbench.core.encoding import PositionEncoding, Wrapper
 
 
 class ScaleInvariant(Wrapper):
-    r"""$z'_{ij} = A(d)\, z_{ij} + M(d)$ with d = i - j, $A(d)^2 = 1 + 2\ln(1 + d/\tau_0)$ and
+    r"""Scores are scaled and shifted with the logarithm of the distance, so that all length scales
+    weigh alike.
+
+    $z'_{ij} = A(d)\, z_{ij} + M(d)$ with d = i - j, $A(d)^2 = 1 + 2\ln(1 + d/\tau_0)$ and
     $M(d) = -2\ln(1 + d/\tau_0)$ (arXiv 2505.17083).
 
     z is the scaled content score of the host. Were it standard normal, $E\,e^{z'} = \sqrt e\,/\,(1

@@ -9,7 +9,9 @@ from posbench.encodings.sinusoidal import Sinusoidal
 
 
 class ScaledSinusoidal(Sinusoidal):
-    r"""`Sinusoidal` times one learned number: $x_i \leftarrow x_i + g\,P_i$ (the scaled sinusoidal
+    r"""Sinusoidal embeddings times one learned number.
+
+    `Sinusoidal` times one learned number: $x_i \leftarrow x_i + g\,P_i$ (the scaled sinusoidal
     embedding of x-transformers; no paper).
 
     g starts at `init_scale`. Published: $1/\sqrt D$, next to token embeddings of about that size;

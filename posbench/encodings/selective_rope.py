@@ -12,7 +12,9 @@ from posbench.encodings.accumulated_angles import AccumulatedAngles
 
 
 class SelectiveRoPE(AccumulatedAngles):
-    r"""$z_{ij} = c\,\mathrm{Re}\sum_m
+    r"""RoPE whose angles add up steps that each token computes for each pair.
+
+    $z_{ij} = c\,\mathrm{Re}\sum_m
     q_{i,m}\,\overline{k_{j,m}}\;e^{\,\mathrm{i}\,\theta_m(\Phi_{i,m}-\Phi_{j,m})}$ with $\Phi_i =
     p_0 + \sum_{1 \le s \le i} \varphi_s\,(p_s - p_{s-1})$ and $\varphi = e^{\beta} +
     \mathrm{conv}(W_2 W_1 \hat x)$, for every head and pair m (selective rotary position embedding,

@@ -11,7 +11,9 @@ from posbench.encodings.sampled import Sampled
 
 
 class SHAPE(Sampled):
-    r"""$p_i = i + k$ with k uniform in $\{0, \dots, K\}$, K = `max_shift`, one k for each sequence
+    r"""In training the host's positions are shifted by one random number a sequence.
+
+    $p_i = i + k$ with k uniform in $\{0, \dots, K\}$, K = `max_shift`, one k for each sequence
     (arXiv 2109.05644). In training only.
 
     A model with absolute positions cannot then rely on where a sequence begins, and has been shown

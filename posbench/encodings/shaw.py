@@ -13,7 +13,9 @@ from posbench.core.encoding import PositionEncoding
 
 
 class Shaw(PositionEncoding):
-    r"""$z_{ij} = c\,\langle q_i, k_j + a^K_r\rangle$ and $o_i = \sum_j w_{ij}\,(v_j + a^V_r)$ with
+    r"""Keys and values have learned vectors of the clipped distance added to them.
+
+    $z_{ij} = c\,\langle q_i, k_j + a^K_r\rangle$ and $o_i = \sum_j w_{ij}\,(v_j + a^V_r)$ with
     $r = \mathrm{clip}(j - i, -k, k)$ (arXiv 1803.02155, section 3).
 
     $a^K, a^V$ are [2k + 1, head width], one pair of tables a layer, shared by its heads, as in the

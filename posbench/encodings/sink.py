@@ -13,7 +13,10 @@ from posbench.core.encoding import PositionEncoding, Wrapper
 
 
 class Sink(Wrapper):
-    r"""$w_{ij} = \frac{e^{z_{ij}}}{e^{s_h} + \sum_k e^{z_{ik}}}$: one more logit $s_h$ in the
+    r"""A learned logit in every head takes part in the softmax and gives nothing: attention may go
+    nowhere.
+
+    $w_{ij} = \frac{e^{z_{ij}}}{e^{s_h} + \sum_k e^{z_{ik}}}$: one more logit $s_h$ in the
     denominator, whose value is zero (gpt-oss, arXiv 2508.10925).
 
     $s_h$ is learned in every head and layer, and starts at 0. A head that finds nothing can give

@@ -14,7 +14,9 @@ from posbench.core.frequencies import Frequencies
 
 
 class Sinusoidal(PositionEncoding):
-    r"""$P_{p,2m} = \sin(p\,\theta_m),\; P_{p,2m+1} = \cos(p\,\theta_m)$ with
+    r"""Sines and cosines of the position at many frequencies are added to the embeddings.
+
+    $P_{p,2m} = \sin(p\,\theta_m),\; P_{p,2m+1} = \cos(p\,\theta_m)$ with
     $\theta_m = b^{-2m/D}$, added to the embeddings times `scale` (arXiv 1706.03762, section 3.5).
 
     D is the model width, not the head width. $\langle P_p, P_q\rangle = \sum_m \cos((p-q)\theta_m)$

@@ -8,7 +8,9 @@ from posbench.core.masks import Masked
 
 
 class SlidingWindow(Masked):
-    r"""The host, with a query i seeing only the keys $i - w < j \le i$: itself and the w - 1 before
+    r"""The host, with each query seeing only itself and the keys just before it.
+
+    The host, with a query i seeing only the keys $i - w < j \le i$: itself and the w - 1 before
     it.
 
     That is the convention of transformers (Mistral, Gemma); Longformer (arXiv 2004.05150) counts

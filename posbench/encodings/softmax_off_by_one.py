@@ -10,7 +10,9 @@ from posbench.encodings.sink import normalised, with_sink
 
 
 class OffByOne(Wrapper):
-    r"""$w_{ij} = \frac{e^{z_{ij}}}{1 + \sum_k e^{z_{ik}}}$, softmax-off-by-one (E. Miller,
+    r"""The softmax with one more in its denominator: attention may go nowhere.
+
+    $w_{ij} = \frac{e^{z_{ij}}}{1 + \sum_k e^{z_{ik}}}$, softmax-off-by-one (E. Miller,
     "Attention is off by one", 2023): `Sink` with its logit fixed at 0. No parameters.
     """
 

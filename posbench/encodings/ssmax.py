@@ -13,7 +13,9 @@ from posbench.core.encoding import PositionEncoding, Wrapper
 
 
 class SSMax(Wrapper):
-    r"""$\tau_i = s_h (\ln n_i)^p$ with $n_i = i + 1$, the number of keys, and `power` p = 1:
+    r"""Scores grow with the logarithm of the number of keys, times a learned factor a head.
+
+    $\tau_i = s_h (\ln n_i)^p$ with $n_i = i + 1$, the number of keys, and `power` p = 1:
     scalable softmax (arXiv 2501.19399).
 
     Without a bias the weights are $n_i^{s_h z_j} / \sum_k n_i^{s_h z_k}$: the largest score keeps

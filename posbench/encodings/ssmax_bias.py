@@ -10,7 +10,9 @@ from posbench.encodings.ssmax import SSMax
 
 
 class SSMaxBias(SSMax):
-    r"""$\tau_i = s_h \ln n_i + b_h$ with $n_i = i + 1$, the number of keys: scalable softmax with a
+    r"""Scalable softmax with a learned constant added to its temperature.
+
+    $\tau_i = s_h \ln n_i + b_h$ with $n_i = i + 1$, the number of keys: scalable softmax with a
     bias (Mistral Large 4 as in transformers; arXiv 2501.19399).
 
     A variant of the paper on scalable softmax. Both are learned in every head and layer: a head may

@@ -13,7 +13,9 @@ from posbench.core.encoding import PositionEncoding
 
 
 class StickBreaking(PositionEncoding):
-    r"""$w_{ij} = \sigma(z_{ij}) \prod_{j < s < i} \left(1 - \sigma(z_{is})\right)$ for $j < i$, and
+    r"""Each query goes back from key to key, and each key takes a share of what is left.
+
+    $w_{ij} = \sigma(z_{ij}) \prod_{j < s < i} \left(1 - \sigma(z_{is})\right)$ for $j < i$, and
     what is left, $w_{ii} = \prod_{s < i} \left(1 - \sigma(z_{is})\right)$, goes to the query's own
     value: stick-breaking attention instead of the softmax (arXiv 2410.17980). No parameters, and
     token positions are not used.

@@ -13,7 +13,9 @@ from posbench.core.encoding import PositionEncoding
 
 
 class T5(PositionEncoding):
-    r"""$B_{ij} = E[\text{bucket}(i - j), h]$, a learned bias for each bucket of distances and head
+    r"""Distances fall into buckets that widen with distance; each has a learned bias in every head.
+
+    $B_{ij} = E[\text{bucket}(i - j), h]$, a learned bias for each bucket of distances and head
     (arXiv 1910.10683, section 2.1).
 
     Half of the buckets hold one distance each, the rest grow logarithmically up to `max_distance`;

@@ -9,8 +9,9 @@ from posbench.encodings.t5 import T5, t5_bucket
 
 
 class BidirectionalT5(T5):
-    r"""`T5` with buckets of their own for later keys, as in T5's encoder (arXiv 1910.10683):
-    $B_{ij} = E[\text{bucket}(|i - j|) + N\,[i < j], h]$.
+    r"""T5 with separate buckets for later keys, as in T5's encoder.
+
+    $B_{ij} = E[\text{bucket}(|i - j|) + N\,[i < j], h]$ (`T5`, arXiv 1910.10683).
 
     Attention stays causal: what is later here is a key seen already whose position lies beyond the
     query's, as ids supplied by a task may have it. Where positions count up, the second half of the

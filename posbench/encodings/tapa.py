@@ -14,7 +14,10 @@ from posbench.core.encoding import PositionEncoding
 
 
 class TAPA(PositionEncoding):
-    r"""$z_{ij} = \frac{c}{\sqrt s}\,\langle q^A_i, k^A_j \rangle\, \cos\left(2\pi\,|i - j|^{\alpha}
+    r"""A score is a product of contents times the cosine of an angle that content and distance
+    give.
+
+    $z_{ij} = \frac{c}{\sqrt s}\,\langle q^A_i, k^A_j \rangle\, \cos\left(2\pi\,|i - j|^{\alpha}
     \frac{c}{\sqrt{1 - s}}\,\langle q^P_i, k^P_j \rangle\right)$: token-aware phase attention (arXiv
     2509.12635, equation 12).
 

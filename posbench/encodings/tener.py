@@ -13,7 +13,9 @@ from posbench.encodings.rotation import neighbours
 
 
 class TENER(PositionEncoding):
-    r"""$z_{ij} = c\,\big(\langle q_i + u_h, k_j\rangle + \langle q_i + v_h, R_{i-j}\rangle\big)$
+    r"""Content meets sinusoids of the signed distance, which are not projected.
+
+    $z_{ij} = c\,\big(\langle q_i + u_h, k_j\rangle + \langle q_i + v_h, R_{i-j}\rangle\big)$
     with $R_{t,2m} = \sin t\theta_m$, $R_{t,2m+1} = \cos t\theta_m$, $\theta_m = b^{-2m/d_h}$ and c
     = `scale`, which is 1 where attention has $1/\sqrt{d_h}$ (arXiv 1911.04474).
 

@@ -17,7 +17,9 @@ LARGEST = 512 / 128**0.5
 
 
 class TokenSink(Wrapper):
-    r"""$w_{ij} = \frac{e^{z_{ij}}}{e^{s_i} + \sum_k e^{z_{ik}}}$ with $s_i = w_h^\top x_i$, and
+    r"""Each token computes the logit of its own sink, and long queries and keys are shortened.
+
+    $w_{ij} = \frac{e^{z_{ij}}}{e^{s_i} + \sum_k e^{z_{ik}}}$ with $s_i = w_h^\top x_i$, and
     z of the host from $q' = \min\bigl(1, \frac{T}{|g \circ q|}\bigr)\,g \circ q$ and
     $k' = \min\bigl(1, \frac{T}{|k|}\bigr)\,k$ (Inkling 2 as in transformers; no paper).
 

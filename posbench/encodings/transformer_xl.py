@@ -13,7 +13,10 @@ from posbench.encodings.relative_sinusoids import vectors, with_sinusoids
 
 
 class TransformerXL(PositionEncoding):
-    r"""$z_{ij} = c\,\big(\langle q_i + u_h, k_j\rangle + \langle q_i + v_h, W_h
+    r"""Content meets projected sinusoids of the distance, and two learned vectors stand in for the
+    query.
+
+    $z_{ij} = c\,\big(\langle q_i + u_h, k_j\rangle + \langle q_i + v_h, W_h
     R_{i-j}\rangle\big)$ with $R_t = [\sin t\theta \,|\, \cos t\theta]$, $\theta_m = b^{-2m/D}$
     (arXiv 1901.02860, section 3.3).
 

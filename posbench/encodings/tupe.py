@@ -15,7 +15,9 @@ from posbench.core.encoding import PositionEncoding, Wrapper
 
 
 class TUPE(Wrapper):
-    r"""$z_{ij} = \frac{c}{\sqrt 2}\big(\langle q_i, k_j\rangle + \langle U_h \bar P_i, W_h \bar
+    r"""Scores of positions with each other, from learned rows, are added to scores of contents.
+
+    $z_{ij} = \frac{c}{\sqrt 2}\big(\langle q_i, k_j\rangle + \langle U_h \bar P_i, W_h \bar
     P_j\rangle\big) + B_{ij}$ with $\bar P = \mathrm{LayerNorm}(P)$ (arXiv 2006.15595, section 3.1).
 
     B is the host's: T5 makes it TUPE-R, NoPE TUPE-A. P is [rows, D]; U and W are [heads, head

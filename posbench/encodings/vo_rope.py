@@ -14,7 +14,9 @@ from posbench.encodings.rotation import halves, rotate
 
 
 class VORoPE(RoPE):
-    r"""RoPE, and $o_i = R(-i\,\theta)\sum_j w_{ij}\,R(j\,\theta)\,v_j = \sum_j
+    r"""RoPE that also turns values by their positions, and outputs back by the query's.
+
+    RoPE, and $o_i = R(-i\,\theta)\sum_j w_{ij}\,R(j\,\theta)\,v_j = \sum_j
     w_{ij}\,R\bigl((j-i)\theta\bigr)\,v_j$: values are turned by their positions and outputs back by
     the query's (VO-RoPE, Su, kexue.fm, April 2025; RoVE, arXiv 2606.11275).
 

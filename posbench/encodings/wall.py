@@ -19,7 +19,9 @@ CHUNK = 32
 
 
 class Wall(PositionEncoding):
-    r"""$z_{ij} = c \sum_n q_{in}\, k_{jn}\, e^{P_{in} - P_{jn}}$ with $P_i = \sum_{s \le i} \ln
+    r"""Each channel of a key fades by a factor that every later token computes.
+
+    $z_{ij} = c \sum_n q_{in}\, k_{jn}\, e^{P_{in} - P_{jn}}$ with $P_i = \sum_{s \le i} \ln
     \sigma(W x_s + b)$, for every head and channel n: Wall attention (Tilde Research,
     blog.tilderesearch.com/blog/wall-attn, June 2026; `fla.ops.wall_attn` of fla-core 0.6).
 

@@ -11,7 +11,9 @@ from posbench.encodings.transformer_xl import TransformerXL
 
 
 class XLNet(TransformerXL):
-    r"""`TransformerXL` plus a term for segments: $z_{ij} = \dots + c\,\langle q_i + r_h,
+    r"""Transformer-XL's encoding, plus a term for whether two tokens are of one segment.
+
+    `TransformerXL` plus a term for segments: $z_{ij} = \dots + c\,\langle q_i + r_h,
     s_{h,ij}\rangle$ with $s_{h,ij} = s^{same}_h$ where query and key are of one segment and
     $s^{other}_h$ where not (arXiv 1906.08237, section 2.5).
 

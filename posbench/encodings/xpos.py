@@ -16,7 +16,9 @@ from posbench.encodings.rotation import halves, rotate
 
 
 class XPos(PositionEncoding):
-    r"""$z_{ij} = c\,\mathrm{Re}\sum_m
+    r"""RoPE whose products also decay with distance, the fast pairs most.
+
+    $z_{ij} = c\,\mathrm{Re}\sum_m
     q_{i,m}\,\overline{k_{j,m}}\;\zeta_m^{(i-j)/B}\,e^{\,\mathrm{i}(i-j)\theta_m}$ with $\zeta_m =
     \frac{2m + \gamma d_h}{(1+\gamma)\,d_h}$ and $\theta_m = b^{-2m/d_h}$ (arXiv 2212.10554).
 

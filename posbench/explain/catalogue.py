@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,67 +38,41 @@ from posbench.config.legality import legal, method_class
 from posbench.config.options import options
 from posbench.core.encoding import PositionEncoding, Wrapper
 from posbench.core.extension import Extension, ExtensionWrapper
-from posbench.explain.probe import MAP, STRETCH, Probe, by_distance, measured
+from posbench.explain.probe import MAP, STRETCH, Probe
 from posbench.running.setup import Setup
 from posbench.showing.figures import COLOURS, STYLE, svg_text
 from posbench.showing.pages import Description, described, rendered
 
-# -- pictures of an encoding -----------------------------------------------------------------------
+# -- the picture of a row: tokens are all alike, so that only position matters ---------------------
 
 
-@dataclass(frozen=True)
-class Portrait:
-    """The answers of one layer to tokens that are all alike, so that only position matters."""
-
-    quantity: str  # what the curves and the first map show
-    curves: np.ndarray  # [heads, n], entry d is the value at distance d
-    variants: Mapping[str, np.ndarray]  # the first head's curve at other settings, [n] each
-    map: np.ndarray  # [n, n], the first head; NaN where nothing is seen
-    weights: np.ndarray  # [n, n], in units of uniform attention, 1 / (number of visible keys)
-    train_positions: int
-
-
-def draw(portrait: Portrait) -> str:
-    """The three pictures side by side, as SVG text."""
+def draw(probe: Probe) -> str:
+    """The curves, the map of the same and the map of attention side by side, as SVG text."""
+    hidden = np.triu(np.ones((MAP, MAP), bool), 1)
+    scores, weights = (np.where(hidden, np.nan, each) for each in (probe.map, probe.weights))
     with style.context(["default", STYLE | {"font.size": 8}]):
         figure = Figure(figsize=(10.5, 2.75), layout="constrained")
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.9, 1, 1))
-        _curves(left, portrait)
-        _map(figure, middle, portrait.map, f"{portrait.quantity}, head 1", "RdBu_r")
-        _map(figure, right, portrait.weights, "attention / uniform attention, head 1", "viridis")
+        _curves(left, probe)
+        _map(figure, middle, scores, f"{probe.quantity}, head 1", "RdBu_r")
+        _map(figure, right, weights, "attention / uniform attention, head 1", "viridis")
         return svg_text(figure)
 
 
-def _curves(axes: Axes, portrait: Portrait) -> None:
-    for label, values in portrait.variants.items():
-        axes.plot(values, linewidth=0.9, linestyle=(0, (4, 2)), color="0.6", label=label)
-        axes.annotate(label, (len(values) - 1, values[-1]), fontsize=6.5, color="0.4", va="center")
-    same = np.allclose(portrait.curves, portrait.curves[:1], equal_nan=True)
-    for head, values in enumerate(portrait.curves[: 1 if same else None]):
+def _curves(axes: Axes, probe: Probe) -> None:
+    same = np.allclose(probe.curves, probe.curves[:1], equal_nan=True)
+    for head, values in enumerate(probe.curves[: 1 if same else None]):
         label = "all heads" if same else f"head {head + 1}"
         axes.plot(values, linewidth=1.6, color=COLOURS[head % len(COLOURS)], label=label)
-    axes.axvline(portrait.train_positions - 1, color="0.6", linewidth=0.8, linestyle=":")
-    axes.text(
-        portrait.train_positions - 1,
-        1.01,
-        "training ends",
-        fontsize=6.5,
-        color="0.4",
-        transform=_above(axes),
-    )
+    end = probe.run.train_positions - 1
+    axes.axvline(end, color="0.6", linewidth=0.8, linestyle=":")
+    above = axes.get_xaxis_transform()
+    axes.text(end, 1.01, "training ends", fontsize=6.5, color="0.4", transform=above)
     axes.set_xlabel("distance, tokens")
-    axes.set_ylabel(portrait.quantity)
+    axes.set_ylabel(probe.quantity)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    handles, labels = axes.get_legend_handles_labels()
-    shown = [
-        (h, text) for h, text in zip(handles, labels, strict=True) if text not in portrait.variants
-    ]
-    axes.legend(*zip(*shown, strict=True), frameon=False, fontsize=6.5, ncols=2)
-
-
-def _above(axes: Axes) -> object:
-    return axes.get_xaxis_transform()
+    axes.legend(frameon=False, fontsize=6.5, ncols=2)
 
 
 def _map(figure: Figure, axes: Axes, values: np.ndarray, title: str, colours: str) -> None:
@@ -112,9 +86,7 @@ def _map(figure: Figure, axes: Axes, values: np.ndarray, title: str, colours: st
     figure.colorbar(picture, ax=axes, shrink=0.85)
 
 
-# -- all together ----------------------------------------------------------------------------------
-
-BASES = (100, 1_000, 10_000, 100_000)
+# -- what is said of a row -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -130,9 +102,6 @@ class Entry:
     @property
     def sources(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(source for each in self.descriptions for source in each.sources))
-
-
-# -- reading ---------------------------------------------------------------------------------------
 
 
 def describe(cls: type) -> Description:
@@ -182,7 +151,7 @@ def entry(name: str) -> Entry:
         _settings(probe.run),
         tuple(describe(cls) for cls in dict.fromkeys(classes)),
         properties(probe),
-        draw(portrait(word, probe)),
+        draw(probe),
     )
 
 
@@ -226,31 +195,6 @@ def properties(probe: Probe) -> dict[str, str]:
         "handles": ", ".join(sorted(stack.handles)),
         "extensions": ", ".join(allowed),
     }
-
-
-# -- its picture ----------------------------------------------------------------------------------
-
-
-def portrait(word: str, probe: Probe) -> Portrait:
-    hidden = np.triu(np.ones((MAP, MAP), bool), 1)
-    return Portrait(
-        probe.quantity,
-        probe.curves,
-        dict(_at_other_bases(word, probe)),
-        np.where(hidden, np.nan, probe.map),
-        np.where(hidden, np.nan, probe.weights),
-        probe.run.train_positions,
-    )
-
-
-def _at_other_bases(word: str, probe: Probe) -> Iterator[tuple[str, np.ndarray]]:
-    """The first head's curve at other bases, if the encoding has such a setting."""
-    if "base" not in compose(word).cfg().encoding:
-        return
-    for base in BASES:
-        run = probe.run.with_setting("encoding.base", base)
-        layer = run.model().encodings.double().layers[0]
-        yield f"base {base:,}", by_distance(measured(layer, probe.limit)[1])[0]  # type: ignore[arg-type]
 
 
 def _of_folders(own: Sequence[Path]) -> list[str]:

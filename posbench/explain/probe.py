@@ -67,9 +67,9 @@ class Probe:
         plans = [layer.encode(equal_tokens(16, 1)) for layer in layers]
         self.path = ", ".join(dict.fromkeys(plan.path for plan in plans))  # type: ignore[attr-defined]
         twice = 2 * self.run.train_positions
-        self.limit = min(twice, self.stack.max_positions or twice)
-        self.quantity, values, _ = measured(layers[0], self.limit)
-        self.curves = by_distance(values)  # [heads, limit]
+        limit = min(twice, self.stack.max_positions or twice)
+        self.quantity, values, _ = measured(layers[0], limit)
+        self.curves = values[:, -1, ::-1]  # [heads, limit], by the distance from the last token
         _, scores, weights = measured(layers[0], MAP)
         self.map = scores[0]  # of the first head, [query, key]
         self.weights = weights[0] * np.arange(1, MAP + 1)[:, None]  # uniform attention is 1
@@ -80,8 +80,3 @@ class Probe:
         changed = extension.changes
         stack = extension.extend(self.base, self.trained, length) if changed else self.base
         return stack.double()
-
-
-def by_distance(values: np.ndarray) -> np.ndarray:
-    """The values by distance d from the last token, [heads, n]."""
-    return values[:, -1, ::-1]

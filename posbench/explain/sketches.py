@@ -1,11 +1,13 @@
-"""`python -m posbench.catalogue.sketches`: what a page without torch shows of each row.
+"""`python -m posbench.explain.sketches`: what a page without torch shows of each row.
 
-    python -m posbench.catalogue.sketches                      all rows, into sketches.jsonl
-    python -m posbench.catalogue.sketches --check rope alibi   fails if these are drawn otherwise
+    python -m posbench.explain.sketches           draws rows that are new or whose code has changed
+    python -m posbench.explain.sketches rope      draws these rows again
+    python -m posbench.explain.sketches --check   draws nothing; fails if there are such rows
 
 Rows are all methods and those pairs of the main board that are none.
 The file beside this module has a line a row: its picture in the catalogue at a lower resolution,
-and what is measured on it there. The leaderboard reads it, and so needs no torch.
+what is measured on it there, and the hash of what it was drawn from. The leaderboard reads it, and
+so needs no torch.
 """
 
 from __future__ import annotations
@@ -22,18 +24,24 @@ from typing import Any
 import numpy as np
 import torch
 
+from posbench.base.content_hash import content_hash
+from posbench.base.disk import write_whole
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import counted, listed
 from posbench.config import board as definition
 from posbench.config import commands, mistakes
 from posbench.config.board_rows import recorded
-from posbench.config.compose import composing
+from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.config.methods import AS_TRAINED, methods
 from posbench.config.options import options
+from posbench.config.provenance import hash_of, targets
+from posbench.config.source import reading_once
 from posbench.core.attention import Attention, Heads
 from posbench.core.encoding import EncodingStack, PositionEncoding
-from posbench.explain.probe import HEADS, MAP, WIDTH, Probe
+from posbench.explain.probe import HEADS, MAP, SIZES, WIDTH, Probe
 
-COMMAND = "python -m posbench.catalogue.sketches"
+COMMAND = "python -m posbench.explain.sketches"
 FILE = "sketches.jsonl"
 POINTS = 40
 """Distances in a curve."""
@@ -84,6 +92,14 @@ def sketch(name: str, words: Sequence[str] = ()) -> dict[str, Any]:
         "path": probe.path,
         "keys": _keys(probe),
     }
+
+
+def code(words: Sequence[str]) -> str:
+    """The hash of what a row is drawn from: its settings, and the source of its classes."""
+    content = compose(*words, *SIZES).content
+    chosen = [content[group] for group in ("encoding", "extension", "model")]
+    source = hash_of("posbench.explain.probe.measured", sorted(targets(chosen)))
+    return content_hash([chosen, source])
 
 
 def _short(value: float) -> float | None:
@@ -154,7 +170,7 @@ def text(lines: Sequence[dict[str, Any]]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = commands.parser(COMMAND, __doc__.split("\n\n")[0], check=True)
-    parser.add_argument("rows", nargs="*", help="default: all")
+    parser.add_argument("rows", nargs="*", help="default: those that are new or have changed")
     chosen = parser.parse_args(arguments)
     return exit_status(lambda: _written(chosen))
 
@@ -162,21 +178,24 @@ def main(arguments: list[str] | None = None) -> int:
 def _written(chosen: argparse.Namespace) -> int:
     torch.set_num_threads(1)
     path = Path(str(files("posbench.explain"))) / FILE
-    known = {}
-    if path.is_file():
-        written = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-        known = {line["method"]: line for line in written}
-    with composing():
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    known = {line["method"]: line for line in map(json.loads, lines)}
+    with composing(), reading_once():
         every = rows()
         for name in chosen.rows:
             mistakes.check_choice("row", name, list(every))
-        made = {name: sketch(name, every[name]) for name in chosen.rows or every}
-    merged = {name: line for name, line in (known | made).items() if name in every}
-    content = text([merged[name] for name in sorted(merged)])
-    stale = [name for name, line in made.items() if known.get(name) != line]
-    again = f"run `{' '.join([COMMAND, *stale])}`"
-    commands.write_or_check({path: content.encode()}, chosen.check, again, shown=lambda _: FILE)
-    print(f"{FILE}: up to date." if chosen.check else f"Written: {len(made)} rows in {FILE}")
+        codes = {name: code(words) for name, words in every.items()}
+        stale = [name for name in every if known.get(name, {}).get("code") != codes[name]]
+        if chosen.check:
+            if wrong := [*stale, *sorted(known.keys() - every.keys())]:
+                raise PosbenchError(f"{FILE} is not of today for {listed(wrong)}: run `{COMMAND}`")
+            print(f"{FILE}: up to date.")
+            return 0
+        for name in chosen.rows or stale:
+            known[name] = sketch(name, every[name]) | {"code": codes[name]}
+    content = text([known[name] for name in sorted(known.keys() & every.keys())])
+    write_whole(path, content.encode())
+    print(f"Written: {counted(len(chosen.rows or stale), 'row')} in {FILE}")
     return 0
 
 

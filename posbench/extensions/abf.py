@@ -8,7 +8,9 @@ from posbench.extensions.unscaled import Unscaled
 
 
 class ABF(Unscaled):
-    r"""$\lambda_m = g^{m/K}$, that is $\theta'_m = b'^{-m/K}$ with the base $b' = g\,b$: adjusted
+    r"""The base of RoPE is multiplied by a factor.
+
+    $\lambda_m = g^{m/K}$, that is $\theta'_m = b'^{-m/K}$ with the base $b' = g\,b$: adjusted
     base frequency (arXiv 2309.16039).
 
     NTK is this with $g = s^{d/(d-2)}$; here g is `growth`, the same at every length. Published as

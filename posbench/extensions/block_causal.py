@@ -7,8 +7,10 @@ from posbench.extensions.mask import Mask
 
 
 class BlockCausal(Mask):
-    r"""A query i sees the keys $j \le i$ of its own block and of the one before, $\lfloor i/b
-    \rfloor - \lfloor j/b \rfloor \le 1$ (blockwise causal attention of xPos, arXiv 2212.10554).
+    r"""Each query sees the keys of its own block and of the block before.
+
+    A query i sees the keys $j \le i$ with $\lfloor i/b \rfloor - \lfloor j/b \rfloor \le 1$
+    (blockwise causal attention of xPos, arXiv 2212.10554).
 
     `block` b, left out, is half of the positions seen in training, as published, rounded up, so
     that the two blocks of a training sequence see each other. Later queries see from b + 1 to 2 b

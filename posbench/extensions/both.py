@@ -8,7 +8,9 @@ from posbench.core.extension import Extension, Searched
 
 
 class Both(Extension):
-    """The second extension of what the first has made of the encoding: either may be a sequence
+    """Two extensions apply one after the other.
+
+    The second extension of what the first has made of the encoding: either may be a sequence
     itself.
 
     Each part takes hold of the layers that offer what it needs, and refuses by itself where none

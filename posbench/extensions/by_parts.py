@@ -12,7 +12,10 @@ RAMPS: dict[str, type[YaRN]] = {"index": YaRN, "turns": YaRNTurns}
 
 
 class ByParts(FrequencyExtension):
-    r"""$1/\lambda_m = g_m + (1 - g_m)/s$: NTK-by-parts, which is YaRN without its temperature
+    r"""Slow pairs are interpolated, fast ones stay, and those between are mixed: YaRN without its
+    temperature.
+
+    $1/\lambda_m = g_m + (1 - g_m)/s$: NTK-by-parts, which is YaRN without its temperature
     (bloc97, 2023; arXiv 2309.00071, section 3.2).
 
     `ramp` is "index", the form of YaRN's code, or "turns", that of its paper: see `YaRN` and

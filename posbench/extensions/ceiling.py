@@ -7,7 +7,9 @@ from posbench.extensions.direct import Direct
 
 
 class Ceiling(Direct):
-    """No extension, but a training of its own for each test length: the same model, task, steps and
+    """The same model is trained again at each test length.
+
+    No extension, but a training of its own for each test length: the same model, task, steps and
     seed, with n up to that length.
 
     What it does not reach, the model cannot do in these steps; only what lies between it and a

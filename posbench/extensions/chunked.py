@@ -7,7 +7,9 @@ from posbench.extensions.mask import Mask
 
 
 class Chunked(Mask):
-    r"""A query i sees the keys $j \le i$ of its own chunk, $\lfloor i/c \rfloor = \lfloor j/c
+    r"""Each query sees only the keys of its own chunk.
+
+    A query i sees the keys $j \le i$ of its own chunk, $\lfloor i/c \rfloor = \lfloor j/c
     \rfloor$ (Llama 4 in transformers, in three layers of four with c = 8192, trained so).
 
     `chunk` c, left out, is the positions seen in training. Every chunk is then a training sequence

@@ -7,7 +7,9 @@ from posbench.extensions.regions import Region, RegionExtension
 
 
 class Clamp(RegionExtension):
-    r"""$d' = \min(d, c)$: `ReRoPE` at the largest trained distance (`clamp_len` of Transformer-XL,
+    r"""Distances beyond the longest trained one count as that one.
+
+    $d' = \min(d, c)$: `ReRoPE` at the largest trained distance (`clamp_len` of Transformer-XL,
     arXiv 1901.02860).
 
     c is `largest`, or L - 1 where it is left out (null): nothing changes at the training length,

@@ -10,7 +10,9 @@ from posbench.extensions.unscaled import Unscaled
 
 
 class ClippedRoPE(Unscaled):
-    r"""$\theta'_m = \theta_m\,\tfrac12\bigl(1 + \cos\frac{\pi\,i}{n-1}\bigr)$ for the n slowest
+    r"""The slowest frequencies fade to zero along half a cosine.
+
+    $\theta'_m = \theta_m\,\tfrac12\bigl(1 + \cos\frac{\pi\,i}{n-1}\bigr)$ for the n slowest
     pairs, i = 0..n-1 from fast to slow: clipped RoPE ("CoPE", arXiv 2602.05258; not the contextual
     CoPE).
 

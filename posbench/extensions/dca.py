@@ -21,7 +21,10 @@ ones."""
 
 
 class DCA(RegionExtension):
-    r"""$d' = q' - (j \bmod s)$ with $q' = i \bmod s$ for keys of the query's own chunk, $\min(i
+    r"""Text is cut into chunks; distances within and between chunks are remapped into the trained
+    range.
+
+    $d' = q' - (j \bmod s)$ with $q' = i \bmod s$ for keys of the query's own chunk, $\min(i
     \bmod s + s,\, c - 1)$ for those of the one before, $c - 1$ for all earlier ones, and chunks of
     $s = c - w$ positions (dual chunk attention, ChunkLlama, arXiv 2402.17463).
 

@@ -5,7 +5,10 @@ from posbench.core.extension import Extension
 
 
 class Direct(Extension):
-    """No change. The base that every other extension is compared with; legal on every encoding."""
+    """Nothing is changed.
+
+    Every other extension is compared with it, and it is legal on every encoding.
+    """
 
     changes = False
 

@@ -10,7 +10,9 @@ from posbench.extensions.unscaled import Unscaled
 
 
 class DropLowFrequencies(Unscaled):
-    r"""$\theta'_m = 0$ for the slowest `share` of the pairs: the cut of p-RoPE (arXiv 2410.06205)
+    r"""A share of the pairs, the slowest, stop turning after training.
+
+    $\theta'_m = 0$ for the slowest `share` of the pairs: the cut of p-RoPE (arXiv 2410.06205)
     made after training, which the paper of clipped RoPE calls hard clipping (arXiv 2602.05258).
 
     These pairs pass the fewest angles in training and the most new ones beyond it; switched off,

@@ -11,7 +11,9 @@ from posbench.extensions.temperature import Heated, constant
 
 
 class Dropped(Scaled):
-    r"""No position at all, $z_{ij} = \tau\,c\,\langle q_i, k_j\rangle$ with $\tau = 1 +
+    r"""All positions are dropped after training with RoPE.
+
+    No position at all, $z_{ij} = \tau\,c\,\langle q_i, k_j\rangle$ with $\tau = 1 +
     \text{growth} \cdot \ln s$ (DroPE, arXiv 2512.12167): what a NoPE model would compute with these
     weights.
 

@@ -8,7 +8,10 @@ from posbench.extensions.ntk import NTK
 
 
 class DynamicNTK(NTK):
-    r"""$\lambda_m = \alpha^{m/(K-1)}$ with $\alpha = f\,\max(1, L'/L) - (f - 1)$, the base $b' =
+    r"""NTK with a base that grows with the test length and is as in training up to the training
+    length.
+
+    $\lambda_m = \alpha^{m/(K-1)}$ with $\alpha = f\,\max(1, L'/L) - (f - 1)$, the base $b' =
     b\,\alpha^{d/(d-2)}$ ("dynamic NTK", emozilla, 2023; transformers' "dynamic", where f is
     `factor`).
 

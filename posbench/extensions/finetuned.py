@@ -7,8 +7,9 @@ from posbench.core.extension import Extension, ExtensionWrapper, FineTuning, Sea
 
 
 class FineTuned(ExtensionWrapper):
-    """An extension, then training goes on with it for a few steps: PI, NTK and YaRN as they are
-    published.
+    """An extension is applied, and training goes on with it for a few steps.
+
+    PI, NTK and YaRN are published so.
 
     It starts from the weights that all extensions share, with AdamW anew, warm-up over a tenth of
     the steps and the protocol's decay at the end. `steps` and `learning_rate` are shares of those

@@ -8,7 +8,9 @@ from posbench.extensions.unscaled import Unscaled
 
 
 class GiraffePower(Unscaled):
-    r"""$\lambda_m = (1 - m/K)^{-k}$, that is $\theta'_m = \theta_m (1 - 2m/d)^k$: the power basis
+    r"""Frequencies shrink by a power that leaves the fastest pairs almost alone.
+
+    $\lambda_m = (1 - m/K)^{-k}$, that is $\theta'_m = \theta_m (1 - 2m/d)^k$: the power basis
     of Giraffe (arXiv 2308.10882).
 
     The fastest pair stays, the slowest is stretched by $K^k$. k is `power`; the published code has

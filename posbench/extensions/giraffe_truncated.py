@@ -11,7 +11,9 @@ from posbench.extensions.unscaled import Unscaled
 
 
 class GiraffeTruncated(Unscaled):
-    r"""$\theta'_m = \theta_m$ where $\theta_m \ge c$, $\rho = c/$`slowing` where $\theta_m \ge
+    r"""Fast pairs stay, those between share one low frequency, and the slowest stop turning.
+
+    $\theta'_m = \theta_m$ where $\theta_m \ge c$, $\rho = c/$`slowing` where $\theta_m \ge
     c/$`span`, and 0 below, with $c = 2\pi\,$`turns`$/L$: the truncated basis of Giraffe (arXiv
     2308.10882).
 

@@ -34,7 +34,9 @@ class AllHeated(Heated):
 
 
 class InklingTemperature(Growing):
-    r"""$\tau_p = 1 + \beta\,\ln\max\bigl(1, \frac{p+1}{L}\bigr)$ for a query at position p, on
+    r"""Beyond the training length, scores and bias grow with the logarithm of the query's position.
+
+    $\tau_p = 1 + \beta\,\ln\max\bigl(1, \frac{p+1}{L}\bigr)$ for a query at position p, on
     content scores *and* bias: $z_{ij} = \tau_i\,(c\,\langle q_i, k_j\rangle + B_{ij})$ (Inkling as
     in transformers; no paper).
 

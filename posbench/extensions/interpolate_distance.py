@@ -13,7 +13,9 @@ from posbench.extensions.regions import Region, RegionExtension, from_the_first
 
 
 class InterpolateDistance(RegionExtension, Scaled):
-    r"""$d' = d / s$: position interpolation for any host with a distance (of ALiBi's slopes, arXiv
+    r"""All distances are divided by the factor between test and training length.
+
+    $d' = d / s$: position interpolation for any host with a distance (of ALiBi's slopes, arXiv
     2310.13017; of RoPE's angles, `PI`, arXiv 2306.15595).
 
     `scale` s is a fixed factor, or where it is left out (null) $\max(1, L'/L)$ for each test length

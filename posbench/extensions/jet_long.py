@@ -10,7 +10,9 @@ from posbench.extensions.regions import Region, beyond, from_the_first
 
 
 class JetLong(Shrinking):
-    r"""$d' = d$ for $d \le w_0$, else $\lfloor i/G \rfloor - \lfloor j/G \rfloor$ with $G = \lceil
+    r"""Near distances stay; beyond a window, positions are floor-divided by a whole number.
+
+    $d' = d$ for $d \le w_0$, else $\lfloor i/G \rfloor - \lfloor j/G \rfloor$ with $G = \lceil
     L'/L \rceil$ (Jet-Long, arXiv 2604.13010).
 
     Up to `window` $w_0$ nothing changes; further keys are seen in groups of `group` G, as

@@ -19,7 +19,9 @@ from posbench.extensions.yarn import YaRN, growth
 
 
 class JetLongFreq(Scaled):
-    r"""Angles $d\,\theta_m$ for $d \le w_0$, else $w_0\,\theta_m + (d - w_0)\,\theta'_m$ with
+    r"""Near keys keep RoPE's frequencies; beyond a window, YaRN's take over where those left off.
+
+    Angles $d\,\theta_m$ for $d \le w_0$, else $w_0\,\theta_m + (d - w_0)\,\theta'_m$ with
     YaRN's $\theta'_m = \theta_m/\lambda_m$ at $s = \frac{L' - w_0}{L - w_0}$, and content scores
     times $0.1\ln s + 1$ (the variant by frequencies that Jet-Long's code has, arXiv 2604.13010).
 

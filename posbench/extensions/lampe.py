@@ -13,7 +13,10 @@ from posbench.extensions.regions import Region, RegionExtension, at_least, from_
 
 
 class LaMPE(RegionExtension):
-    r"""$d' = d$ for $d \le h$, $f(i) - f(j) + h - f(h) - 1$ for $h < d < L' - t$, and $d - b$ for
+    r"""Near and farthest distances stay exact; those between share numbers, the more the longer the
+    test.
+
+    $d' = d$ for $d \le h$, $f(i) - f(j) + h - f(h) - 1$ for $h < d < L' - t$, and $d - b$ for
     keys further away, with $f(p) = \lfloor p\,M/(L' - 1) \rfloor$ and the mapping length $M = c\,L
     \big/ \bigl(1 + e^{-(a L'/L + r)}\bigr)$ (LaMPE, arXiv 2508.02308, as its authors' code has it).
 

@@ -13,7 +13,9 @@ from posbench.extensions.regions import Region, at_least, from_the_first
 
 
 class LeakyReRoPE(Shrinking):
-    r"""$d' = d$ for $d < w$, else $w + (d - w)/k$ (Leaky ReRoPE, Su, kexue.fm/archives/9708, 2023).
+    r"""Distances beyond a window grow more slowly.
+
+    $d' = d$ for $d < w$, else $w + (d - w)/k$ (Leaky ReRoPE, Su, kexue.fm/archives/9708, 2023).
 
     Beyond `window` w distances go on growing, `shrink` k times slower, and far keys keep their
     order. Published w = 512 and k = 16 at L = 4,096. Left out (null), k is the smallest with which

@@ -7,7 +7,9 @@ from posbench.extensions.by_parts import ByParts
 
 
 class Llama3(ByParts):
-    r"""$1/\lambda_m = g_m + (1 - g_m)/s$ with $g_m = \mathrm{clip}\bigl(\frac{r_m - l}{h - l}, 0,
+    r"""Slow pairs are interpolated, fast ones stay, and those between are mixed, as in Llama 3.1.
+
+    $1/\lambda_m = g_m + (1 - g_m)/s$ with $g_m = \mathrm{clip}\bigl(\frac{r_m - l}{h - l}, 0,
     1\bigr)$ (Llama 3.1, arXiv 2407.21783; transformers' "llama3").
 
     l, `low_freq_factor`, is 1 and h, `high_freq_factor`, 4 turns in training: by parts with a ramp

@@ -8,7 +8,9 @@ from posbench.extensions.regions import Region, RegionExtension
 
 
 class LMInfinite(RegionExtension):
-    r"""$d' = \min(d, w)$, and only the first keys and the last w are seen (Lambda-shaped mask,
+    r"""Each query sees the first keys and the last ones, and distances are clipped.
+
+    $d' = \min(d, w)$, and only the first keys and the last w are seen (Lambda-shaped mask,
     LM-Infinite, arXiv 2308.16137).
 
     The mask counts keys: `first` n keys of the sequence by index, and of the others those at

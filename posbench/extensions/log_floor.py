@@ -10,7 +10,9 @@ from posbench.extensions.temperature import Growing
 
 
 class LogFloor(Growing):
-    r"""$\tau_p = 1 + \beta\,\ln\bigl(1 + \lfloor p / L \rfloor\bigr)$ for a query at position p
+    r"""Scores take a step up at every whole multiple of the training length.
+
+    $\tau_p = 1 + \beta\,\ln\bigl(1 + \lfloor p / L \rfloor\bigr)$ for a query at position p
     (Ministral 3 as in transformers; Llama 4, in its layers without rotation).
 
     A step at every multiple of L: 1 for the trained positions 0 to L - 1, $1 + \beta \ln 2$ from

@@ -13,7 +13,9 @@ from posbench.extensions.temperature import Temperature
 
 
 class LogN(Temperature):
-    r"""$\tau_i = \max\bigl(1, \frac{\ln(i+1)}{\ln L}\bigr)^p$ for the query that sees i + 1 keys,
+    r"""Scores grow with the logarithm of the number of keys, from the training length on.
+
+    $\tau_i = \max\bigl(1, \frac{\ln(i+1)}{\ln L}\bigr)^p$ for the query that sees i + 1 keys,
     with `power` p = 1 (log-n scaling: J. Su, kexue.fm/archives/8823; arXiv 2202.12172).
 
     The entropy of a softmax over n keys grows like $\ln n$; this holds it near what it was at L

@@ -13,7 +13,9 @@ from posbench.extensions.turns import turns
 
 
 class LongRoPE(FrequencyExtension):
-    r"""$\lambda_m$ = `long_factors`[m] for tests beyond the training length L, `short_factors`[m]
+    r"""Each pair has a factor of its own, found by a search and given as a list.
+
+    $\lambda_m$ = `long_factors`[m] for tests beyond the training length L, `short_factors`[m]
     up to it, cos and sin times $\sqrt{1 + \ln s/\ln L}$ for s > 1 (LongRoPE, arXiv 2402.13753;
     transformers' "longrope").
 

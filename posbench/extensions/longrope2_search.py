@@ -61,7 +61,9 @@ class LongRoPE2Factors(LongRoPE):
 
 
 class LongRoPE2Search(Searched):
-    r"""LongRoPE2's search for the real critical pair and the factors from there on (arXiv
+    r"""LongRoPE2 searches for the pair where training ends and for the factors of the slower pairs.
+
+    LongRoPE2's search for the real critical pair and the factors from there on (arXiv
     2502.20082), at the price of `budget` evaluations on a validation length.
 
     The first candidate takes the pair that theory has. Half of the budget goes to the paper's first

@@ -45,7 +45,9 @@ class LongRoPEExponents(LongRoPE):
 
 
 class LongRoPESearch(Searched):
-    r"""LongRoPE with its search (arXiv 2402.13753), at the price of `budget` evaluations on a
+    r"""LongRoPE searches for its factors with `budget` evaluations on a validation length.
+
+    LongRoPE with its search (arXiv 2402.13753), at the price of `budget` evaluations on a
     validation length.
 
     The paper evolves lists of factors that do not fall, from 1 to 1.25 s, for each target length.

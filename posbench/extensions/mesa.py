@@ -10,7 +10,10 @@ from posbench.extensions.regions import Region, from_the_first
 
 
 class Mesa(Shrinking):
-    r"""$d' = d$ for keys of the query's own chunk, else $(i - b) + \lceil b/E \rceil - \lfloor j/E
+    r"""Within a query's own chunk distances stay; earlier positions are floor-divided, as on
+    stairs.
+
+    $d' = d$ for keys of the query's own chunk, else $(i - b) + \lceil b/E \rceil - \lfloor j/E
     \rfloor$, where b is the position at which its chunk begins (Stair PE of Mesa-Extrapolation,
     arXiv 2410.15859).
 

@@ -6,7 +6,9 @@ from posbench.extensions.mrrope import MrRoPE
 
 
 class MrRoPEUni(MrRoPE):
-    r"""MrRoPE-Uni: $\lambda_m = s^{t_m/n}$, every middle digit gets the radix $\beta\,s^{1/n}$
+    r"""MrRoPE that enlarges the radix of every middle digit by the same factor.
+
+    MrRoPE-Uni: $\lambda_m = s^{t_m/n}$, every middle digit gets the radix $\beta\,s^{1/n}$
     (arXiv 2601.22181).
 
     NTK between l and h. See `MrRoPE`.

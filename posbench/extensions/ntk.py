@@ -7,7 +7,9 @@ from posbench.core.frequencies import Frequencies
 
 
 class NTK(FrequencyExtension):
-    r"""NTK-aware: $\lambda_m = s^{m/(K-1)}$, the base $b' = b\,s^{d/(d-2)}$ (bloc97, 2023).
+    r"""The base of RoPE grows so that the slowest pair is interpolated and the fastest stays.
+
+    NTK-aware: $\lambda_m = s^{m/(K-1)}$, the base $b' = b\,s^{d/(d-2)}$ (bloc97, 2023).
 
     The fastest pair stays (it extrapolates), the slowest is stretched by s (it interpolates), the
     rest lie between on a geometric scale. Middle pairs still pass trained angles, so the usable

@@ -6,7 +6,10 @@ from posbench.extensions.ntk_mixed import NTKMixed
 
 
 class NTKFixed(NTKMixed):
-    r"""$\lambda_m = s^{(m+1)/K}$, NTK-RoPE-fixed (J. Su, kexue.fm/archives/9706): `NTKMixed` with c
+    r"""NTK whose slowest pair is slowed by exactly the length factor and whose fastest is slowed a
+    little.
+
+    $\lambda_m = s^{(m+1)/K}$, NTK-RoPE-fixed (J. Su, kexue.fm/archives/9706): `NTKMixed` with c
     = 1.
 
     Digits counted from 1: the ratio of neighbours is $s^{1/K}$ where NTK has $s^{1/(K-1)}$, and the

@@ -8,7 +8,9 @@ from posbench.core.frequencies import Frequencies
 
 
 class NTKMixed(FrequencyExtension):
-    r"""$\lambda_m = \exp\bigl(\ln s\,\bigl(\tfrac{m+1}{K}\bigr)^{c}\bigr)$, NTK-RoPE-mixed
+    r"""NTK whose exponent follows a power of the pair's number.
+
+    $\lambda_m = \exp\bigl(\ln s\,\bigl(\tfrac{m+1}{K}\bigr)^{c}\bigr)$, NTK-RoPE-mixed
     (J. Su, kexue.fm/archives/9706).
 
     The position is a number of mixed radix: digits are counted from 1, so every pair is stretched,

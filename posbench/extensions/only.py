@@ -8,7 +8,9 @@ from posbench.core.extension import Extension, ExtensionWrapper, Searched
 
 
 class Only(ExtensionWrapper):
-    r"""What `extension` makes of the `layers`, with all others as they were trained.
+    r"""An extension applies to some layers, and all others stay as they were trained.
+
+    What `extension` makes of the `layers`, with all others as they were trained.
 
     Layers are counted from 0 within the pattern that an encoding repeats over the depth, and from
     its end with -1, so that [-1] are the full layers where windows come first: the Gemma and OLMo

@@ -31,7 +31,9 @@ class Skipping(Wrapper):
 
 
 class SkipWise(Extension):
-    r"""In training, $p_i = i + u\,[i \ge c]$ with c uniform in $\{1, \dots, n-1\}$ and u uniform in
+    r"""Training goes on with a random gap in the positions, so that they reach a longer length.
+
+    In training, $p_i = i + u\,[i \ge c]$ with c uniform in $\{1, \dots, n-1\}$ and u uniform in
     $\{0, \dots, L' - n\}$, drawn for each sequence: the positions of a target length L' in
     sequences of the training length (PoSE with two chunks, arXiv 2309.10400).
 

@@ -7,7 +7,9 @@ from posbench.extensions.regions import Region, RegionExtension
 
 
 class ReRoPE(RegionExtension):
-    r"""$d' = \min(d, w)$ (rectified RoPE, Su, kexue.fm/archives/9708, 2023).
+    r"""Distances beyond a window count as the window.
+
+    $d' = \min(d, w)$ (rectified RoPE, Su, kexue.fm/archives/9708, 2023).
 
     Nearer than `window` w nothing changes; all keys further away look equally far, so that no
     distance is new at any length, but their order is lost. w is fixed, 512 of 4,096 trained

@@ -9,7 +9,9 @@ from posbench.extensions.unscaled import Unscaled
 
 
 class Resonance(Unscaled):
-    r"""$\theta'_m = 2\pi/\mathrm{round}(2\pi/\theta_m)$: every wavelength a whole number of
+    r"""Every wavelength is rounded to a whole number of positions.
+
+    $\theta'_m = 2\pi/\mathrm{round}(2\pi/\theta_m)$: every wavelength a whole number of
     positions (Resonance RoPE, arXiv 2403.00071).
 
     A pair that has turned once in training then meets the same angles again, and no others, at any

@@ -10,7 +10,9 @@ from posbench.extensions.regions import Region, at_least, from_the_first
 
 
 class SelfExtend(Shrinking):
-    r"""$d' = d$ for $d < W$, else $\lfloor i/G \rfloor - \lfloor j/G \rfloor + W - \lfloor W/G
+    r"""Near distances stay, and positions further away share numbers in groups.
+
+    $d' = d$ for $d < W$, else $\lfloor i/G \rfloor - \lfloor j/G \rfloor + W - \lfloor W/G
     \rfloor$ (SelfExtend, arXiv 2401.01325).
 
     Beyond `window` W positions are grouped by `group` G, so that d' stays whole; which of G

@@ -7,7 +7,9 @@ from posbench.extensions.mask import Mask
 
 
 class SlidingWindow(Mask):
-    r"""A query i sees the keys $i - w < j \le i$: itself and the w - 1 before it, as in the
+    r"""Each query sees only itself and the keys just before it.
+
+    A query i sees the keys $i - w < j \le i$: itself and the w - 1 before it, as in the
     encoding of this name (the convention of Mistral in transformers; arXiv 2004.05150 counts w/2 on
     each side).
 

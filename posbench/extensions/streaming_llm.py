@@ -12,7 +12,9 @@ from posbench.extensions.regions import Region, RegionExtension
 
 
 class StreamingLLM(RegionExtension):
-    r"""Only the first S keys (sinks) and the last w are seen, at their places among these: a sink t
+    r"""Each query sees the first keys and the last ones, at their places among these.
+
+    Only the first S keys (sinks) and the last w are seen, at their places among these: a sink t
     at $d' = \min(i,\, S + w - 1) - t$, the others at d (StreamingLLM, arXiv 2309.17453).
 
     Counted positions are places in a cache of S + w keys, the query's own included. With positions

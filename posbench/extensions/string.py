@@ -11,7 +11,10 @@ from posbench.extensions.regions import Region, RegionExtension, at_least
 
 
 class STRING(RegionExtension):
-    r"""$d' = d$ for $d < S$, else $d - S + W$ (STRING, arXiv 2410.18745).
+    r"""Distances beyond a shift are lowered, so that well-trained short ones replace rare long
+    ones.
+
+    $d' = d$ for $d < S$, else $d - S + W$ (STRING, arXiv 2410.18745).
 
     Distances from `shift` S on are told as those S - W smaller: what a model saw rarely, its
     largest distances, is replaced by what it saw often, also at the training length, and d' stays

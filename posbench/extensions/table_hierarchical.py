@@ -11,7 +11,9 @@ from posbench.extensions.combined_rows import Combined, Rows
 
 
 class TableHierarchical(Extension):
-    r"""$P'_{iL+j} = a\,u_i + (1-a)\,u_j$ with $u_i = \frac{P_i - a P_0}{1-a}$ for $0 \le i, j < L$
+    r"""New rows of a position table are made of pairs of trained ones, as digits make a number.
+
+    $P'_{iL+j} = a\,u_i + (1-a)\,u_j$ with $u_i = \frac{P_i - a P_0}{1-a}$ for $0 \le i, j < L$
     (J. Su, kexue.fm/archives/7947, with a = 0.4).
 
     That is $P_j + \frac{a}{1-a}\,(P_i - P_0)$: a position is a pair of digits, the lower by its own

@@ -21,7 +21,10 @@ ALIGN: dict[str, Callable[[int, int], tuple[int, int, int]]] = {
 
 
 class TableInterpolation(Scaled):
-    r"""$P'_p = (1 - f)\,P_{\lfloor u \rfloor} + f\,P_{\lceil u \rceil}$ with $u =
+    r"""The trained rows of a position table are stretched over the longer text by linear
+    interpolation.
+
+    $P'_p = (1 - f)\,P_{\lfloor u \rfloor} + f\,P_{\lceil u \rceil}$ with $u =
     p\,\frac{L-1}{L'-1}$ and $f = u - \lfloor u \rfloor$: the trained rows, resampled linearly so
     that the first and the last stay the ends.
 

@@ -8,7 +8,9 @@ from posbench.extensions.combined_rows import Combined
 
 
 class TableTiling(Extension):
-    r"""$P'_p = P_{p \bmod L}$: the trained rows over and over (Longformer, arXiv 2004.05150,
+    r"""The trained rows of a position table are repeated over and over.
+
+    $P'_p = P_{p \bmod L}$: the trained rows over and over (Longformer, arXiv 2004.05150,
     section 5, from RoBERTa's 512 to 4096).
 
     Every row is one that was trained, and near neighbours are as they were except across a seam.

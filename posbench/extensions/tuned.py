@@ -15,7 +15,9 @@ from posbench.core.extension import Extension, Searched
 
 
 class Tuned(Searched):
-    """An extension with the settings that lose least on the validation length: random search over a
+    """An extension gets the settings that lose least on a validation length.
+
+    An extension with the settings that lose least on the validation length: random search over a
     grid.
 
     `make` builds the extension from its settings, `knobs` lists what each setting may be. Of all

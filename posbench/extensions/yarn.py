@@ -12,7 +12,10 @@ from posbench.extensions.temperature import Heated, constant
 
 
 class YaRN(FrequencyExtension):
-    r"""NTK-by-parts with a temperature (arXiv 2309.00071): $1/\lambda_m = g_m + (1 - g_m)/s$ and
+    r"""Slow pairs are interpolated, fast ones stay, those between are mixed, and scores are made
+    sharper.
+
+    NTK-by-parts with a temperature (arXiv 2309.00071): $1/\lambda_m = g_m + (1 - g_m)/s$ and
     cos, sin times $a = 0.1\ln s + 1$, so that logits grow by $a^2$.
 
     $g_m$ keeps pairs that turn more than `beta_fast` times in training and interpolates those that

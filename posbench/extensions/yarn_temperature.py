@@ -10,7 +10,9 @@ from posbench.extensions.temperature import Heated, constant
 
 
 class YarnTemperature(Scaled):
-    r"""$\tau = (0.1 \ln s + 1)^2$ for every query: the temperature of YaRN (arXiv 2309.00071)
+    r"""Scores get the temperature of YaRN without its frequencies.
+
+    $\tau = (0.1 \ln s + 1)^2$ for every query: the temperature of YaRN (arXiv 2309.00071)
     without its frequencies.
 
     YaRN multiplies cosine and sine by $0.1 \ln s + 1$ and so the scores of rotated channels by the

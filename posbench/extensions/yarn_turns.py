@@ -8,7 +8,9 @@ from posbench.extensions.yarn import YaRN
 
 
 class YaRNTurns(YaRN):
-    r"""$1/\lambda_m = g_m + (1 - g_m)/s$ with $g_m = \mathrm{clip}\bigl(\frac{r_m -
+    r"""YaRN as its paper writes it: the mix of fast and slow is linear in turns, not in the index.
+
+    $1/\lambda_m = g_m + (1 - g_m)/s$ with $g_m = \mathrm{clip}\bigl(\frac{r_m -
     \beta_{slow}}{\beta_{fast} - \beta_{slow}}, 0, 1\bigr)$, and cos, sin times $0.1\ln s + 1$: YaRN
     as its paper writes it (arXiv 2309.00071).
 

@@ -7,7 +7,8 @@ parts: peak memory of the process, and CPU seconds.
     python tests/benchmarks/memory.py --write xpos         only that row of it
 
 Each is measured in a process of its own, forked before the model is built; on a GPU the
-peak is that of the memory torch allocated. Prints a table; asserts nothing.
+peak is that of the memory torch allocated. Prints a table; asserts nothing. The table is a
+measurement of one machine on one day, and so none of the pages that `make pages` writes.
 """
 
 from __future__ import annotations

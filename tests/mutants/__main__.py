@@ -3,7 +3,9 @@ scratch copy.
 
     python -m tests.mutants                 all of tests/mutants/*.yaml, as a table
     python -m tests.mutants fire shaw       those of some methods
-    python -m tests.mutants --write         writes tests/mutants/RESULTS.md; with names, their rows
+    python -m tests.mutants --write         tries those that tests/mutants/RESULTS.md lacks, and
+                                            writes it; with names, all of those methods
+    python -m tests.mutants --check         tries none; fails if the table lacks one
     python -m tests.mutants --changed-since [REV] --seconds 600
                                             those of files that differ from REV (left out: from
                                             where the branch left origin/main, else HEAD~1); none
@@ -28,13 +30,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "RESULTS.md"
+TABLE = "tests/mutants/RESULTS.md"
+COMMAND = "python -m tests.mutants --write"
 ROOT = HERE.parent.parent
 COPIED = ("posbench", "conf", "tasks", "tests", "pyproject.toml", "README.md", "CHANGELOG.md")
 
@@ -46,6 +50,12 @@ def mutants() -> list[dict[str, str]]:
         for path in sorted(HERE.glob("*.yaml"))
         for mutant in yaml.safe_load(path.read_text("utf-8"))
     ]
+
+
+def named(mutant: dict[str, str]) -> tuple[str, str]:
+    """The method and the change, as the table has them."""
+    change = " -> ".join(f"`{' '.join(mutant[key].split())}`" for key in ("old", "new"))
+    return mutant["method"], change.replace("|", "&#124;")
 
 
 def occurrences(old: str, text: str) -> list[tuple[int, int]]:
@@ -122,17 +132,16 @@ def copied(scratch: Path) -> None:
         (scratch / "posbench" / package).symlink_to(scratch / package)
 
 
-def tried(chosen: Sequence[dict[str, str]], seconds: float) -> list[tuple[str, ...]]:
+def tried(chosen: Sequence[dict[str, str]], seconds: float) -> Iterator[tuple[str, ...]]:
     """A row for each mutant that was begun in time: its method, its change and the verdict."""
     if not chosen:
-        return []
+        return
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Heavy and never changed: imported before the fork. Nothing of posbench may be.
     import hypothesis  # noqa: F401
     import lightning  # noqa: F401
     import torch  # noqa: F401
 
-    rows: list[tuple[str, ...]] = []
     sound: set[str] = set()
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -148,10 +157,7 @@ def tried(chosen: Sequence[dict[str, str]], seconds: float) -> list[tuple[str, .
             verdict = (
                 ("equivalent: " + equivalent if equivalent else "SURVIVED") if alive else "caught"
             )
-            change = " -> ".join(f"`{' '.join(mutant[key].split())}`" for key in ("old", "new"))
-            rows.append((mutant["method"], change.replace("|", "&#124;"), verdict))
-            print(" | ".join(rows[-1]), flush=True)
-    return rows
+            yield (*named(mutant), verdict)
 
 
 def main() -> None:
@@ -166,9 +172,16 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=math.inf, help="after which none is started"
     )
+    parser.add_argument("--check", action="store_true", help="is every mutant in the table?")
     options = parser.parse_args()
-    if options.write and (options.changed_since is not None or options.seconds < math.inf):
-        parser.error("--write wants all mutants of a method: leave the other options out")
+    if options.check:
+        stale = {row[:2] for row in results()} ^ {named(mutant) for mutant in mutants()}
+        if methods := ", ".join(sorted({method for method, _ in stale})):
+            raise SystemExit(f"{TABLE} is not of today for {methods}: run `{COMMAND}`")
+        print(f"{TABLE}: up to date.")
+        return
+    if options.write and options.changed_since is not None:
+        parser.error("--write takes no --changed-since: it finds what the table lacks")
 
     known = mutants()
     names = set(options.methods)
@@ -178,14 +191,20 @@ def main() -> None:
     if options.changed_since is not None:
         files = changed_since(options.changed_since)
         chosen = [mutant for mutant in chosen if mutant["path"] in files]
-    rows = tried(chosen, options.seconds)
+    known_rows = {row[:2]: row for row in results()}
+    if options.write and not names:
+        chosen = [mutant for mutant in chosen if named(mutant) not in known_rows]
+    rows = []
+    for row in tried(chosen, options.seconds):
+        rows.append(row)
+        print(" | ".join(row), flush=True)
+        if options.write:  # at once: what is found is kept, whatever stops the rest
+            write(known_rows | {row[:2]: row for row in rows})
     print(summary(rows))
     if left := len(chosen) - len(rows):
         print(f"{left} more were left for want of time.")
-    if options.write:
-        others = {mutant["method"] for mutant in known} - names
-        kept = [row for row in results() if names and row[0] in others]
-        write(sorted([*kept, *rows], key=lambda row: row[0]))
+    if options.write:  # without those of mutants that are no more
+        write(known_rows | {row[:2]: row for row in rows})
     raise SystemExit(any(verdict == "SURVIVED" for *_, verdict in rows))
 
 
@@ -211,9 +230,12 @@ def results() -> list[tuple[str, ...]]:
     return [row for row in rows[2:] if len(row) == 3]
 
 
-def write(rows: list[tuple[str, ...]]) -> None:
+def write(known: dict[tuple[str, ...], tuple[str, ...]]) -> None:
+    """The table of the mutants that there are, method by method."""
+    found = [known[named(mutant)] for mutant in mutants() if named(mutant) in known]
+    rows = sorted(found, key=lambda row: row[0])
     head = "# Changes of a formula, and whether a test noticed\n\n"
-    head += "Written by `python -m tests.mutants --write`. "
+    head += f"Written by `{COMMAND}`. "
     table = "\n\n| method | change | verdict |\n| --- | --- | --- |\n"
     table += "".join(f"| {' | '.join(row)} |\n" for row in rows)
     RESULTS.write_text(head + summary(rows) + table, "utf-8")
