@@ -49,7 +49,7 @@ MODULES = {
     "tasks": "posbench.explain.samples",
     "pretrained": "posbench.pretrained.command",
     "export": "posbench.pretrained.export",
-    "dashboard": "posbench.sharing.dashboard.command",
+    "dashboard": "posbench.sharing.dashboard",
 }
 BROKEN_LIST = "- a\n- b\n"
 MINE = "_target_: my_module.Mine\n"

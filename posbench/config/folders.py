@@ -12,13 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from importlib.resources import as_file, files
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.global_hydra import GlobalHydra
-from hydra.plugins.config_source import ConfigResult
-from omegaconf import OmegaConf
 
 from posbench.base.errors import ConfigError
 from posbench.config.command import Command
@@ -40,6 +37,8 @@ OF_A_ROW = ("method", "encoding", "extension")
 
 PROVIDER = "command-line"
 """Hydra's name for the source of a folder that is given with `--config-dir`."""
+SCHEME = "own"
+"""What the address of such a source begins with: such files are read by `sources.OwnFiles`."""
 WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "nan", "inf")
 
 
@@ -70,7 +69,7 @@ def around(path: Path) -> Path:
 def given(sources: Iterable[Any]) -> list[Path]:
     """The folders of one's own among the sources, or the search path, of Hydra."""
     own = (each.path for each in sources if each.provider == PROVIDER and each.path)
-    return [Path(path.removeprefix("file://")) for path in own]
+    return [Path(path.removeprefix(f"{SCHEME}://")) for path in own]
 
 
 def searched() -> list[Path]:
@@ -148,76 +147,6 @@ def check_file(path: Path, group: str) -> None:
             f"{path} cannot be chosen, because {group}={path.stem} is not read as a name: rename "
             f"it, e.g. my_{path.name}; letters, digits and _ will do"
         )
-
-
-OF_THE_USER = {
-    "hydra": "Hydra calls what it names",
-    "logger": "it says where curves are sent",
-    "results_dir": "it says where files are written",
-    "job": "a sweep fills it in",
-    "definition": "a board fills it in",
-}
-"""Sections that no file of a folder sets, because the folder may be somebody else's: why."""
-
-
-class OwnFiles(FileConfigSource):
-    """Files as Hydra reads them, but for those of folders that are given with `--config-dir`: they
-    choose and set what is computed, and nothing of the user's.
-
-    Asked here, no file is passed over, however it is found.
-    """
-
-    def load_config(self, config_path: str) -> ConfigResult:
-        """The content of a file; ConfigError names the file and what it may not set."""
-        if self.provider != PROVIDER:
-            return super().load_config(config_path)
-        where = PurePosixPath(config_path)
-        path = Path(self.path) / f"{str(where).removesuffix('.yaml')}.yaml"
-        if ".." in where.parts or where.is_absolute():
-            raise ConfigError(f"{path} leads out of {self.path}: name a file in that folder")
-        if where.parts[0] == "hydra":
-            raise ConfigError(
-                f"{path} is not read, because Hydra calls what it names: take it out, and set "
-                "hydra.launcher.NAME=VALUE and the like on the command line"
-            )
-        found = super().load_config(config_path)
-        for said in _set_of_the_user(found, where):
-            why = next(why for name, why in OF_THE_USER.items() if name in said)
-            raise ConfigError(
-                f"{path} sets {said}, which is the user's own, as {why}: take it out, and set it "
-                "on the command line"
-            )
-        return found
-
-
-def _set_of_the_user(file: ConfigResult, where: PurePosixPath) -> Iterator[str]:
-    """What a file sets of the user's own, by its keys, its package or its defaults list."""
-    content: Any = OmegaConf.to_container(file.config, resolve=False)
-    content = content if isinstance(content, dict) else {}  # a list sets nothing
-    groups, header = where.parent.parts, (file.header or {}).get("package")
-    package = [*groups] if header is None else _parts(header)
-    package = [
-        part
-        for each in package
-        for part in {"_global_": [], "_group_": groups, "_name_": [where.stem]}.get(each, [each])
-    ]
-    if package[:1] != ["logger"] or header is not None or groups != ("logger",):
-        for key in content:
-            if (place := [*package, *_parts(str(key))])[0] in OF_THE_USER:
-                yield ".".join(place)
-    defaults = content.get("defaults")
-    for entry in defaults if isinstance(defaults, list) else []:
-        for key in entry if isinstance(entry, dict) else [entry]:
-            parts = _parts(str(key))
-            if not OF_THE_USER.keys().isdisjoint(parts):
-                yield f"{key!r} in its defaults"
-            elif "_global_" in parts:
-                yield f"{key!r}, for example hydra, in its defaults"
-
-
-def _parts(key: str) -> list[str]:
-    """The names in a key of Hydra's, "hydra" and "launcher" of `override /hydra/launcher@x`."""
-    return [part for part in re.split(r"[\s./@:]+", key) if part]
 
 
 def is_own(path: Path, group: str) -> bool:
