@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra
+
+# The one thing of Hydra's own that is used here: its options have no public list, and a copy of
+# them would not follow its versions.
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -24,14 +27,20 @@ from posbench.base.errors import ConfigError, PosbenchError, Terminated
 from posbench.base.wording import closest, printable
 from posbench.config import blame, folders, mistakes, streams
 from posbench.config.compose import Composition, register
+from posbench.config.composition_rules import refuse_several
 from posbench.config.exit_status import of_the_system, refuse_shadow
 from posbench.config.options import BROKEN, HELP
 from posbench.config.provenance import versions
+from posbench.config.sources import SearchPath
 
 SHOWN = ("posbench", "torch", "hydra-core", "python")
 """What `--version` names."""
 KEYS = ("seed", "results_dir", "force", "plan_only", "part", "audit")
 """Settings that stand in no section, as somebody may write them for options."""
+
+
+FOLDER = ("--config-dir", "-cd")
+"""Options of Hydra's that name a folder of the user."""
 
 
 class OfOwnCode(BaseException):
@@ -111,7 +120,10 @@ def main() -> None:
         own = [Path(given.config_dir)] if given.config_dir else []
         for folder in own:
             folders.check(folder)
+        SearchPath.chosen = tuple(own)
         mistakes.check(given.overrides, own)
+        if not given.multirun:
+            refuse_several(given.overrides)
         application()
         if streams.lost():
             sys.exit(1)
@@ -167,8 +179,20 @@ def _arguments(written: Sequence[str]) -> argparse.Namespace:
         raise ConfigError(_meant(unknown[0], written))
     words = list(given.overrides)
     options = [each for each in written if each not in words]
-    sys.argv[1:] = [*options, *words]
+    sys.argv[1:] = [*_without_folder(options), *words]
     return given
+
+
+def _without_folder(options: Sequence[str]) -> list[str]:
+    """The options without --config-dir, of which `SearchPath` tells Hydra: it would read the files
+    there without asking what they set.
+    """
+    found, is_folder = list[str](), False
+    for each in options:
+        if not is_folder and each.partition("=")[0] not in FOLDER:
+            found.append(each)
+        is_folder = each in FOLDER
+    return found
 
 
 def _refuse(message: str) -> NoReturn:

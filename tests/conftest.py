@@ -15,7 +15,6 @@ from typing import Any
 import hypothesis
 import pytest
 import torch
-from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 
 from posbench import cli
@@ -72,7 +71,7 @@ def validated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def _one_hydra() -> Hydra:
+def _one_hydra() -> Any:
     """What it has composed is composed once for all tests."""
     with composing():
         found = GlobalHydra.instance().hydra
@@ -81,7 +80,7 @@ def _one_hydra() -> Hydra:
 
 
 @pytest.fixture(autouse=True)
-def _hydra(_one_hydra: Hydra) -> Iterator[None]:
+def _hydra(_one_hydra: Any) -> Iterator[None]:
     register()
     GlobalHydra.instance().initialize(_one_hydra)
     yield

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from wrong import ENCODINGS, EXTENSIONS, TASKS, Wrong
 
@@ -231,7 +231,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def upon_folder(folder: Path) -> Hydra:
+def upon_folder(folder: Path) -> Any:
     """What it has composed is composed once for all checks."""
     with composing(folder):
         found = GlobalHydra.instance().hydra
@@ -239,7 +239,7 @@ def upon_folder(folder: Path) -> Hydra:
     return found
 
 
-def broken(name: str, encoding: str, folder: Path, upon_folder: Hydra) -> PosbenchError:
+def broken(name: str, encoding: str, folder: Path, upon_folder: Any) -> PosbenchError:
     """What the check of that name says of an encoding in the folder."""
     (checked,) = (function for function in conformance.SUITE.checks if function.__name__ == name)
     GlobalHydra.instance().clear()
@@ -253,7 +253,7 @@ def broken(name: str, encoding: str, folder: Path, upon_folder: Hydra) -> Posben
     ("name", "encoding", "settings", "sentence"), CASES, ids=[case[0] for case in CASES]
 )
 def test_each_check_fails_on_an_encoding_that_breaks_its_promise(
-    folder: Path, upon_folder: Hydra, name: str, encoding: str, settings: str, sentence: str
+    folder: Path, upon_folder: Any, name: str, encoding: str, settings: str, sentence: str
 ) -> None:
     assert re.search(sentence, str(broken(name, encoding, folder, upon_folder)))
 
@@ -304,7 +304,7 @@ OF_CLASSES = [
 
 @pytest.mark.parametrize(("name", "wrong"), OF_CLASSES, ids=[wrong for _, wrong in OF_CLASSES])
 def test_a_mistake_that_people_make_is_found_by_the_check_that_is_about_it(
-    folder: Path, upon_folder: Hydra, name: str, wrong: str
+    folder: Path, upon_folder: Any, name: str, wrong: str
 ) -> None:
     (mistake,) = (each for each in ENCODINGS if each.name == wrong)
     said = broken(name, wrong, folder, upon_folder)

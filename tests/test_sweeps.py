@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import errno
 import fcntl
 import io
@@ -20,9 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
-import hydra
 import pytest
-from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from making import changed, record
 from processes import finished, started
@@ -193,45 +190,6 @@ def test_a_board_without_m_is_one_sentence(tmp_path: Path) -> None:
     answer = finished(tmp_path, "board=main")
     assert answer.status == 1
     assert answer.err == "posbench: board=main names many runs: add -m to make them\n"
-
-
-# -- compositions in parts -------------------------------------------------------------------------
-
-
-def test_hydra_shares_what_is_registered_and_hands_out_copies(tmp_path: Path) -> None:
-    """Otherwise each of its questions copies hundreds of methods."""
-    with composing():
-        store = ConfigStore.instance()
-        assert copy.deepcopy(store) is store
-        one = hydra.compose("config", ["method=rope_yarn"])
-        one.extension._target_ = "changed"
-        other = hydra.compose("config", ["method=rope_yarn"])
-    assert other.extension._target_.endswith("YaRN"), "as it was registered"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("method=rope_ntk", "task=copy", "protocol=gpu", "seed=3"),
-        ("encoding=rope_short_base", "extension=yarn_tuned", "training.steps=9", "task=sort"),
-        ("method=ssmax", "encoding@encoding.host=alibi", "seed=1"),
-        ("method=rope", "encoding.base=500", "task.num_symbols=12"),
-        ("experiment=kazemnejad2023_copy_cpu", "method=t5"),
-        ("extension=both", "extension@extension.second=sliding_window"),
-    ],
-)
-def test_parts_composed_apart_make_what_hydra_makes_of_the_whole(
-    words: tuple[str, ...], mine: Path
-) -> None:
-    import hydra
-    from omegaconf import OmegaConf
-
-    whole = hydra.compose("config", list(words), return_hydra_config=True)
-    choices = dict(whole.hydra.runtime.choices)
-    content = OmegaConf.to_container(whole)
-    del content["hydra"]
-    found = compose(*words)
-    assert (found.content, dict(found.choices)) == (content, choices)
 
 
 # -- plans -----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -23,16 +23,13 @@ from posbench.core.extension import Extension
 from posbench.core.transformer import Transformer
 from posbench.running.setup import Setup
 
-if TYPE_CHECKING:
-    from hydra._internal.hydra import Hydra
-
 BATCH, HEADS, WIDTH, MODEL = 2, 2, 16, 32  # sizes of the small calls below and of their model
 CPU_HEAD = 32  # head width of the cpu protocol
 EXACT = 1e-9
 
 Outputs = tuple[Tensor, Tensor]
 
-_extensions: WeakKeyDictionary[Hydra, dict[tuple[Any, ...], Extension]] = WeakKeyDictionary()
+_extensions: WeakKeyDictionary[Any, dict[tuple[Any, ...], Extension]] = WeakKeyDictionary()
 """Extensions that each Hydra has built, by their name and the sizes of the subject. They keep
 nothing of what they extend, so one of each is enough for all encodings.
 """

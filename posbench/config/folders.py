@@ -12,15 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from importlib.resources import as_file, files
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.global_hydra import GlobalHydra
-from hydra.plugins.config_source import ConfigResult
-from omegaconf import OmegaConf
-from omegaconf.errors import KeyValidationError
 
 from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
@@ -43,6 +39,8 @@ OF_A_ROW = ("method", "encoding", "extension")
 
 PROVIDER = "command-line"
 """Hydra's name for the source of a folder that is given with `--config-dir`."""
+SCHEME = "own"
+"""What the address of such a source begins with: such files are read by `sources.OwnFiles`."""
 WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "nan", "inf")
 
 
@@ -73,7 +71,7 @@ def around(path: Path) -> Path:
 def given(sources: Iterable[Any]) -> list[Path]:
     """The folders of one's own among the sources, or the search path, of Hydra."""
     own = (each.path for each in sources if each.provider == PROVIDER and each.path)
-    return [Path(path.removeprefix("file://")) for path in own]
+    return [Path(path.removeprefix(f"{SCHEME}://")) for path in own]
 
 
 def searched() -> list[Path]:
@@ -122,7 +120,7 @@ def file_of(module: str) -> Path | None:
 
 def _check_modules(path: Path, folder: Path) -> None:
     """Refuse a module of one's own that would hide another, or be hidden by it."""
-    for name in re.findall(r"_target_:\s*[\"']?(\w+)\.", _text(path)):
+    for name in re.findall(r"_target_:\s*[\"']?(\w+)\.", text_of(path)):
         if (folder / f"{name}.py").exists() and (owner := _owner(name)):
             raise ConfigError(
                 f"{folder / name}.py has the name of {owner}, and only one of the two "
@@ -156,64 +154,13 @@ def check_file(path: Path, group: str) -> None:
         )
 
 
-OF_THE_USER = {
-    "hydra": "Hydra calls what it names",
-    "logger": "it says where curves are sent",
-    "results_dir": "it says where files are written",
-    "job": "a sweep fills it in",
-    "definition": "a board fills it in",
-    "force": "it says whether complete runs are made again",
-    "plan_only": "it says whether anything is run",
-}
-"""Sections that no file of a folder sets, because the folder may be somebody else's: why."""
-
-
-class OwnFiles(FileConfigSource):
-    """Files as Hydra reads them, but for those of folders that are given with `--config-dir`: they
-    choose and set what is computed, and nothing of the user's.
-
-    Asked here, no file is passed over, however it is found.
-    """
-
-    def load_config(self, config_path: str) -> ConfigResult:
-        """The content of a file; ConfigError names the file and what it may not set."""
-        if self.provider != PROVIDER:
-            return super().load_config(config_path)
-        where = PurePosixPath(config_path)
-        path = Path(self.path) / f"{str(where).removesuffix('.yaml')}.yaml"
-        if ".." in where.parts or where.is_absolute():
-            raise ConfigError(f"{path} leads out of {self.path}: name a file in that folder")
-        if where.parts[0] == "hydra":
-            raise ConfigError(
-                f"{path} is not read, because Hydra calls what it names: take it out, and set "
-                "hydra.launcher.NAME=VALUE and the like on the command line"
-            )
-        # Of what is not there Hydra says what is.
-        if path.exists() and (why := endless(_text(path))):
-            raise ConfigError(f"{path} cannot be read: {why}")
-        try:
-            found = super().load_config(config_path)
-        except (ValueError, TypeError, KeyValidationError) as error:
-            reason = next(iter(str(error).splitlines()), "") or "a key is no text"
-            raise ConfigError(f"{path} cannot be read: {reason}") from None
-        for wrong in _no_texts(OmegaConf.to_container(found.config, resolve=False)):
-            raise ConfigError(f"{path} cannot be read: {wrong}: write it as text, in quotes")
-        for said in _set_of_the_user(found, where):
-            why = next(why for name, why in OF_THE_USER.items() if name in said)
-            raise ConfigError(
-                f"{path} sets {said}, which is the user's own, as {why}: take it out, and set it "
-                "on the command line"
-            )
-        return found
-
-
 LARGEST = 1_000_000
 """Bytes of a file."""
 MOST, DEEPEST = 20_000, 50
 """Values in a file, each counted wherever an alias repeats it, and how deep one is in another."""
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
     """What a file says; ConfigError if it is a pipe, a device, a folder, too large, or no text."""
     try:
         return read_text(path.resolve(), LARGEST)
@@ -248,48 +195,6 @@ def endless(text: str) -> str:
     except yaml.YAMLError:
         pass  # which whoever loads it finds as well, and names the line
     return ""
-
-
-def _no_texts(content: Any, where: str = "") -> Iterator[str]:
-    """Keys that are no text, and values that no record can hold."""
-    if isinstance(content, bytes):
-        yield f"{where} is binary"
-    if not isinstance(content, dict | list):
-        return
-    for key, value in content.items() if isinstance(content, dict) else enumerate(content):
-        if isinstance(content, dict) and not isinstance(key, str):
-            yield f"the key {key!r} is no text"
-        yield from _no_texts(value, f"{where}.{key}".lstrip("."))
-
-
-def _set_of_the_user(file: ConfigResult, where: PurePosixPath) -> Iterator[str]:
-    """What a file sets of the user's own, by its keys, its package or its defaults list."""
-    content: Any = OmegaConf.to_container(file.config, resolve=False)
-    content = content if isinstance(content, dict) else {}  # a list sets nothing
-    groups, header = where.parent.parts, (file.header or {}).get("package")
-    package = [*groups] if header is None else _parts(header)
-    package = [
-        part
-        for each in package
-        for part in {"_global_": [], "_group_": groups, "_name_": [where.stem]}.get(each, [each])
-    ]
-    if package[:1] != ["logger"] or header is not None or groups != ("logger",):
-        for key in content:
-            if (place := [*package, *_parts(str(key))])[0] in OF_THE_USER:
-                yield ".".join(place)
-    defaults = content.get("defaults")
-    for entry in defaults if isinstance(defaults, list) else []:
-        for key in entry if isinstance(entry, dict) else [entry]:
-            parts = _parts(str(key))
-            if not OF_THE_USER.keys().isdisjoint(parts):
-                yield f"{key!r} in its defaults"
-            elif "_global_" in parts:
-                yield f"{key!r}, for example hydra, in its defaults"
-
-
-def _parts(key: str) -> list[str]:
-    """The names in a key of Hydra's, "hydra" and "launcher" of `override /hydra/launcher@x`."""
-    return [part for part in re.split(r"[\s./@:]+", key) if part]
 
 
 def is_own(path: Path, group: str) -> bool:

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError, TaskLacks
-from posbench.config import folders, options
+from posbench.config import folders
 from posbench.config.command import Command
-from posbench.config.compose import Composition, compose
+from posbench.config.compose import Composition, compose, option_file
 from posbench.config.methods import chosen_of_model, methods, turned_on
 from posbench.config.names import MethodName, Name, as_file_name, as_text
 from posbench.config.numbers import in_one_form
+from posbench.config.option_files import Default
 from posbench.config.provenance import without_places
 from posbench.core.settings import INTEGERS, LENGTHS, OF_METHODS
 
@@ -211,10 +212,12 @@ def _method_of(chosen: Mapping[str, str], model: Mapping[str, Any]) -> str | Non
         if (pair, dict(row.model)) == (chosen, model):
             return name
     for name in _own_methods():
-        found = options.file("method", name)
-        defaults = [default for default in found.defaults_list if default.override]
-        asked = chosen_of_model(found.config.get("model") or {})
-        if asked == model and chosen == {_key(each): each.value for each in defaults}:
+        found = option_file("method", name)
+        if found is None:
+            continue
+        asked = chosen_of_model(found.content.get("model") or {})
+        pairs = {_key(each): each.name for each in found.defaults if each.override}
+        if (asked, pairs) == (model, chosen):
             return name
     return None
 
@@ -225,9 +228,9 @@ def _own_methods() -> list[str]:
     return sorted(path.stem for folder in found for path in folder.glob("*.yaml"))
 
 
-def _key(default: Any) -> str:
-    """What a defaults list entry chooses: "encoding", or "encoding@encoding.host"."""
-    return default.group.strip("/") + (f"@{default.package}" if default.package else "")
+def _key(entry: Default) -> str:
+    """What it chooses: "encoding", or "encoding@encoding.host"."""
+    return (entry.group or "").strip("/") + (f"@{entry.package}" if entry.package else "")
 
 
 def _joined(encoding: str, extension: str, composed: Composition) -> str:

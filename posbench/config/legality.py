@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from posbench.base.errors import IllegalExtension
 from posbench.config.building import build, class_of
+from posbench.config.compose import compose
 from posbench.config.options import BROKEN, node, options
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def legal_encodings(extension: DictConfig) -> list[str]:
     A file of one's own that makes no encoding is passed over: who chooses it is told.
     """
     # This imports torch, which is loaded already wherever this function is called.
-    root = hydra.compose("config")
+    root = compose().cfg()
     root.extension = extension
     found = []
     for name in options("encoding"):

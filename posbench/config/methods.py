@@ -9,7 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 AS_TRAINED = "direct"
@@ -103,14 +102,7 @@ def of_method(name: str, own: Iterable[Path] = ()) -> dict[str, str]:
     return found
 
 
-def register() -> None:
-    """What a file conf/method/NAME.yaml would say, of each of them."""
-    for name, (encoding, extension, model) in methods().items():
-        choices = [{"override /encoding": encoding}, {"override /extension": extension}]
-        ConfigStore.instance().store(
-            group="method",
-            name=name,
-            package="_global_",
-            provider="conf/methods.yaml",
-            node={"defaults": choices} | ({"model": dict(model)} if model else {}),
-        )
+def as_option(row: Method) -> dict[str, Any]:
+    """What a file conf/method/NAME.yaml with `# @package _global_` would say."""
+    choices = [{"override /encoding": row.encoding}, {"override /extension": row.extension}]
+    return {"defaults": choices} | ({"model": dict(row.model)} if row.model else {})

@@ -5,13 +5,11 @@ Hydra and OmegaConf answer in terms of their own, over several lines.
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Glob
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -22,9 +20,10 @@ from yaml import MarkedYAMLError  # type: ignore[import-untyped]
 from posbench.base.errors import OF_A_RESOLVER, ConfigError, PosbenchError, TaskLacks
 from posbench.base.wording import SETTINGS, closest, known_names, no_setting
 from posbench.config import blame, folders
-from posbench.config.compose import composing
+from posbench.config.compose import compose, composing
+from posbench.config.composition_rules import NoSetting
 from posbench.config.methods import AS_TRAINED, of_method
-from posbench.config.options import HELP, unknown
+from posbench.config.options import BROKEN, HELP, unknown
 from posbench.config.words import Word
 
 OPTIONAL = ("experiment", "board")
@@ -180,6 +179,8 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
     text = str(error)
     if isinstance(error, TaskLacks):
         return _of_task(error, words, own)
+    if isinstance(error, NoSetting):
+        return _no_setting(error.key, error.words, _own(own))
     if isinstance(error, PosbenchError):
         return text
     if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark):
@@ -194,10 +195,6 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
         return unknown(f"{group}={option}", group, option, sorted(error.options))
     if isinstance(error, OverrideParseException):
         return _unreadable(error.override, own)
-    if missing := re.search(r"Could not (?:override|delete)[^']*'([^']+)'", text):
-        node = getattr(error.__cause__, "parent_node", None)
-        root: Any = node._get_root() if isinstance(node, DictConfig) else None
-        return _no_setting(missing[1], root, words, own)
     if isinstance(error, InterpolationKeyError):
         return f"{error.full_key}: {text.splitlines()[0]}: `{SETTINGS}` lists all settings"
     if (ours := text.partition(OF_A_RESOLVER))[1]:
@@ -206,18 +203,11 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
     if isinstance(reason := error.__cause__ or error, GrammarParseError):
         said = str(reason).splitlines()[0]
         return f"an interpolation cannot be read, {said}: write ${{section.setting}} in whole"
-    if swept := re.search(r"Sweep parameters '(.+)' requires --multirun", text):
-        return f"{swept[1]} lists several values: add -m to run one after the other"
-    if there := re.search(r"Could not append to config. An item is already at '([^']+)'", text):
-        return f"+{there[1]} adds a setting that is there: write {there[1]}=VALUE, without +"
-    if "Ambiguous value for argument" in text:
-        argument = re.search(r"argument '([^']+)'", text)
-        name = argument[1] if argument else "a setting"
-        return f"{name} lists several values: add -m to run one after the other"
-    if merged := re.search(r"Error merging override (\S+)", text):
-        return f"{merged[1]} is no value of that setting: {str(reason).splitlines()[0]}"
-    if there := re.search(r"Structured config not found (\w+)/(\S*)\.yaml", text):
-        return f"{there[1]}={there[2]} names no {there[1]}: `{HELP}` lists all of them"
+    refused = _of_ours(words, own) if isinstance(error, HydraException) else None
+    if isinstance(refused, NoSetting):
+        return _no_setting(refused.key, words, _own(own))
+    if refused is not None:
+        return sentence(refused, words, own)
     return _joined(text)
 
 
@@ -246,11 +236,30 @@ def _of_task(error: TaskLacks, words: Sequence[str], own: Sequence[Path]) -> str
             f"{first} is missing, and every run needs it: leave out {taken[0]} or give it a value"
         )
     names = [word.partition("=")[2] for word in words if word.startswith("task=")]
-    if not own and GlobalHydra.instance().is_initialized():
-        own = folders.searched()
-    paths = (folder / "task" / f"{name}.yaml" for folder in own for name in names)
+    paths = (folder / "task" / f"{name}.yaml" for folder in _own(own) for name in names)
     found = next((path for path in paths if path.exists()), None)
     return str(error) if found is None else error.told(blame.shown(found))
+
+
+def _of_ours(words: Sequence[str], own: Sequence[Path]) -> PosbenchError | None:
+    """What is wrong with the words where posbench composes them itself, without those of which a
+    sweep makes runs; None if Hydra alone knows.
+    """
+    with composing(*_own(own)):
+        try:
+            compose(*(word for word in words if not Word.of(word).several))
+        except PosbenchError as error:
+            return error
+        except BROKEN:
+            return None
+    return None
+
+
+def _own(given: Sequence[Path]) -> Sequence[Path]:
+    """The folders of the user, which an initialised Hydra knows as well."""
+    if not given and GlobalHydra.instance().is_initialized():
+        return folders.searched()
+    return given
 
 
 def _joined(text: str) -> str:
@@ -278,17 +287,13 @@ def _unreadable(word: str, own: Sequence[Path]) -> str:
     )
 
 
-def _no_setting(
-    key: str, root: DictConfig | None, words: Sequence[str], own: Sequence[Path]
-) -> str:
+def _no_setting(key: str, words: Sequence[str], own: Sequence[Path]) -> str:
     """About a key that is none: the setting that was meant, and those of its section."""
     sound = [word for word in map(Word.of, words) if word.key != key]
-    composed, choices = _chosen(sound, own)
+    root, choices = _chosen(sound, own)
     if "@" in key:  # a choice inside another
         inside = [choice for choice in choices if "@" in choice]
         return f"{key} is no choice: {known_names(inside, SETTINGS, closest(key, inside))}"
-    if choices or root is None:
-        root = composed
     section, _, last = key.rpartition(".")
     node = OmegaConf.select(root, section) if section else None
     if not isinstance(node, DictConfig):
@@ -331,7 +336,7 @@ def _chosen(words: Sequence[Word], own: Sequence[Path]) -> tuple[DictConfig, Map
     swept = any(word.several for word in choices)
     with composing(*own):
         try:
-            cfg = hydra.compose("config", [] if swept else [word.text for word in choices], True)
-        except HydraException:  # the choices are what is wrong
-            cfg = hydra.compose("config", [], True)
-    return cfg, {} if swept else cfg.hydra.runtime.choices
+            found = compose(*(word.text for word in choices if not word.several))
+        except BROKEN:  # the choices are what is wrong
+            found = compose()
+    return found.cfg(), {} if swept else found.choices

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import hydra
-from hydra.core.default_element import GroupDefault
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -16,6 +13,8 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import closest, known_names
 from posbench.config import folders
+from posbench.config.compose import compose, option_file
+from posbench.config.composition_rules import at, merged
 
 HELP = "python -m posbench --help"
 BROKEN = (PosbenchError, HydraException, OmegaConfBaseException, YAMLError)
@@ -36,44 +35,29 @@ def unknown(word: str, group: str, option: str, known: Collection[str]) -> str:
 
 def options(group: str) -> list[str]:
     """The names a config group offers, including those from folders given with --config-dir."""
-    loader = GlobalHydra.instance().config_loader()
-    return sorted(loader.get_group_options(group))
-
-
-def file(group: str, name: str) -> Any:
-    """What the file of an option holds, its `config` and its `defaults_list`; None where there is
-    no such option. Nothing is composed, which would take a tenth of a second.
-    """
-    repository = GlobalHydra.instance().config_loader().repository  # type: ignore[attr-defined]
-    return repository.load_config(f"{group}/{name}")
+    return folders.names(group, folders.searched())
 
 
 def node(group: str, name: str) -> DictConfig:
     """The content of one option of a group.
 
-    It is read from its file, and so are options inside it, such as the host of a wrapper:
-    composing a hundred would take half a minute.
+    It is read from its file, and so are options inside it, such as the host of a wrapper.
     """
-    found = file(group, name)
+    return OmegaConf.create(_content(group, name))
+
+
+def _content(group: str, name: str) -> dict[str, Any]:
+    found = option_file(group, name)
     if found is None:
         raise ConfigError(unknown(f"{group}={name}", group, name, options(group)))
-    merged = OmegaConf.create({})
-    for default in found.defaults_list:
-        if default.is_self() and default is found.defaults_list[-1]:
+    content: dict[str, Any] = {}
+    for entry in found.defaults:
+        if entry.is_self and entry is found.defaults[-1]:
             break
-        if _is_plain(default):
-            inside = node(default.group.lstrip("/"), default.value)
-            OmegaConf.update(merged, default.package, inside)
-        else:
-            return hydra.compose("config", [f"{group}={name}"])[group]
-    return OmegaConf.merge(merged, found.config)  # type: ignore[return-value]
-
-
-def _is_plain(default: Any) -> bool:
-    """Whether a default is one option of a group, at a place of its own."""
-    return (
-        isinstance(default, GroupDefault)
-        and isinstance(default.value, str)
-        and not (default.package or "_").startswith("_")
-        and not default.override
-    )
+        if not (entry.group and entry.name and entry.package) or entry.override:
+            whole: dict[str, Any] = compose(f"{group}={name}").content[group]
+            return whole
+        inside = _content(entry.group.lstrip("/"), entry.name)
+        content = merged(content, at(entry.package, inside))
+    whole = merged(content, found.content)
+    return whole

@@ -13,9 +13,8 @@ from omegaconf import OmegaConf
 
 from posbench.base.errors import ConfigError
 from posbench.config.families import headed
-from posbench.config.folders import GROUPS
+from posbench.config.folders import GROUPS, names, searched
 from posbench.config.methods import methods
-from posbench.config.options import options
 
 # -- what --help says can be chosen ----------------------------------------------------------------
 
@@ -35,17 +34,17 @@ FAMILIES = ("encoding", "extension", "task")
 
 
 def _parts(group: str) -> list[list[str]]:
-    names = options(group)
+    known = names(group, searched())
     if group in FAMILIES:
-        return list(_families(group, names))
+        return list(_families(group, known))
     if group != "method":
-        return [names]
+        return [known]
     extended: dict[str, list[str]] = {}
     for name, (encoding, _, _) in methods().items():
         if name != encoding:
             extended.setdefault(encoding, []).append(name)
     listed = {name for row in extended.values() for name in row}
-    return [[name for name in names if name not in listed], *map(sorted, extended.values())]
+    return [[name for name in known if name not in listed], *map(sorted, extended.values())]
 
 
 def _families(group: str, names: Sequence[str]) -> Iterator[list[str]]:
