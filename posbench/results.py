@@ -12,20 +12,32 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted
 from posbench.records import files, tables
-from posbench.records.files import LOCAL
+from posbench.records.files import LOCAL, keeping_all
 from posbench.sharing.publishing import publish_matching
-from posbench.showing.plotting import plot
 from posbench.statistics import standings
 from posbench.statistics.bootstrap import DRAWS
 from posbench.statistics.standings import SIGNIFICANT, summarise
 
+if TYPE_CHECKING:
+    from posbench.showing.plotting import plot
+
 __all__ = ["compare", "load", "plot", "publish_matching", "summarise"]
+
+
+def __getattr__(name: str) -> Any:
+    """`plot`, once it is asked for: matplotlib takes as long to import as a table to make."""
+    if name != "plot":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from posbench.showing.plotting import plot
+
+    return plot
 
 
 def load(results_dir: str | os.PathLike[str] = LOCAL) -> pd.DataFrame:
@@ -43,10 +55,11 @@ def load(results_dir: str | os.PathLike[str] = LOCAL) -> pd.DataFrame:
         )
         raise PosbenchError(f"load takes one folder, got {results_dir!r}: {hint}")
     folder = Path(results_dir)
-    found = files.records(folder) if _is_folder(folder) else []
-    if not found:
+    with keeping_all():
+        found = tables.table(files.each_record(folder) if _is_folder(folder) else [])
+    if found.empty:
         raise PosbenchError(files.without_records(folder))
-    return tables.table(found)
+    return found
 
 
 def _is_folder(folder: Path) -> bool:

@@ -60,13 +60,18 @@ def answered(
 def validated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Where each record that is checked was read; checking takes most of the time of reading."""
     found: list[str] = []
-    checking = files.validated
+    checking, reading = files.validated, files.record_in
 
     def counting(kind: type, content: Any, where: str) -> Any:
         found.append(where)
         return checking(kind, content, where)
 
+    def counting_lines(line: bytes, where: str) -> Any:
+        found.append(where)
+        return reading(line, where)
+
     monkeypatch.setattr(files, "validated", counting)
+    monkeypatch.setattr(files, "record_in", counting_lines)
     return found
 
 

@@ -8,15 +8,15 @@ import json
 import os
 import tarfile
 import tracemalloc
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from making import audits_of, changed, record, save
 
-from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.config.building import build
-from posbench.records import files, packing, published
+from posbench.records import files, lines, published
 from posbench.sharing import bundle
 from posbench.sharing.command import main as results_command
 
@@ -211,12 +211,13 @@ def test_code_that_is_not_utf_8_is_named_and_nothing_is_written(
     assert "save it in that encoding" in said and not path.exists()
 
 
-def archive(path: Path, content: dict[str, str], link: str = "") -> Path:
+def archive(path: Path, content: Mapping[str, str | bytes], link: str = "") -> Path:
     with gzip.open(path, "wb") as zipped, tarfile.open(fileobj=zipped, mode="w") as made:
-        for name, text in content.items():
+        for name, each in content.items():
+            data = each.encode() if isinstance(each, str) else each
             entry = tarfile.TarInfo(name)
-            entry.size = len(text.encode())
-            made.addfile(entry, io.BytesIO(text.encode()))
+            entry.size = len(data)
+            made.addfile(entry, io.BytesIO(data))
         if link:
             entry = tarfile.TarInfo(link)
             entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
@@ -252,7 +253,7 @@ def test_what_is_no_bundle_is_refused_with_a_sentence(source: Path, tmp_path: Pa
     bundle.write(files.records(source), [], None, good)
     with tarfile.open(good) as opened:
         content = {
-            each.name: opened.extractfile(each).read().decode()  # type: ignore[union-attr]
+            each.name: opened.extractfile(each).read()  # type: ignore[union-attr]
             for each in opened.getmembers()
         }
     other = tmp_path / "other.tar.gz"
@@ -275,7 +276,7 @@ def test_what_is_no_bundle_is_refused_with_a_sentence(source: Path, tmp_path: Pa
         ({"own/new.py": "x"}, "is damaged, or was changed by hand"),
         ({"bundle.json": "{}"}, "has no bundle.json"),
         (
-            {"bundle.json": content["bundle.json"].replace('"format": 1', '"format": 9')},
+            {"bundle.json": content["bundle.json"].replace(b'"format": 2', b'"format": 9')},
             "format '9'",
         ),
     ):
@@ -301,12 +302,10 @@ def test_a_record_whose_name_leads_elsewhere_is_refused(
     (made,) = [each for each in files.records(source) if each.method.name == "rope"]
     update = {each.removeprefix("task."): value for each, value in place.items()}
     evil = made.model_copy(update={"task": made.task.model_copy(update=update)})
-    content = packing.pack([evil])
-    (line,) = (name for name in content if name.startswith("records/"))
-    content["records/copy.jsonl"] = content.pop(line)
-    held = {f"published/{name}": text for name, text in content.items()}
-    manifest = {"format": bundle.FORMAT, "hash": content_hash(held)}
-    path = archive(tmp_path / "evil.tar.gz", held | {"bundle.json": json.dumps(manifest)})
+    (text,) = lines.contents([evil]).values()
+    name = "records/copy.jsonl.gz"
+    held = [(f"published/{name}", lines.encoded(text, name))]
+    path = bundled(tmp_path / "evil.tar.gz", held)
     before = set(tmp_path.rglob("*"))
     words = ["accept", str(path), "--to", str(tmp_path / "a/b/c"), "--write"]
     assert results_command(words) == 1
@@ -336,11 +335,10 @@ def test_nothing_to_send_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFix
 
 def bundled(path: Path, content: list[tuple[tarfile.TarInfo | str, bytes]]) -> Path:
     """An archive with these members and a manifest whose hash is right for their names."""
-    texts = {
-        each.name if isinstance(each, tarfile.TarInfo) else each: data.decode()
-        for each, data in content
+    held = {
+        each.name if isinstance(each, tarfile.TarInfo) else each: data for each, data in content
     }
-    manifest = json.dumps({"format": bundle.FORMAT, "hash": content_hash(texts)}).encode()
+    manifest = json.dumps({"format": bundle.FORMAT, "hash": bundle.hash_of(held)}).encode()
     with gzip.open(path, "wb") as zipped, tarfile.open(fileobj=zipped, mode="w") as made:
         for each, data in [*content, ("bundle.json", manifest)]:
             entry = tarfile.TarInfo(each) if isinstance(each, str) else each
@@ -358,8 +356,8 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, **values: object) -> tarfile
 
 
 def packed() -> list[tuple[tarfile.TarInfo | str, bytes]]:
-    held = packing.pack([record()])
-    return [(f"published/{name}", text.encode()) for name, text in held.items()]
+    held = lines.contents([record()])
+    return [(f"published/{name}", lines.encoded(text, name)) for name, text in held.items()]
 
 
 TWICE = r"is there twice, as a file or a folder"
@@ -392,6 +390,8 @@ NO_FILE = "which is no plain file"
         (["own/x.py\n"], LONG),
         (["published/evil.py"], UNLIKE),
         (["published/leaderboard.html"], UNLIKE),
+        (["published/records/copy.jsonl"], UNLIKE),
+        (["published/shared.jsonl"], UNLIKE),
         (["published/about.md"], UNLIKE),
         (["published/records/cpu/seed=0.json"], UNLIKE),
         (["own/\x1b[2K\x1b[1A\x1b]0;hi\x07z.py"], LONG),
@@ -401,7 +401,7 @@ NO_FILE = "which is no plain file"
         ([f"own/{'a' * 300}.py"], LONG),
         ([f"own/{'d/' * 3000}a.py"], "a header that no bundle has"),
         ([entry("own/l.py", tarfile.SYMTYPE, linkname="/etc/passwd")], NO_FILE),
-        ([entry("own/l.py", tarfile.LNKTYPE, linkname="published/shared.jsonl")], NO_FILE),
+        ([entry("own/l.py", tarfile.LNKTYPE, linkname="published/audits.jsonl")], NO_FILE),
         ([entry("own/l.py", tarfile.FIFOTYPE)], NO_FILE),
         ([entry("own/l.py", tarfile.CHRTYPE, devmajor=1, devminor=5)], NO_FILE),
         ([entry("own/d", tarfile.DIRTYPE)], NO_FILE),
@@ -456,7 +456,7 @@ def header(name: str, kind: bytes, size: int) -> bytes:
 
 def test_a_bomb_is_defused_before_it_is_unpacked(tmp_path: Path) -> None:
     """Whatever a small file announces: reading ends at the first byte too many."""
-    zeros, ours = bytes(1 << 20), "published/records/a.jsonl"
+    zeros, ours = bytes(1 << 20), "published/records/a.jsonl.gz"
     many = b"".join(header(f"own/{number}.py", tarfile.REGTYPE, 0) for number in range(10_001))
     empty = header("own/a.py", tarfile.REGTYPE, 0)
     cases = {
@@ -477,6 +477,31 @@ def test_a_bomb_is_defused_before_it_is_unpacked(tmp_path: Path) -> None:
         tracemalloc.stop()
         assert most < 2.5 * bundle.LARGEST, name
         assert path.stat().st_size < 2_000_000 and not (tmp_path / "out").exists(), name
+
+
+def test_records_that_unpack_to_gigabytes_are_refused_before_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file is small, and so is all that the archive unpacks to."""
+    monkeypatch.setattr(bundle, "LINES", 30_000_000)
+    zeros = gzip.compress(bytes(20_000_000))
+    for names, refused in (("a", False), ("ab", True)):
+        held = [(f"published/records/{name}.jsonl.gz", zeros) for name in names]
+        path = bundled(tmp_path / f"{names}.tar.gz", held)
+        said = "unpacks to more than 30 MB" if refused else "line 1 is not read"
+        with pytest.raises(PosbenchError, match=said):
+            bundle.unpack(path, tmp_path / names)
+        assert (tmp_path / names).exists() is not refused
+    cut = [("published/records/a.jsonl.gz", zeros[:-9])]
+    with pytest.raises(PosbenchError, match="is not a readable bundle"):
+        bundle.unpack(bundled(tmp_path / "cut.tar.gz", cut), tmp_path / "cut")
+
+
+def test_a_bundle_of_an_earlier_version_is_named_as_such(tmp_path: Path) -> None:
+    held = {"bundle.json": '{"format": 1, "hash": "0"}', "published/shared.jsonl": ""}
+    path = archive(tmp_path / "old.tar.gz", held)
+    with pytest.raises(PosbenchError, match=f"format '1', this posbench reads {bundle.FORMAT}"):
+        bundle.unpack(path, tmp_path / "out")
 
 
 def test_as_many_files_as_a_bundle_can_have_are_read(

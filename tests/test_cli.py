@@ -24,8 +24,8 @@ from processes import finished, record, succeeded
 from refusals import Answer
 
 from posbench.config.folders import own_names
-from posbench.records.packing import comparable
 from posbench.records.record import Record
+from posbench.sharing.agreement import comparable
 
 Answered = Callable[..., tuple[int | None, str, str]]
 GROUPS = ("method", "encoding", "extension", "task", "protocol", "experiment", "board")

@@ -28,7 +28,7 @@ from posbench.config import provenance
 from posbench.config.board import Board
 from posbench.config.compose import compose, composing
 from posbench.records import files, tables
-from posbench.records.published import publish, write_packed
+from posbench.records.published import publish, write
 from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
 from posbench.statistics import standings
@@ -739,7 +739,7 @@ def test_runs_of_another_version_of_a_task_are_not_compared_and_that_is_said(
     assert "with other defaults, are not compared: they are of copy." in said
     assert command.main([*words, "task=reverse"]) == 0
     assert "is 2nd of 3" in capsys.readouterr().out
-    write_packed([changed(each, other) for each in found], [], tmp_path / "published")
+    write([changed(each, other) for each in found], [], tmp_path / "published")
     assert command.main([*words, "task=copy"]) == 1
     assert "holds no records on the tasks of board main as they are" in capsys.readouterr().err
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import errno
+import gzip
 import hashlib
 import html
 import json
@@ -161,10 +162,10 @@ def test_a_broken_line_of_published_records_is_named_with_its_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     published.publish(seeds("alibi", [{1: 1.0, 2: 0.5}]), [], tmp_path)
-    path = tmp_path / "records/copy.jsonl"
-    good = path.read_text(encoding="utf-8")
+    path = tmp_path / "records/copy.jsonl.gz"
+    good = gzip.decompress(path.read_bytes()).decode()
     bad = ("[" * 100_000, good.strip()[:-20], '{"loss": NaN}', "x" * (files.LARGEST + 1))
-    path.write_text(good + "".join(f"{line}\n" for line in bad), encoding="utf-8")
+    path.write_bytes(gzip.compress((good + "".join(f"{line}\n" for line in bad)).encode()))
     assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 1
     said = capsys.readouterr().err.splitlines()
     assert [f"{path}, line {number} " in line for number, line in enumerate(said, start=2)] == [
@@ -278,11 +279,12 @@ def test_what_a_folder_says_of_itself_is_read_from_a_file_alone(
 
 
 @pytest.mark.fault(
-    "a file of published lines that is a link, a folder, a pipe, or not UTF-8", times=16
+    "a file of published lines that is a link, a folder, a pipe or a socket", times=14
 )
 def test_published_lines_that_are_no_file_are_named_and_stop_nothing(tmp_path: Path) -> None:
-    for number, (name, (make, reason)) in enumerate(NO_FILES.items()):
-        for file in ("records/sort.jsonl", "audits.jsonl"):
+    no_files = {name: made for name, made in NO_FILES.items() if name != "not UTF-8"}
+    for number, (name, (make, reason)) in enumerate(no_files.items()):
+        for file in ("records/sort.jsonl.gz", "audits.jsonl"):
             folder = tmp_path / f"{number}-{file[0]}"
             published.publish([record("rope")], [], folder)
             make(folder / file)
@@ -328,16 +330,17 @@ def test_a_folder_of_pages_that_is_a_link_is_not_written_into(tmp_path: Path) ->
 
 def test_nothing_is_published_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    (tmp_path / "other/copy.jsonl").write_text("of somebody else\n")
-    (tmp_path / "to").mkdir()
-    (tmp_path / "to/shared.jsonl").symlink_to(tmp_path / "other/copy.jsonl")
+    (tmp_path / "other/copy.jsonl.gz").write_text("of somebody else\n")
+    (tmp_path / "to/records").mkdir(parents=True)
+    (tmp_path / "to/records/copy.jsonl.gz").symlink_to(tmp_path / "other/copy.jsonl.gz")
     with pytest.raises(OSError, match="it is a link"):
-        published.write_packed([record()], [], tmp_path / "to")
-    (tmp_path / "to/shared.jsonl").unlink()
+        published.write([record()], [], tmp_path / "to")
+    (tmp_path / "to/records/copy.jsonl.gz").unlink()
+    (tmp_path / "to/records").rmdir()
     (tmp_path / "to/records").symlink_to(tmp_path / "other")
     with pytest.raises(Unwritable, match="to/records is a link"):
-        published.write_packed([record()], [], tmp_path / "to")
-    assert (tmp_path / "other/copy.jsonl").read_text() == "of somebody else\n"
+        published.write([record()], [], tmp_path / "to")
+    assert (tmp_path / "other/copy.jsonl.gz").read_text() == "of somebody else\n"
 
 
 @pytest.mark.fault("a full disk under a page")
@@ -613,28 +616,6 @@ def test_names_of_files_do_not_reach_a_terminal_as_they_are(
 def test_a_record_repeats_itself_by_a_command_of_ours_alone(command: str) -> None:
     with pytest.raises(PosbenchError, match=r"is no command python -m posbench|is no word of"):
         files.validated(Record, altered(record(), {"command": command}), "it")
-
-
-def test_a_part_that_was_edited_is_named_with_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    published.publish([record("rope"), record("alibi")], [], tmp_path)
-    for name, old, new in (
-        ("trainings.jsonl", '"parameters":1000', '"parameters":10'),
-        ("shared.jsonl", '"num_samples":16', '"num_samples":17'),
-    ):
-        path = tmp_path / name
-        before = path.read_text(encoding="utf-8")
-        assert old in before
-        path.write_text(before.replace(old, new, 1), encoding="utf-8")
-        line = 1 + before[: before.index(old)].count("\n")
-        held = files.read_folder(tmp_path)
-        assert held.unreadable == [
-            f"{path}, line {line} was changed: its id is not the hash of its part, so take it "
-            "from its commit again"
-        ]
-        path.write_text(before, encoding="utf-8")
-    assert len(files.records(tmp_path)) == 2
 
 
 def test_a_sentence_about_a_text_of_megabytes_is_short(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import os
 import time
@@ -248,7 +249,7 @@ def test_publishing_copies_the_chosen_records_only_and_says_so(
     assert publish(tmp_path, "--protocol", "cpu", "--task", "copy", "--method", "rope*") == 0
     assert names_published(tmp_path) == [(m, s) for m in ("rope", "rope_ntk") for s in (0, 1)]
     written = {path.name for path in (tmp_path / "all").rglob("*.json*")}
-    assert written == {"copy.jsonl", "trainings.jsonl", "shared.jsonl"}
+    assert written == {"copy.jsonl.gz"}
     said = capsys.readouterr().out
     assert "Copied 4 records (protocol cpu, task copy, method rope*)" in said
     assert f"python -m posbench.leaderboard {tmp_path / 'all'}" in said
@@ -296,7 +297,7 @@ def test_published_records_are_unpacked_beside_ones_own_and_published_again_as_t
     assert files.read(files.path_of(kept, again)) == kept
     words = ["--from", str(again), "--to", str(tmp_path / "once more"), "--method", "rope"]
     assert results_command(["publish", *words]) == 0
-    lines = [(folder / "records/copy.jsonl").read_text().splitlines()
+    lines = [gzip.decompress((folder / "records/copy.jsonl.gz").read_bytes()).splitlines()
              for folder in (everything, tmp_path / "once more")]  # fmt: skip
     assert (
         lines[1][0] in lines[0]
@@ -355,7 +356,7 @@ def test_a_run_that_is_there_under_another_name_is_not_unpacked_again(
     if kept == "beside":
         [path] = save(tmp_path / "mine", record())
         files.kept_beside(path)
-        (tmp_path / "mine/records/copy.jsonl").unlink()
+        (tmp_path / "mine/records/copy.jsonl.gz").unlink()
     unpacked(tmp_path / "theirs", tmp_path / "mine")
     assert "Copied 0 records to" in capsys.readouterr().out
     assert len(files.records(tmp_path / "mine")) == 1
@@ -441,13 +442,13 @@ def test_publishing_refuses_to_add_to_records_that_it_cannot_read(
 ) -> None:
     save(tmp_path / "own", record("rope"))
     assert publish(tmp_path) == 0
-    shelf = tmp_path / "all" / "shared.jsonl"
-    shelf.unlink()
+    path = tmp_path / "all/records/copy.jsonl.gz"
+    path.write_bytes(damaged := path.read_bytes()[:-20])
     capsys.readouterr()
     assert publish(tmp_path) == 1
     error = capsys.readouterr().err
-    assert error.startswith("posbench: ") and error.count("\n") == 1 and str(shelf) in error
-    assert not shelf.exists()
+    assert error.startswith("posbench: ") and error.count("\n") == 1 and str(path) in error
+    assert path.read_bytes() == damaged
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(
@@ -473,7 +474,7 @@ def watched(
     def telling(word: str, change: Callable[..., None]) -> Callable[..., None]:
         def changes(*paths: Any, **named: Any) -> None:
             path = Path(paths[-1])
-            if path.is_relative_to(folder) and path.suffix == ".jsonl":
+            if path.is_relative_to(folder) and path.suffix in (".gz", ".jsonl"):
                 before(word, path)
             change(*paths, **named)
 
@@ -512,14 +513,13 @@ OLD = [
 GOES = record("rope", task="goes")
 OTHER_CODE = {"training.source_hash": "1", "evaluated.source_hash": "2", "rows.0.loss": 0.5}
 NEW = [changed(each, OTHER_CODE) for each in OLD]
-REFERRED, LINES = ["put trainings", "put shared", "put audits"], ["put copy", "put sort"]
+AUDITED, LINES = ["put audits"], ["put copy", "put sort"]
 CHANGES = {
-    published.publish: [*REFERRED, *LINES, "put trainings", "put audits"],
-    published.write_packed: [*REFERRED, *LINES, "remove goes", *REFERRED],
+    published.publish: [*AUDITED, *LINES, *AUDITED],
+    published.write: [*AUDITED, *LINES, "remove goes", *AUDITED],
 }
-"""What lines refer to is there before them, with the old; then the lines of two tasks; then the old
-is left out of the first three, where there is any. Where these are to be all records, one file
-goes.
+"""Audits are there before the records that they were made of, with the old; then the lines of two
+tasks; then audits without the old. Where these are to be all records, one file goes.
 """
 KILLS = [(write, number) for write, made in CHANGES.items() for number in range(len(made))]
 
@@ -535,7 +535,7 @@ def test_publishing_that_is_killed_loses_no_record_and_is_ended_by_the_same_comm
 ) -> None:
     folder, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     for each in (folder, undisturbed):
-        published.write_packed(*with_audits(*OLD, GOES), each)
+        published.write(*with_audits(*OLD, GOES), each)
     put(write, undisturbed)
     with monkeypatch.context() as patched:
         killed_at(number, folder, patched)
@@ -550,12 +550,12 @@ def test_publishing_that_is_killed_loses_no_record_and_is_ended_by_the_same_comm
 
 
 @pytest.mark.parametrize("write", CHANGES)
-def test_publishing_puts_what_lines_refer_to_before_them_and_removes_the_old_after(
+def test_publishing_puts_audits_before_their_records_and_removes_the_old_after(
     write: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    published.write_packed(*with_audits(*OLD, GOES), tmp_path)
+    published.write(*with_audits(*OLD, GOES), tmp_path)
     made: list[str] = []
-    watched(tmp_path, monkeypatch, lambda word, path: made.append(f"{word} {path.stem}"))
+    watched(tmp_path, monkeypatch, lambda *of: made.append(f"{of[0]} {of[1].name.split('.')[0]}"))
     put(write, tmp_path)
     assert made == CHANGES[write]
 
@@ -564,13 +564,13 @@ def test_what_several_processes_publish_at_once_is_all_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each reads before it writes, and while one does, the others wait."""
-    packing = published.pack
+    made = published.contents
 
     def slowly(*given: Any) -> dict[str, str]:
         time.sleep(0.05)
-        return packing(*given)
+        return made(*given)
 
-    monkeypatch.setattr(published, "pack", slowly)
+    monkeypatch.setattr(published, "contents", slowly)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda each: published.publish([each], audits_of(each), tmp_path), OLD))
     held = files.read_folder(tmp_path).whole()
@@ -580,10 +580,10 @@ def test_what_several_processes_publish_at_once_is_all_there(
 
 def test_publishing_leaves_a_file_alone_that_stays_as_it_is(tmp_path: Path) -> None:
     published.publish(*with_audits(*OLD), tmp_path)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.jsonl")}
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.jsonl*")}
     published.publish(*with_audits(changed(OLD[0], {"rows.0.loss": 0.5})), tmp_path)
     touched = {path.name for path in before if path.stat().st_mtime_ns != before[path]}
-    assert touched == {"copy.jsonl"}
+    assert touched == {"copy.jsonl.gz"}
 
 
 def test_commands_that_are_said_can_be_copied_where_a_folder_has_spaces(

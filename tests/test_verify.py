@@ -88,7 +88,7 @@ def repeated(own: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rewritten(folder: Path, change: Callable[[Record], Record]) -> None:
-    published.write_packed([change(each) for each in files.records(folder)], [], folder)
+    published.write([change(each) for each in files.records(folder)], [], folder)
 
 
 def of_method(name: str, values: dict[str, Any]) -> Callable[[Record], Record]:
@@ -113,12 +113,12 @@ def test_what_was_published_is_made_again_exactly(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With trainings and all, by the command."""
-    before = {path: path.read_bytes() for path in folder.rglob("*.jsonl")}
+    before = {path: path.read_bytes() for path in folder.rglob("*.jsonl.gz")}
     assert results_command(["verify", str(folder), "--in", str(tmp_path / "a b, c=d")]) == 0
     out = capsys.readouterr().out
     assert verdicts(out) == dict.fromkeys(METHODS, "exact")
     assert "Repeating 3 of 3 records, from 3 of 3 strata." in out and "3 of 3 exact." in out
-    assert {path: path.read_bytes() for path in folder.rglob("*.jsonl")} == before
+    assert {path: path.read_bytes() for path in folder.rglob("*.jsonl.gz")} == before
     capsys.readouterr()
     assert verify(folder, 12, scratch=tmp_path / "a b, c=d").agreed
     assert capsys.readouterr().out.count("Complete already") == 3, "it goes on where it stopped"
@@ -129,7 +129,7 @@ def test_what_was_published_is_made_again_exactly(
     [
         ({"rows.2.loss": 0.5}, "rows.loss.2: "),
         ({"rows.1.token_accuracy_teacher_forced": 1.0}, "rows.token_accuracy_teacher_forced.1: "),
-        ({"rows.0.sequence_accuracy": 1 / 16}, "rows.sequence_accuracy.0: 0 was 1"),
+        ({"rows.0.sequence_accuracy": 1 / 16}, "rows.sequence_accuracy.0: 0.0 was 0.0625"),
         ({"rows.0.score": 0.75}, "rows.score.0: 0.0 was 0.75"),
         ({"views.0.loss.0": 9.0}, "views.loss.0.0: "),
         ({"rows.0.num_samples": 17}, "rows.num_samples.0: 16 was 17"),

@@ -26,6 +26,8 @@ SETTING = re.compile(
 )
 """A word that sets what a run computes."""
 NAME = re.compile(r"[A-Za-z_][\w.-]*")
+PLAIN = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)
+"""A text without characters that a shell reads otherwise."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Command:
         or if it sets what no record depends on, as `hydra` and `results_dir`.
         """
         try:
-            read = shlex.split(text) if text.isprintable() else []
+            read = _split(text) if text.isprintable() else []
         except ValueError:  # a quotation mark is not closed
             read = []
         if len(read) < 3 or read[:2] != ["python", "-m"]:
@@ -86,3 +88,8 @@ class Command:
     def with_options(self, *options: str) -> Self:
         """The same command with options before its words."""
         return replace(self, words=(*options, *self.words))
+
+
+def _split(text: str) -> list[str]:
+    """What a shell reads; `shlex` takes each character by itself, and most commands quote none."""
+    return text.split() if PLAIN.fullmatch(text) else shlex.split(text)

@@ -33,7 +33,7 @@ from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Found, Measurement, target
 from posbench.pretrained.mounting import Mounted
 from posbench.records import files
-from posbench.records.packing import refuse_another_schema
+from posbench.records.lines import refuse_another_schema
 from posbench.records.record import Curve, Evaluated, Record, Search, Training
 from posbench.running.devices import name_of
 from posbench.statistics.aggregates import PRETRAINED

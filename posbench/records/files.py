@@ -1,11 +1,11 @@
-"""Records as files: one JSON file a run while they are your own, packed lines once published."""
+"""Records as files: one JSON file a run while they are your own, lines of a file once published."""
 
 from __future__ import annotations
 
 import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -17,15 +17,15 @@ from posbench.base.disk import read_bytes, read_text, write_json
 from posbench.base.errors import PosbenchError, place_and_reason
 from posbench.base.wording import MANY, closest
 from posbench.config.command import Command
-from posbench.records.packing import (
+from posbench.records.lines import (
     AUDITS,
+    BEFORE,
     LARGEST,
+    RECORDS,
     content_of,
     lines_of,
     parsed,
-    record_of,
     refuse_another_schema,
-    shelves,
 )
 from posbench.records.record import Audit, Record
 
@@ -33,6 +33,8 @@ LOCAL = Path("results/local")
 MAIN = Path("results/main")
 LONGEST = 1000
 """Characters of a sentence about what cannot be read."""
+NO_NUMBERS = (b"NaN", b"Infinity")
+"""What pydantic takes for numbers of JSON."""
 Kept = TypeVar("Kept", Record, Audit)
 
 
@@ -158,7 +160,9 @@ def read_folder(results_dir: str | Path) -> Folder:
     """A results folder: published lines, then files in the order of their paths."""
     folder = Path(results_dir)
     unreadable: list[str] = []
-    records, audits = _records(folder, unreadable), _published_audits(folder, unreadable)
+    with keeping_all():
+        records = [*_records(folder, unreadable)]
+    audits = _published_audits(folder, unreadable)
     audits += _each(read_audit, sorted(folder.glob("audits/**/seed=*.json")), unreadable)
     return Folder(records, made_of(records, audits), unreadable)
 
@@ -167,7 +171,7 @@ def read_published(folder: Path) -> Folder:
     """Its published lines alone."""
     unreadable: list[str] = []
     with keeping_all():
-        records = _published_records(folder, unreadable)
+        records = [*_published_records(folder, unreadable)]
     audits = _published_audits(folder, unreadable)
     return Folder(records, made_of(records, audits), unreadable)
 
@@ -176,15 +180,20 @@ def records(results_dir: str | Path) -> list[Record]:
     """The records of `read_folder` without its audits; PosbenchError names the first that cannot
     be read.
     """
+    with keeping_all():
+        return [*each_record(results_dir)]
+
+
+def each_record(results_dir: str | Path) -> Iterator[Record]:
+    """The same, one at a time: whoever keeps a part of each needs a tenth of the memory."""
     unreadable: list[str] = []
-    found = _records(Path(results_dir), unreadable)
+    yield from _records(Path(results_dir), unreadable)
     _refuse(unreadable)
-    return found
 
 
 def holds_records(folder: Path) -> bool:
     """Whether there are records in a results folder; nothing is read."""
-    found = (folder.glob(pattern) for pattern in ("records/*.jsonl", "records/**/seed=*.json"))
+    found = (folder.glob(pattern) for pattern in (RECORDS, BEFORE, "records/**/seed=*.json"))
     return any(True for each in found for _ in each)
 
 
@@ -267,36 +276,46 @@ def _noting(unreadable: list[str]) -> Iterator[None]:
 
 def _each(
     read_one: Callable[[Path], Kept], paths: Iterable[Path], unreadable: list[str]
-) -> list[Kept]:
-    found = []
+) -> Iterator[Kept]:
     for path in paths:
         with _noting(unreadable):
-            found.append(read_one(path))
-    return found
+            yield read_one(path)
 
 
-def _records(folder: Path, unreadable: list[str]) -> list[Record]:
-    with keeping_all():
-        return [*_published_records(folder, unreadable), *_each(read, loose(folder), unreadable)]
+def _records(folder: Path, unreadable: list[str]) -> Iterator[Record]:
+    yield from _published_records(folder, unreadable)
+    yield from _each(read, loose(folder), unreadable)
 
 
-def _published_records(folder: Path, unreadable: list[str]) -> list[Record]:
-    found: list[Record] = []
-    paths = sorted(folder.glob("records/*.jsonl"))
-    with _noting(unreadable):
-        parts = shelves(folder) if paths else ({}, {})
-        for path in paths:
-            with _noting(unreadable):
-                for where, text in lines_of(path):
-                    with _noting(unreadable):
-                        found.append(validated(Record, record_of(text, where, parts), where))
-    return found
+def _published_records(folder: Path, unreadable: list[str]) -> Iterator[Record]:
+    for path in sorted(folder.glob(BEFORE))[:1]:
+        unreadable.append(
+            f"{path} holds no lines that this version reads, which end in .gz: unpack the folder "
+            "with the posbench that published it, and publish the records again with this one"
+        )
+    for path in sorted(folder.glob(RECORDS)):
+        with _noting(unreadable):
+            for where, line in lines_of(path):
+                with _noting(unreadable):
+                    yield record_in(line, where)
+
+
+def record_in(line: bytes, where: str) -> Record:
+    """The record in a line, straight from its bytes; only of what that refuses is it asked why."""
+    if not any(word in line for word in NO_NUMBERS):
+        with suppress(ValidationError):
+            found = Record.model_validate_json(line)
+            if "schema_version" in found.model_fields_set:
+                return found
+    content = content_of(line, where)
+    refuse_another_schema(content, where)
+    return validated(Record, content, where)
 
 
 def _published_audits(folder: Path, unreadable: list[str]) -> list[Audit]:
     found: list[Audit] = []
     with _noting(unreadable):
-        for where, text in lines_of(folder / AUDITS) if os.path.lexists(folder / AUDITS) else []:
+        for where, line in lines_of(folder / AUDITS) if os.path.lexists(folder / AUDITS) else []:
             with _noting(unreadable):
-                found.append(validated(Audit, content_of(text, where), where))
+                found.append(validated(Audit, content_of(line, where), where))
     return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from posbench.base.disk import (
@@ -18,7 +19,7 @@ from posbench.base.disk import (
 )
 from posbench.base.errors import PosbenchError
 from posbench.records import files
-from posbench.records.packing import AUDITS, pack
+from posbench.records.lines import AUDITS, DAMAGED, RECORDS, contents, encoded, unpacking
 from posbench.records.record import Audit, Record
 
 
@@ -67,7 +68,7 @@ def _publish(
 ) -> None:
     merged = [*{record.run: record for record in (*known.records, *records)}.values()]
     made = {audit.key: audit for audit in (*known.audits, *audits)}
-    write_packed(merged, files.made_of(merged, made.values()), folder)
+    write(merged, files.made_of(merged, made.values()), folder)
 
 
 def unpublish(records: list[Record], audits: list[Audit], folder: Path) -> int:
@@ -123,39 +124,51 @@ def _holds(path: Path, audit: Audit) -> bool:
         return False
 
 
-def write_packed(records: list[Record], audits: Sequence[Audit], folder: Path) -> None:
+def write(records: list[Record], audits: Sequence[Audit], folder: Path) -> None:
     """Make these the published records and audits of a folder, and no others.
 
-    What lines refer to comes before them, beside what the lines that were there refer to, which
-    goes last. So whenever this is killed, every line is whole, and the same call ends it.
+    Audits come before the records that they were made of, beside those of the records that were
+    there, which go last. So whenever this is killed, every record has its audit, and the same call
+    ends it.
     """
-    contents = pack(records, audits)
-    lines = [name for name in contents if name.startswith("records/")]
-    referred = [name for name in contents if name not in lines]
+    texts = contents(records, audits)
     make_writable(folder)
     refuse_linked(folder / "records/any", folder)
     with writing_to(folder):
         for each in (folder, folder / "records"):
             clear_left_over(each)
-        for name in referred:
-            _write_bytes(_with_lines_of(folder / name, contents[name]), folder / name)
-        for name in lines:
-            _write_bytes(contents[name].encode(), folder / name)
-        for path in (*folder.glob("records/*.jsonl"), folder / AUDITS):
-            if path.relative_to(folder).as_posix() not in contents:
+        audited = texts.pop(AUDITS, "")
+        if audited:
+            _write(_with_lines_of(folder / AUDITS, audited), folder / AUDITS)
+        for name, text in texts.items():
+            _write(text, folder / name)
+        for path in folder.glob(RECORDS):
+            if path.relative_to(folder).as_posix() not in texts:
                 path.unlink(missing_ok=True)
-        for name in referred:
-            _write_bytes(contents[name].encode(), folder / name)
+        if audited:
+            _write(audited, folder / AUDITS)
+        else:
+            (folder / AUDITS).unlink(missing_ok=True)
 
 
-def _with_lines_of(path: Path, text: str) -> bytes:
+def _with_lines_of(path: Path, text: str) -> str:
     """The lines of a text and those of a file, if it is there, each once and in order."""
     there = read_bytes(path).splitlines() if path.exists() else []
-    return b"".join(line + b"\n" for line in sorted({*there, *text.encode().splitlines()}))
+    lines = sorted({*there, *text.encode().splitlines()})
+    return b"".join(line + b"\n" for line in lines).decode()
 
 
-def _write_bytes(content: bytes, path: Path) -> None:
-    """Write atomically, unless that is what the file says already."""
-    if path.exists() and read_bytes(path) == content:
-        return
-    write_bytes(content, path)
+def _write(text: str, path: Path) -> None:
+    """Write atomically, unless the file has this text: another zlib compresses otherwise."""
+    if not path.exists() or _text_of(path) != text.encode():
+        write_bytes(encoded(text, path.name), path)
+
+
+def _text_of(path: Path) -> bytes | None:
+    """What a file holds, unpacked; None where it is damaged."""
+    stream = io.BytesIO(read_bytes(path))
+    if path.suffix != ".gz":
+        return stream.read()
+    with suppress(*DAMAGED), unpacking(stream) as opened:
+        return opened.read()
+    return None

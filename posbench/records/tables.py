@@ -164,12 +164,11 @@ def run_of(record: Record) -> dict[str, Any]:
 def table(found: Iterable[Record]) -> pd.DataFrame:
     """The long table: one row a (run, test length); `documentation` says what its columns mean."""
     # Column by column: a dictionary a row takes four times as long.
-    runs, rows, counts = [], [], []
-    for record in latest(found):
-        runs.append(RunColumns.of(record).__dict__)
-        rows += [row.__dict__ for row in record.rows]
-        counts.append(len(record.rows))
-    places = np.repeat(np.arange(len(runs)), counts)
+    # Of each record no more is kept than is shown, and of each run the last, as by `latest`.
+    kept = {record.run: (RunColumns.of(record).__dict__, record.rows) for record in found}
+    runs = [run for run, _ in kept.values()]
+    rows = [row.__dict__ for _, several in kept.values() for row in several]
+    places = np.repeat(np.arange(len(runs)), [len(several) for _, several in kept.values()])
     columns = {name: _column(name, runs).take(places) for name in RunColumns.model_fields}
     columns |= {name: _column(name, rows) for name in Row.model_fields}
     return pd.DataFrame(columns, columns=list(COLUMNS))

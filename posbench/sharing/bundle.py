@@ -14,6 +14,7 @@ many.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import re
@@ -31,14 +32,17 @@ from posbench.base.disk import clear_left_over, read_text, write_bytes, write_wh
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted, printable
 from posbench.records import files
-from posbench.records.packing import comparable, pack
+from posbench.records.lines import contents, encoded, unpacking
 from posbench.records.record import Audit, Record
+from posbench.sharing.agreement import comparable
 
-FORMAT = 1
+FORMAT = 2
 PUBLISHED, OWN, MANIFEST = "published", "own", "bundle.json"
 CODE = ("*.py", "*.yaml")
 LARGEST = 64_000_000
-"""Bytes that a bundle may unpack to, four times those of 4,000 records: more is none of records."""
+"""Bytes that a bundle may unpack to, eight times those of 4,000 records."""
+LINES = 4 * LARGEST
+"""Bytes that the records in it may unpack to, again four times those of 4,000."""
 MOST = 10_000
 """Files of a bundle."""
 HEADER = 4096
@@ -47,7 +51,7 @@ LONGEST = 200
 """Bytes of the name of a file."""
 NAMES = re.compile(
     rf"{re.escape(MANIFEST)}|{OWN}/.+\.(py|yaml)"
-    rf"|{PUBLISHED}/(records/[^/]+\.jsonl|(trainings|shared|audits)\.jsonl)"
+    rf"|{PUBLISHED}/(records/[^/]+\.jsonl\.gz|audits\.jsonl)"
 )
 
 
@@ -55,19 +59,19 @@ def write(
     records: Sequence[Record], audits: Sequence[Audit], own: Path | None, path: Path
 ) -> dict[str, Any]:
     """Write a bundle of records with the audits that were made of them; returns its manifest."""
-    packed = pack(records, files.made_of(records, audits))
+    lines = contents(records, files.made_of(records, audits))
     code = _code(own)
-    content = {f"{PUBLISHED}/{name}": text for name, text in packed.items()}
-    content |= {f"{OWN}/{name}": text for name, text in code.items()}
+    content = {f"{PUBLISHED}/{name}": encoded(text, name) for name, text in lines.items()}
+    content |= {f"{OWN}/{name}": text.encode() for name, text in code.items()}
     manifest = {
         "format": FORMAT,
         "records": len(records),
         "methods": sorted({record.method.label for record in records}),
         "tasks": sorted({record.task.label for record in records}),
         "code": list(code),
-        "hash": content_hash(content),
+        "hash": hash_of(content),
     }
-    content[MANIFEST] = json.dumps(manifest, indent=1) + "\n"
+    content[MANIFEST] = (json.dumps(manifest, indent=1) + "\n").encode()
     for name in (names := Names()).unlike(content):
         raise PosbenchError(
             f"{printable(name)} {names.wrong(name)}, and nobody could read the bundle: rename it"
@@ -105,17 +109,21 @@ def _text_of(path: Path) -> str:
         ) from None
 
 
-def _archived(content: Mapping[str, str]) -> bytes:
+def hash_of(content: Mapping[str, bytes]) -> str:
+    """The hash of files by their names."""
+    return content_hash({name: hashlib.sha256(data).hexdigest() for name, data in content.items()})
+
+
+def _archived(content: Mapping[str, bytes]) -> bytes:
     out = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=out, mode="wb", mtime=0, filename="") as zipped,
         tarfile.open(fileobj=zipped, mode="w") as archive,
     ):
         for name in sorted(content):
-            data = content[name].encode()
             entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
+            entry.size = len(content[name])
+            archive.addfile(entry, io.BytesIO(content[name]))
     return out.getvalue()
 
 
@@ -150,10 +158,10 @@ def unpack(path: Path, folder: Path) -> Bundle:
     """
     content = _read(path)
     manifest = _manifest(content.pop(MANIFEST, None), path)
-    if content_hash(content) != manifest["hash"]:
+    if hash_of(content) != manifest["hash"]:
         raise PosbenchError(f"{path} is damaged, or was changed by hand: have it made again")
-    for name, text in content.items():
-        write_bytes(text.encode(), folder / name)
+    for name, data in content.items():
+        write_bytes(data, folder / name)
     held, own = files.read_folder(folder / PUBLISHED), folder / OWN
     if wrong := held.unreadable:
         rest = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
@@ -206,14 +214,14 @@ def _folded(name: str) -> str:
 class _Counted:
     """A stream that ends with a sentence where it is longer than any bundle."""
 
-    def __init__(self, stream: gzip.GzipFile, path: Path) -> None:
-        self.stream, self.path, self.left = stream, path, LARGEST
+    def __init__(self, stream: gzip.GzipFile, path: Path, most: int) -> None:
+        self.stream, self.path, self.most, self.left = stream, path, most, most
 
     def read(self, size: int) -> bytes:
         found = self.stream.read(size)
         self.left -= len(found)
         if self.left < 0:
-            raise PosbenchError(f"{self.path} unpacks to more than {LARGEST // 10**6} MB")
+            raise PosbenchError(f"{self.path} unpacks to more than {self.most // 10**6} MB")
         return found
 
 
@@ -244,9 +252,9 @@ def _holds(name: str) -> str:
     return "holds " + shown.replace("\n", r"\n").replace("\t", r"\t")
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read(path: Path) -> dict[str, bytes]:
     """The files of an archive, each with a name that `write` gives."""
-    found: dict[str, str] = {}
+    found: dict[str, bytes] = {}
     names = Names()
     try:
         if not path.is_file():  # nor a pipe, for which it would wait
@@ -254,11 +262,12 @@ def _read(path: Path) -> dict[str, str]:
         with (
             gzip.open(path) as zipped,
             tarfile.open(
-                fileobj=_Counted(zipped, path),  # type: ignore[call-overload]
+                fileobj=_Counted(zipped, path, LARGEST),  # type: ignore[call-overload]
                 mode="r|",
                 tarinfo=_headers(path),
             ) as archive,
         ):
+            lines = _Counted(zipped, path, LINES)
             for member in archive:
                 if why := names.wrong(member.name):
                     raise PosbenchError(f"{path} {_holds(member.name)}, which {why}")
@@ -266,7 +275,16 @@ def _read(path: Path) -> dict[str, str]:
                     raise PosbenchError(f"{path} {_holds(member.name)}, which is no plain file")
                 names.add(member.name)
                 file = archive.extractfile(member)
-                found[member.name] = file.read().decode() if file else ""
+                data = file.read() if file else b""
+                if member.name.endswith(".gz"):
+                    lines.stream = unpacking(io.BytesIO(data))
+                    while lines.read(2**20):
+                        pass
+                else:
+                    data.decode()
+                if member.name == MANIFEST:  # the first, which says how to read the others
+                    _manifest(data, path)
+                found[member.name] = data
             return found
     except FileNotFoundError:
         said = f"there is no file {path}: name a bundle that was sent to you"
@@ -278,9 +296,9 @@ def _read(path: Path) -> dict[str, str]:
         ) from None
 
 
-def _manifest(text: str | None, path: Path) -> dict[str, Any]:
+def _manifest(text: bytes | None, path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads(text or "")
+        manifest = json.loads(text or b"")
         known = isinstance(manifest, dict) and isinstance(manifest.get("hash"), str)
     except (ValueError, RecursionError):
         known = False

@@ -1,6 +1,6 @@
 """`python -m posbench.results`: publish records, and verify that published ones can be made again.
 
-python -m posbench.results publish --to results/mine  your own records, packed, into a folder
+python -m posbench.results publish --to results/mine  your own records, as lines of a folder
 python -m posbench.results unpack results/main        published ones among your own: go on there
 python -m posbench.results verify results/main --sample 12
 python -m posbench.results bundle mine.tar.gz --config-dir mine    your own, and their code
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m posbench.results", description="Keep records, and check them.")
     parser.set_defaults(left=lambda _: "what was complete is kept")
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_publish(commands.add_parser("publish", help="pack records of your own into a folder"))
+    _add_publish(commands.add_parser("publish", help="put records of your own into a folder"))
     _add_unpack(commands.add_parser("unpack", help="copy published records to your own"))
     _add_verify(commands.add_parser("verify", help="repeat some records and compare all they say"))
     _add_bundle(commands.add_parser("bundle", help="one file of your records and their code"))
@@ -111,7 +111,7 @@ def _no_record(chosen: argparse.Namespace, folder: Path, held: Sequence[Record])
 
 def _publish(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
-        raise PosbenchError("--to is missing: name the folder to pack records into, --to FOLDER")
+        raise PosbenchError("--to is missing: name the folder to put records into, --to FOLDER")
     count = publish_matching(
         chosen.source, chosen.target, chosen.protocol, chosen.task, chosen.method
     )

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,12 +24,12 @@ from posbench.config.folders import with_own
 from posbench.config.mistakes import sentence
 from posbench.config.options import BROKEN
 from posbench.records import files, published
-from posbench.records.packing import comparable, stated
 from posbench.records.record import Accepted, CarriedOver, Record
 from posbench.running.console import Console, TemporaryConsole
 from posbench.running.devices import device_name
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
+from posbench.sharing.agreement import comparable, differences, stated
 from posbench.showing.table import number
 
 SHOWN = 5
@@ -453,15 +452,3 @@ def _repeating(
             yield Repeating(Path(temporary), TemporaryConsole(), called)
         else:
             yield Repeating(scratch, Console(), called)
-
-
-def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    """All that is not the same, each by its place: "rows.loss.3: 0.12 was 0.13"."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted(old.keys() | new.keys()):
-            yield from differences(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, pair in enumerate(zip(old, new, strict=True)):
-            yield from differences(*pair, f"{where}.{index}")
-    elif old != new:
-        yield f"{where}: {new} was {old}"

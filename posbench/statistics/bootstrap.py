@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from posbench.base.errors import PosbenchError
 from posbench.core.streams import stream_seed
@@ -310,7 +310,7 @@ def _widened(values: Array, estimates: Array, freedom: Array) -> Array:
     """Deviations from the estimates as of Student's t; `values` are [draw, row], the rest [row]."""
     tail = (1 + CONFIDENCE) / 2
     # What has no degree of freedom does not vary.
-    factor = stats.t.ppf(tail, np.maximum(freedom, 1)) / stats.norm.ppf(tail)
+    factor = special.stdtrit(np.maximum(freedom, 1), tail) / special.ndtri(tail)
     return np.asarray(estimates + np.where(freedom > 0, factor, 1.0) * (values - estimates))
 
 

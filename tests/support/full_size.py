@@ -174,7 +174,7 @@ def _views(task: str, multiples: list[float], score: Any, trained: int) -> Itera
 def write(folder: Path, num_seeds: int = 3, name: str = "main") -> int:
     """Write the records of a board; returns how many they are."""
     found = list(records(definition.load(name), num_seeds))
-    published.write_packed(found, [], folder)
+    published.write(found, [], folder)
     return len(found)
 
 
