@@ -67,10 +67,9 @@ def generate(
     asked = standings_of(board, measured)
     ranked = asked or standings_without_board(board, measured)
     lines = by_length(measured)
-    tasks = list(task_rows(lines, measured))
     shown = board_sections(board, ranked, measured, asked=bool(asked))
     if not asked:  # of a board the page has them
-        shown += task_sections(map(TaskTable.of, tasks))
+        shown += task_sections(map(TaskTable.of, task_rows(lines, measured)))
     pages = {
         markdown.PAGE: markdown.page(shown, [*said, *warned]),
         "leaderboard.html": document(
@@ -80,7 +79,7 @@ def generate(
             found,
             warned,
             said,
-            tasks,
+            lines,
             explained={*explanations(folder)},
             folders=folders,
         ),

@@ -7,7 +7,7 @@ is folded away. A browser without JavaScript shows the tables as they stand here
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pandas as pd
 from posbench.base.wording import counted
 from posbench.boards import opening, page_data, terms
 from posbench.boards.board_sections import changes_of, fixed_before, waiting
-from posbench.boards.by_length import TaskRows
+from posbench.boards.by_length import TaskRows, task_rows
 from posbench.boards.labels import short_names
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import Standing, score
@@ -79,7 +79,7 @@ def document(
     found: Sequence[Record],
     notes: Sequence[str],
     about: Sequence[str],
-    tasks: Sequence[TaskRows] = (),
+    lines: pd.DataFrame,
     focus: Focus | None = None,
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
@@ -93,7 +93,7 @@ def document(
         found: the records
         notes: what must be known before a number is believed
         about: what the folder says of itself, a paragraph each
-        tasks: the rows of each task by length
+        lines: rows by length, see `posbench.boards.by_length`
         focus: on a row of one's own, where the page is about one
         explained: pages of `posbench.explain`, by their paths from the folder of this one
         folders: of one's own, which commands name where they need them
@@ -102,8 +102,8 @@ def document(
     if focus is not None and focus.sketch is not None:
         sketched[focus.row] = dict(focus.sketch)
     data = page_data.content(
-        measured.lengths,
-        measured.runs,
+        measured,
+        lines,
         standings,
         found,
         board.group_of,
@@ -126,7 +126,7 @@ def document(
             _shown(each, board, Ranking.of(each, measured, own, sketched)) for each in standings
         ],
         places={row["name"]: place for place, row in enumerate(data["rows"])},
-        tasks=_tasks(tasks, data, own),
+        tasks=_tasks(task_rows(lines, measured), data, own),
         opening=opening.picture(measured, standings, own),
         pictured=_pictured(standings, own),
         notes=notes,
@@ -140,7 +140,7 @@ def document(
     return f"{text}\n"
 
 
-def _tasks(tasks: Sequence[TaskRows], data: Mapping[str, Any], own: str) -> list[TaskTable]:
+def _tasks(tasks: Iterable[TaskRows], data: Mapping[str, Any], own: str) -> list[TaskTable]:
     """The tables of tasks, in the order of the data."""
     known = {(task.protocol, task.name): task for task in tasks}
     usual = (data["sections"] or data["tasks"] or [{"protocol": ""}])[0]["protocol"]

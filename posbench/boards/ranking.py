@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,16 +83,21 @@ class Standing:
         the runs that are ranked; empty where no seed has all tasks. See
         `posbench.statistics.measures`.
         """
+        return self.curves([row], measured)[row]
+
+    def curves(self, rows: Collection[str], measured: Measured) -> dict[str, pd.DataFrame]:
+        """The curve of each of these rows."""
         runs, known = self.part.runs, measured.lengths
         mine = known[
-            (known["row"] == row)
+            known["row"].isin(rows)
             & (known["protocol_name"] == runs["protocol_name"].iloc[0])
             & known["aggregated"]
             & (known["multiple"] >= 1)
         ]
         ranked = pd.MultiIndex.from_frame(runs[SHOWN])
         mine = mine[pd.MultiIndex.from_frame(mine[SHOWN]).isin(ranked)]
-        return mean_curve(mine.assign(task=mine["task_name"]), set(runs["task_name"]))
+        tasks, of_row = set(runs["task_name"]), mine.assign(task=mine["task_name"])
+        return {row: mean_curve(of_row[of_row["row"] == row], tasks) for row in rows}
 
     @functools.cached_property
     def _reaches(self) -> dict[str, Reach]:

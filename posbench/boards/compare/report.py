@@ -12,7 +12,7 @@ import pandas as pd
 
 from posbench.base.disk import write_whole
 from posbench.base.wording import agreeing, counted
-from posbench.boards.by_length import by_length, task_rows
+from posbench.boards.by_length import by_length
 from posbench.boards.compare.of_row import RowStanding
 from posbench.boards.page import Focus, document
 from posbench.config.board import Board
@@ -146,7 +146,7 @@ def html(found: RowStanding, board: Board, notes: Sequence[str], source: Source 
         found.records,
         notes,
         [],
-        list(task_rows(by_length(found.measured), found.measured)),
+        by_length(found.measured),
         focus,
         folders=source.folders,
     )
