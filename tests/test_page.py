@@ -131,8 +131,8 @@ def test_the_curves_are_those_of_the_csv(data: dict[str, Any], folder: Path) -> 
         for row, (area, means, halves) in of_rows.items():
             lines = csv.loc[(task["name"], data["rows"][int(row)]["name"])]
             assert lines["multiple"].tolist() == task["multiples"]
-            for column, found in (("score", means), ("half_width_95", halves)):
-                assert found == [round(1000 * each) for each in lines[column]]
+            for column, told in (("score", means), ("half_width_95", halves)):
+                assert told == [round(1000 * each) for each in lines[column]]
             assert area == round(1000 * lines["area"].iloc[0])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
 
 import numpy as np
 import pandas as pd
@@ -196,11 +196,13 @@ def _ticks(multiples: Sequence[float]) -> list[float]:
 
 def _style() -> str:
     """What a picture by itself needs of the page's style: light and dark as there."""
-    here = Path(__file__).parent
-    style = (here / "leaderboard.css").read_text(encoding="utf-8")
-    colours, _, _ = style.partition("* {")
+    here, shared = files("posbench.boards"), files("posbench.showing") / "page.css"
+    style, own = (
+        (here / name).read_text(encoding="utf-8") for name in ("leaderboard.css", "opening.css")
+    )
+    colours, _, _ = shared.read_text(encoding="utf-8").partition("* {")
     rules = [line for line in style.splitlines() if line.startswith(RULES)]
-    return colours + "\n".join([*rules, (here / "opening.css").read_text(encoding="utf-8").strip()])
+    return colours + "\n".join([*rules, own.strip()])
 
 
 def _apart(wanted: Sequence[float]) -> list[float]:

@@ -114,11 +114,14 @@ def document(
     asked = bool(board.groups) and any(each.part.rows.about for each in standings)
     nothing = meaningless(measured.lengths["protocol_chosen"])
     answers = [*(focus.said if focus else ()), *_answers(standings, board)]
-    title, own = (focus.title, focus.row) if focus else ("", "")
+    heading, own = f"Board {board.name}" if asked else "Leaderboard", ""
+    if focus is not None:
+        heading, own = focus.title, focus.row
     text = rendered(
         "posbench.boards",
         "leaderboard.html.j2",
-        title=title or (f"Board {board.name}" if asked else "Leaderboard"),
+        heading=heading,
+        title=f"posbench: {heading}",
         about=about,
         answer=[*nothing, *answers],
         own=own,
@@ -133,8 +136,7 @@ def document(
         guide=GUIDE,
         defined=[*fixed_before(board), *changes_of(board)] if asked else [],
         origins=_origins(found),
-        style=_own("leaderboard.css"),
-        script=_own("leaderboard.js"),
+        script="\n" + (HERE / "leaderboard.js").read_text(encoding="utf-8"),
         data=page_data.as_script(data),
     )
     return f"{text}\n"
@@ -146,10 +148,6 @@ def _tasks(tasks: Iterable[TaskRows], data: Mapping[str, Any], own: str) -> list
     usual = (data["sections"] or data["tasks"] or [{"protocol": ""}])[0]["protocol"]
     keys = [(task["protocol"], task["name"]) for task in data["tasks"]]
     return [TaskTable.of(known[key], usual, own) for key in keys if key in known]
-
-
-def _own(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")
 
 
 # -- the answer ------------------------------------------------------------------------------------
