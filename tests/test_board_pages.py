@@ -15,7 +15,7 @@ from boards import contents, seeds
 from making import changed, plain, record, save, searched
 
 from posbench.boards import command as leaderboard
-from posbench.boards import likelihood_sentences
+from posbench.boards.remarks import of_likelihoods
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing import figures
@@ -171,5 +171,5 @@ def test_a_row_of_which_some_losses_overflow_has_no_likelihood_and_says_so() -> 
     shown = {label: str(each) for (label, *_), each in likelihoods.of_board(table).items()}
     assert shown["one"] == "overflows on 1 of 2"
     assert shown["two"].startswith("-2.00, +0.00 [")
-    [said] = likelihood_sentences.sentences(table)
+    [said] = of_likelihoods(table)
     assert said.endswith("two +0.00 [+0.00, +0.00], one overflows on 1 of 2.")

@@ -13,13 +13,11 @@ from offered import CONF
 
 from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
-from posbench.boards.board_sections import board_sections
 from posbench.boards.generated import generate
 from posbench.boards.measured import Measured
-from posbench.boards.parts import Part
-from posbench.boards.parts import parts as measured_parts
-from posbench.boards.ranking import standings_of
-from posbench.boards.section import Section
+from posbench.boards.ranking import Part, standings_of
+from posbench.boards.ranking import parts as measured_parts
+from posbench.boards.sections import Section, board_sections
 from posbench.boards.winners import first_of
 from posbench.check.subject import setup
 from posbench.config import board as definition

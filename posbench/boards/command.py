@@ -18,11 +18,10 @@ from pathlib import Path
 from posbench.base.disk import read_bytes
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
-from posbench.boards import findings, markdown
-from posbench.boards.generated import Generated, generate
+from posbench.boards import findings, sections
+from posbench.boards.generated import Generated, board_of, generate, refuse_others
 from posbench.boards.latex import latex
-from posbench.boards.of_folder import board_of, refuse_others
-from posbench.boards.section import Section
+from posbench.boards.sections import Section
 from posbench.boards.terms import AREA, LEARNED
 from posbench.config import commands
 from posbench.config.compose import composing
@@ -58,7 +57,7 @@ def _made_before(folder: Path) -> list[Path]:
 
 def _is_ours(path: Path) -> bool:
     try:
-        return read_bytes(path).endswith(f"{markdown.MADE}\n".encode())
+        return read_bytes(path).endswith(f"{sections.MADE}\n".encode())
     except OSError:  # it is not there, or no file of ours
         return False
 

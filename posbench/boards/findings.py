@@ -25,12 +25,10 @@ import numpy as np
 import pandas as pd
 
 from posbench.base.wording import agreeing, counted
-from posbench.boards.labels import SHOWN
-from posbench.boards.leaders import SURE, Leaders
-from posbench.boards.markdown import MADE
-from posbench.boards.measured import Measured
+from posbench.boards.measured import SHOWN, Measured
 from posbench.boards.ranking import Standing
-from posbench.boards.winners import overall
+from posbench.boards.sections import MADE
+from posbench.boards.winners import SURE, Leaders, overall
 from posbench.config.board import AS_TRAINED, Board
 from posbench.showing.table import code, number
 from posbench.statistics import aggregates, bootstrap

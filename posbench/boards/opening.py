@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.base.wording import counted
-from posbench.boards.labels import short_names
-from posbench.boards.measured import Measured
+from posbench.boards.measured import Measured, short_names
 from posbench.boards.ranking import Standing
 from posbench.showing.pages import rendered
 

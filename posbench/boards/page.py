@@ -16,12 +16,11 @@ import pandas as pd
 
 from posbench.base.wording import counted
 from posbench.boards import opening, page_data, terms
-from posbench.boards.board_sections import changes_of, fixed_before, waiting
 from posbench.boards.by_length import TaskRows, task_rows
-from posbench.boards.labels import short_names
-from posbench.boards.measured import Measured
+from posbench.boards.measured import Measured, short_names
 from posbench.boards.ranking import Standing, score
 from posbench.boards.remarks import meaningless
+from posbench.boards.sections import changes_of, fixed_before, waiting
 from posbench.boards.tables import Ranking, TaskTable
 from posbench.boards.winners import answer, first_of
 from posbench.config.board import Board

@@ -28,8 +28,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.base.errors import PosbenchError
-from posbench.boards.labels import METHOD, SHOWN
-from posbench.boards.measured import Measured
+from posbench.boards.measured import METHOD, SHOWN, Measured
 from posbench.boards.ranking import Standing
 from posbench.config import families, flat
 from posbench.config.command import Command

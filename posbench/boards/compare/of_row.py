@@ -11,8 +11,7 @@ from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError
 from posbench.boards.compare.rivals import Kind, Rivals, named
 from posbench.boards.measured import Measured
-from posbench.boards.parts import Part
-from posbench.boards.ranking import Standing
+from posbench.boards.ranking import Part, Standing
 from posbench.config.board import Board, Rows
 from posbench.config.board_rows import pairs
 from posbench.records import tables

@@ -12,7 +12,7 @@ import pandas as pd
 
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import MANY, counted
-from posbench.boards.parts import MOST, Part
+from posbench.boards.ranking import MOST, Part
 from posbench.config.board import AS_TRAINED, Board, Rows
 from posbench.config.board_rows import pairs
 from posbench.config.compose import compose
