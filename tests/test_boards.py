@@ -272,9 +272,10 @@ def test_rows_stand_in_their_order_with_group_means_and_reach() -> None:
     # From 1 at 1x to .9 at 2x, then level: (.95 + 2 x .9) / 3, chance being .001.
     assert cells["area"] == cells["copy"] == ".92"
     assert cells["reach"] == "> 8" and cells["seeds"] == "3" and "tasks" not in cells
-    assert section.short is not None
     short = ["method", "area", "95 %", "rank", "1x", "learned", "reach"]
-    assert section.short.headings == short
+    assert section.table.aligned()[0].split("  ")[0] == "method"
+    assert [each.name for each in section.table.columns if each.terminal] == short
+    assert section.terminal and not first.terminal
     kept = "nope has the largest mean, and keeps it whichever group is left out."
     assert any(note.endswith(kept) for note in section.notes)
 

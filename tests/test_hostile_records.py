@@ -34,7 +34,7 @@ from posbench.records import files, published
 from posbench.records.record import Record
 from posbench.sharing import site
 from posbench.showing.pages import inline, mathml, policy
-from posbench.showing.table import Row, Table, code, paragraph, plain
+from posbench.showing.table import Line, Table, code, paragraph, plain
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 GOOD = record("rope", {1: 1.0, 2: 0.5}).as_json()
@@ -511,7 +511,7 @@ def read_markdown(text: str) -> list[Token]:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_markdown_shows_a_text_of_others_as_it_is(text: str) -> None:
     shown = html.unescape(text)
-    table = "\n".join(Table(["method", text], [Row(text, [text], text)]).pipes)
+    table = "\n".join(Table.of(["method", text], [Line(text, [text], [text])]).pipes)
     tokens = read_markdown(table)
     kinds = {token.type for token in tokens}
     assert kinds <= IN_A_TABLE, kinds

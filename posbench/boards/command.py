@@ -20,8 +20,8 @@ from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
 from posbench.boards import findings, sections
 from posbench.boards.generated import Generated, board_of, generate, refuse_others
-from posbench.boards.latex import latex
 from posbench.boards.sections import Section
+from posbench.boards.tables import latex
 from posbench.boards.terms import AREA, LEARNED
 from posbench.config import commands
 from posbench.config.compose import composing
@@ -36,11 +36,11 @@ TASKS = "tasks"
 def show(shown: Sequence[Section], notes: Sequence[str], emit: Callable[[str], None]) -> None:
     """Print the tables in the terminal, with the columns that it has room for."""
     for section in shown:
-        if section.short is None:
+        if not section.terminal:
             continue
         emit(printable(f"{section.title}\n"))
-        for line in section.short.aligned():
-            emit(printable(f"  {line}"))
+        for line in section.table.aligned(indent=2):
+            emit(f"  {line}")
         emit("")
     emit(f"area: {AREA.short} learned: {LEARNED.short}\n")
     for note in notes:
@@ -147,5 +147,5 @@ def _for_papers(chosen: argparse.Namespace, made: Generated) -> dict[Path, bytes
         drawn = pictures.pictures(made.measured, made.ranked)
         found |= {chosen.pictures / name: content for name, content in drawn.items()}
     if chosen.latex is not None:
-        found[chosen.latex] = latex(made.ranked).encode()
+        found[chosen.latex] = latex(made.ranked, made.measured).encode()
     return found

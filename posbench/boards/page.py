@@ -21,11 +21,12 @@ from posbench.boards.measured import Measured, short_names
 from posbench.boards.ranking import Standing, score
 from posbench.boards.remarks import meaningless
 from posbench.boards.sections import changes_of, fixed_before, waiting
-from posbench.boards.tables import Ranking, TaskTable
+from posbench.boards.tables import TaskTable, ranking
 from posbench.boards.winners import answer, first_of
 from posbench.config.board import Board
 from posbench.records.record import Record
 from posbench.showing.pages import rendered
+from posbench.showing.table import Table, shade
 from posbench.statistics import aggregates
 
 HERE = Path(__file__).parent
@@ -58,7 +59,7 @@ class Shown:
     notes: Sequence[str]
     has: str  # how many of its tasks, if not all
     leaders: Sequence[tuple[str, str, str]]  # short name of the row, overall, rank interval
-    ranking: Ranking
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def document(
         answer=[*nothing, *answers],
         own=own,
         sections=[
-            _shown(each, board, Ranking.of(each, measured, own, sketched)) for each in standings
+            _shown(each, board, ranking(each, measured, own, sketched)) for each in standings
         ],
         places={row["name"]: place for place, row in enumerate(data["rows"])},
         tasks=_tasks(task_rows(lines, measured), data, own),
@@ -133,6 +134,7 @@ def document(
         pictured=_pictured(standings, own),
         notes=notes,
         guide=GUIDE,
+        shade=shade,
         defined=[*fixed_before(board), *changes_of(board)] if asked else [],
         origins=_origins(found),
         script="\n" + (HERE / "leaderboard.js").read_text(encoding="utf-8"),
@@ -229,7 +231,7 @@ def _counted(values: Iterator[str]) -> str:
 # -- what is ranked --------------------------------------------------------------------------------
 
 
-def _shown(standing: Standing, board: Board, ranking: Ranking) -> Shown:
+def _shown(standing: Standing, board: Board, table: Table) -> Shown:
     part = standing.part
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
@@ -243,7 +245,7 @@ def _shown(standing: Standing, board: Board, ranking: Ranking) -> Shown:
         asked = part.asked(board)
         has = f"{len(asked) - len(lacking)} of {counted(len(asked), 'task')}"
     notes += waiting(board, standing)
-    return Shown(part.title, _anchor(part.title), notes, has, leaders, ranking)
+    return Shown(part.title, _anchor(part.title), notes, has, leaders, table)
 
 
 def _anchor(title: str) -> str:

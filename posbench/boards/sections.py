@@ -11,10 +11,10 @@ from posbench.base.wording import agreeing, counted
 from posbench.boards import terms
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import Standing
-from posbench.boards.tables import Ranking, TaskTable
+from posbench.boards.tables import TaskTable, ranking
 from posbench.boards.winners import answer
 from posbench.config.board import Board
-from posbench.showing.table import Row, Table, number, paragraph, plain
+from posbench.showing.table import Line, Table, number, paragraph, plain
 from posbench.statistics import sensitivity
 
 
@@ -34,7 +34,7 @@ class Section:
     title: str
     notes: Sequence[str]
     table: Table
-    short: Table | None = None  # for a terminal; None: it is not shown there
+    terminal: bool = True  # whether it is shown in one
     details: Sequence[Detail] = ()
 
 
@@ -55,19 +55,20 @@ def board_sections(
 def task_sections(tasks: Iterable[TaskTable]) -> list[Section]:
     """A section a task and class."""
     return [
-        Section(
-            f"{task.name}: {kind}", [f"{task.note}."], ranking.plain(), ranking.plain(terminal=True)
-        )
+        Section(f"{task.name}: {kind}", [f"{task.note}."], table)
         for task in tasks
-        for kind, ranking in task.rankings
+        for kind, table in task.tables
     ]
 
 
 def _defined(board: Board) -> Section:
     """What the board is, as it was written down."""
-    rows = [Row(name, [", ".join(group.tasks), group.asks]) for name, group in board.groups.items()]
+    rows = [
+        Line(name, [", ".join(group.tasks), group.asks]) for name, group in board.groups.items()
+    ]
     notes = [*fixed_before(board), *changes_of(board)]
-    return Section(f"Board {board.name}", notes, Table(["group", "tasks", "asks to"], rows))
+    table = Table.of(["group", "tasks", "asks to"], rows)
+    return Section(f"Board {board.name}", notes, table, terminal=False)
 
 
 def fixed_before(board: Board) -> list[str]:
@@ -91,14 +92,9 @@ def _ranked(board: Board, standing: Standing, measured: Measured) -> list[Sectio
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
     notes += waiting(board, standing)
     notes += answer(board, part, standing.complete)
-    ranking = Ranking.of(standing, measured)
     return [
         Section(
-            part.title,
-            notes,
-            ranking.plain(),
-            ranking.plain(terminal=True),
-            list(_sensitivity(standing)),
+            part.title, notes, ranking(standing, measured), details=list(_sensitivity(standing))
         )
     ]
 
@@ -128,11 +124,11 @@ def _sensitivity(standing: Standing) -> Iterator[Detail]:
     leaders = list(complete[:LEADERS])
     for by in ("group", "task"):
         without = sensitivity.leave_one_out(runs, by)
-        rows = [Row(row, [number(value, 0) for value in without.loc[row]]) for row in leaders]
+        rows = [Line(row, [number(value, 0) for value in without.loc[row]]) for row in leaders]
         yield Detail(
             f"{part.title}: places without one {by}",
             f"Each column leaves out one {by}; the first rows alone are shown.",
-            Table(["method", *map(str, without.columns)], rows),
+            Table.of(["method", *map(str, without.columns)], rows),
         )
 
 

@@ -26,8 +26,7 @@ from posbench.showing.figures import (
     svg_text,
 )
 from posbench.showing.pages import rendered
-from posbench.showing.table import NOTHING, Table, number
-from posbench.showing.table import Row as Line
+from posbench.showing.table import NOTHING, Line, Table, number
 
 # -- sentences say what changes between the training length and a longer one -----------------------
 
@@ -269,4 +268,4 @@ def _aligned(heads: pd.DataFrame) -> str:
             for name in columns
         )
         rows.append(Line(first, cells))
-    return "\n".join(Table([name.replace("_", " ") for name in columns], rows).aligned())
+    return "\n".join(Table.of([name.replace("_", " ") for name in columns], rows).aligned())

@@ -15,13 +15,13 @@ import pandas as pd
 
 from posbench.base.errors import PosbenchError
 from posbench.boards.claims.claim import Claim, Side, read_claims
-from posbench.boards.claims.verdicts import MEANINGS, RULE, Finding, Table, Verdict, findings
+from posbench.boards.claims.verdicts import MEANINGS, RULE, Evidence, Finding, Verdict, findings
 from posbench.config import commands
 from posbench.config.board import AS_TRAINED
 from posbench.config.compose import compose, composing
 from posbench.config.identity import identify
 from posbench.records import files, tables
-from posbench.showing.table import NOTHING, number, pipes, plain, with_interval
+from posbench.showing.table import NOTHING, Column, Line, Table, number, plain, with_interval
 from posbench.statistics.aggregates import Estimate
 
 
@@ -83,20 +83,28 @@ def _overview(found: Sequence[Finding]) -> list[str]:
 def _by_claim(measured: Sequence[Finding]) -> list[str]:
     """One line a claim: the verdict, and what it rests on."""
     rows = [
-        [
+        Line(
             f"{each.claim.claim} (post hoc)" if each.claim.post_hoc else each.claim.claim,
-            each.verdict,
-            with_interval(each.difference),
-            _tables(each),
-            str(each.num_pairs),
-            _p(each.p),
-            _p(each.adjusted),
-            _linked(each.claim.family),
-        ]
+            [
+                each.verdict,
+                with_interval(each.difference),
+                _tables(each),
+                str(each.num_pairs),
+                _p(each.p),
+                _p(each.adjusted),
+                _linked(each.claim.family),
+            ],
+        )
         for each in measured
     ]
-    headings = ["claim", "verdict", "difference", "tables as claimed", "pairs", "p", "corrected p"]
-    return pipes([*headings, "paper"], rows, "llrrrrrl")
+    numbers = ("difference", "tables as claimed", "pairs", "p", "corrected p")
+    columns = [_said("claim"), _said("verdict"), *map(Column, numbers), _said("paper")]
+    return Table(columns, rows).pipes
+
+
+def _said(name: str) -> Column:
+    """A column of words, which may have links."""
+    return Column(name, text=True, markup=True)
 
 
 def _by_paper(found: Sequence[Finding]) -> list[str]:
@@ -114,9 +122,9 @@ def _by_paper(found: Sequence[Finding]) -> list[str]:
         counts = [sum(each.verdict == verdict for each in mine) for verdict in verdicts]
         shown = [str(count) if count else NOTHING for count in counts]
         names = ", ".join(f"`{name}`" for name in about)
-        rows.append([_linked(paper), names, str(len(mine)), *shown])
-    headings = ["paper", "about", "claims", *verdicts]
-    return [*pipes(headings, rows, f"ll{'r' * (len(verdicts) + 1)}"), ""]
+        rows.append(Line(_linked(paper), [names, str(len(mine)), *shown]))
+    columns = [_said("paper"), _said("about"), *map(Column, ["claims", *verdicts])]
+    return [*Table(columns, rows).pipes, ""]
 
 
 def _named(claim: Claim) -> Iterator[str]:
@@ -182,26 +190,25 @@ def _detail(found: Finding) -> list[str]:
     """
     of, over = found.claim.of, found.claim.over
     host = not (of.encoding and (not isinstance(over, Side) or over.encoding))
-    headings = ["task", *(["encoding"] * host), "at 1x", "scores", "difference"]
-    headings += ["seeds as claimed", "counts"]
     rows = []
     for table in found.tables:
         sides = [table.of.mean(), *([table.over.mean()] * isinstance(over, Side))]
         cells = [
-            plain(table.task),
-            *([plain(table.encoding)] * host),
+            *([table.encoding] * host),
             ", ".join(map(number, table.at_1x)),
             ", ".join(map(number, sides)),
             with_interval(Estimate.over(table.differences)),
             f"{int((table.differences > found.claim.by).sum())} of {len(table.of)}",
             _counting(table, found.claim),
         ]
-        rows.append(cells)
-    columns = f"l{'l' * host}rrrrl"
-    return [f"**{found.verdict.capitalize()}.**", "", *pipes(headings, rows, columns)]
+        rows.append(Line(table.task, cells))
+    columns = [Column("task"), *([Column("encoding", text=True)] * host)]
+    columns += map(Column, ("at 1x", "scores", "difference", "seeds as claimed"))
+    shown = Table([*columns, Column("counts", text=True)], rows)
+    return [f"**{found.verdict.capitalize()}.**", "", *shown.pipes]
 
 
-def _counting(table: Table, claim: Claim) -> str:
+def _counting(table: Evidence, claim: Claim) -> str:
     if not table.counts:
         other = claim.tasks and table.task not in claim.tasks
         return "no: another task" if other else "no: other settings"

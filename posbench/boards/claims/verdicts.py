@@ -97,7 +97,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Table:
+class Evidence:
     """A claim on one task with one encoding: both sides, by seed, over the seeds that have both."""
 
     task: str
@@ -123,7 +123,7 @@ class Finding:
     """What records say of one claim."""
 
     claim: Claim
-    tables: list[Table]
+    tables: list[Evidence]
     num_pairs: int  # of the tables that are left
     difference: Estimate  # over these pairs
     p: float  # NaN if the claim was not tested
@@ -131,7 +131,7 @@ class Finding:
     verdict: Verdict
 
     @property
-    def left(self) -> list[Table]:
+    def left(self) -> list[Evidence]:
         """The tables that the claim is judged on."""
         return [table for table in self.tables if table.left]
 
@@ -160,7 +160,7 @@ def findings(claims: Sequence[Claim], runs: pd.DataFrame) -> list[Finding]:
     return [_corrected(*each) for each in zip(tested, adjusted, strict=True)]
 
 
-def tables(claim: Claim, runs: pd.DataFrame) -> list[Table]:
+def tables(claim: Claim, runs: pd.DataFrame) -> list[Evidence]:
     """The tables of a claim, and those of other tasks on which both sides were run.
 
     Of experiments, the column `task` holds the names.
@@ -179,7 +179,7 @@ def tables(claim: Claim, runs: pd.DataFrame) -> list[Table]:
 
 def _table(
     claim: Claim, runs: pd.DataFrame, others: pd.DataFrame, task: str, encoding: str, counts: bool
-) -> Table:
+) -> Evidence:
     """One table of the claim, from the runs of one task, and those of the other side."""
     left = _rows(runs, encoding, claim.of)
     of, first = _mean(left, claim.at), _mean(left, [1])
@@ -197,7 +197,7 @@ def _table(
         at_1x = (first.reindex(paired).mean(skipna=False),)
     of, over = of.loc[paired], over.loc[paired]
     gate = _gate(claim, of, over, at_1x)
-    return Table(task, encoding, of, over, at_1x, shared, counts, gate)
+    return Evidence(task, encoding, of, over, at_1x, shared, counts, gate)
 
 
 def _rows(runs: pd.DataFrame, encoding: str, side: Side) -> pd.DataFrame:
@@ -228,7 +228,7 @@ def _gate(claim: Claim, of: pd.Series, over: pd.Series, at_1x: tuple[float, ...]
     return Verdict.NO_ROOM if full and isinstance(claim.over, Side) and claim.by >= 0 else None
 
 
-def _tested(claim: Claim, found: list[Table], family_size: int) -> Finding:
+def _tested(claim: Claim, found: list[Evidence], family_size: int) -> Finding:
     """The finding before the correction: still open if there is a p."""
     left = [table for table in found if table.left]
     num_pairs = sum(len(table.of) for table in left)

@@ -17,7 +17,7 @@ from posbench.boards.compare.of_row import RowStanding
 from posbench.boards.page import Focus, document
 from posbench.config.board import Board
 from posbench.records.record import Record
-from posbench.showing.table import Row, Table, escaped, number, paragraph, plain, tabular
+from posbench.showing.table import Line, Table, number, paragraph, plain
 from posbench.statistics.aggregates import FEWEST
 
 
@@ -92,17 +92,18 @@ def groups(found: RowStanding) -> Table:
     rows = []
     for row in found.rows:
         scores = [number(found.summary.loc[row, column]) for column in columns]
-        rows.append(Row(row, [str(found.place_of(row)), *scores]))
-    return Table(["row", "place", *columns], rows)
+        cells = [str(found.place_of(row)), *scores]
+        rows.append(Line(row, cells, own=row == found.row))
+    return Table.of(["row", "place", *columns], rows)
 
 
 def rivals(found: RowStanding) -> Table:
     """How sure it is that our row is above each of them."""
     rows = [
-        Row(each.row, [number(share) for share in (each.above, each.equivalent, each.below)])
+        Line(each.row, [number(share) for share in (each.above, each.equivalent, each.below)])
         for each in found.rivals
     ]
-    return Table(["than", "P(better)", "P(as good)", "P(worse)"], rows)
+    return Table.of(["than", "P(better)", "P(as good)", "P(worse)"], rows)
 
 
 def markdown(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
@@ -122,17 +123,6 @@ def markdown(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
         *(f"> {paragraph(note)}" for note in notes),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def latex(found: RowStanding) -> str:
-    """A table for a paper: our row in bold, among its rivals."""
-    table = groups(found)
-    lines = []
-    for row in table.rows:
-        cells = list(map(escaped, [row.name, *row.cells]))
-        ours = row.name == found.row
-        lines.append([rf"\textbf{{{cell}}}" for cell in cells] if ours else cells)
-    return tabular(list(map(escaped, table.headings)), lines)
 
 
 def html(found: RowStanding, board: Board, notes: Sequence[str], source: Source = NOWHERE) -> str:
@@ -165,7 +155,7 @@ def write(
     written = {
         folder / f"{name}.html": html(found, board, notes, source),
         folder / f"{name}.md": markdown(found, board, notes),
-        folder / f"{name}.tex": latex(found),
+        folder / f"{name}.tex": groups(found).latex(),
     }
     for path, content in written.items():
         write_whole(path, content)
