@@ -77,9 +77,9 @@ def test_a_name_with_markup_in_it_is_shown_and_not_obeyed(tmp_path: Path) -> Non
     assert set(pd.read_csv(tmp_path / "leaderboard.csv")["method"]) == {name}
 
 
-def curves(count: int, half_width: float = 0.1) -> list[figures.Curve]:
+def curves(count: int, half_width: float = 0.1) -> list[figures.PlottedCurve]:
     return [
-        figures.Curve(f"method {i}", i, [1, 2, 4], [1, 0.5, i / count], [half_width] * 3)
+        figures.PlottedCurve(f"method {i}", i, [1, 2, 4], [1, 0.5, i / count], [half_width] * 3)
         for i in range(count)
     ]
 

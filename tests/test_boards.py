@@ -15,7 +15,7 @@ from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
 from posbench.boards.generated import generate
 from posbench.boards.measured import Measured
-from posbench.boards.ranking import Part, standings_of
+from posbench.boards.ranking import BoardPart, standings_of
 from posbench.boards.ranking import parts as measured_parts
 from posbench.boards.sections import Section, board_sections
 from posbench.boards.winners import first_of
@@ -250,7 +250,7 @@ def test_a_board_of_ones_own_stands_in_a_folder(tmp_path: Path) -> None:
 # -- pages -----------------------------------------------------------------------------------------
 
 
-def parts(board: Board, table: pd.DataFrame) -> list[Part]:
+def parts(board: Board, table: pd.DataFrame) -> list[BoardPart]:
     return measured_parts(board, Measured.of(table))
 
 

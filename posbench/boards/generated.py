@@ -16,7 +16,7 @@ from posbench.boards import findings, opening, sections
 from posbench.boards.by_length import by_length, lengths_csv, runs_csv, task_rows
 from posbench.boards.measured import Measured
 from posbench.boards.page import document
-from posbench.boards.ranking import Standing, standings_of, standings_without_board
+from posbench.boards.ranking import Ranked, standings_of, standings_without_board
 from posbench.boards.remarks import of_likelihoods, remarks
 from posbench.boards.sections import Section, board_sections, task_sections
 from posbench.boards.tables import TaskTable
@@ -64,7 +64,7 @@ class Generated:
     sections: list[Section]
     notes: list[str]
     measured: Measured
-    ranked: list[Standing]
+    ranked: list[Ranked]
     left_out: list[str]  # a sentence for each file beside the records that cannot be read
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from posbench.base.wording import counted
 from posbench.boards.measured import Measured, short_names
-from posbench.boards.ranking import Standing
+from posbench.boards.ranking import Ranked
 from posbench.showing.pages import rendered
 
 WIDTH, HEIGHT = 580, 300
@@ -36,7 +36,7 @@ RULES = ("svg text", "text", ".grid", ".curve", ".lead", ".band", ".c0", ".c4")
 
 
 def picture(
-    measured: Measured, standings: Sequence[Standing], own: str = "", *, alone: bool = False
+    measured: Measured, standings: Sequence[Ranked], own: str = "", *, alone: bool = False
 ) -> str:
     """The SVG, with the row `own` before the leaders; "" where no row has been run on all tasks.
     One that is `alone` has its colours with it.
@@ -59,13 +59,13 @@ def picture(
     return drawn(curves, label, alone=alone) if curves else ""
 
 
-def plain(standing: Standing) -> str:
+def plain(standing: Ranked) -> str:
     """The row without an extension that is drawn with the extensions of one encoding, or ""."""
     row = standing.part.as_trained if standing.part.is_of_a_host else ""
     return row if row in standing.complete else ""
 
 
-def alike(standings: Sequence[Standing]) -> list[Standing]:
+def alike(standings: Sequence[Ranked]) -> list[Ranked]:
     """The sections that are ranked on the same tasks as the first of those with most tasks.
 
     A section that is under way is not drawn beside one that has all tasks: a mean over other tasks
@@ -75,7 +75,7 @@ def alike(standings: Sequence[Standing]) -> list[Standing]:
     if not standings:
         return []
 
-    def on(standing: Standing) -> tuple[str, frozenset[str]]:
+    def on(standing: Ranked) -> tuple[str, frozenset[str]]:
         runs = standing.part.runs
         return str(runs["protocol_name"].iloc[0]), frozenset(runs["task_name"])
 
@@ -96,7 +96,7 @@ def alike(standings: Sequence[Standing]) -> list[Standing]:
 
 
 @dataclass(frozen=True)
-class Curve:
+class NamedCurve:
     """A curve with its name at its end, in pixels."""
 
     name: str  # as much of it as there is room for
@@ -169,7 +169,7 @@ def drawn(
         banded=f"; {counted(len(bands), 'band')}: 95 % over seeds" if bands else "",
         bands=[(looks[row], frame.band(curves[row], half)) for row, half in bands.items()],
         curves=[
-            Curve(
+            NamedCurve(
                 name=name if len(name) <= NAMES else f"{name[: NAMES - 1]}…",
                 look=looks[row],
                 points=frame.points(curves[row]),

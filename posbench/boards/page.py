@@ -18,7 +18,7 @@ from posbench.base.wording import counted
 from posbench.boards import opening, page_data, terms
 from posbench.boards.by_length import TaskRows, task_rows
 from posbench.boards.measured import Measured, short_names
-from posbench.boards.ranking import Standing, score
+from posbench.boards.ranking import Ranked, score
 from posbench.boards.remarks import meaningless
 from posbench.boards.sections import changes_of, fixed_before, waiting
 from posbench.boards.tables import TaskTable, ranking
@@ -75,7 +75,7 @@ class Focus:
 def document(
     board: Board,
     measured: Measured,
-    standings: Sequence[Standing],
+    standings: Sequence[Ranked],
     found: Sequence[Record],
     notes: Sequence[str],
     about: Sequence[str],
@@ -154,7 +154,7 @@ def _tasks(tasks: Iterable[TaskRows], data: Mapping[str, Any], own: str) -> list
 # -- the answer ------------------------------------------------------------------------------------
 
 
-def _answers(standings: Sequence[Standing], board: Board) -> list[str]:
+def _answers(standings: Sequence[Ranked], board: Board) -> list[str]:
     """Who leads the first section that is whole, or why nobody does; who leads the extensions of
     each host, where all are whole; and then what is under way.
     """
@@ -182,7 +182,7 @@ def _answers(standings: Sequence[Standing], board: Board) -> list[str]:
     return [sentence, *others, *waiting[:1]]
 
 
-def _pictured(standings: Sequence[Standing], own: str) -> str:
+def _pictured(standings: Sequence[Ranked], own: str) -> str:
     """What the picture shows."""
     shown = opening.alike(standings)
     if not shown:
@@ -231,7 +231,7 @@ def _counted(values: Iterator[str]) -> str:
 # -- what is ranked --------------------------------------------------------------------------------
 
 
-def _shown(standing: Standing, board: Board, table: Table) -> Shown:
+def _shown(standing: Ranked, board: Board, table: Table) -> Shown:
     part = standing.part
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []

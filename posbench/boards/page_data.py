@@ -29,7 +29,7 @@ import pandas as pd
 
 from posbench.base.errors import PosbenchError
 from posbench.boards.measured import METHOD, SHOWN, Measured
-from posbench.boards.ranking import Standing
+from posbench.boards.ranking import Ranked
 from posbench.config import families, flat
 from posbench.config.command import Command
 from posbench.config.folders import with_own
@@ -60,7 +60,7 @@ def thousandths(values: Iterable[float]) -> list[int | None]:
 def content(
     measured: Measured,
     lines: pd.DataFrame,
-    standings: Sequence[Standing],
+    standings: Sequence[Ranked],
     found: Sequence[Record],
     groups: dict[str, str],
     explained: Collection[Path] = (),
@@ -234,7 +234,7 @@ def _text(target: str) -> str:
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-def as_ranked(runs: pd.DataFrame, standings: Sequence[Standing]) -> pd.DataFrame:
+def as_ranked(runs: pd.DataFrame, standings: Sequence[Ranked]) -> pd.DataFrame:
     """A line a run; the area of a run that a section ranks ends where that section's areas end."""
     ranked = [each.part.runs for each in standings]
     return pd.concat([runs, *ranked]).drop_duplicates(SHOWN, keep="last")
@@ -346,7 +346,7 @@ def _letters(right: Sequence[float], tokens: Sequence[int]) -> str:
 # -- what is ranked --------------------------------------------------------------------------------
 
 
-def _section(standing: Standing, rows: dict[str, int], measured: Measured) -> Json:
+def _section(standing: Ranked, rows: dict[str, int], measured: Measured) -> Json:
     part, summary = standing.part, standing.summary
     overall = summary["overall"]
     complete = standing.complete
@@ -373,7 +373,7 @@ def _section(standing: Standing, rows: dict[str, int], measured: Measured) -> Js
     return found
 
 
-def _drawn(standing: Standing, measured: Measured) -> Json:
+def _drawn(standing: Ranked, measured: Measured) -> Json:
     """The mean over tasks by length and the profile of areas of each row, in their order."""
     names = list(map(str, standing.summary.index))
     curves = standing.curves(names, measured)

@@ -35,7 +35,7 @@ ROW = ["encoding", "extension", "changed"]
 
 
 @dataclass(frozen=True)
-class Part:
+class BoardPart:
     """The runs of one part of a board, one line a run, with what is known of each row."""
 
     title: str
@@ -84,11 +84,11 @@ class Part:
         halves = {board.group_of.get(task, task) for task in self.lacking(board)}
         return self.runs[~self.runs["group"].isin(halves)]
 
-    def on_common_tasks(self, board: Board) -> Part:
+    def on_common_tasks(self, board: Board) -> BoardPart:
         """The part without the tasks that too few rows have."""
         return replace(self, runs=self.runs[~self.runs["task"].isin(self.lacking(board))])
 
-    def on_common_runs(self, board: Board) -> Part:
+    def on_common_runs(self, board: Board) -> BoardPart:
         """That, and on each task without the seeds that too few of its rows have: these would be
         compared with other luck.
         """
@@ -105,7 +105,7 @@ class Part:
         return of_tasks.groupby("row").mean()
 
 
-def parts(board: Board, measured: Measured) -> list[Part]:
+def parts(board: Board, measured: Measured) -> list[BoardPart]:
     """Each part of the board that has a run, in the board's order."""
     once = measured.lengths.drop_duplicates(SHOWN)
     once = once[~once["task_changed"] & once["task"].isin(board.all_tasks)]
@@ -130,7 +130,7 @@ def parts(board: Board, measured: Measured) -> list[Part]:
         runs = measured.runs[places.isin(pd.MultiIndex.from_frame(mine[SHOWN]))]
         runs = runs.assign(group=runs["task"].map(board.group_of)).reset_index(drop=True)
         unrun = asked.difference(mine[ROW].itertuples(index=False, name=None))
-        found.append(Part(title, rows, runs, len(unrun)))
+        found.append(BoardPart(title, rows, runs, len(unrun)))
     return found
 
 
@@ -165,10 +165,10 @@ def _of_one_kind(table: pd.DataFrame, label: str, columns: list[str]) -> pd.Data
 
 
 @dataclass(frozen=True)
-class Standing:
+class Ranked:
     """The rows of one part and one class, which alone are compared with each other."""
 
-    part: Part  # its runs of this class
+    part: BoardPart  # its runs of this class
     kind: str
     summary: pd.DataFrame  # by row, best first: see `posbench.statistics.standings.summarise`
     draws: Draws | None  # see `posbench.statistics.standings.standing`
@@ -253,7 +253,7 @@ class Standing:
         }
 
 
-def standings_of(board: Board, measured: Measured) -> list[Standing]:
+def standings_of(board: Board, measured: Measured) -> list[Ranked]:
     """Every part of the board, class by class; none if it has no groups or no run is there."""
     if not board.groups:
         return []
@@ -266,16 +266,16 @@ def standings_of(board: Board, measured: Measured) -> list[Standing]:
             runs = mine.sort_values("group", key=lambda names: names.map(places), kind="stable")
             each = replace(part, title=_titled(part, kind), runs=runs)
             summary, draws = standings.standing(runs, judged.draws, judged.seed)
-            found.append(Standing(each, kind, summary, draws))
+            found.append(Ranked(each, kind, summary, draws))
     return found
 
 
-def _titled(part: Part, kind: str) -> str:
+def _titled(part: BoardPart, kind: str) -> str:
     title = part.title[0].upper() + part.title[1:]
     return title if part.runs["class"].nunique() == 1 else f"{title}: {kind}"
 
 
-def standings_without_board(board: Board, measured: Measured) -> list[Standing]:
+def standings_without_board(board: Board, measured: Measured) -> list[Ranked]:
     """Standings of runs that the board has not asked for: by protocol and class, a task a group,
     on the tasks that most rows have been run on, if there are any.
 
@@ -297,11 +297,11 @@ def standings_without_board(board: Board, measured: Measured) -> list[Standing]:
             title = f"{kind[0].upper()}{kind[1:]}, protocol {protocol}"
             methods, tasks = (tuple(sorted(set(mine[each]))) for each in ("row", "task"))
             rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
-            part = Part(title, rows, mine)
+            part = BoardPart(title, rows, mine)
             if len(common := part.on_common_tasks(board)):
                 part = common
             summary, draws = standings.standing(part.runs)
-            found.append(Standing(part, kind, summary, draws, longest))
+            found.append(Ranked(part, kind, summary, draws, longest))
     return found
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from posbench.base.wording import agreeing, counted
 from posbench.boards import terms
 from posbench.boards.measured import Measured
-from posbench.boards.ranking import Standing
+from posbench.boards.ranking import Ranked
 from posbench.boards.tables import TaskTable, ranking
 from posbench.boards.winners import answer
 from posbench.config.board import Board
@@ -45,7 +45,7 @@ LEADERS = 6
 
 
 def board_sections(
-    board: Board, found: Sequence[Standing], measured: Measured, asked: bool
+    board: Board, found: Sequence[Ranked], measured: Measured, asked: bool
 ) -> list[Section]:
     """A section a standing; if the board has asked for them, after what the board is."""
     shown = [section for each in found for section in _ranked(board, each, measured)]
@@ -86,7 +86,7 @@ def changes_of(board: Board) -> list[str]:
     return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
 
 
-def _ranked(board: Board, standing: Standing, measured: Measured) -> list[Section]:
+def _ranked(board: Board, standing: Ranked, measured: Measured) -> list[Section]:
     """The table of one part and class; rows that lack a task come last, without a place."""
     part = standing.part
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
@@ -99,7 +99,7 @@ def _ranked(board: Board, standing: Standing, measured: Measured) -> list[Sectio
     ]
 
 
-def waiting(board: Board, standing: Standing) -> Iterator[str]:
+def waiting(board: Board, standing: Ranked) -> Iterator[str]:
     """What the section waits for, in sentences: tasks, and the rows that have no place."""
     if lacks := standing.part.lacks(board):
         yield lacks
@@ -115,7 +115,7 @@ def waiting(board: Board, standing: Standing) -> Iterator[str]:
         yield f"{counted(unrun, 'row')} that the board asks for {have} not been run."
 
 
-def _sensitivity(standing: Standing) -> Iterator[Detail]:
+def _sensitivity(standing: Ranked) -> Iterator[Detail]:
     """Places without each group and each task."""
     part, complete = standing.part, standing.complete
     runs = part.runs[part.runs["row"].isin(complete)]

@@ -14,13 +14,13 @@ import pandas as pd
 from posbench.boards import page_data, terms
 from posbench.boards.by_length import TaskRows
 from posbench.boards.measured import Measured
-from posbench.boards.ranking import Standing, score
+from posbench.boards.ranking import Ranked, score
 from posbench.showing.table import NOTHING, Column, Line, Table, number, with_interval
 from posbench.statistics.aggregates import Estimate, is_pretrained
 
 
 def ranking(
-    standing: Standing,
+    standing: Ranked,
     measured: Measured,
     own: str = "",
     sketched: Mapping[str, Mapping[str, str]] | None = None,
@@ -74,14 +74,14 @@ def ranking(
     return Table([Column("method"), *(columns[place] for place in kept)], lines)
 
 
-def latex(standings: Iterable[Standing], measured: Measured) -> str:
+def latex(standings: Iterable[Ranked], measured: Measured) -> str:
     """The tables of a board for papers, one a section."""
     needs = "% Written by python -m posbench.leaderboard; needs \\usepackage{booktabs}.\n"
     each = (ranking(one, measured).latex(one.part.title) for one in standings)
     return "\n".join([needs, *each])
 
 
-def _cells(standing: Standing, row: str, known: Mapping[str, str]) -> list[str]:
+def _cells(standing: Ranked, row: str, known: Mapping[str, str]) -> list[str]:
     """All cells of a row; `known` says how its attention is computed."""
     summary = standing.summary
     groups = standing.groups if len(standing.groups) > 1 else ()
@@ -102,7 +102,7 @@ def _cells(standing: Standing, row: str, known: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _marks(standing: Standing, row: str, as_trained: bool, own: bool) -> list[str]:
+def _marks(standing: Ranked, row: str, as_trained: bool, own: bool) -> list[str]:
     # An extension may lose what its training has learned.
     trained = as_trained and not is_pretrained(standing.kind)
     failed = "did not learn" if trained else "fails at 1x"

@@ -15,7 +15,7 @@ import pandas as pd
 
 from posbench.base.wording import agreeing, counted
 from posbench.boards.measured import short_names
-from posbench.boards.ranking import Part
+from posbench.boards.ranking import BoardPart
 from posbench.config.board import Board
 from posbench.showing.table import code, number
 from posbench.statistics import aggregates, bootstrap, sensitivity
@@ -95,7 +95,7 @@ class Leaders:
 # -- in sentences ----------------------------------------------------------------------------------
 
 
-def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
+def answer(board: Board, part: BoardPart, complete: Sequence[str]) -> Iterator[str]:
     """Who wins each group, and whether anyone wins all in all; nothing if no two rows are there."""
     runs = part.whole(board)
     if len(complete) < 2 or runs["group"].nunique() < (1 if part.lacking(board) else 2):
@@ -107,7 +107,7 @@ def answer(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
     yield from overall(board, part, complete)
 
 
-def _of_groups(board: Board, part: Part) -> str:
+def _of_groups(board: Board, part: BoardPart) -> str:
     """The first of each group, among the rows that have the tasks of that group."""
     groups = aggregates.group_means(part.whole(board)).round(9)
     margin, host = board.judged.equivalent, part.as_trained
@@ -116,7 +116,7 @@ def _of_groups(board: Board, part: Part) -> str:
     return f"First of each group{whole}: {'; '.join(winners)}."
 
 
-def overall(board: Board, part: Part, complete: Sequence[str]) -> Iterator[str]:
+def overall(board: Board, part: BoardPart, complete: Sequence[str]) -> Iterator[str]:
     """Whether anyone wins all in all, and why nobody does; nothing while a task lacks."""
     if part.lacking(board):
         return

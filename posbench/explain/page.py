@@ -20,7 +20,7 @@ from posbench.showing.figures import (
     DASHES,
     MARKERS,
     STYLE,
-    Curve,
+    PlottedCurve,
     plain_ticks,
     score_by_length,
     svg_text,
@@ -226,7 +226,7 @@ def title(explained: Sequence[Explained]) -> str:
 
 def html(explained: Sequence[Explained]) -> str:
     curves = [
-        Curve(
+        PlottedCurve(
             each.label,
             index,
             [row.multiple for row in each.rows],

@@ -15,7 +15,14 @@ import pandas as pd
 
 from posbench.base.errors import PosbenchError
 from posbench.boards.claims.claim import Claim, Side, read_claims
-from posbench.boards.claims.verdicts import MEANINGS, RULE, Evidence, Finding, Verdict, findings
+from posbench.boards.claims.verdicts import (
+    MEANINGS,
+    RULE,
+    Evidence,
+    Finding,
+    Outcome,
+    findings,
+)
 from posbench.config import commands
 from posbench.config.board import AS_TRAINED
 from posbench.config.compose import compose, composing
@@ -30,7 +37,7 @@ def markdown(stated: Sequence[Claim], frame: pd.DataFrame) -> str:
     of_papers = [claim for claim in stated if claim.experiments]
     title = "Claims" if of_tasks else "Replications: what papers found, at the size of a CPU"
     lines = [f"# {title}", "", RULE.rstrip(), ""]
-    lines += [f"- **{verdict}**: {MEANINGS[verdict]}" for verdict in Verdict]
+    lines += [f"- **{verdict}**: {MEANINGS[verdict]}" for verdict in Outcome]
     if of_tasks:
         for protocol, runs in frame.groupby("protocol"):
             lines += [
@@ -65,7 +72,7 @@ def of_experiments(stated: Sequence[Claim], frame: pd.DataFrame) -> pd.DataFrame
 
 
 def _overview(found: Sequence[Finding]) -> list[str]:
-    measured = [each for each in found if each.verdict != Verdict.NOT_MEASURED]
+    measured = [each for each in found if each.verdict != Outcome.NOT_MEASURED]
     lines = [_counts(found), "", *_by_paper(found), *_by_claim(measured)]
     for each in measured:
         lines += ["", f"### {each.claim.claim}", "", _stated(each.claim), "", *_detail(each)]
@@ -75,7 +82,7 @@ def _overview(found: Sequence[Finding]) -> list[str]:
     lines += [
         f"- {each.claim.claim}: {_stated(each.claim)}"
         for each in found
-        if each.verdict == Verdict.NOT_MEASURED
+        if each.verdict == Outcome.NOT_MEASURED
     ]
     return lines
 
@@ -114,7 +121,7 @@ def _by_paper(found: Sequence[Finding]) -> list[str]:
     before = [each for each in found if not each.claim.post_hoc]
     if not before:
         return []
-    verdicts = [verdict for verdict in Verdict if any(each.verdict == verdict for each in before)]
+    verdicts = [verdict for verdict in Outcome if any(each.verdict == verdict for each in before)]
     rows = []
     for paper in dict.fromkeys(each.claim.family for each in before):
         mine = [each for each in before if each.claim.family == paper]
@@ -144,7 +151,7 @@ def _linked(paper: str) -> str:
 def _counts(found: Sequence[Finding]) -> str:
     def counted(post_hoc: bool) -> str:
         mine = [each.verdict for each in found if each.claim.post_hoc == post_hoc]
-        return ", ".join(f"{each} {mine.count(each)}" for each in Verdict if each in mine)
+        return ", ".join(f"{each} {mine.count(each)}" for each in Outcome if each in mine)
 
     before = sum(not each.claim.post_hoc for each in found)
     text = [f"Verdicts on {before} claims: {counted(False)}."] if before else []

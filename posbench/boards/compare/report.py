@@ -22,14 +22,14 @@ from posbench.statistics.aggregates import FEWEST
 
 
 @dataclass(frozen=True)
-class Source:
+class Unrecorded:
     """What records do not say of our row."""
 
     folders: Sequence[Path] = ()  # of one's own, which commands on the page name
     sketch: Mapping[str, Any] | None = None  # its line, see `posbench.explain.sketches`
 
 
-NOWHERE = Source()
+NOWHERE = Unrecorded()
 ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -125,7 +125,9 @@ def markdown(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def html(found: RowStanding, board: Board, notes: Sequence[str], source: Source = NOWHERE) -> str:
+def html(
+    found: RowStanding, board: Board, notes: Sequence[str], source: Unrecorded = NOWHERE
+) -> str:
     """The page of a board, of our row and all that it stands among, with what is said first."""
     title = f"{found.row} on board {board.name}"
     focus = Focus(found.row, title, list(sentences(found, board)), source.sketch)
@@ -148,7 +150,7 @@ def write(
     notes: Sequence[str],
     own: Sequence[Record],
     folder: Path,
-    source: Source = NOWHERE,
+    source: Unrecorded = NOWHERE,
 ) -> list[Path]:
     """The report beside the records: as a page, in Markdown and in LaTeX."""
     name = own[0].method.slug
