@@ -206,7 +206,7 @@ def test_the_report_says_the_place_and_the_table_has_our_row_in_bold() -> None:
     assert table.headings[:3] == ["row", "place", "overall"] and ours.cells[0] == "2"
     overall = found.summary.loc["decay", "overall"]
     assert float(ours.cells[1]) == pytest.approx(overall, abs=0.005)
-    text = report.latex(found)
+    text = report.groups(found).latex()
     assert r"\textbf{decay} & \textbf{2}" in text and text.count(r"\\") == 1 + 3
     assert "| decay | 2 |" in report.markdown(found, board(), [])
 
@@ -227,7 +227,7 @@ def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path
     assert "posbench.compare</code>" in page and "leaderboard.csv" not in page
     sketch = {"path": "dense", "keys": "no keys", "quantity": "bias", "distances": [0]}
     sketch |= {"curves": [[0.0]], "map": "", "trained": 16}
-    drawn = report.html(found, board(), [], report.Source(sketch=sketch))
+    drawn = report.html(found, board(), [], report.Unrecorded(sketch=sketch))
     (ours,) = re.findall(r'<tr data-r="\d+" id="own">.*', drawn)
     assert ours.endswith("<td>dense<td>no keys")
 
@@ -241,7 +241,7 @@ def test_the_page_of_a_published_row_shows_both_and_their_runs_apart() -> None:
     data = json.loads(held[1])
     names = [row["name"] for row in data["rows"]]
     assert names == ["nope", "rope", "rope (yours)"]
-    runs = {names[int(row)]: each[0][5] for row, each in data["runs"][0].items()}
+    runs = {names[int(row)]: each[1][1] for row, each in data["curves"][0].items()}
     assert runs == {"nope": 900, "rope": 400, "rope (yours)": 500}
 
 
