@@ -19,7 +19,7 @@ from posbench.boards.remarks import of_likelihoods
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing import figures
-from posbench.showing.table import pipes
+from posbench.showing.table import Column, Line, Table, pipes
 from posbench.statistics import likelihoods
 
 # -- tables and curves -----------------------------------------------------------------------------
@@ -173,3 +173,20 @@ def test_a_row_of_which_some_losses_overflow_has_no_likelihood_and_says_so() -> 
     assert shown["two"].startswith("-2.00, +0.00 [")
     [said] = of_likelihoods(table)
     assert said.endswith("two +0.00 [+0.00, +0.00], one overflows on 1 of 2.")
+
+
+def test_a_terminal_has_seven_columns_at_most_and_a_pipe_has_plain_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = [Line("a[b]\x1b", list("12345678"), ["m"], own=True), Line("c" * 200, list("12345678"))]
+    wide = Table([Column("row"), *map(Column, "ABCDEFGH")], lines)
+    head, first, second = wide.aligned()
+    assert head.split() == ["row", *"ABCDEF"] and second.split() == ["c" * 200, *"123456"]
+    assert first.split() == ["a[b]\\x1b", "(m)", *"123456"], "no markup, and nothing that acts"
+    less = Table([Column("row"), Column("A", terminal=False), Column("B")], [Line("x", ["1", "2"])])
+    assert [line.split() for line in less.aligned()] == [["row", "B"], ["x", "2"]]
+    assert r"\textbf{1}" in wide.latex() and wide.pipes[2].startswith("| a[b]\x1b *(m)* | 1 |")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert any("\x1b[1m" in line for line in wide.aligned())
+    assert len(wide.aligned()) > 3, "a long name is folded"
