@@ -21,8 +21,7 @@ from posbench.base.wording import printable
 from posbench.boards import findings, sections
 from posbench.boards.generated import Generated, board_of, generate, refuse_others
 from posbench.boards.sections import Section
-from posbench.boards.tables import latex
-from posbench.boards.terms import AREA, LEARNED
+from posbench.boards.tables import AREA, LEARNED, latex
 from posbench.config import commands
 from posbench.config.compose import composing
 from posbench.config.exit_status import exit_status

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from posbench.base.wording import counted
-from posbench.boards import opening, page_data, terms
+from posbench.boards import opening, page_data, tables
 from posbench.boards.by_length import TaskRows, task_rows
 from posbench.boards.measured import Measured, short_names
 from posbench.boards.ranking import Ranked, score
@@ -35,17 +35,17 @@ FIRST = 3
 HASH = 12
 """Digits of a commit."""
 GUIDE = (
-    terms.SCORE,
-    terms.AREA,
-    terms.INTERVAL,
-    terms.RANK,
-    terms.AT_TRAINING_LENGTH,
-    terms.LEARNED,
-    terms.REACH,
-    terms.CPU,
-    terms.PATH,
-    terms.KEYS,
-    terms.CLASS,
+    tables.SCORE,
+    tables.AREA,
+    tables.INTERVAL,
+    tables.RANK,
+    tables.AT_TRAINING_LENGTH,
+    tables.LEARNED,
+    tables.REACH,
+    tables.CPU,
+    tables.PATH,
+    tables.KEYS,
+    tables.CLASS,
 )
 """Terms of the page, in the order in which a reader meets them."""
 
