@@ -15,11 +15,11 @@ from boards import contents, seeds
 from making import changed, plain, record, save, searched
 
 from posbench.boards import command as leaderboard
-from posbench.boards import likelihood_sentences
+from posbench.boards.remarks import of_likelihoods
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing import figures
-from posbench.showing.table import pipes
+from posbench.showing.table import Column, Line, Table, pipes
 from posbench.statistics import likelihoods
 
 # -- tables and curves -----------------------------------------------------------------------------
@@ -77,9 +77,9 @@ def test_a_name_with_markup_in_it_is_shown_and_not_obeyed(tmp_path: Path) -> Non
     assert set(pd.read_csv(tmp_path / "leaderboard.csv")["method"]) == {name}
 
 
-def curves(count: int, half_width: float = 0.1) -> list[figures.Curve]:
+def curves(count: int, half_width: float = 0.1) -> list[figures.PlottedCurve]:
     return [
-        figures.Curve(f"method {i}", i, [1, 2, 4], [1, 0.5, i / count], [half_width] * 3)
+        figures.PlottedCurve(f"method {i}", i, [1, 2, 4], [1, 0.5, i / count], [half_width] * 3)
         for i in range(count)
     ]
 
@@ -171,5 +171,22 @@ def test_a_row_of_which_some_losses_overflow_has_no_likelihood_and_says_so() -> 
     shown = {label: str(each) for (label, *_), each in likelihoods.of_board(table).items()}
     assert shown["one"] == "overflows on 1 of 2"
     assert shown["two"].startswith("-2.00, +0.00 [")
-    [said] = likelihood_sentences.sentences(table)
+    [said] = of_likelihoods(table)
     assert said.endswith("two +0.00 [+0.00, +0.00], one overflows on 1 of 2.")
+
+
+def test_a_terminal_has_seven_columns_at_most_and_a_pipe_has_plain_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = [Line("a[b]\x1b", list("12345678"), ["m"], own=True), Line("c" * 200, list("12345678"))]
+    wide = Table([Column("row"), *map(Column, "ABCDEFGH")], lines)
+    head, first, second = wide.aligned()
+    assert head.split() == ["row", *"ABCDEF"] and second.split() == ["c" * 200, *"123456"]
+    assert first.split() == ["a[b]\\x1b", "(m)", *"123456"], "no markup, and nothing that acts"
+    less = Table([Column("row"), Column("A", terminal=False), Column("B")], [Line("x", ["1", "2"])])
+    assert [line.split() for line in less.aligned()] == [["row", "B"], ["x", "2"]]
+    assert r"\textbf{1}" in wide.latex() and wide.pipes[2].startswith("| a[b]\x1b *(m)* | 1 |")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert any("\x1b[1m" in line for line in wide.aligned())
+    assert len(wide.aligned()) > 3, "a long name is folded"

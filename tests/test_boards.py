@@ -13,13 +13,11 @@ from offered import CONF
 
 from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
-from posbench.boards.board_sections import board_sections
 from posbench.boards.generated import generate
 from posbench.boards.measured import Measured
-from posbench.boards.parts import Part
-from posbench.boards.parts import parts as measured_parts
-from posbench.boards.ranking import standings_of
-from posbench.boards.section import Section
+from posbench.boards.ranking import BoardPart, standings_of
+from posbench.boards.ranking import parts as measured_parts
+from posbench.boards.sections import Section, board_sections
 from posbench.boards.winners import first_of
 from posbench.check.subject import setup
 from posbench.config import board as definition
@@ -252,7 +250,7 @@ def test_a_board_of_ones_own_stands_in_a_folder(tmp_path: Path) -> None:
 # -- pages -----------------------------------------------------------------------------------------
 
 
-def parts(board: Board, table: pd.DataFrame) -> list[Part]:
+def parts(board: Board, table: pd.DataFrame) -> list[BoardPart]:
     return measured_parts(board, Measured.of(table))
 
 
@@ -274,9 +272,10 @@ def test_rows_stand_in_their_order_with_group_means_and_reach() -> None:
     # From 1 at 1x to .9 at 2x, then level: (.95 + 2 x .9) / 3, chance being .001.
     assert cells["area"] == cells["copy"] == ".92"
     assert cells["reach"] == "> 8" and cells["seeds"] == "3" and "tasks" not in cells
-    assert section.short is not None
     short = ["method", "area", "95 %", "rank", "1x", "learned", "reach"]
-    assert section.short.headings == short
+    assert section.table.aligned()[0].split("  ")[0] == "method"
+    assert [each.name for each in section.table.columns if each.terminal] == short
+    assert section.terminal and not first.terminal
     kept = "nope has the largest mean, and keeps it whichever group is left out."
     assert any(note.endswith(kept) for note in section.notes)
 

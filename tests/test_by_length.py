@@ -64,9 +64,9 @@ def test_learned_counts_the_runs_that_were_tested_at_1x() -> None:
     measured = Measured.of(tables.table(found))
     [task] = task_rows(lines(*found), measured)
     table = TaskTable.of(task)
-    [(_, ranking)] = table.rankings
-    assert [column.name for column in ranking.columns] == ["method", "area", "1x", "2x", "learned"]
-    assert ranking.lines[0].cells[-1].text == "1/2"
+    [(_, shown)] = table.tables
+    assert [column.name for column in shown.columns] == ["method", "area", "1x", "2x", "learned"]
+    assert shown.rows[0].cells[-1] == "1/2"
     runs = pd.read_csv(io.StringIO(runs_csv(measured)))
     assert runs["learned"].tolist()[:2] == [True, False] and pd.isna(runs["learned"][2])
 

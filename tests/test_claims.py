@@ -22,7 +22,7 @@ from scipy import stats
 from posbench.base.errors import PosbenchError
 from posbench.boards.claims import page
 from posbench.boards.claims.claim import Claim, Side, read_claims
-from posbench.boards.claims.verdicts import Finding, Table, Verdict, findings, tables
+from posbench.boards.claims.verdicts import Evidence, Finding, Outcome, findings, tables
 from posbench.records.record import Record
 from posbench.records.tables import table as long_table
 from posbench.statistics import randomisation
@@ -73,7 +73,7 @@ def found(folder: Path, stated: Claim, *records: Record) -> Finding:
     return finding
 
 
-def only(folder: Path, stated: Claim, *records: Record) -> Table:
+def only(folder: Path, stated: Claim, *records: Record) -> Evidence:
     [table] = tables(stated, corrected(runs(folder, *records)))
     return table
 
@@ -591,7 +591,7 @@ def test_the_page_says_how_a_claim_is_judged_and_shows_its_tables(folder: Path) 
     assert page.main([str(folder)], said.append) == 0
     text = (folder / "claims.md").read_text("utf-8")
     assert said == [f"Written: {folder / 'claims.md'}"]
-    assert all(f"- **{verdict}**: " in text for verdict in Verdict)
+    assert all(f"- **{verdict}**: " in text for verdict in Outcome)
     assert "one hypothesis over all the tables" in text and "Holm" in text
     cpu, gpu = text.split("## Protocol ")[1:]
     assert cpu.startswith(
@@ -813,7 +813,7 @@ def test_every_replication_can_be_judged_by_the_runs_of_its_board() -> None:
     columns = ["protocol_hash", "task_hash", *Side._fields, "seed", "multiple", "score"]
     frame = pd.DataFrame(rows, columns=[*columns, "chance", "training_hash"])
     judged = findings(stated, page.of_experiments(stated, frame))
-    untested = {Verdict.NOT_MEASURED, Verdict.TOO_FEW}
+    untested = {Outcome.NOT_MEASURED, Outcome.TOO_FEW}
     assert not [each.claim.claim for each in judged if each.verdict in untested]
 
 
@@ -833,6 +833,6 @@ def test_what_was_run_in_two_experiments_is_compared_across_them() -> None:
     one = claim("direct", "direct", experiments=["unique"], over_experiments=["repeated"])
     other = claim("direct", "direct", experiments=["repeated"], over_experiments=["unique"])
     held, against = (findings([each], pd.DataFrame(rows))[0] for each in (one, other))
-    assert held.verdict == Verdict.HOLDS and against.verdict == Verdict.CONTRADICTED
+    assert held.verdict == Outcome.HOLDS and against.verdict == Outcome.CONTRADICTED
     assert held.difference.mean == pytest.approx(0.5) == -against.difference.mean
     assert [table.task for table in held.tables] == ["unique"] and not held.tables[0].shared

@@ -21,8 +21,8 @@ from posbench.base.errors import PosbenchError
 from posbench.boards.compare import command, of_task, report
 from posbench.boards.compare.of_row import RowStanding, differences, standing, worth
 from posbench.boards.compare.of_task import TaskStanding, TaskSubject
-from posbench.boards.compare.rivals import Kind, Rivals
-from posbench.boards.compare.subject import Subject, host, subject
+from posbench.boards.compare.rivals import Rivals, RowKind
+from posbench.boards.compare.subject import RowSubject, host, subject
 from posbench.config import board as definition
 from posbench.config import provenance
 from posbench.config.board import Board
@@ -77,7 +77,7 @@ def among(own: list[Record], published: list[Record], *seeds: int) -> RowStandin
 
 
 def rivals(own: list[Record], published: list[Record], *seeds: int) -> Rivals:
-    return Rivals.of(published, Kind.of(own[0]), board(), seeds or (10, 11, 12))
+    return Rivals.of(published, RowKind.of(own[0]), board(), seeds or (10, 11, 12))
 
 
 def test_the_place_is_that_of_the_standings_of_all_rows_together() -> None:
@@ -170,7 +170,7 @@ def test_what_a_part_is_worth_is_the_correlation_of_the_published_orders() -> No
         | {"parts": {"all": {"methods": ["rope", "nope", "alibi"], "seeds": [10, 11]}}}
     )
     same = [*published(levels), *published({"alibi": 0.6})]
-    cpu = Kind.of(next(each for each in same if each.plain))
+    cpu = RowKind.of(next(each for each in same if each.plain))
     wider = [changed(each, {"protocol.hash": "another", "protocol.name": "wider"}) for each in same]
     assert worth([*same, *wider], three, ["copy"], [10], cpu) == (pytest.approx(1.0), 3)
     turned = [
@@ -206,7 +206,7 @@ def test_the_report_says_the_place_and_the_table_has_our_row_in_bold() -> None:
     assert table.headings[:3] == ["row", "place", "overall"] and ours.cells[0] == "2"
     overall = found.summary.loc["decay", "overall"]
     assert float(ours.cells[1]) == pytest.approx(overall, abs=0.005)
-    text = report.latex(found)
+    text = report.groups(found).latex()
     assert r"\textbf{decay} & \textbf{2}" in text and text.count(r"\\") == 1 + 3
     assert "| decay | 2 |" in report.markdown(found, board(), [])
 
@@ -227,7 +227,7 @@ def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path
     assert "posbench.compare</code>" in page and "leaderboard.csv" not in page
     sketch = {"path": "dense", "keys": "no keys", "quantity": "bias", "distances": [0]}
     sketch |= {"curves": [[0.0]], "map": "", "trained": 16}
-    drawn = report.html(found, board(), [], report.Source(sketch=sketch))
+    drawn = report.html(found, board(), [], report.Unrecorded(sketch=sketch))
     (ours,) = re.findall(r'<tr data-r="\d+" id="own">.*', drawn)
     assert ours.endswith("<td>dense<td>no keys")
 
@@ -241,7 +241,7 @@ def test_the_page_of_a_published_row_shows_both_and_their_runs_apart() -> None:
     data = json.loads(held[1])
     names = [row["name"] for row in data["rows"]]
     assert names == ["nope", "rope", "rope (yours)"]
-    runs = {names[int(row)]: each[0][5] for row, each in data["runs"][0].items()}
+    runs = {names[int(row)]: each[1][1] for row, each in data["curves"][0].items()}
     assert runs == {"nope": 900, "rope": 400, "rope (yours)": 500}
 
 
@@ -336,7 +336,7 @@ def of_main(tasks: Iterable[str], **others: Iterable[str]) -> Rivals:
     """The main board with a run of RoPE, and of other rows, on each of their tasks."""
     rows = {"rope": tasks, **others}
     found = [made(row, 0.5, task, 10) for row, tasks in rows.items() for task in tasks]
-    return Rivals.of(found, Kind.of(found[0]), definition.load("main"), (10,))
+    return Rivals.of(found, RowKind.of(found[0]), definition.load("main"), (10,))
 
 
 def test_a_row_is_compared_on_the_tasks_that_most_rivals_have() -> None:
@@ -448,8 +448,10 @@ def test_a_file_in_a_folder_that_says_nothing_is_refused(mine: Path) -> None:
         chosen(found, task="sort")
 
 
-def chosen(found: Subject, **tests: str) -> None:
-    subject = Subject(found.row, {key: [value] for key, value in tests.items()}, (), found.folder)
+def chosen(found: RowSubject, **tests: str) -> None:
+    subject = RowSubject(
+        found.row, {key: [value] for key, value in tests.items()}, (), found.folder
+    )
     subject.chosen_tasks(of_main(["copy"]), quick=False)
     subject.chosen_seeds(definition.load("main"), quick=False)
 

@@ -35,7 +35,7 @@ from posbench.records import files, published
 from posbench.records.record import Record
 from posbench.sharing import site
 from posbench.showing.pages import inline, mathml, policy
-from posbench.showing.table import Row, Table, code, paragraph, plain
+from posbench.showing.table import Line, Table, code, paragraph, plain
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 GOOD = record("rope", {1: 1.0, 2: 0.5}).as_json()
@@ -514,7 +514,7 @@ def read_markdown(text: str) -> list[Token]:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_markdown_shows_a_text_of_others_as_it_is(text: str) -> None:
     shown = html.unescape(text)
-    table = "\n".join(Table(["method", text], [Row(text, [text], text)]).pipes)
+    table = "\n".join(Table.of(["method", text], [Line(text, [text], [text])]).pipes)
     tokens = read_markdown(table)
     kinds = {token.type for token in tokens}
     assert kinds <= IN_A_TABLE, kinds
@@ -648,16 +648,18 @@ def test_a_page_runs_its_own_script_and_no_other(tmp_path: Path) -> None:
 
 
 def test_every_page_has_a_policy_before_all_else() -> None:
-    templates = sorted(Path(posbench.__path__[0]).rglob("*.html.j2"))
-    assert [path.name for path in templates] == [
+    templates = sorted(Path(posbench.__path__[0]).rglob("*.html.j2"), key=lambda each: each.name)
+    *pages, base = templates
+    assert [path.name for path in pages] == [
         "catalogue.html.j2",
         "explain.html.j2",
         "leaderboard.html.j2",
     ]
-    for path in templates:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        assert lines[3:5] == ['<meta charset="utf-8">', lines[4]] and "{{ policy(" in lines[4]
-        assert "Content-Security-Policy" in lines[4]
+    for path in pages:
+        assert path.read_text(encoding="utf-8").startswith('{% extends "page.html.j2" %}\n')
+    lines = base.read_text(encoding="utf-8").splitlines()
+    assert lines[4] == '<meta charset="utf-8">' and "{{ policy(script)" in lines[5]
+    assert "Content-Security-Policy" in lines[5]
     assert "script-src" not in policy() and policy().startswith("default-src 'none'; ")
 
 

@@ -23,6 +23,7 @@ from posbench.boards import opening, pictures
 from posbench.boards.generated import generate
 from posbench.boards.measured import Measured
 from posbench.boards.page_data import LETTERS, as_script
+from posbench.boards.page_data import LEVELS as THRESHOLDS
 from posbench.boards.ranking import standings_without_board
 from posbench.config import board as definition
 from posbench.explain.sketches import LEVELS
@@ -31,7 +32,8 @@ from posbench.records.record import CeilingTraining, Record
 from posbench.showing import table as latex
 from posbench.showing.pages import explanation_path
 from posbench.showing.table import NOTHING
-from posbench.statistics import measures
+from posbench.statistics import aggregates, measures
+from posbench.statistics.aggregates import Estimate
 from posbench.statistics.standings import compare
 
 NAMES = ("rope", "alibi", "t5", "nope")
@@ -110,16 +112,28 @@ def test_a_column_that_no_row_has_anything_in_is_left_out(text: str, tmp_path: P
         assert (f">{name}</th>" in page.split('id="tasks"')[0]) is not drawn
 
 
-def test_the_data_are_the_scores_and_areas_of_all_runs(data: dict[str, Any], folder: Path) -> None:
+def test_the_data_are_the_areas_of_all_runs(data: dict[str, Any], folder: Path) -> None:
     runs = pd.read_csv(folder / "runs.csv")
     assert sum(len(each) for task in data["runs"] for each in task.values()) == len(runs) == 24
     names = [row["name"] for row in data["rows"]]
     task = [task["name"] for task in data["tasks"]].index("copy")
-    [seed, _, learned, area, *scores] = data["runs"][task][str(names.index("rope"))][1]
-    assert (seed, learned, scores) == (1, 1, [1000, 900, 340, 170])
+    [seed, _, learned, area] = data["runs"][task][str(names.index("rope"))][1]
+    assert (seed, learned) == (1, 1)
     measured = Measured.of(tables.table(some_records())).runs
     mine = measured[(measured["row"] == "rope") & (measured["task"] == "copy")].set_index("seed")
     assert area == round(1000 * mine.loc[1, "area"])
+
+
+def test_the_curves_are_those_of_the_csv(data: dict[str, Any], folder: Path) -> None:
+    csv = pd.read_csv(folder / "leaderboard.csv").set_index(["task", "method"])
+    for task, of_rows in zip(data["tasks"], data["curves"], strict=True):
+        assert len(of_rows) == len(NAMES)
+        for row, (area, means, halves) in of_rows.items():
+            lines = csv.loc[(task["name"], data["rows"][int(row)]["name"])]
+            assert lines["multiple"].tolist() == task["multiples"]
+            for column, told in (("score", means), ("half_width_95", halves)):
+                assert told == [round(1000 * each) for each in lines[column]]
+            assert area == round(1000 * lines["area"].iloc[0])
 
 
 def test_a_score_is_rounded_once(tmp_path: Path) -> None:
@@ -215,6 +229,27 @@ def test_depths_are_summed_over_seeds(data: dict[str, Any]) -> None:
     assert LETTERS == LEVELS, "the script reads both with one alphabet"
 
 
+def test_means_and_profiles_of_a_section_are_those_of_the_statistics(tmp_path: Path) -> None:
+    """A third seed of one task has no place in a mean; two seeds have no interval."""
+    for name, made in (("three", some_records()), ("two", uneven_records())):
+        measured = Measured.of(tables.table(made))
+        pages = generate(tmp_path, made).pages
+        (tmp_path / f"{name}.html").write_text(pages["leaderboard.html"], encoding="utf-8")
+        data = held_by(tmp_path / f"{name}.html")
+        ranked = standings_without_board(BOARD, measured)
+        for standing, section in zip(ranked, data["sections"], strict=True):
+            assert section["multiples"] == [1, 2, 4, 8]
+            shares = aggregates.profiles(standing.part.runs, THRESHOLDS)
+            for place, row in enumerate(standing.summary.index):
+                by_seed = standing.curve(row, measured)
+                each = [Estimate.over(by_seed[multiple]) for multiple in section["multiples"]]
+                means, *halves = section["means"][place]
+                assert means == [round(1000 * one.mean) for one in each]
+                sure = [round(1000 * one.half_width) for one in each if one.half_width >= 0]
+                assert halves == ([sure] if name == "three" else [])
+                assert section["profiles"][place] == [round(1000 * one) for one in shares[row]]
+
+
 def test_chances_to_be_above_are_those_of_the_draws(data: dict[str, Any]) -> None:
     [standing, *_] = standings_without_board(BOARD, Measured.of(tables.table(some_records())))
     section = data["sections"][0]
@@ -274,7 +309,9 @@ def test_what_was_not_tested_at_1x_is_not_said_to_fail_there(
         for task in ("copy", "passkey")
     ]
     made = generate(tmp_path, found)
-    [table] = [each for each in made.pages["leaderboard.md"].split("\n## ") if "copy:" in each]
+    [table] = [
+        each for each in made.pages["leaderboard.md"].split("\n## ") if each.startswith("copy")
+    ]
     cells = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| ")]
     at = [name.strip() for name in cells[0]].index("learned")
     assert {line[at].strip() for line in cells[2:]} == ({"0/1"} if solved else {NOTHING})
@@ -458,14 +495,12 @@ def test_pictures_are_files_of_both_kinds_and_the_same_twice(tmp_path: Path) -> 
         made.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
     assert made[0] == made[1]
     kinds = {name.split("zero-shot-protocol-cpu-")[-1] for name in made[0] if "zero-shot" in name}
-    assert kinds == {
-        f"{k}.{s}" for k in ("curves", "cost", "profiles", "ranks") for s in ("svg", "png")
-    }
+    assert kinds == {f"{k}.{s}" for k in ("curves", "cost", "profiles") for s in ("svg", "png")}
     for name, content in made[0].items():
         start = {"svg": b"<?xml", "png": b"\x89PNG", "tex": b"% Wri"}[name.rpartition(".")[2]]
         assert content.startswith(start), name
     tex = made[0]["tables.tex"].decode()
-    assert "rope & " in tex and "\\begin{tabular}{lrrrrrrr}" in tex and "95\\,\\%" in tex
+    assert "rope & " in tex and "\\begin{tabular}{lrrrrrr}" in tex and "95 \\%" in tex
 
 
 def test_latex_shows_names_as_they_are() -> None:
@@ -519,7 +554,7 @@ def test_a_heading_sorts_its_section_and_no_other(page: Page) -> None:
     assert page.run("one('.ranked thead th').ariaSort") == "ascending"
     page.press("Enter")  # the button has the focus
     assert shown(page) == [["rope", "nope", "alibi"], ["t5"]]
-    page.run("all('.ranked thead th button').find(b => b.textContent === 'overall').focus()")
+    page.run("all('.ranked thead th button').find(b => b.textContent === 'area').focus()")
     page.press(" ")
     assert shown(page) == [["nope", "alibi", "rope"], ["t5"]]
 
@@ -550,7 +585,7 @@ def test_a_task_and_a_length_give_a_column_of_their_own(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_the_curves_of_the_script_are_those_of_the_pictures(browser: Page, tmp_path: Path) -> None:
+def test_the_script_draws_the_means_that_it_is_given(browser: Page, tmp_path: Path) -> None:
     save(tmp_path, *uneven_records())
     assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
     browser.open(tmp_path / "leaderboard.html")
@@ -581,7 +616,7 @@ def test_a_row_opens_with_the_keyboard_and_closes(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_two_rows_are_laid_over_each_other(page: Page, data: dict[str, Any]) -> None:
+def test_two_rows_are_laid_over_each_other(page: Page, data: dict[str, Any], folder: Path) -> None:
     assert page.run("controls.compare.disabled") is True
     for place in (0, 1):
         page.run(f"all('.ranked tbody tr input')[{place}].focus()")
@@ -592,7 +627,12 @@ def test_two_rows_are_laid_over_each_other(page: Page, data: dict[str, Any]) -> 
     share = data["sections"][0]["above"][0][1] / 100
     assert f"P(nope above alibi) = {share:.2f}".replace(" 0.", " .") in said
     runs = page.run("all('#comparison tbody tr').map(r => [...r.cells].map(c => c.textContent))")
-    assert [row[-1] for row in runs] == ["1.00", "1.00"]  # every run of nope is above
+    areas = {row[0]: row[1:] for row in runs}
+    csv = pd.read_csv(folder / "leaderboard.csv").drop_duplicates(["task", "method"])
+    for task, lines in csv.groupby("task"):
+        of = lines.set_index("method")["area"]
+        told = [of["nope"], of["alibi"], of["nope"] - of["alibi"]]
+        assert [float(each) for each in areas[task]] == pytest.approx(told, abs=0.006)
     assert page.run("all('#comparison path.curve').length") == 2 * 2 + 2  # and two in the legend
     page.press("Escape")
     assert page.run("one('#comparison').open") is False

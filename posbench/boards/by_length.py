@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from posbench.boards.labels import SHOWN
-from posbench.boards.measured import Measured
+from posbench.boards.measured import SHOWN, Measured
 from posbench.statistics.aggregates import CONFIDENCE, FEWEST, zero_shot_first
 
 ROW = SHOWN[:-1]

@@ -18,12 +18,10 @@ from pathlib import Path
 from posbench.base.disk import read_bytes
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
-from posbench.boards import findings, markdown
-from posbench.boards.generated import Generated, generate
-from posbench.boards.latex import latex
-from posbench.boards.of_folder import board_of, refuse_others
-from posbench.boards.section import Section
-from posbench.boards.terms import AREA, LEARNED
+from posbench.boards import findings, sections
+from posbench.boards.generated import Generated, board_of, generate, refuse_others
+from posbench.boards.sections import Section
+from posbench.boards.tables import AREA, LEARNED, latex
 from posbench.config import commands
 from posbench.config.compose import composing
 from posbench.config.exit_status import exit_status
@@ -37,11 +35,11 @@ TASKS = "tasks"
 def show(shown: Sequence[Section], notes: Sequence[str], emit: Callable[[str], None]) -> None:
     """Print the tables in the terminal, with the columns that it has room for."""
     for section in shown:
-        if section.short is None:
+        if not section.terminal:
             continue
         emit(printable(f"{section.title}\n"))
-        for line in section.short.aligned():
-            emit(printable(f"  {line}"))
+        for line in section.table.aligned(indent=2):
+            emit(f"  {line}")
         emit("")
     emit(f"area: {AREA.short} learned: {LEARNED.short}\n")
     for note in notes:
@@ -58,7 +56,7 @@ def _made_before(folder: Path) -> list[Path]:
 
 def _is_ours(path: Path) -> bool:
     try:
-        return read_bytes(path).endswith(f"{markdown.MADE}\n".encode())
+        return read_bytes(path).endswith(f"{sections.MADE}\n".encode())
     except OSError:  # it is not there, or no file of ours
         return False
 
@@ -148,5 +146,5 @@ def _for_papers(chosen: argparse.Namespace, made: Generated) -> dict[Path, bytes
         drawn = pictures.pictures(made.measured, made.ranked)
         found |= {chosen.pictures / name: content for name, content in drawn.items()}
     if chosen.latex is not None:
-        found[chosen.latex] = latex(made.ranked).encode()
+        found[chosen.latex] = latex(made.ranked, made.measured).encode()
     return found

@@ -25,12 +25,10 @@ import numpy as np
 import pandas as pd
 
 from posbench.base.wording import agreeing, counted
-from posbench.boards.labels import SHOWN
-from posbench.boards.leaders import SURE, Leaders
-from posbench.boards.markdown import MADE
-from posbench.boards.measured import Measured
-from posbench.boards.ranking import Standing
-from posbench.boards.winners import overall
+from posbench.boards.measured import SHOWN, Measured
+from posbench.boards.ranking import Ranked
+from posbench.boards.sections import MADE
+from posbench.boards.winners import SURE, Leaders, overall
 from posbench.config.board import AS_TRAINED, Board
 from posbench.showing.table import code, number
 from posbench.statistics import aggregates, bootstrap
@@ -41,7 +39,7 @@ FILE = "findings.md"
 LENGTHS = (2.0, 4.0, 8.0)
 
 
-def markdown(board: Board, measured: Measured, found: Sequence[Standing]) -> str:
+def markdown(board: Board, measured: Measured, found: Sequence[Ranked]) -> str:
     """The findings, part by part; "" where no two rows can be compared."""
     sections = [
         ("Which encoding", list(_encodings(board, found))),
@@ -65,7 +63,7 @@ def markdown(board: Board, measured: Measured, found: Sequence[Standing]) -> str
     return "\n".join([*lines, "", MADE, ""])
 
 
-def _encodings(board: Board, found: Sequence[Standing]) -> Iterator[str]:
+def _encodings(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
     """Who is first in each group of the board's first part, and in all of them."""
     first = next(iter(found), None)
     if first is None or not _comparable(first):
@@ -92,7 +90,7 @@ def _not_learned(runs: pd.DataFrame, rows: Sequence[str]) -> str:
     return "".join(f"; {said}" for said in few)
 
 
-def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> Iterator[str]:
+def _extensions(board: Board, measured: Measured, found: Sequence[Ranked]) -> Iterator[str]:
     """Which extension is first at each length, on each host, and what the host does alone."""
     for standing in found:
         rows = standing.part.rows
@@ -127,7 +125,7 @@ def _extensions(board: Board, measured: Measured, found: Sequence[Standing]) -> 
 
 
 def _where_the_host_learned(
-    board: Board, measured: Measured, standing: Standing, host: str
+    board: Board, measured: Measured, standing: Ranked, host: str
 ) -> Iterator[str]:
     """The longest of these lengths again, without what an extension cannot be blamed for."""
     runs = _complete(standing)
@@ -143,7 +141,7 @@ def _where_the_host_learned(
         )
 
 
-def _tasks_held(standing: Standing, measured: Measured, row: str, board: Board) -> str:
+def _tasks_held(standing: Ranked, measured: Measured, row: str, board: Board) -> str:
     """On how many tasks a row still has that score: a median hides that there are few."""
     longest = LENGTHS[-1]
     runs = at_length(_complete(standing), measured, longest)
@@ -163,7 +161,7 @@ def at_length(runs: pd.DataFrame, measured: Measured, multiple: float) -> pd.Dat
     return found[whole.astype(bool)]
 
 
-def _size(board: Board, found: Sequence[Standing]) -> Iterator[str]:
+def _size(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
     """How the order in a part with another protocol agrees with that of the first part."""
     for standing in found[1:]:
         protocol = standing.part.rows.protocol
@@ -189,7 +187,7 @@ def _size(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         )
 
 
-def _cost(board: Board, found: Sequence[Standing]) -> Iterator[str]:
+def _cost(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
     first = next(iter(found), None)
     if first is None or not _comparable(first):
         return
@@ -206,7 +204,7 @@ def _cost(board: Board, found: Sequence[Standing]) -> Iterator[str]:
     )
 
 
-def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
+def _unknown(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
     for standing in found[:1]:
         runs = standing.part.runs
         if lacking := standing.part.lacking(board):
@@ -246,7 +244,7 @@ def _unknown(board: Board, found: Sequence[Standing]) -> Iterator[str]:
         yield f"No row has been run of these parts of the board: {', '.join(missing)}."
 
 
-def _hosts_that_did_not_learn(standing: Standing) -> Iterator[str]:
+def _hosts_that_did_not_learn(standing: Ranked) -> Iterator[str]:
     """Extensions cannot do what their host has not learned, however they are ranked."""
     rows = standing.part.rows
     if len(rows.encodings) != 1 or AS_TRAINED not in rows.extensions:
@@ -262,11 +260,11 @@ def _hosts_that_did_not_learn(standing: Standing) -> Iterator[str]:
         )
 
 
-def _comparable(standing: Standing) -> bool:
+def _comparable(standing: Ranked) -> bool:
     return len(standing.complete) > 1
 
 
-def _complete(standing: Standing) -> pd.DataFrame:
+def _complete(standing: Ranked) -> pd.DataFrame:
     runs = standing.part.runs
     return runs[runs["row"].isin(standing.complete)]
 
@@ -277,6 +275,6 @@ def _whole(runs: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
     return runs[runs["row"].isin(known.index[known == len(set(tasks))])]
 
 
-def _link(standing: Standing) -> str:
+def _link(standing: Ranked) -> str:
     anchor = re.sub(r"[^\w\- ]", "", standing.part.title.lower()).replace(" ", "-")
     return f"[{standing.part.title}](leaderboard.md#{anchor})"

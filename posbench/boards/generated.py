@@ -12,20 +12,45 @@ from pathlib import Path
 from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
-from posbench.boards import findings, likelihood_sentences, markdown, opening
-from posbench.boards.board_sections import board_sections, task_sections
+from posbench.boards import findings, opening, sections
 from posbench.boards.by_length import by_length, lengths_csv, runs_csv, task_rows
 from posbench.boards.measured import Measured
-from posbench.boards.of_folder import board_of
 from posbench.boards.page import document
-from posbench.boards.ranking import Standing, standings_of, standings_without_board
-from posbench.boards.remarks import remarks
-from posbench.boards.section import Section
+from posbench.boards.ranking import Ranked, standings_of, standings_without_board
+from posbench.boards.remarks import of_likelihoods, remarks
+from posbench.boards.sections import Section, board_sections, task_sections
 from posbench.boards.tables import TaskTable
+from posbench.config import board as definition
 from posbench.config.board import Board
 from posbench.records import files, tables
 from posbench.records.record import Audit, Record
 from posbench.showing.pages import explanations
+
+# -- the board that a folder is judged by ----------------------------------------------------------
+
+
+def board_of(folder: Path, name: str | None, own: Sequence[Path] = ()) -> Board:
+    """The board that a folder is judged by: the one named, the one it is called after, or main."""
+    if name is None:
+        name = folder.name if folder.name in definition.names(own) else "main"
+    return definition.load(name, own)
+
+
+def refuse_others(folder: Path, board: Board, found: Sequence[Record]) -> None:
+    """Refuse records that were made for another definition, if the folder is called after the
+    board: that is fixed before the runs.
+    """
+    others = [record for record in found if record.definition not in board.hashes]
+    if others and folder.name == board.name:
+        of = others[0].definition[:8] or "none"
+        raise PosbenchError(
+            f"{len(others)} of {len(found)} records in {folder} were made for another definition "
+            f"({of}, not {board.hash[:8]}): board {board.name} takes no runs that it did not ask "
+            "for; repeat them, or keep them in another folder"
+        )
+
+
+# -- all that is made ------------------------------------------------------------------------------
 
 LARGEST = 1_000_000
 """Bytes of what a folder says of itself."""
@@ -39,7 +64,7 @@ class Generated:
     sections: list[Section]
     notes: list[str]
     measured: Measured
-    ranked: list[Standing]
+    ranked: list[Ranked]
     left_out: list[str]  # a sentence for each file beside the records that cannot be read
 
 
@@ -60,19 +85,18 @@ def generate(
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = tables.table(found)
     own, left_out = about(folder)
-    said = [*likelihood_sentences.sentences(table), *own]
+    said = [*of_likelihoods(table), *own]
     warned = remarks(found, table, audits)
     board = board or board_of(folder, None)
     measured = Measured.of(table)
     asked = standings_of(board, measured)
     ranked = asked or standings_without_board(board, measured)
     lines = by_length(measured)
-    tasks = list(task_rows(lines, measured))
     shown = board_sections(board, ranked, measured, asked=bool(asked))
     if not asked:  # of a board the page has them
-        shown += task_sections(map(TaskTable.of, tasks))
+        shown += task_sections(map(TaskTable.of, task_rows(lines, measured)))
     pages = {
-        markdown.PAGE: markdown.page(shown, [*said, *warned]),
+        sections.PAGE: sections.page(shown, [*said, *warned]),
         "leaderboard.html": document(
             board,
             measured,
@@ -80,7 +104,7 @@ def generate(
             found,
             warned,
             said,
-            tasks,
+            lines,
             explained={*explanations(folder)},
             folders=folders,
         ),

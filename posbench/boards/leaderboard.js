@@ -1,11 +1,9 @@
 // What the page does beyond its tables: filters, sorting, curves, and what opens behind a row.
-// All of it is drawn from the data at the end of the page; nothing is fetched, and every text that
-// comes from a record becomes a text node.
+// All of it is drawn from the data at the end of the page, whose points Python has computed; nothing
+// is fetched, and every text that comes from a record becomes a text node.
 "use strict";
 const D = JSON.parse(document.getElementById("data").textContent);
 const LOOKS = 8, BANDS = 4, SVG = "http://www.w3.org/2000/svg", NONE = "–";
-// Student's t at 97.5 % for 1, 2, ... degrees of freedom.
-const STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
 const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 const one = (selector, within = document) => within.querySelector(selector);
@@ -26,74 +24,24 @@ const number = (value, digits = 2) => {
   const text = (Math.round(value * 10 ** digits) / 10 ** digits + 0).toFixed(digits);
   return text.replace(/^(-?)0\./, "$1.");
 };
-const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length;
 // A name that may break where its parts meet.
 const broken = name => name.split(/(?<=[_+\-,])/).flatMap((part, k) => k ? [document.createElement("wbr"), part] : [part]);
 const option = (value, text) => el("option", { value }, text);
 const labelled = (text, field) => el("label", {}, text, field);
 
-// -- numbers -----------------------------------------------------------------------------------------
+// -- numbers, as Python gives them -------------------------------------------------------------------
 
-const runsOf = (task, row) => (D.runs[task][row] || []).map(([seed, training, learned, area, ...scores]) =>
-  ({ seed, training, learned, area, scores }));
-// The runs that a section ranks: on some tasks other seeds have been run with a few of its rows only.
-const rankedOf = (section, task, row) => runsOf(task, row).filter(run => section.seeds[D.tasks[task].name]?.includes(run.seed));
-const areaOf = runs => {
-  const areas = runs.map(run => run.area);
-  return areas.length && !areas.includes(null) ? mean(areas) / 1000 : null;
-};
-const correctedAt = (task, place, score) => {
-  const chance = D.tasks[task].chances[place] / 1000;
-  return (score / 1000 - chance) / (1 - chance);
-};
-const interval = values => {
-  const middle = mean(values), freedom = values.length - 1;
-  if (freedom < 1) return [middle, null];
-  const spread = Math.sqrt(values.reduce((sum, value) => sum + (value - middle) ** 2, 0) / freedom);
-  return [middle, (STUDENT[freedom - 1] || 1.96) * spread / Math.sqrt(values.length)];
-};
-// Points of a curve: {x: multiple, y: mean, half: of the interval or null, further}; only lengths that all seeds have.
-function curveOf(task, row) {
-  const runs = runsOf(task, row), { true: multiples, further } = D.tasks[task];
-  return multiples.flatMap((x, place) => {
-    const scores = runs.map(run => run.scores[place]);
-    if (!scores.length || scores.some(score => score === null || score === undefined)) return [];
-    const [y, half] = interval(scores.map(score => score / 1000));
-    return [{ x, y, half, further: further[place] }];
-  });
-}
-// The mean over tasks of the corrected score, by seed, at a nominal multiple: the rule of posbench/statistics/curves.py, for
-// the runs that a section ranks.
-// A score below chance counts as 0, and only seeds that all tasks have count; [] where one of these lacks the length on a task.
-function meansAt(row, section, multiple) {
-  const tasks = tasksOfSection(section);
-  const each = tasks.map(task => new Map(rankedOf(section, task, row).map(run => [run.seed, run])));
-  const places = tasks.map(task => D.tasks[task].multiples.indexOf(multiple));
-  if (!each.length || places.includes(-1)) return [];
-  const seeds = [...each[0].keys()].filter(seed => each.every(runs => runs.has(seed)));
-  const bySeed = seeds.map(seed => mean(tasks.map((task, k) =>
-    Math.max(0, correctedAt(task, places[k], each[k].get(seed).scores[places[k]] ?? NaN)))));
-  return bySeed.some(Number.isNaN) ? [] : bySeed;
-}
-// The points of that mean, at the lengths that count on all tasks.
-function meanCurve(row, section) {
-  const tasks = tasksOfSection(section);
-  const counts = (task, x) => D.tasks[task].further[D.tasks[task].multiples.indexOf(x)] === 0;
-  const multiples = tasks.length ? D.tasks[tasks[0]].multiples.filter(x => tasks.every(task => counts(task, x))) : [];
-  return multiples.flatMap(x => {
-    const bySeed = meansAt(row, section, x);
-    if (!bySeed.length) return [];
-    const [y, half] = interval(bySeed);
-    return [{ x, y, half, further: 0 }];
-  });
-}
-const tasksOf = protocol => D.tasks.flatMap((task, number) => task.protocol === protocol ? [number] : []);
-const tasksOfSection = section => tasksOf(section.protocol).filter(task => section.tasks.includes(D.tasks[task].name));
-// The chance that a run of a is above one of b: Mann and Whitney's U, a tie counting half.
-function chanceAbove(a, b) {
-  const pairs = a.flatMap(x => b.map(y => x > y ? 1 : x === y ? 0.5 : 0));
-  return pairs.length ? mean(pairs) : null;
-}
+const share = thousandths => thousandths === null || thousandths === undefined ? null : thousandths / 1000;
+const runsOf = (task, row) => (D.runs[task][row] || []).map(([seed, training, learned, area]) => ({ seed, training, learned, area }));
+const areaOf = (task, row) => share(D.curves[task][row]?.[0]);
+// Points of a curve: {x: multiple, y: mean, half: of its interval or null}.
+const pointsOf = (xs, means = [], halves = []) => xs.flatMap((x, place) =>
+  share(means[place]) === null ? [] : [{ x, y: share(means[place]), half: share(halves[place]) }]);
+const curveOf = (task, row, xs = D.tasks[task].true) => pointsOf(xs, ...(D.curves[task][row] || []).slice(1));
+// The mean over the tasks of a section; of a row of another section there is none.
+const meanCurve = (row, section) => pointsOf(section.multiples, ...(section.means[section.rows.indexOf(row)] || []));
+const tasksOfSection = section => D.tasks.flatMap((task, number) =>
+  task.protocol === section.protocol && section.tasks.includes(task.name) ? [number] : []);
 
 // -- drawings ----------------------------------------------------------------------------------------
 
@@ -229,7 +177,7 @@ function detail(number_, section) {
       row.explained.length ? el("p", {}, "Explained on ", ...row.explained.flatMap(([task, href], place) => [place ? ", " : "", el("a", { href }, task)])) : null)),
     el("h3", {}, "Score against length, task by task; below it the areas of the seeds, hollow where the test at 1x is below its gate"),
     el("div", { class: "small-multiples" }, ...tasks.map(task => el("figure", {},
-      el("figcaption", {}, `${taskName(task)}  ${number(areaOf(runsOf(task, number_)))}`),
+      el("figcaption", {}, `${taskName(task)}  ${number(areaOf(task, number_))}`),
       chart([{ label: row.name, look: 0, points: curveOf(task, number_) }], { small: true, label: taskName(task) }), seedDots(task, number_, 0)))),
     depths.length ? el("h3", {}, "Right tokens by length (down) and depth of their source (across), dark is right") : null,
     depths.length ? el("div", { class: "small-multiples" }, ...depths) : null);
@@ -311,15 +259,9 @@ function reset() {
 }
 function scoreOf(row, section) {
   const task = controls.task.value, length = controls.length.value;
-  if (task !== "") {
-    const runs = runsOf(+task, row);
-    if (length === "") return areaOf(runs);
-    const place = D.tasks[+task].multiples.indexOf(+length), scores = runs.map(run => run.scores[place]);
-    if (place < 0 || !scores.length || scores.some(score => score === null || score === undefined)) return null;
-    return mean(scores) / 1000;
-  }
-  const each = length === "" ? tasksOfSection(section).map(number_ => areaOf(rankedOf(section, number_, row))) : meansAt(row, section, +length);
-  return each.length && !each.includes(null) ? mean(each) : null;
+  if (length === "") return areaOf(+task, row);
+  const points = task === "" ? meanCurve(row, section) : curveOf(+task, row, D.tasks[+task].multiples);
+  return points.find(point => point.x === +length)?.y ?? null;
 }
 function filter() {
   const words = controls.text.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -400,28 +342,22 @@ function tables() {
 function compare() {
   const [a, b] = [...chosen], names = [a, b].map(row => D.rows[row].name), box = one("#comparison");
   const tasks = D.tasks.flatMap((_, task) => D.runs[task][a] && D.runs[task][b] ? [task] : []);
-  const rows = tasks.map(task => {
-    const areas = [a, b].map(row => runsOf(task, row).map(run => run.area).filter(area => area !== null));
-    const means = areas.map(each => each.length ? mean(each) / 1000 : null);
-    return { task, means, above: areas[0].length && areas[1].length ? chanceAbove(...areas) : null };
-  });
-  const known = rows.filter(row => row.above !== null);
+  const rows = tasks.map(task => ({ task, means: [a, b].map(row => areaOf(task, row)) }));
   const section = D.sections.find(each => each.above && [a, b].every(row => each.rows.indexOf(row) >= 0 && each.rows.indexOf(row) < each.above.length));
   const said = [];
   if (section) {
     const [i, j] = [a, b].map(row => section.rows.indexOf(row)), over = section.above[i][j], under = section.above[j][i];
     said.push(`In “${section.title}”, were ${section.drawn} drawn: P(${names[0]} above ${names[1]}) = ${number(over / 100)}, P(below) = ${number(under / 100)}, the rest within .02.`);
   } else said.push("The two stand in different sections, or lack a task: only their runs are compared, task by task.");
-  if (known.length) said.push(`P(a run of ${names[0]} is above one of ${names[1]} on the same task) = ${number(mean(known.map(row => row.above)))}, a tie counting half, over ${known.length} tasks.`);
   box.replaceChildren(
     el("header", {}, el("h2", {}, `${names[0]} and ${names[1]}`), el("button", { class: "plain", type: "button", onclick: () => box.close(), autofocus: true }, "Close")),
     legend(names.map((label, look) => ({ label, look }))), ...said.map(text => el("p", {}, text)),
     el("div", { class: "small-multiples" }, ...tasks.map(task => el("figure", {}, el("figcaption", {}, taskName(task)),
       chart([a, b].map((row, look) => ({ label: names[look], look, points: curveOf(task, row) })), { small: true, label: taskName(task) }),
       seedDots(task, a, 0), seedDots(task, b, 1)))),
-    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...["task", names[0], names[1], "difference", "P(run above)"].map(text => el("th", {}, text)))),
-      el("tbody", {}, ...rows.map(({ task, means, above }) => el("tr", {}, el("th", {}, taskName(task)), ...means.map(area => el("td", {}, number(area))),
-        el("td", {}, means.includes(null) ? NONE : number(means[0] - means[1])), el("td", {}, number(above))))))));
+    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...["task", names[0], names[1], "difference"].map(text => el("th", {}, text)))),
+      el("tbody", {}, ...rows.map(({ task, means }) => el("tr", {}, el("th", {}, taskName(task)), ...means.map(area => el("td", {}, number(area))),
+        el("td", {}, means.includes(null) ? NONE : number(means[0] - means[1]))))))));
   box.showModal();
 }
 
@@ -520,18 +456,16 @@ const DRAW = {
     return [drawing, "Overall score against the cost of a training. The line is the frontier: no row is both cheaper and better than one on it. Chosen rows are marked as well."];
   },
   profiles(section) {
-    const rows = leading(section, LOOKS).filter(row => section.rows.includes(row)), tasks = tasksOfSection(section);
+    const rows = leading(section, LOOKS).filter(row => section.rows.includes(row));
     const width = 720, height = 360, x = area => 42 + area / 1000 * 488, y = share => 10 + (1 - share) * 310;
     const drawing = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "share of runs above each area" });
     for (const share of [0, .25, .5, .75, 1]) drawing.append(draw("path", { class: "grid", d: `M42 ${y(share)}H530` }), draw("text", { class: "soft", x: 37, y: y(share) + 4, "text-anchor": "end" }, number(share, share % .5 ? 2 : share % 1 ? 1 : 0)),
       draw("text", { class: "soft", x: x(share * 1000), y: 336, "text-anchor": "middle" }, number(share, share % .5 ? 2 : share % 1 ? 1 : 0)));
     drawing.append(draw("text", { class: "soft", x: 286, y: 356, "text-anchor": "middle" }, "area"));
     const curves = rows.map((row, look) => {
-      const byTask = tasks.map(task => runsOf(task, row).map(run => run.area).filter(area => area !== null)).filter(areas => areas.length);
-      const share = tau => byTask.length ? mean(byTask.map(areas => areas.filter(area => area > tau).length / areas.length)) : 0;
-      const steps = [...new Set([0, ...byTask.flat(), 1000])].sort((a, b) => a - b);
-      drawing.append(draw("path", { class: `curve c${look % LOOKS}`, d: steps.map((tau, k) => k ? `H${x(tau).toFixed(1)}V${y(share(tau)).toFixed(1)}` : `M${x(tau)} ${y(share(tau)).toFixed(1)}`).join("") }, draw("title", {}, D.rows[row].name)));
-      return { label: D.rows[row].name, look, middle: mean([.25, .5, .75].map(tau => share(1000 * tau))) };
+      const shares = section.profiles[section.rows.indexOf(row)], step = 1000 / (shares.length - 1);
+      if (shares.length) drawing.append(draw("path", { class: `curve c${look % LOOKS}`, d: `M${shares.map((level, k) => `${x(k * step).toFixed(1)} ${y(level / 1000).toFixed(1)}`).join("L")}` }, draw("title", {}, D.rows[row].name)));
+      return { label: D.rows[row].name, look };
     });
     return [el("div", {}, drawing, legend(curves)), "The share of runs with a larger area; every task weighs the same. A curve above another everywhere is of a better row by any quantile."];
   },

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
 
 import numpy as np
 import pandas as pd
 
 from posbench.base.wording import counted
-from posbench.boards.labels import short_names
-from posbench.boards.measured import Measured
-from posbench.boards.ranking import Standing
+from posbench.boards.measured import Measured, short_names
+from posbench.boards.ranking import Ranked
 from posbench.showing.pages import rendered
 
 WIDTH, HEIGHT = 580, 300
@@ -37,7 +36,7 @@ RULES = ("svg text", "text", ".grid", ".curve", ".lead", ".band", ".c0", ".c4")
 
 
 def picture(
-    measured: Measured, standings: Sequence[Standing], own: str = "", *, alone: bool = False
+    measured: Measured, standings: Sequence[Ranked], own: str = "", *, alone: bool = False
 ) -> str:
     """The SVG, with the row `own` before the leaders; "" where no row has been run on all tasks.
     One that is `alone` has its colours with it.
@@ -60,13 +59,13 @@ def picture(
     return drawn(curves, label, alone=alone) if curves else ""
 
 
-def plain(standing: Standing) -> str:
+def plain(standing: Ranked) -> str:
     """The row without an extension that is drawn with the extensions of one encoding, or ""."""
     row = standing.part.as_trained if standing.part.is_of_a_host else ""
     return row if row in standing.complete else ""
 
 
-def alike(standings: Sequence[Standing]) -> list[Standing]:
+def alike(standings: Sequence[Ranked]) -> list[Ranked]:
     """The sections that are ranked on the same tasks as the first of those with most tasks.
 
     A section that is under way is not drawn beside one that has all tasks: a mean over other tasks
@@ -76,7 +75,7 @@ def alike(standings: Sequence[Standing]) -> list[Standing]:
     if not standings:
         return []
 
-    def on(standing: Standing) -> tuple[str, frozenset[str]]:
+    def on(standing: Ranked) -> tuple[str, frozenset[str]]:
         runs = standing.part.runs
         return str(runs["protocol_name"].iloc[0]), frozenset(runs["task_name"])
 
@@ -97,7 +96,7 @@ def alike(standings: Sequence[Standing]) -> list[Standing]:
 
 
 @dataclass(frozen=True)
-class Curve:
+class NamedCurve:
     """A curve with its name at its end, in pixels."""
 
     name: str  # as much of it as there is room for
@@ -170,7 +169,7 @@ def drawn(
         banded=f"; {counted(len(bands), 'band')}: 95 % over seeds" if bands else "",
         bands=[(looks[row], frame.band(curves[row], half)) for row, half in bands.items()],
         curves=[
-            Curve(
+            NamedCurve(
                 name=name if len(name) <= NAMES else f"{name[: NAMES - 1]}…",
                 look=looks[row],
                 points=frame.points(curves[row]),
@@ -196,11 +195,13 @@ def _ticks(multiples: Sequence[float]) -> list[float]:
 
 def _style() -> str:
     """What a picture by itself needs of the page's style: light and dark as there."""
-    here = Path(__file__).parent
-    style = (here / "leaderboard.css").read_text(encoding="utf-8")
-    colours, _, _ = style.partition("* {")
+    here, shared = files("posbench.boards"), files("posbench.showing") / "page.css"
+    style, own = (
+        (here / name).read_text(encoding="utf-8") for name in ("leaderboard.css", "opening.css")
+    )
+    colours, _, _ = shared.read_text(encoding="utf-8").partition("* {")
     rules = [line for line in style.splitlines() if line.startswith(RULES)]
-    return colours + "\n".join([*rules, (here / "opening.css").read_text(encoding="utf-8").strip()])
+    return colours + "\n".join([*rules, own.strip()])
 
 
 def _apart(wanted: Sequence[float]) -> list[float]:

@@ -7,7 +7,7 @@ is folded away. A browser without JavaScript shows the tables as they stand here
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,18 @@ from typing import Any
 import pandas as pd
 
 from posbench.base.wording import counted
-from posbench.boards import opening, page_data, terms
-from posbench.boards.board_sections import changes_of, fixed_before, waiting
-from posbench.boards.by_length import TaskRows
-from posbench.boards.labels import short_names
-from posbench.boards.measured import Measured
-from posbench.boards.ranking import Standing, score
+from posbench.boards import opening, page_data, tables
+from posbench.boards.by_length import TaskRows, task_rows
+from posbench.boards.measured import Measured, short_names
+from posbench.boards.ranking import Ranked, score
 from posbench.boards.remarks import meaningless
-from posbench.boards.tables import Ranking, TaskTable
+from posbench.boards.sections import changes_of, fixed_before, waiting
+from posbench.boards.tables import TaskTable, ranking
 from posbench.boards.winners import answer, first_of
 from posbench.config.board import Board
 from posbench.records.record import Record
 from posbench.showing.pages import rendered
+from posbench.showing.table import Table, shade
 from posbench.statistics import aggregates
 
 HERE = Path(__file__).parent
@@ -35,17 +35,17 @@ FIRST = 3
 HASH = 12
 """Digits of a commit."""
 GUIDE = (
-    terms.SCORE,
-    terms.AREA,
-    terms.INTERVAL,
-    terms.RANK,
-    terms.AT_TRAINING_LENGTH,
-    terms.LEARNED,
-    terms.REACH,
-    terms.CPU,
-    terms.PATH,
-    terms.KEYS,
-    terms.CLASS,
+    tables.SCORE,
+    tables.AREA,
+    tables.INTERVAL,
+    tables.RANK,
+    tables.AT_TRAINING_LENGTH,
+    tables.LEARNED,
+    tables.REACH,
+    tables.CPU,
+    tables.PATH,
+    tables.KEYS,
+    tables.CLASS,
 )
 """Terms of the page, in the order in which a reader meets them."""
 
@@ -59,7 +59,7 @@ class Shown:
     notes: Sequence[str]
     has: str  # how many of its tasks, if not all
     leaders: Sequence[tuple[str, str, str]]  # short name of the row, overall, rank interval
-    ranking: Ranking
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class Focus:
 def document(
     board: Board,
     measured: Measured,
-    standings: Sequence[Standing],
+    standings: Sequence[Ranked],
     found: Sequence[Record],
     notes: Sequence[str],
     about: Sequence[str],
-    tasks: Sequence[TaskRows] = (),
+    lines: pd.DataFrame,
     focus: Focus | None = None,
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
@@ -93,7 +93,7 @@ def document(
         found: the records
         notes: what must be known before a number is believed
         about: what the folder says of itself, a paragraph each
-        tasks: the rows of each task by length
+        lines: rows by length, see `posbench.boards.by_length`
         focus: on a row of one's own, where the page is about one
         explained: pages of `posbench.explain`, by their paths from the folder of this one
         folders: of one's own, which commands name where they need them
@@ -102,8 +102,8 @@ def document(
     if focus is not None and focus.sketch is not None:
         sketched[focus.row] = dict(focus.sketch)
     data = page_data.content(
-        measured.lengths,
-        measured.runs,
+        measured,
+        lines,
         standings,
         found,
         board.group_of,
@@ -114,33 +114,36 @@ def document(
     asked = bool(board.groups) and any(each.part.rows.about for each in standings)
     nothing = meaningless(measured.lengths["protocol_chosen"])
     answers = [*(focus.said if focus else ()), *_answers(standings, board)]
-    title, own = (focus.title, focus.row) if focus else ("", "")
+    heading, own = f"Board {board.name}" if asked else "Leaderboard", ""
+    if focus is not None:
+        heading, own = focus.title, focus.row
     text = rendered(
         "posbench.boards",
         "leaderboard.html.j2",
-        title=title or (f"Board {board.name}" if asked else "Leaderboard"),
+        heading=heading,
+        title=f"posbench: {heading}",
         about=about,
         answer=[*nothing, *answers],
         own=own,
         sections=[
-            _shown(each, board, Ranking.of(each, measured, own, sketched)) for each in standings
+            _shown(each, board, ranking(each, measured, own, sketched)) for each in standings
         ],
         places={row["name"]: place for place, row in enumerate(data["rows"])},
-        tasks=_tasks(tasks, data, own),
+        tasks=_tasks(task_rows(lines, measured), data, own),
         opening=opening.picture(measured, standings, own),
         pictured=_pictured(standings, own),
         notes=notes,
         guide=GUIDE,
+        shade=shade,
         defined=[*fixed_before(board), *changes_of(board)] if asked else [],
         origins=_origins(found),
-        style=_own("leaderboard.css"),
-        script=_own("leaderboard.js"),
+        script="\n" + (HERE / "leaderboard.js").read_text(encoding="utf-8"),
         data=page_data.as_script(data),
     )
     return f"{text}\n"
 
 
-def _tasks(tasks: Sequence[TaskRows], data: Mapping[str, Any], own: str) -> list[TaskTable]:
+def _tasks(tasks: Iterable[TaskRows], data: Mapping[str, Any], own: str) -> list[TaskTable]:
     """The tables of tasks, in the order of the data."""
     known = {(task.protocol, task.name): task for task in tasks}
     usual = (data["sections"] or data["tasks"] or [{"protocol": ""}])[0]["protocol"]
@@ -148,14 +151,10 @@ def _tasks(tasks: Sequence[TaskRows], data: Mapping[str, Any], own: str) -> list
     return [TaskTable.of(known[key], usual, own) for key in keys if key in known]
 
 
-def _own(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")
-
-
 # -- the answer ------------------------------------------------------------------------------------
 
 
-def _answers(standings: Sequence[Standing], board: Board) -> list[str]:
+def _answers(standings: Sequence[Ranked], board: Board) -> list[str]:
     """Who leads the first section that is whole, or why nobody does; who leads the extensions of
     each host, where all are whole; and then what is under way.
     """
@@ -183,7 +182,7 @@ def _answers(standings: Sequence[Standing], board: Board) -> list[str]:
     return [sentence, *others, *waiting[:1]]
 
 
-def _pictured(standings: Sequence[Standing], own: str) -> str:
+def _pictured(standings: Sequence[Ranked], own: str) -> str:
     """What the picture shows."""
     shown = opening.alike(standings)
     if not shown:
@@ -232,7 +231,7 @@ def _counted(values: Iterator[str]) -> str:
 # -- what is ranked --------------------------------------------------------------------------------
 
 
-def _shown(standing: Standing, board: Board, ranking: Ranking) -> Shown:
+def _shown(standing: Ranked, board: Board, table: Table) -> Shown:
     part = standing.part
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
@@ -246,7 +245,7 @@ def _shown(standing: Standing, board: Board, ranking: Ranking) -> Shown:
         asked = part.asked(board)
         has = f"{len(asked) - len(lacking)} of {counted(len(asked), 'task')}"
     notes += waiting(board, standing)
-    return Shown(part.title, _anchor(part.title), notes, has, leaders, ranking)
+    return Shown(part.title, _anchor(part.title), notes, has, leaders, table)
 
 
 def _anchor(title: str) -> str:

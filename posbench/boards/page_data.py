@@ -1,14 +1,17 @@
 """What the page draws from: all runs of a folder as compact JSON, with what opens behind a row.
 
-    tasks      name, protocol, group, lengths n, true multiples, chances, which lengths count
-    rows       name, class, family, host, extension, settings, commands, path, keys, descriptions
-    runs       by task and row: seed, training, learned, area, then the score at each length
+    tasks      name, protocol, measure, lengths n, nominal and true multiples
+    rows       name, class, family, host, extension, settings, commands, descriptions
+    runs       by task and row: seed, training, learned and area of each run
+    curves     by task and row: the mean area, then mean scores by length and half their intervals
     depths     by task and row: accuracy by length and depth of the source, a letter a cell
-    sections   what is ranked together: rows, and their chances to be above each other
+    sections   what is ranked together: rows, their chances to be above each other, and of each row
+               the mean over tasks by length and the share of runs above each of LEVELS areas
     texts      descriptions of classes by their full names, HTML
     sketches   pictures of methods
 
-Scores, areas and chances are whole numbers of thousandths; null where there is none.
+Scores, areas and shares are whole numbers of thousandths; null where there is none. The script
+draws these points, and works nothing out.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ import numpy as np
 import pandas as pd
 
 from posbench.base.errors import PosbenchError
-from posbench.boards.labels import METHOD, SHOWN
-from posbench.boards.ranking import Standing
+from posbench.boards.measured import METHOD, SHOWN, Measured
+from posbench.boards.ranking import Ranked
 from posbench.config import families, flat
 from posbench.config.command import Command
 from posbench.config.folders import with_own
@@ -35,10 +38,14 @@ from posbench.records.record import Record
 from posbench.records.tables import RUN as RUN_OF_TABLES
 from posbench.records.tables import latest, run_of
 from posbench.showing.pages import docstring, explanation_path, inline, paragraphs_of
+from posbench.statistics import aggregates
+from posbench.statistics.aggregates import Estimate
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """Levels from 0 to 1."""
 NO_TOKENS = "-"
+LEVELS = np.linspace(0, 1, 51)
+"""Areas at which the profile of a row is drawn."""
 PARAGRAPHS = 2
 """Paragraphs kept of a docstring: the first has the formula, the second what is special."""
 TASK = SHOWN[:2]
@@ -51,9 +58,9 @@ def thousandths(values: Iterable[float]) -> list[int | None]:
 
 
 def content(
-    known: pd.DataFrame,
-    runs: pd.DataFrame,
-    standings: Sequence[Standing],
+    measured: Measured,
+    lines: pd.DataFrame,
+    standings: Sequence[Ranked],
     found: Sequence[Record],
     groups: dict[str, str],
     explained: Collection[Path] = (),
@@ -63,8 +70,8 @@ def content(
     """The JSON of a page.
 
     Args:
-        known: the long table, each run once, with names as they are shown
-        runs: one line a run, of the same; see `posbench.statistics.measures.of_runs`
+        measured: all runs
+        lines: the same by row and length; see `posbench.boards.by_length`
         standings: what is ranked, in the order in which it is shown
         found: the records
         groups: of tasks
@@ -72,6 +79,7 @@ def content(
         folders: of one's own, which commands name where they need them
         sketched: pictures of rows beside those that `sketches` has, by their names
     """
+    known, runs = measured.lengths, as_ranked(measured.runs, standings)
     tasks = _tasks(known, groups)
     methods = known.drop_duplicates("row").sort_values("row")
     rows = {name: number for number, name in enumerate(methods["row"])}
@@ -87,14 +95,12 @@ def content(
         row["explained"] = links.get(method, [])
     shown = {name: sketch for name in rows if (sketch := known_sketches.get(name))}
     return {
-        "tasks": [
-            {key: value for key, value in task.items() if key != "lengths"}
-            for task in tasks.values()
-        ],
+        "tasks": [*tasks.values()],
         "rows": described,
-        "runs": _runs(known, as_ranked(runs, standings), tasks, rows),
+        "runs": _runs(runs, tasks, rows),
+        "curves": _curves(lines, runs, tasks, rows),
         "depths": _depths(found, tasks, rows, known),
-        "sections": [_section(each, rows) for each in standings],
+        "sections": [_section(each, rows, measured) for each in standings],
         "texts": texts,
         "sketches": {
             name: {key: each[key] for key in ("quantity", "distances", "curves", "map", "trained")}
@@ -114,7 +120,7 @@ def as_script(content: Json) -> str:
 
 def _tasks(known: pd.DataFrame, groups: dict[str, str]) -> dict[tuple[str, str], Json]:
     """By protocol and name, those of the board first and group by group."""
-    columns = ["multiple", "true_multiple", "test_length", "chance", "aggregated"]
+    columns = ["multiple", "true_multiple", "test_length"]
     once = known[known["multiple"] >= 1].drop_duplicates([*TASK, "test_length"])
     order = list(groups)
     found: dict[tuple[str, str], Json] = {}
@@ -123,15 +129,10 @@ def _tasks(known: pd.DataFrame, groups: dict[str, str]) -> dict[tuple[str, str],
         found[key] = {
             "name": key[1],
             "protocol": key[0],
-            "group": groups.get(key[1], ""),
             "measure": first["measure"],
-            "trained": int(first["train_positions"]),
             "n": listed["test_length"],
             "multiples": listed["multiple"],
             "true": [round(value, 4) for value in listed["true_multiple"]],
-            "chances": thousandths(listed["chance"]),
-            "further": [int(not counted) for counted in listed["aggregated"]],
-            "lengths": {length: place for place, length in enumerate(listed["test_length"])},
         }
     places = {name: place for place, name in enumerate(order)}
     return dict(
@@ -233,49 +234,58 @@ def _text(target: str) -> str:
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-def as_ranked(runs: pd.DataFrame, standings: Sequence[Standing]) -> pd.DataFrame:
+def as_ranked(runs: pd.DataFrame, standings: Sequence[Ranked]) -> pd.DataFrame:
     """A line a run; the area of a run that a section ranks ends where that section's areas end."""
     ranked = [each.part.runs for each in standings]
     return pd.concat([runs, *ranked]).drop_duplicates(SHOWN, keep="last")
 
 
 def _runs(
-    known: pd.DataFrame,
+    runs: pd.DataFrame, tasks: dict[tuple[str, str], Json], rows: dict[str, int]
+) -> list[Json]:
+    """Runs by task and row: seed, training, learned and area."""
+    numbers = {key: number for number, key in enumerate(tasks)}
+    found: list[Json] = [{} for _ in tasks]
+    trainings: dict[str, int] = {}
+    ordered = runs.sort_values(SHOWN, kind="stable")
+    columns = [ordered[name].tolist() for name in (*SHOWN, "training", "learned")]
+    areas = thousandths(ordered["area"])
+    for protocol, task, row, seed, training, learned, area in zip(*columns, areas, strict=True):
+        of_row = found[numbers[protocol, task]].setdefault(str(rows[row]), [])
+        number = trainings.setdefault(training, len(trainings))
+        of_row.append([seed, number, int(learned), area])
+    return found
+
+
+def _curves(
+    lines: pd.DataFrame,
     runs: pd.DataFrame,
     tasks: dict[tuple[str, str], Json],
     rows: dict[str, int],
 ) -> list[Json]:
-    """Runs by task and row."""
-    numbers = {key: number for number, key in enumerate(tasks)}
-    measured = {
-        tuple(key): (area, learned, training)
-        for *key, area, learned, training in zip(
-            *(runs[name].tolist() for name in SHOWN),
-            thousandths(runs["area"].tolist()),
-            runs["learned"].tolist(),
-            runs["training"].tolist(),
-            strict=True,
-        )
-    }
+    """Curves by task and row, at the lengths of the task: the numbers of leaderboard.csv, but that
+    the area ends where those of its section do.
+    """
+    areas = runs.groupby(SHOWN[:-1])["area"].agg(lambda each: each.mean(skipna=False))
+    known = lines[lines["multiple"] >= 1].set_index(SHOWN[:-1])
+    by_length = {key: part.set_index("test_length") for key, part in known.groupby(level=[0, 1, 2])}
     found: list[Json] = [{} for _ in tasks]
-    trainings: dict[str, int] = {}
-    scores: dict[tuple[Any, ...], list[int | None]] = {}
-    counted = known[known["multiple"] >= 1]
-    columns = (*SHOWN, "test_length", "score")
-    for *key, length, score in zip(*(counted[name].tolist() for name in columns), strict=True):
-        places = tasks[key[0], key[1]]["lengths"]
-        line = scores.setdefault(tuple(key), [None] * len(places))
-        line[places[length]] = None if score != score else round(1000 * score)
-    for run, line in sorted(scores.items()):
-        protocol, task, row, seed = run
-        area, learned, training = measured.get(run, (None, False, ""))
-        while line and line[-1] is None:  # rungs that it did not climb
-            line.pop()
-        of_row = found[numbers[protocol, task]].setdefault(str(rows[row]), [])
-        of_row.append(
-            [seed, trainings.setdefault(training, len(trainings)), int(learned), area, *line]
-        )
+    for number, (key, task) in enumerate(tasks.items()):
+        for row, place in rows.items():
+            if (*key, row) in by_length:
+                points = by_length[*key, row].reindex(task["n"])
+                area = thousandths([areas.get((*key, row), np.nan)])
+                found[number][str(place)] = [
+                    *area,
+                    *_points(points["score"], points["half_width_95"]),
+                ]
     return found
+
+
+def _points(means: Iterable[float], halves: Iterable[float]) -> list[list[int | None]]:
+    """The means of a curve and half of their intervals; no halves where there is none."""
+    found = thousandths(means), thousandths(halves)
+    return [each for each in found if any(point is not None for point in each)]
 
 
 def _depths(
@@ -336,7 +346,7 @@ def _letters(right: Sequence[float], tokens: Sequence[int]) -> str:
 # -- what is ranked --------------------------------------------------------------------------------
 
 
-def _section(standing: Standing, rows: dict[str, int]) -> Json:
+def _section(standing: Ranked, rows: dict[str, int], measured: Measured) -> Json:
     part, summary = standing.part, standing.summary
     overall = summary["overall"]
     complete = standing.complete
@@ -351,11 +361,7 @@ def _section(standing: Standing, rows: dict[str, int]) -> Json:
             None if value != value else round(value, 1)
             for value in (float(part.cost.get(row, np.nan)) for row in summary.index)
         ],
-        "seeds": {
-            task: sorted(map(int, set(seeds)))
-            for task, seeds in part.runs.groupby("task_name")["seed"]
-        },
-        "longest": standing.longest,
+        **_drawn(standing, measured),
     }
     if len(complete) > 1 and standing.draws is not None:
         above = standing.draws.above()
@@ -365,3 +371,21 @@ def _section(standing: Standing, rows: dict[str, int]) -> Json:
             [round(100 * share) for share in above.loc[row, complete]] for row in complete
         ]
     return found
+
+
+def _drawn(standing: Ranked, measured: Measured) -> Json:
+    """The mean over tasks by length and the profile of areas of each row, in their order."""
+    names = list(map(str, standing.summary.index))
+    curves = standing.curves(names, measured)
+    multiples = sorted({float(each) for curve in curves.values() for each in curve})
+    means = []
+    for name in names:
+        by_seed = curves[name].reindex(columns=multiples)
+        each = Estimate.each(by_seed.to_numpy(float).T)
+        means.append(_points((one.mean for one in each), (one.half_width for one in each)))
+    profiles = aggregates.profiles(standing.part.runs, LEVELS)
+    return {
+        "multiples": multiples,
+        "means": means,
+        "profiles": [thousandths(profiles[name]) if name in profiles else [] for name in names],
+    }

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from posbench.boards.measured import Measured
-from posbench.boards.ranking import Standing
+from posbench.boards.ranking import Ranked
 from posbench.showing import figures
 from posbench.showing.comparison_figures import (
     performance_profiles,
     score_and_cost,
 )
-from posbench.showing.figures import Curve, in_both
+from posbench.showing.figures import PlottedCurve, in_both
 from posbench.statistics import aggregates
 from posbench.statistics.aggregates import Estimate
 
@@ -27,7 +27,7 @@ LEADERS = 12
 """Curves of a picture: the first rows of the section."""
 
 
-def pictures(measured: Measured, standings: Sequence[Standing]) -> dict[str, bytes]:
+def pictures(measured: Measured, standings: Sequence[Ranked]) -> dict[str, bytes]:
     """Every picture by the name of its file."""
     found: dict[str, bytes] = {}
     for standing in standings:
@@ -37,9 +37,7 @@ def pictures(measured: Measured, standings: Sequence[Standing]) -> dict[str, byt
     return found
 
 
-def _of(
-    measured: Measured, standing: Standing, name: str
-) -> Iterator[tuple[str, dict[str, bytes]]]:
+def _of(measured: Measured, standing: Ranked, name: str) -> Iterator[tuple[str, dict[str, bytes]]]:
     rows = standing.complete
     if not rows:
         return
@@ -65,14 +63,14 @@ def _of(
     yield "profiles", performance_profiles(shares, name, in_both)
 
 
-def _curves(measured: Measured, standing: Standing, rows: Sequence[str]) -> Iterator[Curve]:
+def _curves(measured: Measured, standing: Ranked, rows: Sequence[str]) -> Iterator[PlottedCurve]:
     """The mean over tasks of the corrected score; the interval is over seeds."""
     for look, row in enumerate(rows):
         by_seed = standing.curve(row, measured)
         if by_seed.empty:
             continue
         estimates = [Estimate.over(by_seed[multiple]) for multiple in by_seed]
-        yield Curve(
+        yield PlottedCurve(
             row,
             look,
             [float(multiple) for multiple in by_seed],

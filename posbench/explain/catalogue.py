@@ -221,7 +221,10 @@ def _entries(names: Sequence[str]) -> Iterator[Entry]:
 
 
 def page(entries: list[Entry]) -> str:
-    return rendered("posbench.explain", "catalogue.html.j2", entries=entries, stretch=STRETCH)
+    title = "posbench catalogue"
+    return rendered(
+        "posbench.explain", "catalogue.html.j2", title=title, entries=entries, stretch=STRETCH
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

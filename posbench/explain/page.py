@@ -20,14 +20,13 @@ from posbench.showing.figures import (
     DASHES,
     MARKERS,
     STYLE,
-    Curve,
+    PlottedCurve,
     plain_ticks,
     score_by_length,
     svg_text,
 )
 from posbench.showing.pages import rendered
-from posbench.showing.table import NOTHING, Table, number
-from posbench.showing.table import Row as Line
+from posbench.showing.table import NOTHING, Line, Table, number
 
 # -- sentences say what changes between the training length and a longer one -----------------------
 
@@ -227,7 +226,7 @@ def title(explained: Sequence[Explained]) -> str:
 
 def html(explained: Sequence[Explained]) -> str:
     curves = [
-        Curve(
+        PlottedCurve(
             each.label,
             index,
             [row.multiple for row in each.rows],
@@ -269,4 +268,4 @@ def _aligned(heads: pd.DataFrame) -> str:
             for name in columns
         )
         rows.append(Line(first, cells))
-    return "\n".join(Table([name.replace("_", " ") for name in columns], rows).aligned())
+    return "\n".join(Table.of([name.replace("_", " ") for name in columns], rows).aligned())

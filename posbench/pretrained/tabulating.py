@@ -12,7 +12,7 @@ from scipy.stats import binomtest, bootstrap
 from posbench.core.row import Row as Test
 from posbench.pretrained.measuring import Measurement
 from posbench.pretrained.recording import Candidate, Recorder
-from posbench.showing.table import NOTHING, Row, Table, number
+from posbench.showing.table import NOTHING, Line, Table, number
 from posbench.statistics.likelihoods import More
 
 
@@ -95,8 +95,8 @@ def table(
             if len(rows) > 1:
                 cells.append("" if first is None else str(over(each, first)))
             first = first or each
-            lines.append(Row(row.name, cells))
-    yield from Table(headings, lines).aligned()
+            lines.append(Line(row.name, cells))
+    yield from Table.of(headings, lines).aligned()
     yield ""
 
 

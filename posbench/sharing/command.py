@@ -373,8 +373,7 @@ def _export(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
         raise PosbenchError("--to is missing: name the folder to write into, --to FOLDER")
     from posbench.boards.command import say_left_out
-    from posbench.boards.generated import generate
-    from posbench.boards.of_folder import board_of, refuse_others
+    from posbench.boards.generated import board_of, generate, refuse_others
     from posbench.sharing import dataset, site
 
     own = chosen.config_dir

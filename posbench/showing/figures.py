@@ -45,7 +45,7 @@ MANY = 24
 
 
 @dataclass(frozen=True)
-class Curve:
+class PlottedCurve:
     """The score of one method against length. `look` selects colour, dash and marker."""
 
     label: str
@@ -81,7 +81,7 @@ Written = TypeVar("Written")
 
 
 def score_by_length(
-    curves: Sequence[Curve],
+    curves: Sequence[PlottedCurve],
     ticks: Sequence[float],
     name: str,
     measure: str,
@@ -110,7 +110,7 @@ def score_by_length(
         return written(figure)
 
 
-def _draw(axes: Axes, curve: Curve, gid: str, crowded: bool) -> None:
+def _draw(axes: Axes, curve: PlottedCurve, gid: str, crowded: bool) -> None:
     colour = COLOURS[curve.look % len(COLOURS)]
     if crowded:
         axes.plot(curve.multiples, curve.means, gid=gid, color=colour, linewidth=1.1, clip_on=False)

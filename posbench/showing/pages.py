@@ -35,17 +35,23 @@ def policy(script: str = "") -> str:
     )
 
 
-def rendered(package: str, name: str, **values: Any) -> str:
-    """The text of the template `name` of a package, without a line break at its end."""
+def rendered(package: str, name: str, script: str = "", **values: Any) -> str:
+    """The text of the template `name` of a package, without a line break at its end.
+
+    Pages extend page.html.j2, which has what is alike in all of them: a policy that allows nothing
+    but this script, colours by day and night, type, tables that scroll by themselves, a foot.
+    """
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(package, "."),
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader(each, ".") for each in (package, "posbench.showing")]
+        ),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
     environment.globals["policy"] = policy
-    return environment.get_template(name).render(values)
+    return environment.get_template(name).render(values, script=script)
 
 
 # -- where the pages of posbench.explain are, to which boards link ---------------------------------

@@ -1,14 +1,18 @@
-"""A table of text, as Markdown and for a terminal."""
+"""A table of text, for every format: a page, Markdown, a terminal, LaTeX."""
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Collection, Iterable, Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
+from posbench.base.wording import printable
 from posbench.statistics.aggregates import Estimate
 
 # -- numbers as they are read ----------------------------------------------------------------------
@@ -37,46 +41,112 @@ RULES = {"l": "---", "r": "---:"}
 """What stands below the heading of a column that is set to the left or to the right."""
 
 
+MOST = 7
+"""Columns that a terminal has room for."""
+
+
 @dataclass(frozen=True)
-class Row:
+class Column:
+    """A heading with what it means, and where and how it is shown."""
+
     name: str
-    cells: list[str]
-    mark: str = ""  # shown beside the name
+    about: str = ""
+    heat: bool = False  # whether its cells are coloured by their number on a page
+    terminal: bool = True  # whether it is shown in a terminal
+    paper: bool = True  # whether it is shown in LaTeX
+    text: bool = False  # set to the left
+    markup: bool = False  # its cells are Markdown already
+
+
+@dataclass(frozen=True)
+class Line:
+    """A name with its cells."""
+
+    name: str
+    cells: Sequence[str]
+    marks: Sequence[str] = ()  # shown beside the name
+    own: bool = False  # the row that all is about
+    lacking: bool = False  # it has no place among the others
 
 
 @dataclass(frozen=True)
 class Table:
-    headings: list[str]
-    rows: list[Row]
+    """Lines under columns, of which the first is that of the names; shown in every format."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Line]
+
+    @classmethod
+    def of(cls, headings: Iterable[str], rows: Sequence[Line]) -> Table:
+        """A table without more to say of its columns."""
+        return cls(list(map(Column, headings)), rows)
+
+    @property
+    def headings(self) -> list[str]:
+        return [column.name for column in self.columns]
 
     @property
     def pipes(self) -> list[str]:
-        """Its lines in Markdown, in which none of its texts is markup."""
-        rows = [
-            [
-                f"{plain(row.name)} *({plain(row.mark)})*" if row.mark else plain(row.name),
-                *map(plain, row.cells),
-            ]
-            for row in self.rows
-        ]
-        return [_line(cells) for cells in _ruled(list(map(plain, self.headings)), rows)]
+        """Its lines in Markdown, in which none of its texts is markup but where a column says so.
+        The first column is set to the left.
+        """
+        first, *rest = self.columns
+        rows = []
+        for row in self.rows:
+            name = _in_a_cell(row.name) if first.markup else plain(row.name)
+            marked = f"{name} *({plain(', '.join(row.marks))})*" if row.marks else name
+            cells = zip(rest, row.cells, strict=True)
+            rows.append(
+                [marked, *(_in_a_cell(text) if at.markup else plain(text) for at, text in cells)]
+            )
+        sides = "l" + "".join("l" if column.text else "r" for column in rest)
+        return [_line(cells) for cells in _ruled(list(map(plain, self.headings)), rows, sides)]
 
-    def aligned(self, without: Collection[str] = ()) -> list[str]:
-        """Its lines for a terminal, without the columns of these headings."""
-        rows = [
-            [f"{row.name} ({row.mark})" if row.mark else row.name, *row.cells] for row in self.rows
-        ]
-        columns = [
-            each for each in zip(self.headings, *rows, strict=True) if each[0] not in without
-        ]
-        widths = [max(map(len, column)) for column in columns]
-        return [
-            "  ".join(
-                cell.rjust(width) if index else cell.ljust(width)
-                for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in zip(*columns, strict=True)
-        ]
+    def aligned(self, indent: int = 0) -> list[str]:
+        """Its lines for a terminal, with the columns that it has room for: plain where they go to
+        a file or another program.
+
+        Args:
+            indent: columns of the terminal that are taken already
+        """
+        from rich import console, table  # as slow to import as all else that a short command needs
+        from rich.text import Text
+
+        styled = sys.stdout.isatty()
+        wide = console.Console().width - indent if styled else WIDE
+        shown = [place for place, column in enumerate(self.columns) if column.terminal][:MOST]
+        grid = table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for place in shown:
+            column = self.columns[place]
+            side: Literal["left", "right"] = "right" if place and not column.text else "left"
+            grid.add_column(Text(printable(column.name)), justify=side, overflow="fold")
+        for row in self.rows:
+            name = f"{row.name} ({', '.join(row.marks)})" if row.marks else row.name
+            texts = [Text(printable(cell)) for cell in (name, *row.cells)]
+            style = "bold" if row.own else "dim" if row.lacking else None
+            grid.add_row(*(texts[place] for place in shown), style=style)
+        written = io.StringIO()
+        console.Console(file=written, width=wide, force_terminal=styled).print(grid)
+        return [line.rstrip() for line in written.getvalue().splitlines()]
+
+    def latex(self, caption: str | None = None) -> str:
+        """The table for `booktabs`, with the columns for papers; our own row is in bold."""
+        shown = [place for place, column in enumerate(self.columns) if column.paper]
+        rows = []
+        for row in self.rows:
+            cells = [escaped((row.name, *row.cells)[place]) for place in shown]
+            rows.append([rf"\textbf{{{cell}}}" for cell in cells] if row.own else cells)
+        headings = [escaped(self.headings[place]) for place in shown]
+        return tabular(headings, rows, None if caption is None else escaped(caption))
+
+
+WIDE = 10_000
+"""Columns of what is no terminal: no name is broken there."""
+
+
+def shade(cell: str) -> str:
+    """How strongly a cell is coloured, in percent; "" of a cell without a number."""
+    return "" if cell == NOTHING else f"{100 * min(max(float(cell), 0.0), 1.0):.0f}"
 
 
 def pipes(headings: Sequence[str], rows: Iterable[Sequence[str]], columns: str = "") -> list[str]:

@@ -307,7 +307,7 @@ def _log_median(values: npt.NDArray[np.float64], weights: npt.NDArray[np.float64
 
 # -- score against length for a row ----------------------------------------------------------------
 
-# Every picture of it shows these numbers; leaderboard.js computes them once more, for a browser.
+# Every picture of it shows these numbers, that of a browser as well.
 
 
 def mean_curve(lengths: pd.DataFrame, tasks: Collection[str]) -> pd.DataFrame:

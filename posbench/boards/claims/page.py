@@ -15,13 +15,20 @@ import pandas as pd
 
 from posbench.base.errors import PosbenchError
 from posbench.boards.claims.claim import Claim, Side, read_claims
-from posbench.boards.claims.verdicts import MEANINGS, RULE, Finding, Table, Verdict, findings
+from posbench.boards.claims.verdicts import (
+    MEANINGS,
+    RULE,
+    Evidence,
+    Finding,
+    Outcome,
+    findings,
+)
 from posbench.config import commands
 from posbench.config.board import AS_TRAINED
 from posbench.config.compose import compose, composing
 from posbench.config.identity import identify
 from posbench.records import files, tables
-from posbench.showing.table import NOTHING, number, pipes, plain, with_interval
+from posbench.showing.table import NOTHING, Column, Line, Table, number, plain, with_interval
 from posbench.statistics.aggregates import Estimate
 
 
@@ -30,7 +37,7 @@ def markdown(stated: Sequence[Claim], frame: pd.DataFrame) -> str:
     of_papers = [claim for claim in stated if claim.experiments]
     title = "Claims" if of_tasks else "Replications: what papers found, at the size of a CPU"
     lines = [f"# {title}", "", RULE.rstrip(), ""]
-    lines += [f"- **{verdict}**: {MEANINGS[verdict]}" for verdict in Verdict]
+    lines += [f"- **{verdict}**: {MEANINGS[verdict]}" for verdict in Outcome]
     if of_tasks:
         for protocol, runs in frame.groupby("protocol"):
             lines += [
@@ -65,7 +72,7 @@ def of_experiments(stated: Sequence[Claim], frame: pd.DataFrame) -> pd.DataFrame
 
 
 def _overview(found: Sequence[Finding]) -> list[str]:
-    measured = [each for each in found if each.verdict != Verdict.NOT_MEASURED]
+    measured = [each for each in found if each.verdict != Outcome.NOT_MEASURED]
     lines = [_counts(found), "", *_by_paper(found), *_by_claim(measured)]
     for each in measured:
         lines += ["", f"### {each.claim.claim}", "", _stated(each.claim), "", *_detail(each)]
@@ -75,7 +82,7 @@ def _overview(found: Sequence[Finding]) -> list[str]:
     lines += [
         f"- {each.claim.claim}: {_stated(each.claim)}"
         for each in found
-        if each.verdict == Verdict.NOT_MEASURED
+        if each.verdict == Outcome.NOT_MEASURED
     ]
     return lines
 
@@ -83,20 +90,28 @@ def _overview(found: Sequence[Finding]) -> list[str]:
 def _by_claim(measured: Sequence[Finding]) -> list[str]:
     """One line a claim: the verdict, and what it rests on."""
     rows = [
-        [
+        Line(
             f"{each.claim.claim} (post hoc)" if each.claim.post_hoc else each.claim.claim,
-            each.verdict,
-            with_interval(each.difference),
-            _tables(each),
-            str(each.num_pairs),
-            _p(each.p),
-            _p(each.adjusted),
-            _linked(each.claim.family),
-        ]
+            [
+                each.verdict,
+                with_interval(each.difference),
+                _tables(each),
+                str(each.num_pairs),
+                _p(each.p),
+                _p(each.adjusted),
+                _linked(each.claim.family),
+            ],
+        )
         for each in measured
     ]
-    headings = ["claim", "verdict", "difference", "tables as claimed", "pairs", "p", "corrected p"]
-    return pipes([*headings, "paper"], rows, "llrrrrrl")
+    numbers = ("difference", "tables as claimed", "pairs", "p", "corrected p")
+    columns = [_said("claim"), _said("verdict"), *map(Column, numbers), _said("paper")]
+    return Table(columns, rows).pipes
+
+
+def _said(name: str) -> Column:
+    """A column of words, which may have links."""
+    return Column(name, text=True, markup=True)
 
 
 def _by_paper(found: Sequence[Finding]) -> list[str]:
@@ -106,7 +121,7 @@ def _by_paper(found: Sequence[Finding]) -> list[str]:
     before = [each for each in found if not each.claim.post_hoc]
     if not before:
         return []
-    verdicts = [verdict for verdict in Verdict if any(each.verdict == verdict for each in before)]
+    verdicts = [verdict for verdict in Outcome if any(each.verdict == verdict for each in before)]
     rows = []
     for paper in dict.fromkeys(each.claim.family for each in before):
         mine = [each for each in before if each.claim.family == paper]
@@ -114,9 +129,9 @@ def _by_paper(found: Sequence[Finding]) -> list[str]:
         counts = [sum(each.verdict == verdict for each in mine) for verdict in verdicts]
         shown = [str(count) if count else NOTHING for count in counts]
         names = ", ".join(f"`{name}`" for name in about)
-        rows.append([_linked(paper), names, str(len(mine)), *shown])
-    headings = ["paper", "about", "claims", *verdicts]
-    return [*pipes(headings, rows, f"ll{'r' * (len(verdicts) + 1)}"), ""]
+        rows.append(Line(_linked(paper), [names, str(len(mine)), *shown]))
+    columns = [_said("paper"), _said("about"), *map(Column, ["claims", *verdicts])]
+    return [*Table(columns, rows).pipes, ""]
 
 
 def _named(claim: Claim) -> Iterator[str]:
@@ -136,7 +151,7 @@ def _linked(paper: str) -> str:
 def _counts(found: Sequence[Finding]) -> str:
     def counted(post_hoc: bool) -> str:
         mine = [each.verdict for each in found if each.claim.post_hoc == post_hoc]
-        return ", ".join(f"{each} {mine.count(each)}" for each in Verdict if each in mine)
+        return ", ".join(f"{each} {mine.count(each)}" for each in Outcome if each in mine)
 
     before = sum(not each.claim.post_hoc for each in found)
     text = [f"Verdicts on {before} claims: {counted(False)}."] if before else []
@@ -182,26 +197,25 @@ def _detail(found: Finding) -> list[str]:
     """
     of, over = found.claim.of, found.claim.over
     host = not (of.encoding and (not isinstance(over, Side) or over.encoding))
-    headings = ["task", *(["encoding"] * host), "at 1x", "scores", "difference"]
-    headings += ["seeds as claimed", "counts"]
     rows = []
     for table in found.tables:
         sides = [table.of.mean(), *([table.over.mean()] * isinstance(over, Side))]
         cells = [
-            plain(table.task),
-            *([plain(table.encoding)] * host),
+            *([table.encoding] * host),
             ", ".join(map(number, table.at_1x)),
             ", ".join(map(number, sides)),
             with_interval(Estimate.over(table.differences)),
             f"{int((table.differences > found.claim.by).sum())} of {len(table.of)}",
             _counting(table, found.claim),
         ]
-        rows.append(cells)
-    columns = f"l{'l' * host}rrrrl"
-    return [f"**{found.verdict.capitalize()}.**", "", *pipes(headings, rows, columns)]
+        rows.append(Line(table.task, cells))
+    columns = [Column("task"), *([Column("encoding", text=True)] * host)]
+    columns += map(Column, ("at 1x", "scores", "difference", "seeds as claimed"))
+    shown = Table([*columns, Column("counts", text=True)], rows)
+    return [f"**{found.verdict.capitalize()}.**", "", *shown.pipes]
 
 
-def _counting(table: Table, claim: Claim) -> str:
+def _counting(table: Evidence, claim: Claim) -> str:
     if not table.counts:
         other = claim.tasks and table.task not in claim.tasks
         return "no: another task" if other else "no: other settings"

@@ -31,7 +31,7 @@ MASTERED, FAILED = 0.95, 0.05
 """Mean scores from which a side masters a length, and up to which it fails there."""
 
 
-class Verdict(StrEnum):
+class Outcome(StrEnum):
     """What records say of a claim."""
 
     HOLDS = "holds"
@@ -45,18 +45,18 @@ class Verdict(StrEnum):
 
 LEVEL, TOP, BOTTOM = number(ALPHA), number(MASTERED), number(FAILED)
 MEANINGS = {
-    Verdict.HOLDS: f"the corrected p is at most {LEVEL}, and the difference is above the margin.",
-    Verdict.CONTRADICTED: f"the corrected p is at most {LEVEL}, and the difference is below the "
+    Outcome.HOLDS: f"the corrected p is at most {LEVEL}, and the difference is above the margin.",
+    Outcome.CONTRADICTED: f"the corrected p is at most {LEVEL}, and the difference is below the "
     "margin.",
-    Verdict.OPEN: "the corrected p is larger.",
-    Verdict.TOO_FEW: f"fewer than {MIN_PAIRS} pairs are left, or the two sides can be exchanged in "
+    Outcome.OPEN: "the corrected p is larger.",
+    Outcome.TOO_FEW: f"fewer than {MIN_PAIRS} pairs are left, or the two sides can be exchanged in "
     f"fewer than {WAYS} m / {LEVEL} ways, where the paper has m claims, so that almost no p could "
     "survive the correction. This was known before the runs.",
-    Verdict.NO_ROOM: f"on every table both rows are at least {TOP}, or both at most {BOTTOM}, so "
+    Outcome.NO_ROOM: f"on every table both rows are at least {TOP}, or both at most {BOTTOM}, so "
     "that nothing could tell them apart.",
-    Verdict.NOT_TESTABLE: f"on some table a side is below {TOP} at 1x, and no other table is left; "
+    Outcome.NOT_TESTABLE: f"on some table a side is below {TOP} at 1x, and no other table is left; "
     "what fails at its training length says nothing about reach.",
-    Verdict.NOT_MEASURED: "on some table fewer than two seeds have both sides, or their score at "
+    Outcome.NOT_MEASURED: "on some table fewer than two seeds have both sides, or their score at "
     "1x is not known.",
 }
 
@@ -97,7 +97,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Table:
+class Evidence:
     """A claim on one task with one encoding: both sides, by seed, over the seeds that have both."""
 
     task: str
@@ -107,7 +107,7 @@ class Table:
     at_1x: tuple[float, ...]  # means of the sides that are rows, over the same seeds; may be NaN
     shared: bool  # whether the two scores of every pair come from one training
     counts: bool  # whether the claim is about this task
-    gate: Verdict | None  # why the table is left out
+    gate: Outcome | None  # why the table is left out
 
     @property
     def left(self) -> bool:
@@ -123,15 +123,15 @@ class Finding:
     """What records say of one claim."""
 
     claim: Claim
-    tables: list[Table]
+    tables: list[Evidence]
     num_pairs: int  # of the tables that are left
     difference: Estimate  # over these pairs
     p: float  # NaN if the claim was not tested
     adjusted: float  # corrected within the paper
-    verdict: Verdict
+    verdict: Outcome
 
     @property
-    def left(self) -> list[Table]:
+    def left(self) -> list[Evidence]:
         """The tables that the claim is judged on."""
         return [table for table in self.tables if table.left]
 
@@ -160,7 +160,7 @@ def findings(claims: Sequence[Claim], runs: pd.DataFrame) -> list[Finding]:
     return [_corrected(*each) for each in zip(tested, adjusted, strict=True)]
 
 
-def tables(claim: Claim, runs: pd.DataFrame) -> list[Table]:
+def tables(claim: Claim, runs: pd.DataFrame) -> list[Evidence]:
     """The tables of a claim, and those of other tasks on which both sides were run.
 
     Of experiments, the column `task` holds the names.
@@ -179,7 +179,7 @@ def tables(claim: Claim, runs: pd.DataFrame) -> list[Table]:
 
 def _table(
     claim: Claim, runs: pd.DataFrame, others: pd.DataFrame, task: str, encoding: str, counts: bool
-) -> Table:
+) -> Evidence:
     """One table of the claim, from the runs of one task, and those of the other side."""
     left = _rows(runs, encoding, claim.of)
     of, first = _mean(left, claim.at), _mean(left, [1])
@@ -197,7 +197,7 @@ def _table(
         at_1x = (first.reindex(paired).mean(skipna=False),)
     of, over = of.loc[paired], over.loc[paired]
     gate = _gate(claim, of, over, at_1x)
-    return Table(task, encoding, of, over, at_1x, shared, counts, gate)
+    return Evidence(task, encoding, of, over, at_1x, shared, counts, gate)
 
 
 def _rows(runs: pd.DataFrame, encoding: str, side: Side) -> pd.DataFrame:
@@ -214,21 +214,21 @@ def _mean(rows: pd.DataFrame, multiples: list[float]) -> pd.Series:
     return by_seed.reindex(columns=multiples).mean(axis=1, skipna=False).dropna().sort_index()
 
 
-def _gate(claim: Claim, of: pd.Series, over: pd.Series, at_1x: tuple[float, ...]) -> Verdict | None:
+def _gate(claim: Claim, of: pd.Series, over: pd.Series, at_1x: tuple[float, ...]) -> Outcome | None:
     if len(of) < 2:
-        return Verdict.NOT_MEASURED
+        return Outcome.NOT_MEASURED
     if not claim.about_reach:
         return None
     if any(math.isnan(score) for score in at_1x):
-        return Verdict.NOT_MEASURED
+        return Outcome.NOT_MEASURED
     if min(at_1x) < MASTERED - ROUNDING:
-        return Verdict.NOT_TESTABLE
+        return Outcome.NOT_TESTABLE
     low, high = sorted((of.mean(), over.mean()))
     full = low >= MASTERED - ROUNDING or high <= FAILED + ROUNDING
-    return Verdict.NO_ROOM if full and isinstance(claim.over, Side) and claim.by >= 0 else None
+    return Outcome.NO_ROOM if full and isinstance(claim.over, Side) and claim.by >= 0 else None
 
 
-def _tested(claim: Claim, found: list[Table], family_size: int) -> Finding:
+def _tested(claim: Claim, found: list[Evidence], family_size: int) -> Finding:
     """The finding before the correction: still open if there is a p."""
     left = [table for table in found if table.left]
     num_pairs = sum(len(table.of) for table in left)
@@ -237,24 +237,24 @@ def _tested(claim: Claim, found: list[Table], family_size: int) -> Finding:
     ways = num_sign_flips(num_pairs) if shared else num_permutations(map(len, pairs))
     untested = _untested([table.gate for table in found if table.counts])
     if untested is None and (num_pairs < MIN_PAIRS or ways < WAYS * family_size / ALPHA):
-        untested = Verdict.TOO_FEW
+        untested = Outcome.TOO_FEW
     p = math.nan
     if untested is None and shared:
         p = sign_flip([of - over for each in pairs for of, over in each])
     elif untested is None:
         p = permutation(pairs)
     difference = Estimate.over(value for table in left for value in table.differences)
-    verdict = untested or Verdict.OPEN
+    verdict = untested or Outcome.OPEN
     return Finding(claim, found, num_pairs, difference, p, math.nan, verdict)
 
 
-def _untested(gates: list[Verdict | None]) -> Verdict | None:
+def _untested(gates: list[Outcome | None]) -> Outcome | None:
     """The verdict of a claim with these gates; None if a table is left to test it on."""
-    if not gates or Verdict.NOT_MEASURED in gates:
-        return Verdict.NOT_MEASURED
+    if not gates or Outcome.NOT_MEASURED in gates:
+        return Outcome.NOT_MEASURED
     if None in gates:
         return None
-    return Verdict.NO_ROOM if set(gates) == {Verdict.NO_ROOM} else Verdict.NOT_TESTABLE
+    return Outcome.NO_ROOM if set(gates) == {Outcome.NO_ROOM} else Outcome.NOT_TESTABLE
 
 
 def _corrected(finding: Finding, adjusted: float) -> Finding:
@@ -262,5 +262,5 @@ def _corrected(finding: Finding, adjusted: float) -> Finding:
     if not adjusted <= ALPHA:  # also if it is NaN
         return replace(finding, adjusted=adjusted)
     above = finding.difference.mean > finding.claim.by
-    verdict = Verdict.HOLDS if above else Verdict.CONTRADICTED
+    verdict = Outcome.HOLDS if above else Outcome.CONTRADICTED
     return replace(finding, adjusted=adjusted, verdict=verdict)

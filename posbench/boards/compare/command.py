@@ -28,9 +28,9 @@ from posbench.base.wording import counted, printable
 from posbench.boards.compare import of_task, report
 from posbench.boards.compare.of_row import differences, standing, worth
 from posbench.boards.compare.of_task import TaskSubject
-from posbench.boards.compare.report import Source
-from posbench.boards.compare.rivals import Kind, Rivals, of_other_tasks, on_tasks_as_here
-from posbench.boards.compare.subject import USUAL_SEEDS, Subject, subject
+from posbench.boards.compare.report import Unrecorded
+from posbench.boards.compare.rivals import Rivals, RowKind, of_other_tasks, on_tasks_as_here
+from posbench.boards.compare.subject import USUAL_SEEDS, RowSubject, subject
 from posbench.config import board as definition
 from posbench.config import commands, mistakes
 from posbench.config.board import Board
@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     return exit_status(compared, [word for word in chosen.words if "=" in word], own, left)
 
 
-def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:
+def _compare(mine: RowSubject, board: Board, chosen: argparse.Namespace) -> int:
     mistakes.check([*mine.row, *mine.settings], mine.folders)
     if not board.all_tasks:
         raise PosbenchError(
@@ -107,7 +107,7 @@ def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:
             "--against"
         )
     seeds = mine.chosen_seeds(board, quick=chosen.quick)
-    kind = Kind.of_words(mine.runs(board, board.all_tasks[:1], seeds[:1]).runs[0])
+    kind = RowKind.of_words(mine.runs(board, board.all_tasks[:1], seeds[:1]).runs[0])
     here, left = on_tasks_as_here(found, board, mine.protocol(board))
     if not here:
         raise PosbenchError(
@@ -138,7 +138,7 @@ def _compare(mine: Subject, board: Board, chosen: argparse.Namespace) -> int:
     print(printable(report.text(there, board, notes)))
     from posbench.explain.sketches import sketch  # and with it torch
 
-    source = Source(mine.folders, sketch(there.row, mine.row))
+    source = Unrecorded(mine.folders, sketch(there.row, mine.row))
     paths = report.write(there, board, notes, own, results_dir / "compare", source)
     print(f"Written: {', '.join(map(str, paths))}")
     return _ended(planned, stopped)

@@ -9,10 +9,9 @@ import pandas as pd
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError
-from posbench.boards.compare.rivals import Kind, Rivals, named
+from posbench.boards.compare.rivals import Rivals, RowKind, named
 from posbench.boards.measured import Measured
-from posbench.boards.parts import Part
-from posbench.boards.ranking import Standing
+from posbench.boards.ranking import BoardPart, Ranked
 from posbench.config.board import Board, Rows
 from posbench.config.board_rows import pairs
 from posbench.records import tables
@@ -46,7 +45,7 @@ class RowStanding:
     tasks: tuple[str, ...]
     lacking: tuple[str, ...]  # tasks of the board that it has no run of
     rivals: tuple[Rival, ...]  # the nearest, then those that the board refers to
-    ranked: Standing
+    ranked: Ranked
     measured: Measured  # the runs of all its rows on these tasks
     records: tuple[Record, ...]  # the same
 
@@ -123,7 +122,7 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
         tasks,
         tuple(task for task in board.all_tasks if task not in tasks),
         tuple(_rivals(runs, summary, row, references, draws or judged.draws)),
-        Standing(_part(runs, first.method_class), first.method_class, summary, over),
+        Ranked(_part(runs, first.method_class), first.method_class, summary, over),
         measured,
         kept,
     )
@@ -141,11 +140,11 @@ def _grouped(runs: pd.DataFrame, board: Board) -> pd.DataFrame:
     return runs.assign(group=runs["task"].map(lambda task: board.group_of.get(task, task)))
 
 
-def _part(runs: pd.DataFrame, kind: str) -> Part:
+def _part(runs: pd.DataFrame, kind: str) -> BoardPart:
     """The rows as a part of a board."""
     methods, tasks = (tuple(sorted(set(runs[each]))) for each in ("row", "task"))
     rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
-    return Part(f"{kind[0].upper()}{kind[1:]} rows", rows, runs)
+    return BoardPart(f"{kind[0].upper()}{kind[1:]} rows", rows, runs)
 
 
 def _rivals(
@@ -174,7 +173,7 @@ def worth(
     board: Board,
     tasks: Sequence[str],
     seeds: Sequence[int],
-    kind: Kind,
+    kind: RowKind,
 ) -> tuple[float, int]:
     """What a part of a board tells of the whole: the rank correlation (Spearman) of the published
     rows of one kind on these tasks and seeds with their order on all, and how many rows it is of.

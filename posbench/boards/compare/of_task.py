@@ -26,7 +26,7 @@ from posbench.config.folders import names
 from posbench.config.words import Word, is_file
 from posbench.records import tables
 from posbench.records.record import Record
-from posbench.showing.table import Row, Table, number, paragraph, plain
+from posbench.showing.table import Line, Table, number, paragraph, plain
 from posbench.statistics import aggregates, standings
 from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.measures import of_runs
@@ -200,8 +200,8 @@ def table(found: TaskStanding) -> Table:
             f"{100 * line['learned']:.0f} %",
             number(overall),
         ]
-        rows.append(Row(str(row), cells))
-    return Table(["row", "1x to 8x", "95 %", "1x", "solved", "on the board"], rows)
+        rows.append(Line(str(row), cells))
+    return Table.of(["row", "1x to 8x", "95 %", "1x", "solved", "on the board"], rows)
 
 
 def text(found: TaskStanding, board: Board, notes: Sequence[str]) -> str:

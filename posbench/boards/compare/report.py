@@ -12,24 +12,24 @@ import pandas as pd
 
 from posbench.base.disk import write_whole
 from posbench.base.wording import agreeing, counted
-from posbench.boards.by_length import by_length, task_rows
+from posbench.boards.by_length import by_length
 from posbench.boards.compare.of_row import RowStanding
 from posbench.boards.page import Focus, document
 from posbench.config.board import Board
 from posbench.records.record import Record
-from posbench.showing.table import Row, Table, escaped, number, paragraph, plain, tabular
+from posbench.showing.table import Line, Table, number, paragraph, plain
 from posbench.statistics.aggregates import FEWEST
 
 
 @dataclass(frozen=True)
-class Source:
+class Unrecorded:
     """What records do not say of our row."""
 
     folders: Sequence[Path] = ()  # of one's own, which commands on the page name
     sketch: Mapping[str, Any] | None = None  # its line, see `posbench.explain.sketches`
 
 
-NOWHERE = Source()
+NOWHERE = Unrecorded()
 ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -92,17 +92,18 @@ def groups(found: RowStanding) -> Table:
     rows = []
     for row in found.rows:
         scores = [number(found.summary.loc[row, column]) for column in columns]
-        rows.append(Row(row, [str(found.place_of(row)), *scores]))
-    return Table(["row", "place", *columns], rows)
+        cells = [str(found.place_of(row)), *scores]
+        rows.append(Line(row, cells, own=row == found.row))
+    return Table.of(["row", "place", *columns], rows)
 
 
 def rivals(found: RowStanding) -> Table:
     """How sure it is that our row is above each of them."""
     rows = [
-        Row(each.row, [number(share) for share in (each.above, each.equivalent, each.below)])
+        Line(each.row, [number(share) for share in (each.above, each.equivalent, each.below)])
         for each in found.rivals
     ]
-    return Table(["than", "P(better)", "P(as good)", "P(worse)"], rows)
+    return Table.of(["than", "P(better)", "P(as good)", "P(worse)"], rows)
 
 
 def markdown(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
@@ -124,18 +125,9 @@ def markdown(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def latex(found: RowStanding) -> str:
-    """A table for a paper: our row in bold, among its rivals."""
-    table = groups(found)
-    lines = []
-    for row in table.rows:
-        cells = list(map(escaped, [row.name, *row.cells]))
-        ours = row.name == found.row
-        lines.append([rf"\textbf{{{cell}}}" for cell in cells] if ours else cells)
-    return tabular(list(map(escaped, table.headings)), lines)
-
-
-def html(found: RowStanding, board: Board, notes: Sequence[str], source: Source = NOWHERE) -> str:
+def html(
+    found: RowStanding, board: Board, notes: Sequence[str], source: Unrecorded = NOWHERE
+) -> str:
     """The page of a board, of our row and all that it stands among, with what is said first."""
     title = f"{found.row} on board {board.name}"
     focus = Focus(found.row, title, list(sentences(found, board)), source.sketch)
@@ -146,7 +138,7 @@ def html(found: RowStanding, board: Board, notes: Sequence[str], source: Source 
         found.records,
         notes,
         [],
-        list(task_rows(by_length(found.measured), found.measured)),
+        by_length(found.measured),
         focus,
         folders=source.folders,
     )
@@ -158,14 +150,14 @@ def write(
     notes: Sequence[str],
     own: Sequence[Record],
     folder: Path,
-    source: Source = NOWHERE,
+    source: Unrecorded = NOWHERE,
 ) -> list[Path]:
     """The report beside the records: as a page, in Markdown and in LaTeX."""
     name = own[0].method.slug
     written = {
         folder / f"{name}.html": html(found, board, notes, source),
         folder / f"{name}.md": markdown(found, board, notes),
-        folder / f"{name}.tex": latex(found),
+        folder / f"{name}.tex": groups(found).latex(),
     }
     for path, content in written.items():
         write_whole(path, content)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import MANY, counted
-from posbench.boards.parts import MOST, Part
+from posbench.boards.ranking import MOST, BoardPart
 from posbench.config.board import AS_TRAINED, Board, Rows
 from posbench.config.board_rows import pairs
 from posbench.config.compose import compose
@@ -26,7 +26,7 @@ from posbench.statistics.measures import of_runs
 
 
 @dataclass(frozen=True)
-class Kind:
+class RowKind:
     """What a row is, as far as that decides which others it can be held against."""
 
     label: str
@@ -68,13 +68,13 @@ class Rivals:
     """Runs of the rows that a board names, of one kind and with chosen seeds of each task."""
 
     board: Board
-    kind: Kind
+    kind: RowKind
     tests: frozenset[tuple[str, int]]  # task, seed
     offered: tuple[Record, ...]  # with any seed
 
     @classmethod
     def of(
-        cls, published: Sequence[Record], kind: Kind, board: Board, seeds: Sequence[int]
+        cls, published: Sequence[Record], kind: RowKind, board: Board, seeds: Sequence[int]
     ) -> Self:
         """The rivals among published runs; there may be none, see `refuse_lack`."""
         listed = {
@@ -138,10 +138,10 @@ class Rivals:
         return [task for task in self.tried if task not in lacking]
 
     @property
-    def _part(self) -> Part:
+    def _part(self) -> BoardPart:
         methods = tuple(sorted(self.tasks_of))
         rows = Rows(methods=methods, seeds=self.seeds, tasks=self.board.all_tasks)
-        return Part("rivals", rows, self.runs)
+        return BoardPart("rivals", rows, self.runs)
 
     def refuse_lack(self, tasks: Sequence[str] = ()) -> None:
         """PosbenchError if nothing is there to be compared with, on these tasks or at all."""

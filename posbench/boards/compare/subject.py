@@ -25,7 +25,7 @@ USUAL_SEEDS = 3
 
 
 @dataclass(frozen=True)
-class Subject:
+class RowSubject:
     """A row, chosen by words of the command line, and the folder of one's own that they are in.
 
     `tests` holds what the words say of tasks, seeds and the protocol; `others` are for the runs:
@@ -121,7 +121,7 @@ class Subject:
         return list(offered_seeds(board, self.tests.get("seed"), 1 if quick else USUAL_SEEDS))
 
 
-def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> Subject:
+def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> RowSubject:
     """What the words of the command line choose; PosbenchError says what is wrong with them.
 
     A word may be the path of a YAML file of one's own: its folder says what it is, and the folder
@@ -159,7 +159,7 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> S
             check_choice(group, name, names(group, own))
     tests = {word.key: word.values(own) for word in rest if word.key in OF_TESTS}
     one_protocol(tests, board)
-    return Subject(
+    return RowSubject(
         (*_row(chosen, board), *(word.text for word in others if word.makes_row)),
         tests,
         tuple(word.text for word in others if not word.makes_row),
