@@ -31,7 +31,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt requirements.lock
 
 demo: $(VENV)/.installed ## one training of RoPE, four extensions of it, a board of five rows: a minute
 	$(BIN)/python -m posbench -m method=rope,rope_pi,rope_ntk,rope_yarn,rope_self_extend
-	$(BIN)/python -m posbench.leaderboard
+	$(BIN)/posbench board
 
 test: $(VENV)/.installed ## the tests: minutes
 	$(BIN)/python -m pytest -m 'not slow'
@@ -56,9 +56,9 @@ check: pages ## is every generated page what `make pages` would write?
 pages: $(VENV)/.installed ## write every generated page: of conf/, of results/ and of tests/
 	$(BIN)/python -m posbench.explain.reference $(CHECK)
 	$(BIN)/python -m posbench.explain.sketches $(CHECK)
-	for board in $(BOARDS); do $(BIN)/python -m posbench.leaderboard results/$$board $(CHECK) || exit 1; done
+	for board in $(BOARDS); do $(BIN)/posbench board results/$$board $(CHECK) || exit 1; done
 	$(BIN)/python results/pretrained/predicting.py results/pretrained results/main $(CHECK)
-	for claims in extensions replications; do $(BIN)/python -m posbench.claims results/$$claims $(CHECK) || exit 1; done
+	for claims in extensions replications; do $(BIN)/posbench board claims results/$$claims $(CHECK) || exit 1; done
 	$(BIN)/python results/pilots/analysis.py $(CHECK)
 	$(BIN)/python tests/oracles.py $(CHECK)
 	$(BIN)/python -m tests.mutants $(or $(CHECK),--write)

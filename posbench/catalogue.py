@@ -1,8 +1,6 @@
-"""`python -m posbench.catalogue` is `posbench explain` now, for one release."""
+"""`python -m posbench.catalogue` is `posbench explain catalogue` now, for one release."""
 
-import sys
-
-from posbench.explain.catalogue import main
+from posbench.cli import renamed
 
 if __name__ == "__main__":
-    sys.exit(main())
+    renamed("catalogue", "explain catalogue")

@@ -1,8 +1,6 @@
-"""`python -m posbench.claims` is `posbench board --claims` now, for one release."""
+"""`python -m posbench.claims` is `posbench board claims` now, for one release."""
 
-import sys
-
-from posbench.boards.claims.page import main
+from posbench.cli import renamed
 
 if __name__ == "__main__":
-    sys.exit(main())
+    renamed("claims", "board claims")

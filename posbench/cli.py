@@ -1,215 +1,62 @@
-"""`python -m posbench`: the Hydra application.
+"""The command line: `posbench COMMAND ...`, and `posbench KEY=VALUE ...` for a run.
 
-An importable module, so that launchers can pickle its function by name. torch and lightning are
-imported when a run begins: help and mistakes in the configuration answer without them.
+A command is imported when it is called, so that help and mistakes answer at once.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import signal
+import importlib
 import sys
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NoReturn
 
-import hydra
-
-# The one thing of Hydra's own that is used here: its options have no public list, and a copy of
-# them would not follow its versions.
-from hydra._internal.utils import get_args_parser
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
-
-from posbench.base.errors import ConfigError, PosbenchError, Terminated
-from posbench.base.wording import closest, printable
-from posbench.config import blame, folders, mistakes, streams
-from posbench.config.compose import Composition, register
-from posbench.config.composition_rules import refuse_several
-from posbench.config.exit_status import of_the_system, refuse_shadow
-from posbench.config.options import BROKEN, HELP
-from posbench.config.provenance import versions
-from posbench.config.sources import SearchPath
-
-SHOWN = ("posbench", "torch", "hydra-core", "python")
-"""What `--version` names."""
-KEYS = ("seed", "results_dir", "force", "plan_only", "part", "audit")
-"""Settings that stand in no section, as somebody may write them for options."""
-
-
-FOLDER = ("--config-dir", "-cd")
-"""Options of Hydra's that name a folder of the user."""
-
-
-class OfOwnCode(BaseException):
-    """What a class of one's own has raised; no `Exception`, of which Hydra would speak first."""
-
-
-@hydra.main(version_base="1.3", config_path="pkg://posbench.conf", config_name="config")
-def application(cfg: DictConfig) -> None:
-    """One run; in a sweep, one of its runs."""
-    register()  # again: a launcher's worker process has not been through `main`
-    streams.prepare()
-    settings = HydraConfig.get()
-    folders.make_importable(folders.given(settings.runtime.config_sources))
-    try:
-        composed = Composition.of(cfg, settings.runtime.choices)
-        if composed.content.get("board") is not None:
-            name = settings.runtime.choices["board"]
-            raise PosbenchError(f"board={name} names many runs: add -m to make them")
-        _run(composed)
-    except BROKEN as error:  # here, because Hydra would say that a job has failed
-        _say(mistakes.sentence(error, list(settings.overrides.task)))
-        sys.exit(1)
-    except Terminated as stopped:
-        _say(
-            f"stopped by {signal.Signals(stopped.args[0]).name}; the same command goes on from "
-            "here."
-        )
-        sys.exit(128 + stopped.args[0])
-
-
-def _run(composed: Composition) -> None:
-    """One run, or the job of a sweep."""
-    from posbench.config.building import build, check_source
-    from posbench.core.settings import checked
-    from posbench.running.make import make
-    from posbench.running.run_spec import RunSpec
-    from posbench.sweeping.requests import OF_A_BOARD
-    from posbench.sweeping.working import work
-
-    if job := composed.content["job"]["runs"]:
-        work(job, composed.content["job"]["sweep"])
-        return
-    # In the order of their cost: what is wrong with the settings is said before torch is imported.
-    cfg = composed.cfg()
-    if checked(cfg).plan_only:
-        raise PosbenchError("plan_only=true is for sweeps: add -m")
-    if part := checked(cfg).part:
-        raise PosbenchError(OF_A_BOARD.format(part=part))
-    check_source(*(composed.content[group] for group in ("encoding", "extension", "task")))
-    spec = RunSpec.of(composed)
-    try:
-        task: Any = OmegaConf.to_container(spec.composed.cfg().task, resolve=True)
-        build(task, "task")
-        make(spec)
-    except BROKEN:
-        raise
-    except (Exception, SystemExit) as error:
-        if said := blame.of_own_code(error):
-            raise OfOwnCode(said) from error
-        raise
+RUN = "posbench.application"
+COMMANDS = {
+    "run": (RUN, "one run: method=rope_ntk task=copy seed=1"),
+    "sweep": (RUN, "many runs: method=rope,alibi task=passkey,copy 'seed=range(3)', or board=main"),
+    "status": ("posbench.sweeping.status", "how far a sweep is"),
+    "board": ("posbench.boards.command", "records in, tables and a page out; board claims FOLDER"),
+    "compare": ("posbench.boards.compare.command", "your method or task among published rows"),
+    "check": ("posbench.check.command", "does your class keep its promises?"),
+    "explain": ("posbench.explain.command", "where a trained model looks; explain catalogue"),
+    "records": ("posbench.sharing.command", "publish, verify, bundle, accept, export, upload"),
+    "pretrained": ("posbench.pretrained.command", "extensions on your model; pretrained export"),
+    "tasks": ("posbench.explain.samples", "what a task generates: tasks passkey --n 8"),
+}
+"""Each command with the module that carries it out, and what it is for."""
+WITHIN = {
+    ("board", "claims"): "posbench.boards.claims.page",
+    ("explain", "catalogue"): "posbench.explain.catalogue",
+    ("records", "dashboard"): "posbench.sharing.dashboard",
+    ("pretrained", "export"): "posbench.pretrained.export",
+}
+"""Commands that are the second word of another."""
 
 
 def main() -> None:
-    """The entry point: mistakes become one sentence and exit status 1."""
-    streams.prepare()
-    register()
-    verbose = os.environ.get(blame.FULL_ERROR) == "1"
-    os.environ[blame.FULL_ERROR] = "1"  # otherwise Hydra prints its errors itself, on several lines
-    given, own = argparse.Namespace(overrides=[]), list[Path]()
-    try:
-        refuse_shadow()
-        given = _arguments(sys.argv[1:])
-        if given.config_dir == "":
-            raise ConfigError(
-                "--config-dir is empty: name the folder of your own files, or omit it"
-            )
-        own = [Path(given.config_dir)] if given.config_dir else []
-        for folder in own:
-            folders.check(folder)
-        SearchPath.chosen = tuple(own)
-        mistakes.check(given.overrides, own)
-        if not given.multirun:
-            refuse_several(given.overrides)
-        application()
-        if streams.lost():
-            sys.exit(1)
-    except BROKEN as error:
-        if verbose:
-            raise
-        _say(mistakes.sentence(error, given.overrides, own))
-        sys.exit(1)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
-        _say("stopped: nobody reads its output any more; the same command goes on from here.")
-        sys.exit(128 + signal.SIGPIPE)
-    except (OSError, MemoryError) as error:
-        if verbose:
-            raise
-        _say(of_the_system(error))
-        sys.exit(1)
-    except ValueError as error:
-        # Hydra raises these for a defaults list that cannot be, such as one that chooses null.
-        where = Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts
-        if verbose or "hydra" not in where:
-            raise
-        _say(f"the command line cannot be composed: {' '.join(str(error).split())}")
-        sys.exit(1)
-    except RecursionError as error:
-        if verbose or not mistakes.is_ring(error):
-            raise
-        _say(mistakes.RING)
-        sys.exit(1)
-    except OfOwnCode as error:
-        if verbose:
-            raise
-        _say(f"{error} ({blame.HOW})")
-        sys.exit(1)
-    except KeyboardInterrupt:
-        _say("stopped; the same command goes on from here.")
-        sys.exit(128 + signal.SIGINT)
+    """The entry point of `posbench` and `python -m posbench`."""
+    words = sys.argv[1:]
+    if words[:1] == ["help"]:
+        words = ["--help"]
+    if words[:1] and words[0] in COMMANDS:
+        sys.exit(carried_out(words))
+    sys.exit(carried_out(["run", *words]))
 
 
-def _arguments(written: Sequence[str]) -> argparse.Namespace:
-    """The options and words of the command line, wherever they stand among each other; ConfigError
-    for an option that there is not. `sys.argv` then has the options first, as Hydra reads them.
-    """
-    if "--version" in written:
-        print(", ".join(f"{name} {number}" for name, number in versions().items() if name in SHOWN))
-        sys.exit(0)
-    parser = get_args_parser()
-    parser.error = _refuse  # type: ignore[method-assign]
-    # An option may not be shortened: --m could be one of several, and so could --conf.
-    parser.allow_abbrev = False
-    given, unknown = parser.parse_known_intermixed_args(list(written))
-    if unknown:
-        raise ConfigError(_meant(unknown[0], written))
-    words = list(given.overrides)
-    options = [each for each in written if each not in words]
-    sys.argv[1:] = [*_without_folder(options), *words]
-    return given
+def carried_out(words: Sequence[str]) -> int:
+    """Carry a command out; its exit status."""
+    name, *rest = words
+    module, _ = COMMANDS[name]
+    if rest and (name, rest[0]) in WITHIN:
+        module, rest = WITHIN[name, rest[0]], rest[1:]
+    if module == RUN:
+        sys.argv[1:] = [*(["-m"] if name == "sweep" else []), *rest]  # which Hydra reads
+        importlib.import_module(module).main()
+        return 0
+    status: int = importlib.import_module(module).main(list(rest))
+    return status
 
 
-def _without_folder(options: Sequence[str]) -> list[str]:
-    """The options without --config-dir, of which `SearchPath` tells Hydra: it would read the files
-    there without asking what they set.
-    """
-    found, is_folder = list[str](), False
-    for each in options:
-        if not is_folder and each.partition("=")[0] not in FOLDER:
-            found.append(each)
-        is_folder = each in FOLDER
-    return found
-
-
-def _refuse(message: str) -> NoReturn:
-    raise ConfigError(f"{message}: `{HELP}` shows how a command is written")
-
-
-def _meant(option: str, written: Sequence[str]) -> str:
-    """About an option that there is not: the word that says the same, if there is one."""
-    name, _, value = option.lstrip("-").partition("=")
-    after = list(written)[list(written).index(option) + 1 :]
-    if not value and after and "=" not in after[0] and not after[0].startswith("-"):
-        value = after[0]
-    key = closest(name, [*folders.GROUPS, *KEYS]) if "." not in name else name
-    if key is None:
-        return f"{option} is no option: `{HELP}` shows how a command is written"
-    return f"{option} is no option: write {key}={value or 'VALUE'}"
-
-
-def _say(sentence: str) -> None:
-    print(printable(f"posbench: {sentence}"), file=sys.stderr, flush=True)
+def renamed(old: str, new: str) -> None:
+    """A command of the release before, by its new name, which it says."""
+    print(f"posbench: `python -m posbench.{old}` is `posbench {new}` now.", file=sys.stderr)
+    sys.exit(carried_out([*new.split(), *sys.argv[1:]]))

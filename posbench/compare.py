@@ -1,8 +1,6 @@
 """`python -m posbench.compare` is `posbench compare` now, for one release."""
 
-import sys
-
-from posbench.boards.compare.command import main
+from posbench.cli import renamed
 
 if __name__ == "__main__":
-    sys.exit(main())
+    renamed("compare", "compare")

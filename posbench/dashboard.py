@@ -1,8 +1,6 @@
 """`python -m posbench.dashboard` is `posbench records dashboard` now, for one release."""
 
-import sys
-
-from posbench.sharing.dashboard import main
+from posbench.cli import renamed
 
 if __name__ == "__main__":
-    sys.exit(main())
+    renamed("dashboard", "records dashboard")

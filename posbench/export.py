@@ -1,8 +1,6 @@
 """`python -m posbench.export` is `posbench pretrained export` now, for one release."""
 
-import sys
-
-from posbench.pretrained.export import main
+from posbench.cli import renamed
 
 if __name__ == "__main__":
-    sys.exit(main())
+    renamed("export", "pretrained export")

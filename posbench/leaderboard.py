@@ -1,8 +1,6 @@
 """`python -m posbench.leaderboard` is `posbench board` now, for one release."""
 
-import sys
-
-from posbench.boards.command import main
+from posbench.cli import renamed
 
 if __name__ == "__main__":
-    sys.exit(main())
+    renamed("leaderboard", "board")

@@ -94,8 +94,6 @@ compare.__doc__ = standings.compare.__doc__
 
 
 if __name__ == "__main__":
-    import sys
+    from posbench.cli import renamed
 
-    from posbench.sharing.command import main
-
-    sys.exit(main())
+    renamed("results", "records")

@@ -1,8 +1,6 @@
 """`python -m posbench.status` is `posbench status` now, for one release."""
 
-import sys
-
-from posbench.sweeping.status import main
+from posbench.cli import renamed
 
 if __name__ == "__main__":
-    sys.exit(main())
+    renamed("status", "status")

@@ -17,7 +17,7 @@ import pytest
 import torch
 from hydra.core.global_hydra import GlobalHydra
 
-from posbench import cli
+from posbench import application
 from posbench.config.compose import composing, register
 from posbench.records import files
 
@@ -48,7 +48,7 @@ def answered(
         capfd.readouterr()
         status: int | None = 0
         try:
-            cli.main()
+            application.main()
         except SystemExit as ended:
             status = ended.code  # type: ignore[assignment]
         return status, *capfd.readouterr()

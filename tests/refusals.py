@@ -37,7 +37,7 @@ it did not hold before. *torch* says whether the answer needed torch to be impor
 for the folder.
 """
 MODULES = {
-    "posbench": "posbench.cli",
+    "posbench": "posbench.application",
     "leaderboard": "posbench.boards.command",
     "results": "posbench.sharing.command",
     "status": "posbench.sweeping.status",
@@ -546,7 +546,7 @@ def answers(inputs: Sequence[Input]) -> list[Answer]:
 
 
 def checked() -> Iterator[tuple[Any, Answer]]:
-    """What `posbench.check` says about each wrong class; the checks that it passes are left out."""
+    """What `posbench check` says about each wrong class; the checks that it passes are left out."""
     from wrong import WRONG
 
     for wrong in WRONG:
@@ -579,7 +579,7 @@ def table(inputs: Sequence[Answer], wrong: Sequence[tuple[Any, Answer]]) -> str:
         left = ", ".join(found.left) or "nothing"
         rows.append(_row(*cells, left, "yes" if found.torch else "no"))
     if wrong:
-        rows.append(f"\n## {len(wrong)} wrong classes, by `python -m posbench.check`\n\n")
+        rows.append(f"\n## {len(wrong)} wrong classes, by `posbench check`\n\n")
         rows.append("| | mistake | exit | said |\n| --- | --- | ---: | --- |\n")
         rows += [_row(each.kind, each.what, str(found.status), found.said) for each, found in wrong]
     return "".join(rows)

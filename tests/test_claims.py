@@ -685,7 +685,7 @@ def test_the_same_records_give_the_same_bytes_and_check_notices_others(
     save(folder, result("pi", {1: 1.0, 2: 0.9}, seed=0))
     assert page.main([str(folder), "--check"]) == 1
     out, err = capsys.readouterr()
-    again = f"run `python -m posbench.claims {folder}`"
+    again = f"run `posbench board claims {folder}`"
     assert (out, err) == ("", f"posbench: regenerating changes {path}: {again}\n")
     assert path.read_bytes() == before
     assert page.main([str(folder)]) == 0 and path.read_bytes() != before

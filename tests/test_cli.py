@@ -23,6 +23,7 @@ from offered import CONF
 from processes import finished, record, succeeded
 from refusals import Answer
 
+from posbench import cli
 from posbench.config.folders import own_names
 from posbench.records.record import Record
 from posbench.sharing.agreement import comparable
@@ -79,7 +80,7 @@ def test_a_mistake_ends_the_command_without_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "word"), [("posbench", "protocol=smoke"), ("posbench.leaderboard", ".")]
+    ("module", "word"), [("posbench", "protocol=smoke"), ("posbench", "board")]
 )
 def test_the_folder_above_a_clone_is_refused(tmp_path: Path, module: str, word: str) -> None:
     """There the clone itself goes for the package, and hashes of source would lack some of it."""
@@ -167,6 +168,7 @@ def test_a_mistake_that_only_the_classes_can_see_is_one_sentence_as_well(
     assert not (tmp_path / "results").exists()
 
 
+RUNS = ("run", "sweep")
 HELP, SETTINGS = "python -m posbench --help", "python -m posbench --cfg job"
 
 
@@ -321,17 +323,8 @@ def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path)
     assert (answer.returncode, answer.stderr) == (0, "")
     for group in GROUPS:
         assert set(own_names(group)) == offered(answer.stdout, group)
-    for command_of_its_own in (
-        "leaderboard",
-        "catalogue",
-        "check",
-        "claims",
-        "dashboard",
-        "results",
-        "status",
-        "tasks",
-    ):
-        assert f"\npython -m posbench.{command_of_its_own} " in answer.stdout
+    for command_of_its_own in cli.COMMANDS:
+        assert command_of_its_own in RUNS or f"\nposbench {command_of_its_own} " in answer.stdout
     chosen, _, examples = answer.stdout.partition("== Examples")
     assert max(map(len, chosen.splitlines())) < 110 and "$" not in answer.stdout, examples
     assert {
@@ -396,7 +389,7 @@ def test_a_run_announces_itself_in_one_line_and_ends_with_the_table_and_the_next
     assert heading == ["length", "n", "tokens", "rope_ntk", "rope (same weights)", "gained"]
     assert sum(line.startswith("│") for line in lines) == 8
     assert lines[-3].endswith(f"Record: {path}")
-    assert lines[-2] == "Leaderboard: python -m posbench.leaderboard"
+    assert lines[-2] == "Leaderboard: posbench board"
     assert lines[-1].endswith("its accuracies mean nothing.")
     assert lines[-4].startswith("└")
 
@@ -433,7 +426,7 @@ def test_methods_that_differ_in_the_extension_share_their_weights(smoke: Smoke) 
 
 
 def test_the_leaderboard_needs_no_torch(smoke: Smoke) -> None:
-    answer = command(smoke[0], module="posbench.leaderboard", without="torch")
+    answer = command(smoke[0], "board", without="torch")
     assert (answer.returncode, answer.stderr) == (0, "")
     assert "rope_ntk" in answer.stdout
     assert all(

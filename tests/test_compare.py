@@ -255,7 +255,7 @@ def test_the_page_opens_with_our_row_chosen_and_what_it_is_behind_it(tmp_path: P
         assert page.errors == []
         assert page.run("[...chosen].map(row => D.rows[row].name)") == ["decay"]
         assert page.run("one('tr.detail').previousElementSibling.id") == "own"
-        assert "python -m posbench.explain" in page.run("one('tr.detail').textContent")
+        assert "posbench explain" in page.run("one('tr.detail').textContent")
         assert page.run("one('#picture text.c0').textContent") == "decay"
 
 

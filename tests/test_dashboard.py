@@ -20,7 +20,7 @@ DATA = Path(__file__).parent / "data" / "dashboard"
 
 @pytest.mark.parametrize("page", [workspace, report])
 def test_a_page_is_what_it_was(page: Callable[[str, str], Any]) -> None:
-    """Bring the snapshot up to date with `python -m posbench.dashboard --to tests/data/dashboard`,
+    """Bring the snapshot up to date with `posbench records dashboard --to tests/data/dashboard`,
     and look at the difference.
     """
     pytest.importorskip("wandb_workspaces")

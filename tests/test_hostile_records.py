@@ -598,7 +598,7 @@ def test_names_of_files_do_not_reach_a_terminal_as_they_are(
     "command",
     [
         "python -m pip install evil",
-        "python -m posbench.results accept evil.tar.gz",
+        "posbench records accept evil.tar.gz",
         "python -m posbench protocol=cpu +hydra.callbacks.x._target_=os.system",
         "python -m posbench hydra.run.dir=/tmp",
         "python -m posbench encoding._target_=os.system",

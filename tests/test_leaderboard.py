@@ -160,4 +160,4 @@ def test_without_records_of_ones_own_the_main_board_is_pointed_to(
     assert leaderboard.main([]) == 1
     error = capsys.readouterr().err
     assert f"no records in {files.LOCAL}" in error
-    assert f"python -m posbench.leaderboard {files.MAIN}" in error
+    assert f"posbench board {files.MAIN}" in error

@@ -118,7 +118,7 @@ def test_the_wheel_holds_code_and_configuration_and_nothing_else(wheel: Path) ->
     assert {
         "posbench/py.typed",
         *(path.relative_to(ROOT).as_posix() for path in (ROOT / "posbench").rglob("*.j2")),
-        *(f"posbench/leaderboard/leaderboard.{kind}" for kind in ("css", "js")),
+        *(f"posbench/boards/leaderboard.{kind}" for kind in ("css", "js")),
         "posbench/explain/sketches.jsonl",
     } <= set(held)
 
@@ -136,7 +136,7 @@ def test_the_wheel_runs_in_an_empty_directory(python: str, tmp_path: Path) -> No
     assert str(ROOT) not in where
     run("-m", "posbench", "protocol=smoke", "method=rope_ntk")
     assert (tmp_path / "results/local/records/smoke/passkey/rope_ntk/seed=0.json").exists()
-    assert "rope_ntk" in run("-m", "posbench.leaderboard")
+    assert "rope_ntk" in run("-m", "posbench", "board")
     assert (tmp_path / "results/local/leaderboard.html").exists()
 
     conf = tmp_path / "my_conf"

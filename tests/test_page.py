@@ -351,7 +351,7 @@ def test_commands_of_ones_own_name_the_folder_of_its_files(tmp_path: Path) -> No
     decay, rope = held_by(tmp_path / "page.html")["rows"]
     words = f"--config-dir '{own}' encoding=decay seed=0"
     assert decay["command"] == f"python -m posbench {words}"
-    assert decay["explain"] == f"python -m posbench.explain {words}"
+    assert decay["explain"] == f"posbench explain {words}"
     assert "--config-dir" not in rope["command"]
 
 
@@ -606,7 +606,7 @@ def test_a_row_opens_with_the_keyboard_and_closes(page: Page) -> None:
     said = page.run("one('tr.detail').textContent")
     assert page.run("all('tr.detail .formula h3').map(each => each.textContent)") == ["RoPE"]
     assert "python -m posbench protocol=cpu" in said and "seeds 0, 1" in said
-    assert "python -m posbench.explain protocol=cpu" in said
+    assert "posbench explain protocol=cpu" in said
     assert page.run("all('circle', one('tr.detail .small-multiples')).length") == 6
     page.click(".ranked thead th:first-child button")
     assert page.run("one('tr.detail').previousElementSibling.textContent").startswith("nope")

@@ -31,23 +31,28 @@ def test_the_recipe_for_an_encoding_of_ones_own_runs_as_printed(tmp_path: Path) 
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block)
-    found = re.findall(r"^python -m (posbench\S*) ([^#\n]*mine[^#\n]*)", README, re.M)
-    commands = [each for each in found if each[0] != "posbench.compare"]  # which takes minutes
-    assert [module for module, _ in commands] == [
-        "posbench.check",
-        "posbench",
-        "posbench.catalogue",
-        "posbench.check",
-        "posbench",
-        "posbench.check",
-        "posbench.tasks",
-        "posbench",
+    found = re.findall(
+        r"^(?:python -m )?posbench ((?:check|compare|tasks|explain catalogue) )?"
+        r"([^#\n]*mine[^#\n]*)",
+        README,
+        re.M,
+    )
+    commands = [each for each in found if each[0] != "compare "]  # which takes minutes
+    assert [command.strip() for command, _ in commands] == [
+        "check",
+        "",
+        "explain catalogue",
+        "check",
+        "",
+        "check",
+        "tasks",
+        "",
     ]
-    for module, words in commands:
+    for command, words in commands:
         smoke = ["protocol=smoke", "training.steps=5"]
-        given = [*words.split(), *(smoke if module == "posbench" else [])]
+        given = [*command.split(), *words.split(), *([] if command else smoke)]
         done = subprocess.run(
-            [sys.executable, "-m", module, *given],
+            [sys.executable, "-m", "posbench", *given],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -252,7 +252,7 @@ def test_publishing_copies_the_chosen_records_only_and_says_so(
     assert written == {"copy.jsonl.gz"}
     said = capsys.readouterr().out
     assert "Copied 4 records (protocol cpu, task copy, method rope*)" in said
-    assert f"python -m posbench.leaderboard {tmp_path / 'all'}" in said
+    assert f"posbench board {tmp_path / 'all'}" in said
     assert results.load(tmp_path / "all").equals(
         results.load(tmp_path / "own")
         .query("protocol == 'cpu' and task == 'copy' and method != 'alibi'")
@@ -592,9 +592,9 @@ def test_commands_that_are_said_can_be_copied_where_a_folder_has_spaces(
     own, board, sent = (tmp_path / name for name in ("my runs", "my board", "my bundle.tar.gz"))
     save(own, record())
     assert results_command(["publish", "--from", str(own), "--to", str(board)]) == 0
-    assert f": python -m posbench.leaderboard '{board}'\n" in capsys.readouterr().out
+    assert f": posbench board '{board}'\n" in capsys.readouterr().out
     assert results_command(["bundle", str(sent), "--from", str(own)]) == 0
-    assert f": python -m posbench.results accept '{sent}'\n" in capsys.readouterr().out
+    assert f": posbench records accept '{sent}'\n" in capsys.readouterr().out
     assert results_command(["verify", str(own), "--restamp"]) == 1
     assert f"publish --from '{own}' --to FOLDER" in capsys.readouterr().err
 

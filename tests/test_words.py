@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hydra.errors import OverrideParseException
 
-from posbench import cli
+from posbench import application
 from posbench.base.errors import ConfigError
 from posbench.config import mistakes
 from posbench.config.words import Word
@@ -151,10 +151,10 @@ def test_words_that_agree_are_left_alone(words: str, tmp_path: Path) -> None:
 )
 def test_an_option_may_stand_anywhere(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["posbench", *written.split()])
-    given = cli._arguments(sys.argv[1:])
+    given = application._arguments(sys.argv[1:])
     assert (given.multirun, given.config_dir) == (True, "mine")
     assert given.overrides == ["method=rope", "seed=0,1"] == sys.argv[-2:]
-    again = cli.get_args_parser().parse_args(sys.argv[1:])  # as Hydra reads it
+    again = application.get_args_parser().parse_args(sys.argv[1:])  # as Hydra reads it
     assert vars(again) == vars(given)
 
 
@@ -172,13 +172,13 @@ def test_an_option_may_stand_anywhere(written: str, monkeypatch: pytest.MonkeyPa
 )
 def test_a_setting_written_as_an_option_is_named_as_a_word(written: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        cli._arguments(written.split())
+        application._arguments(written.split())
     assert str(refused.value).startswith(said)
 
 
 def test_the_version_is_that_of_posbench(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli._arguments(["seed=1", "--version"])
+        application._arguments(["seed=1", "--version"])
     said = capsys.readouterr().out
     assert not ended.value.code
     assert f"posbench {importlib.metadata.version('posbench')}" in said and "torch " in said

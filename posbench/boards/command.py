@@ -1,6 +1,6 @@
 """The command: reads records, writes `leaderboard.md`, `.html` and `.csv`, and `runs.csv`.
 
-`python -m posbench.leaderboard [FOLDER]` reads FOLDER/records (your own runs by default),
+`posbench board [FOLDER]` reads FOLDER/records (your own runs by default),
 writes the files into FOLDER and prints the tables. The same records give the same bytes. Nothing
 here imports torch.
 """
@@ -27,7 +27,7 @@ from posbench.config.compose import composing
 from posbench.config.exit_status import exit_status
 from posbench.records import files
 
-COMMAND = "python -m posbench.leaderboard"
+COMMAND = "posbench board"
 TASKS = "tasks"
 """A folder of pages that earlier releases made."""
 

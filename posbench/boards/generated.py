@@ -81,7 +81,7 @@ def generate(
     if not found:
         hint = "run `python -m posbench` first"
         if folder != files.MAIN and files.MAIN.is_dir():
-            hint += f", or read the main board with `python -m posbench.leaderboard {files.MAIN}`"
+            hint += f", or read the main board with `posbench board {files.MAIN}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
     table = tables.table(found)
     own, left_out = about(folder)

@@ -187,7 +187,7 @@ def _explaining(record: Record, folders: Sequence[Path]) -> str:
     command = Command.parse(record.command)
     if command.module != "posbench" or record.ceiling is not None or record.diverged:
         return ""
-    return str(with_own(command.with_module("posbench.explain"), folders))
+    return str(with_own(command.with_module("posbench explain"), folders))
 
 
 def _method(record: Record) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Pictures of a board for papers and slides, as SVG and PNG, three a section.
 
-    python -m posbench.leaderboard results/main --pictures FOLDER
+    posbench board results/main --pictures FOLDER
 
 The same records and the same matplotlib give the same bytes.
 """

@@ -176,7 +176,7 @@ def ranking(
 
 def latex(standings: Iterable[Ranked], measured: Measured) -> str:
     """The tables of a board for papers, one a section."""
-    needs = "% Written by python -m posbench.leaderboard; needs \\usepackage{booktabs}.\n"
+    needs = "% Written by posbench board; needs \\usepackage{booktabs}.\n"
     each = (ranking(one, measured).latex(one.part.title) for one in standings)
     return "\n".join([needs, *each])
 

@@ -1,9 +1,9 @@
-"""`python -m posbench.check`: do your own encoding, extension or task keep their promises?
+"""`posbench check`: do your own encoding, extension or task keep their promises?
 
-    python -m posbench.check mine/encoding/decay.yaml
-    python -m posbench.check mine/extension/slow_half.yaml
-    python -m posbench.check --config-dir mine task=odd_ones
-    python -m posbench.check encoding=rope encoding.base=500
+    posbench check mine/encoding/decay.yaml
+    posbench check mine/extension/slow_half.yaml
+    posbench check --config-dir mine task=odd_ones
+    posbench check encoding=rope encoding.base=500
 
 The test suite runs the same checks on everything in posbench. An extension is tried on the
 encoding that is named beside it, or on the first that it can extend. Each failure is one sentence,
@@ -40,7 +40,7 @@ KINDS = mistakes.OF_A_CLASS
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser("python -m posbench.check", str(__doc__), config_dir=True)
+    parser = commands.parser("posbench check", str(__doc__), config_dir=True)
     parser.add_argument(
         "words", nargs="+", help="a YAML file, or choices such as encoding=mine and encoding.base=5"
     )

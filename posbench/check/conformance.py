@@ -2,7 +2,7 @@
 
 Each check takes a `Subject` and raises `Broken` with a sentence for the encoding's author: what was
 promised, what was measured, and where to look. The test suite runs every check on every encoding;
-`python -m posbench.check` runs them on your own.
+`posbench check` runs them on your own.
 """
 
 from __future__ import annotations

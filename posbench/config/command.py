@@ -32,7 +32,7 @@ PLAIN = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)
 
 @dataclass(frozen=True)
 class Command:
-    """`python -m MODULE WORDS`."""
+    """`python -m MODULE WORDS` for what makes records, `posbench COMMAND WORDS` for the others."""
 
     module: str
     words: tuple[str, ...]
@@ -79,7 +79,8 @@ class Command:
 
     def __str__(self) -> str:
         """As a shell reads it."""
-        return shlex.join(["python", "-m", self.module, *self.words])
+        called = ["python", "-m", self.module] if self.module in MODULES else self.module.split()
+        return shlex.join([*called, *self.words])
 
     def with_module(self, module: str) -> Self:
         """The command that gives another module the same words."""

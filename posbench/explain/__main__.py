@@ -1,5 +1,3 @@
-import sys
+from posbench.cli import renamed
 
-from posbench.explain.command import main
-
-sys.exit(main())
+renamed("explain", "explain")

@@ -1,9 +1,9 @@
-"""`python -m posbench.catalogue`: one page with every method's formula, picture and declarations.
+"""`posbench explain catalogue`: one page with every method's formula, picture and declarations.
 
-    python -m posbench.catalogue                              all methods, into results/catalogue
-    python -m posbench.catalogue alibi fire --output folder   some of them
-    python -m posbench.catalogue --config-dir mine encoding=decay alibi    beside one of your own
-    python -m posbench.catalogue extension=yarn               an extension, on the method's encoding
+    posbench explain catalogue                              all methods, into results/catalogue
+    posbench explain catalogue alibi fire --output folder   some of them
+    posbench explain catalogue --config-dir mine encoding=decay alibi    beside one of your own
+    posbench explain catalogue extension=yarn               an extension, on the method's encoding
 
 Everything on it is read off the classes and measured on untrained models; nothing is written by
 hand.
@@ -229,7 +229,7 @@ def page(entries: list[Entry]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     says = __doc__.split("\n\n")[0]
-    parser = commands.parser("python -m posbench.catalogue", says, config_dir=True)
+    parser = commands.parser("posbench explain catalogue", says, config_dir=True)
     parser.add_argument(
         "methods",
         nargs="*",

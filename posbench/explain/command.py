@@ -1,7 +1,7 @@
-"""`python -m posbench.explain method=rope task=passkey`: why a method stops, on one page.
+"""`posbench explain method=rope task=passkey`: why a method stops, on one page.
 
-    python -m posbench.explain method=rope task=passkey
-    python -m posbench.explain method=rope,rope_yarn task=key_value_retrieval seed=1
+    posbench explain method=rope task=passkey
+    posbench explain method=rope,rope_yarn task=key_value_retrieval seed=1
 
 The words are those of `python -m posbench`; two methods stand side by side. A model that is not
 trained yet is trained first, and kept where runs keep theirs. What is found at 1x, 2x, 4x and 8x
@@ -32,7 +32,7 @@ MOST = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser("python -m posbench.explain", "Why a method stops.", config_dir=True)
+    parser = commands.parser("posbench explain", "Why a method stops.", config_dir=True)
     parser.add_argument("words", nargs="+", help="as after python -m posbench, one or two methods")
     chosen = parser.parse_intermixed_args(arguments)
 

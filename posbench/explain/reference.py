@@ -172,7 +172,7 @@ def names() -> str:
         "Each name belongs to a group, and `python -m posbench GROUP=NAME` chooses it: "
         f"{', '.join(f'[{group}](#{group})' for group in ORDER)}. The YAML of a name, "
         "`GROUP/NAME.yaml`, holds its settings; methods are the rows of "
-        "[methods.yaml](methods.yaml). `python -m posbench.catalogue` shows every method with its "
+        "[methods.yaml](methods.yaml). `posbench explain catalogue` shows every method with its "
         "formula and a picture.",
     ]
     for group in ORDER:

@@ -1,8 +1,8 @@
-"""`python -m posbench.tasks`: what a task generates, to look at or for code of one's own.
+"""`posbench tasks`: what a task generates, to look at or for code of one's own.
 
-    python -m posbench.tasks passkey --n 8                        three samples in words
-    python -m posbench.tasks passkey --n 64 --count 100 --json    a JSON object a line
-    python -m posbench.tasks copy task.num_symbols=8 --n 5 --seed 1 --stream test
+    posbench tasks passkey --n 8                        three samples in words
+    posbench tasks passkey --n 64 --count 100 --json    a JSON object a line
+    posbench tasks copy task.num_symbols=8 --n 5 --seed 1 --stream test
 
 The same task, n, count, seed and stream give the same tokens on every machine. In JSON, `tokens`
 are integers, `answer` says which of them are asked for, `source` where each comes from (-1: no one
@@ -30,7 +30,7 @@ WORDS = {PAD: "PAD", BOS: "BOS", SEP: "SEP", EOS: "EOS", MARK: "MARK", NOISE: ".
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser("python -m posbench.tasks", __doc__, config_dir=True)
+    parser = commands.parser("posbench tasks", __doc__, config_dir=True)
     parser.add_argument("task", help="its name; python -m posbench --help lists all of them")
     parser.add_argument("settings", nargs="*", help="of the task, such as task.num_symbols=8")
     parser.add_argument("--n", type=int, help="the length; needed")

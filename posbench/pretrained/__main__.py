@@ -1,5 +1,3 @@
-"""`python -m posbench.pretrained`: see `posbench.pretrained.command`."""
-
 import sys
 
 from posbench.pretrained.command import main

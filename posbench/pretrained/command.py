@@ -1,6 +1,6 @@
-"""`python -m posbench.pretrained`: extensions on a pretrained model, on tasks as text.
+"""`posbench pretrained`: extensions on a pretrained model, on tasks as text.
 
-    python -m posbench.pretrained model=PATH extension=direct,pi,yarn 'lengths=[1,1.5,2]'
+    posbench pretrained model=PATH extension=direct,pi,yarn 'lengths=[1,1.5,2]'
 
 Lengths are multiples of the positions that the model was trained for. Before anything is measured,
 the mounted model is shown to equal the model itself, also where two questions follow one text. An
@@ -24,7 +24,7 @@ was stopped goes on where it was.
     dtype            auto by default: as the model was saved
     device           cpu by default, or cuda or mps
     recipe           a YAML file with such settings; words beside it count more
-    results_dir      results/local/pretrained by default; python -m posbench.leaderboard FOLDER
+    results_dir      results/local/pretrained by default; posbench board FOLDER
                      makes a page of it
 """
 
@@ -65,7 +65,7 @@ SHORTEST = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser_of_words("python -m posbench.pretrained", __doc__)
+    parser = commands.parser_of_words("posbench pretrained", __doc__)
     words = parser.parse_intermixed_args(arguments).words
     if not words:
         parser.print_help()
@@ -122,7 +122,7 @@ def run(request: Request) -> Iterator[str]:
             yield from table(recorder, task, candidates[task.name], lengths, request.texts)
         yield from _to_serve(mounted, candidates[tasks[0].name], lengths[-1])
         where = request.settings.results_dir
-        yield f"Records: {where}; python -m posbench.leaderboard makes a page of them."
+        yield f"Records: {where}; posbench board makes a page of them."
 
 
 def refuse_short(tasks: Sequence[Measurement], shortest: int) -> None:

@@ -1,6 +1,6 @@
-"""`python -m posbench.export`: a trained model of the suite as a checkpoint of transformers.
+"""`posbench pretrained export`: a trained model of the suite as a checkpoint of transformers.
 
-    python -m posbench.export method=rope task=passkey seed=0 to=exported
+    posbench pretrained export method=rope task=passkey seed=0 to=exported
 
 Words are those of `python -m posbench`; the training is looked up, or made if it is not there. What
 is written is a GPT-NeoX model, whose architecture is that of the suite: layer norms, GELU, rotary
@@ -33,11 +33,11 @@ from posbench.running.prepare import Ready
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 
-USAGE = "python -m posbench.export method=rope task=passkey seed=0 to=FOLDER"
+USAGE = "posbench pretrained export method=rope task=passkey seed=0 to=FOLDER"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser_of_words("python -m posbench.export", f"{USAGE}\n\n{__doc__}")
+    parser = commands.parser_of_words("posbench pretrained export", f"{USAGE}\n\n{__doc__}")
     words = parser.parse_intermixed_args(arguments).words
     settings = [word for word in words if not word.startswith("to=")]
     folders = [Path(word[3:]) for word in words if word.startswith("to=") and word != "to="]
@@ -73,7 +73,7 @@ def checked_model(model: Transformer, setup: Setup) -> None:
         raise ConfigError(
             f"{type(setup.extension).__name__} belongs to the test of a model, and a checkpoint "
             "holds the model alone: choose extension=direct, and extend it with "
-            "python -m posbench.pretrained"
+            "posbench pretrained"
         )
     if setup.config.training.random_offset:
         raise ConfigError(

@@ -50,7 +50,7 @@ def path_of(record: Record, results_dir: str | Path) -> Path:
 
 def leaderboard_command(results_dir: Path) -> Command:
     """The command that makes the leaderboard of a results folder; your own needs no name."""
-    return Command("posbench.leaderboard", () if results_dir == LOCAL else (str(results_dir),))
+    return Command("posbench board", () if results_dir == LOCAL else (str(results_dir),))
 
 
 def loose(results_dir: str | Path) -> list[Path]:

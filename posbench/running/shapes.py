@@ -48,7 +48,7 @@ def refuse_wrong_shapes(setup: Setup) -> None:
                 called(asked, a)
         except PosbenchError as error:
             raise PosbenchError(
-                f"{type(asked).__name__}: {error}; python -m posbench.check FILE, with the YAML of "
+                f"{type(asked).__name__}: {error}; posbench check FILE, with the YAML of "
                 "the encoding, says where"
             ) from None
     _refuse_what_is_never_trained(stack, ids[:1], model)
@@ -83,7 +83,7 @@ def _refuse_wrong_batch(task: Task, n: int, batch: Batch) -> None:
         )
     except PosbenchError as error:
         raise PosbenchError(
-            f"{type(task).__name__}: {error}; python -m posbench.check FILE, with the YAML of the "
+            f"{type(task).__name__}: {error}; posbench check FILE, with the YAML of the "
             "task, says where"
         ) from None
 

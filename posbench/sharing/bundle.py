@@ -291,8 +291,7 @@ def _read(path: Path) -> dict[str, bytes]:
         raise PosbenchError(said) from None
     except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
         raise PosbenchError(
-            f"{path} is not a readable bundle ({error}): it is made by "
-            "`python -m posbench.results bundle`"
+            f"{path} is not a readable bundle ({error}): it is made by `posbench records bundle`"
         ) from None
 
 
@@ -303,9 +302,7 @@ def _manifest(text: bytes | None, path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         known = False
     if not known:
-        raise PosbenchError(
-            f"{path} has no {MANIFEST}: it is made by `python -m posbench.results bundle`"
-        )
+        raise PosbenchError(f"{path} has no {MANIFEST}: it is made by `posbench records bundle`")
     if manifest.get("format") != FORMAT:
         raise PosbenchError(
             f"{path} is of format {str(manifest.get('format'))[:20]!r}, this posbench reads "

@@ -1,13 +1,13 @@
-"""`python -m posbench.results`: publish records, and verify that published ones can be made again.
+"""`posbench records`: publish records, and verify that published ones can be made again.
 
-python -m posbench.results publish --to results/mine  your own records, as lines of a folder
-python -m posbench.results unpack results/main        published ones among your own: go on there
-python -m posbench.results verify results/main --sample 12
-python -m posbench.results bundle mine.tar.gz --config-dir mine    your own, and their code
-python -m posbench.results accept mine.tar.gz         look at a bundle that was sent to you
-python -m posbench.results columns                    what each column of `load` means
-python -m posbench.results upload results/main        past records to W&B, without a training
-python -m posbench.results export results/main --to out    a data set and a static site
+posbench records publish --to results/mine  your own records, as lines of a folder
+posbench records unpack results/main        published ones among your own: go on there
+posbench records verify results/main --sample 12
+posbench records bundle mine.tar.gz --config-dir mine    your own, and their code
+posbench records accept mine.tar.gz         look at a bundle that was sent to you
+posbench records columns                    what each column of `load` means
+posbench records upload results/main        past records to W&B, without a training
+posbench records export results/main --to out    a data set and a static site
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CONTRIBUTED = Path("results/contributed")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = Parser(prog="python -m posbench.results", description="Keep records, and check them.")
+    parser = Parser(prog="posbench records", description="Keep records, and check them.")
     parser.set_defaults(left=lambda _: "what was complete is kept")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_publish(commands.add_parser("publish", help="put records of your own into a folder"))
@@ -102,7 +102,7 @@ def _no_record(chosen: argparse.Namespace, folder: Path, held: Sequence[Record])
         names = sorted({getattr(record, kind).slug for record in held})
         pattern = getattr(chosen, kind)
         if not fnmatch.filter(names, pattern):
-            there = known_names(names, "python -m posbench.leaderboard", closest(pattern, names))
+            there = known_names(names, "posbench board", closest(pattern, names))
             return PosbenchError(f"no record in {folder} has {kind} {pattern}: {there}")
     return PosbenchError(
         f"no record of {_pattern(chosen)} in {folder}, which has each of them with others"
@@ -164,7 +164,7 @@ def _bundle(chosen: argparse.Namespace) -> int:
     made = bundle.write(found, held.audits, _own_folder(chosen.config_dir), chosen.target)
     records = counted(made["records"], "record")
     print(f"Written: {chosen.target}, {records} of {', '.join(made['methods'])}.")
-    accept = f"python -m posbench.results accept {shlex.quote(str(chosen.target))}"
+    accept = f"posbench records accept {shlex.quote(str(chosen.target))}"
     if made["code"]:
         print(f"Your files in it: {', '.join(made['code'])}.")
     elif elsewhere := sorted(_of_others(found)):

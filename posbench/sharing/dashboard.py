@@ -1,7 +1,7 @@
-"""`python -m posbench.dashboard`: the W&B Workspace and Report of a project, as code.
+"""`posbench records dashboard`: the W&B Workspace and Report of a project, as code.
 
-    python -m posbench.dashboard                        both as JSON, in results/dashboard
-    python -m posbench.dashboard --entity ME --save     both at the server, for which you have a key
+    posbench records dashboard                        both as JSON, in results/dashboard
+    posbench records dashboard --entity ME --save     both at the server, for which you have a key
 
 They show what `posbench.running.loggers.wandb` tells W&B of a run. Needs posbench[dashboard].
 """
@@ -180,7 +180,7 @@ FOLDER = Path("results/dashboard")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser("python -m posbench.dashboard", "The W&B pages of a project, as code.")
+    parser = commands.parser("posbench records dashboard", "The W&B pages of a project, as code.")
     help = "default: %(default)s"
     parser.add_argument("--project", default="posbench", help=help)
     parser.add_argument("--entity", default="", help="user or team whose project it is")

@@ -122,6 +122,6 @@ def _card(made: dict[str, pd.DataFrame]) -> str:
         "",
         *pipes(["column", "type", "unit", "meaning"], documented, "llll"),
         "",
-        "Written by `python -m posbench.results export`.",
+        "Written by `posbench records export`.",
     ]
     return "\n".join([*front, *text]) + "\n"

@@ -228,7 +228,7 @@ def restamp(
         raise PosbenchError(
             f"--restamp carries published records over, and {folder} holds "
             f"{counted(len(own_runs), 'record')} as runs write them, such as {own_runs[0]}: "
-            "publish them first, python -m posbench.results publish --from "
+            "publish them first, posbench records publish --from "
             f"{shlex.quote(str(folder))} --to FOLDER"
         )
     with _repeating(scratch, own) as repeating:

@@ -198,7 +198,7 @@ class Plan:
                 words += ["--to", str(results_dir)] * (results_dir != LOCAL)
                 yield (
                     f"           {len(there):,} of the others {agreeing(len(there), 'is', 'are')} "
-                    f"published: `python -m posbench.results {shlex.join(words)}` takes them over"
+                    f"published: `posbench records {shlex.join(words)}` takes them over"
                 )
 
 

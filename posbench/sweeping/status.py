@@ -1,7 +1,7 @@
-"""`python -m posbench.status WORDS`: how far a sweep is, from any terminal.
+"""`posbench status WORDS`: how far a sweep is, from any terminal.
 
-    python -m posbench.status board=main
-    python -m posbench.status 'method=glob(rope*)' task=passkey,copy 'seed=range(3)'
+    posbench status board=main
+    posbench status 'method=glob(rope*)' task=passkey,copy 'seed=range(3)'
 
 The words are those of the sweep, with or without its `-m`; what they mean is planned again and held
 against the records and the journal of the results folder. Nothing is run and nothing is written.
@@ -26,7 +26,7 @@ from posbench.sweeping.requests import request
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser("python -m posbench.status", "How far a sweep is.", config_dir=True)
+    parser = commands.parser("posbench status", "How far a sweep is.", config_dir=True)
     parser.add_argument("words", nargs="*", help="as after python -m posbench -m")
     parser.add_argument(
         "-m", "--multirun", action="store_true", help="allowed, and changes nothing"

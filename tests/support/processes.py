@@ -23,7 +23,7 @@ PATIENCE = 240.0  # seconds; only a hanging process takes as long
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(
-    ["posbench.cli", "posbench.running.run", "lightning.pytorch.loggers"]
+    ["posbench.application", "posbench.running.run", "lightning.pytorch.loggers"]
 )
 
 

@@ -1,9 +1,9 @@
-"""`python -m posbench.compare mine/encoding/decay.yaml`: from a file to its place among all others.
+"""`posbench compare mine/encoding/decay.yaml`: from a file to its place among all others.
 
-    python -m posbench.compare mine/encoding/decay.yaml --quick    two tasks, one seed: minutes
-    python -m posbench.compare mine/extension/slow_half.yaml       tasks of most rows, three seeds
-    python -m posbench.compare method=rope encoding.base=500 seed=10,11,12,13,14 task=copy,sort
-    python -m posbench.compare mine/task/every_other.yaml          which rows can do a task
+    posbench compare mine/encoding/decay.yaml --quick    two tasks, one seed: minutes
+    posbench compare mine/extension/slow_half.yaml       tasks of most rows, three seeds
+    posbench compare method=rope encoding.base=500 seed=10,11,12,13,14 task=copy,sort
+    posbench compare mine/task/every_other.yaml          which rows can do a task
 
 What is missing of its runs is made first, by a sweep that can be stopped and goes on when the
 command is given again. Every other row comes from published records, those of the main board unless
@@ -50,7 +50,7 @@ QUIET = "hydra.sweeper.leaderboard=false"
 
 def main(arguments: list[str] | None = None) -> int:
     parser = commands.parser(
-        "python -m posbench.compare", "A method of your own, or a task, among the published ones."
+        "posbench compare", "A method of your own, or a task, among the published ones."
     )
     parser.add_argument(
         "words",

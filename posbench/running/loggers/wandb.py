@@ -103,7 +103,7 @@ class Wandb(WandbLogger):
         try:
             self._log_record(record)
         except Exception as error:  # whatever W&B meets, the record is written
-            self._remark(error, "`python -m posbench.results upload` sends the record later")
+            self._remark(error, "`posbench records upload` sends the record later")
 
     def _log_record(self, record: Record) -> None:
         run: Any = self.experiment

@@ -1,0 +1,215 @@
+"""`posbench KEY=VALUE ...`: one run or a sweep, as an application of Hydra.
+
+An importable module, so that launchers can pickle its function by name. torch and lightning are
+imported when a run begins: help and mistakes in the configuration answer without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import hydra
+
+# The one thing of Hydra's own that is used here: its options have no public list, and a copy of
+# them would not follow its versions.
+from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from posbench.base.errors import ConfigError, PosbenchError, Terminated
+from posbench.base.wording import closest, printable
+from posbench.config import blame, folders, mistakes, streams
+from posbench.config.compose import Composition, register
+from posbench.config.composition_rules import refuse_several
+from posbench.config.exit_status import of_the_system, refuse_shadow
+from posbench.config.options import BROKEN, HELP
+from posbench.config.provenance import versions
+from posbench.config.sources import SearchPath
+
+SHOWN = ("posbench", "torch", "hydra-core", "python")
+"""What `--version` names."""
+KEYS = ("seed", "results_dir", "force", "plan_only", "part", "audit")
+"""Settings that stand in no section, as somebody may write them for options."""
+
+
+FOLDER = ("--config-dir", "-cd")
+"""Options of Hydra's that name a folder of the user."""
+
+
+class OfOwnCode(BaseException):
+    """What a class of one's own has raised; no `Exception`, of which Hydra would speak first."""
+
+
+@hydra.main(version_base="1.3", config_path="pkg://posbench.conf", config_name="config")
+def application(cfg: DictConfig) -> None:
+    """One run; in a sweep, one of its runs."""
+    register()  # again: a launcher's worker process has not been through `main`
+    streams.prepare()
+    settings = HydraConfig.get()
+    folders.make_importable(folders.given(settings.runtime.config_sources))
+    try:
+        composed = Composition.of(cfg, settings.runtime.choices)
+        if composed.content.get("board") is not None:
+            name = settings.runtime.choices["board"]
+            raise PosbenchError(f"board={name} names many runs: add -m to make them")
+        _run(composed)
+    except BROKEN as error:  # here, because Hydra would say that a job has failed
+        _say(mistakes.sentence(error, list(settings.overrides.task)))
+        sys.exit(1)
+    except Terminated as stopped:
+        _say(
+            f"stopped by {signal.Signals(stopped.args[0]).name}; the same command goes on from "
+            "here."
+        )
+        sys.exit(128 + stopped.args[0])
+
+
+def _run(composed: Composition) -> None:
+    """One run, or the job of a sweep."""
+    from posbench.config.building import build, check_source
+    from posbench.core.settings import checked
+    from posbench.running.make import make
+    from posbench.running.run_spec import RunSpec
+    from posbench.sweeping.requests import OF_A_BOARD
+    from posbench.sweeping.working import work
+
+    if job := composed.content["job"]["runs"]:
+        work(job, composed.content["job"]["sweep"])
+        return
+    # In the order of their cost: what is wrong with the settings is said before torch is imported.
+    cfg = composed.cfg()
+    if checked(cfg).plan_only:
+        raise PosbenchError("plan_only=true is for sweeps: add -m")
+    if part := checked(cfg).part:
+        raise PosbenchError(OF_A_BOARD.format(part=part))
+    check_source(*(composed.content[group] for group in ("encoding", "extension", "task")))
+    spec = RunSpec.of(composed)
+    try:
+        task: Any = OmegaConf.to_container(spec.composed.cfg().task, resolve=True)
+        build(task, "task")
+        make(spec)
+    except BROKEN:
+        raise
+    except (Exception, SystemExit) as error:
+        if said := blame.of_own_code(error):
+            raise OfOwnCode(said) from error
+        raise
+
+
+def main() -> None:
+    """The entry point: mistakes become one sentence and exit status 1."""
+    streams.prepare()
+    register()
+    verbose = os.environ.get(blame.FULL_ERROR) == "1"
+    os.environ[blame.FULL_ERROR] = "1"  # otherwise Hydra prints its errors itself, on several lines
+    given, own = argparse.Namespace(overrides=[]), list[Path]()
+    try:
+        refuse_shadow()
+        given = _arguments(sys.argv[1:])
+        if given.config_dir == "":
+            raise ConfigError(
+                "--config-dir is empty: name the folder of your own files, or omit it"
+            )
+        own = [Path(given.config_dir)] if given.config_dir else []
+        for folder in own:
+            folders.check(folder)
+        SearchPath.chosen = tuple(own)
+        mistakes.check(given.overrides, own)
+        if not given.multirun:
+            refuse_several(given.overrides)
+        application()
+        if streams.lost():
+            sys.exit(1)
+    except BROKEN as error:
+        if verbose:
+            raise
+        _say(mistakes.sentence(error, given.overrides, own))
+        sys.exit(1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
+        _say("stopped: nobody reads its output any more; the same command goes on from here.")
+        sys.exit(128 + signal.SIGPIPE)
+    except (OSError, MemoryError) as error:
+        if verbose:
+            raise
+        _say(of_the_system(error))
+        sys.exit(1)
+    except ValueError as error:
+        # Hydra raises these for a defaults list that cannot be, such as one that chooses null.
+        where = Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts
+        if verbose or "hydra" not in where:
+            raise
+        _say(f"the command line cannot be composed: {' '.join(str(error).split())}")
+        sys.exit(1)
+    except RecursionError as error:
+        if verbose or not mistakes.is_ring(error):
+            raise
+        _say(mistakes.RING)
+        sys.exit(1)
+    except OfOwnCode as error:
+        if verbose:
+            raise
+        _say(f"{error} ({blame.HOW})")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _say("stopped; the same command goes on from here.")
+        sys.exit(128 + signal.SIGINT)
+
+
+def _arguments(written: Sequence[str]) -> argparse.Namespace:
+    """The options and words of the command line, wherever they stand among each other; ConfigError
+    for an option that there is not. `sys.argv` then has the options first, as Hydra reads them.
+    """
+    if "--version" in written:
+        print(", ".join(f"{name} {number}" for name, number in versions().items() if name in SHOWN))
+        sys.exit(0)
+    parser = get_args_parser()
+    parser.error = _refuse  # type: ignore[method-assign]
+    # An option may not be shortened: --m could be one of several, and so could --conf.
+    parser.allow_abbrev = False
+    given, unknown = parser.parse_known_intermixed_args(list(written))
+    if unknown:
+        raise ConfigError(_meant(unknown[0], written))
+    words = list(given.overrides)
+    options = [each for each in written if each not in words]
+    sys.argv[1:] = [*_without_folder(options), *words]
+    return given
+
+
+def _without_folder(options: Sequence[str]) -> list[str]:
+    """The options without --config-dir, of which `SearchPath` tells Hydra: it would read the files
+    there without asking what they set.
+    """
+    found, is_folder = list[str](), False
+    for each in options:
+        if not is_folder and each.partition("=")[0] not in FOLDER:
+            found.append(each)
+        is_folder = each in FOLDER
+    return found
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ConfigError(f"{message}: `{HELP}` shows how a command is written")
+
+
+def _meant(option: str, written: Sequence[str]) -> str:
+    """About an option that there is not: the word that says the same, if there is one."""
+    name, _, value = option.lstrip("-").partition("=")
+    after = list(written)[list(written).index(option) + 1 :]
+    if not value and after and "=" not in after[0] and not after[0].startswith("-"):
+        value = after[0]
+    key = closest(name, [*folders.GROUPS, *KEYS]) if "." not in name else name
+    if key is None:
+        return f"{option} is no option: `{HELP}` shows how a command is written"
+    return f"{option} is no option: write {key}={value or 'VALUE'}"
+
+
+def _say(sentence: str) -> None:
+    print(printable(f"posbench: {sentence}"), file=sys.stderr, flush=True)
