@@ -46,8 +46,8 @@ LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 NO_TOKENS = "-"
 LEVELS = np.linspace(0, 1, 51)
 """Areas at which the profile of a row is drawn."""
-PARAGRAPHS = 2
-"""Paragraphs kept of a docstring: the first has the formula, the second what is special."""
+PARAGRAPHS = 3
+"""Paragraphs kept of a docstring: a sentence, the formula, and what is special."""
 TASK = SHOWN[:2]
 Json = dict[str, Any]
 
