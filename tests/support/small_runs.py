@@ -72,7 +72,7 @@ def ran(folder: Path, *words: str) -> Record:
     method = MethodName(
         name=called, changed=("shown",), hash=digest, encoding="rope", extension="direct"
     )
-    spec = RunSpec.named(Composition.of(cfg, {}), Identity(name, name, method, called))
+    spec = RunSpec.named(Composition.of(cfg, {}), Identity(name, name, method, words))
     running.make(spec, Console())
     return files.read(spec.path)
 
