@@ -72,7 +72,8 @@ def ran(folder: Path, *words: str) -> Record:
     method = MethodName(
         name=called, changed=("shown",), hash=digest, encoding="rope", extension="direct"
     )
-    computed = tuple(word for word in words if not word.startswith(("audit=", "trainer.", "force=")))
+    others = ("audit=", "trainer.", "force=")  # which no record's command has
+    computed = tuple(word for word in words if not word.startswith(others))
     spec = RunSpec.named(Composition.of(cfg, {}), Identity(name, name, method, computed))
     running.make(spec, Console())
     return files.read(spec.path)
