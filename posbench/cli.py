@@ -5,6 +5,7 @@ A command is imported when it is called, so that help and mistakes answer at onc
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -58,5 +59,6 @@ def carried_out(words: Sequence[str]) -> int:
 
 def renamed(old: str, new: str) -> None:
     """A command of the release before, by its new name, which it says."""
-    print(f"posbench: `python -m posbench.{old}` is `posbench {new}` now.", file=sys.stderr)
+    with contextlib.suppress(OSError):  # a full standard error stops nothing
+        print(f"posbench: `python -m posbench.{old}` is `posbench {new}` now.", file=sys.stderr)
     sys.exit(carried_out([*new.split(), *sys.argv[1:]]))

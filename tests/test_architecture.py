@@ -50,7 +50,9 @@ def modules() -> list[tuple[str, Path]]:
     return [
         (name.replace("/", "."), path)
         for name, path in found
-        if not name.endswith(doors) and name.removeprefix("posbench/") not in {*PUBLIC, *RENAMED}
+        if not name.endswith(doors)
+        and name.removeprefix("posbench/") not in {*PUBLIC, *RENAMED}
+        and not (name.endswith("/__main__") and "renamed(" in path.read_text())
     ]
 
 

@@ -69,7 +69,10 @@ def test_a_page_makes_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize(
     ("command", "begins"),
-    [(pretrained, "`python -m posbench.pretrained`: "), (export, f"{export.USAGE}\n\n`python -m")],
+    [
+        (pretrained, "`posbench pretrained`: "),
+        (export, f"{export.USAGE}\n\n`posbench pretrained export`"),
+    ],
 )
 @pytest.mark.parametrize("words", [["--help"], ["-h", "seed=0"], ["seed=0", "--help", "to=x"]])
 def test_help_is_asked_for_wherever_it_stands(

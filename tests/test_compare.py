@@ -224,7 +224,7 @@ def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path
     assert rows == [("", "nope"), (' id="own"', "decay"), ("", "rope")]
     assert page.count('decay <span class="mark">yours</span>') == 1 + len(board().all_tasks)
     assert '<text class="c0"' in page and ">decay</text>" in page, "it is in the first picture"
-    assert "posbench.compare</code>" in page and "leaderboard.csv" not in page
+    assert "posbench compare</code>" in page and "leaderboard.csv" not in page
     sketch = {"path": "dense", "keys": "no keys", "quantity": "bias", "distances": [0]}
     sketch |= {"curves": [[0.0]], "map": "", "trained": 16}
     drawn = report.html(found, board(), [], report.Unrecorded(sketch=sketch))

@@ -403,7 +403,6 @@ NAMED = (
     "measure",
     "method_class",
     "scale_policy",
-    "definition",
     "diverged",
     "method.encoding",
     "method.host",
@@ -602,6 +601,8 @@ def test_names_of_files_do_not_reach_a_terminal_as_they_are(
         "python -m posbench protocol=cpu +hydra.callbacks.x._target_=os.system",
         "python -m posbench hydra.run.dir=/tmp",
         "python -m posbench encoding._target_=os.system",
+        "python -m posbench 'extension._target_=\\${oc.decode:os.system}'",
+        "python -m posbench extension._partial_=true",
         "python -m posbench --config-dir evil method=rope",
         "python -m posbench ~task method=rope",
         "python -m posbench -m method=rope",
@@ -614,7 +615,9 @@ def test_names_of_files_do_not_reach_a_terminal_as_they_are(
     ],
 )
 def test_a_record_repeats_itself_by_a_command_of_ours_alone(command: str) -> None:
-    with pytest.raises(PosbenchError, match=r"is no command python -m posbench|is no word of"):
+    with pytest.raises(
+        PosbenchError, match=r"is no command|makes no record|is not the command of|is no word of"
+    ):
         files.validated(Record, altered(record(), {"command": command}), "it")
 
 

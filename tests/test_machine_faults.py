@@ -513,7 +513,7 @@ def test_no_state_of_the_standard_streams_is_a_traceback(
     tmp_path: Path, redirected: str, rc: int
 ) -> None:
     making.save(tmp_path / "own", making.record())
-    done = shell(tmp_path, "posbench.results columns", redirected)
+    done = shell(tmp_path, "posbench records columns", redirected)
     assert done.returncode == rc and "Traceback" not in done.stderr, done.stderr
     if rc:
         assert "standard output cannot be written to (Bad file descriptor)" in done.stderr

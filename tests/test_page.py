@@ -174,7 +174,7 @@ def test_a_row_says_how_it_is_explained_and_where_it_was(tmp_path: Path) -> None
     assert rows["ceiling"]["explain"] == "", "another model at each length"
     assert rows["pi@gpt2"]["explain"] == "", "a model that posbench did not train"
     command = rows["nope"]["command"]
-    assert rows["nope"]["explain"] == command.replace("posbench ", "posbench.explain ")
+    assert rows["nope"]["explain"] == command.replace("python -m posbench ", "posbench explain ")
     assert rows["nope"]["explained"] == []
     path = f"explain/cpu/copy/{changed_row.method.slug}/seed%3D0.html"
     assert rows["rope (encoding.base=5)"]["explained"] == [["copy (cpu, seed 0)", path]]

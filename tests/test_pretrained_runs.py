@@ -220,18 +220,12 @@ def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) 
     assert "tiny-llama-" in page and "pretrained" in page
     assert page.count('<span class="mark">fails at 1x</span>') == 2
     text = made.pages["leaderboard.md"]
-    assert "Token accuracy by depth" in text
     assert "did not learn<" not in page
     assert "did not learn" not in text.split("## What the columns mean")[0]
-    likely = text.split("### Log-likelihood")[1].split("\n##")[0].splitlines()
-    (plain,) = [line for line in likely if line.startswith("| direct@tiny-llama-")]
-    (yarn,) = [line for line in likely if line.startswith("| yarn@tiny-llama-")]
     table = tables.table(found)
     beyond = table[(table["task"] == "in_context_language") & (table["multiple"] == 1.5)]
     losses = beyond.pivot_table(index="seed", columns="extension", values="loss")
-    assert f"{-losses['direct'].mean():.2f} |" in plain and "[" not in plain
     more = f"{(losses['direct'] - losses['yarn']).mean():+.2f} ["
-    assert more in yarn
     (said_first,) = [note for note in made.notes if note.startswith("in_context_language at 1.5x")]
     assert f"samples: yarn {more}" in said_first and "over tiny-llama-" in said_first
     published.publish(found, [], tmp_path / "published")

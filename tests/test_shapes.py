@@ -63,7 +63,7 @@ def test_what_attention_would_not_take_is_refused_before_anything_is_written(
 ) -> None:
     results = tmp_path / "results"
     spec = RunSpec.of(compose(*TINY, f"encoding={name.lower()}", f"results_dir={results}"))
-    said = rf"^{name}: {MISSHAPEN[name][2]}.*; python -m posbench\.check FILE, "
+    said = rf"^{name}: {MISSHAPEN[name][2]}.*; posbench check FILE, "
     with pytest.raises(PosbenchError, match=said):
         running.make(spec, Console())
     assert not results.exists()
@@ -72,7 +72,7 @@ def test_what_attention_would_not_take_is_refused_before_anything_is_written(
 TASKS = {
     "total_length": (
         "return 2 * n + 2",
-        r"a sequence of n=\d+ has (\d+) tokens .*is \d+; python -m",
+        r"a sequence of n=\d+ has (\d+) tokens .*is \d+; posbench check",
     ),
     "answer_length": ("return n + 1", r"an answer of n=(\d+) has \1 tokens, EOS left out, and ans"),
     "sample": ("pass", "sample returns None: return what posbench.task.assemble makes of prompt"),

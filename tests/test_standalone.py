@@ -369,7 +369,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a class of others as a host": (
         lambda: posbench.ssmax(4, 16, 64, host={"_target_": "os.system", "command": "exit"}),
-        "os.system is no PositionEncoding",
+        "os.system is not imported, because os is no module of posbench",
     ),
     "a path as a name": (lambda: standalone.encoding("../encoding/rope"), "must be a name"),
     "no name": (lambda: standalone.extension(None), "must be a name, such .* got None"),

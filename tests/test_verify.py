@@ -397,14 +397,12 @@ SHELL = "torch.utils.collect_env.run"
 @pytest.mark.parametrize(
     ("word", "why"),
     [
-        (f"extension._target_=\\${{oc.decode:{SHELL}}}", "its command holds 'extension._target_="),
         (
             f"encoding.host={{_target_: {SHELL}, command: touch MARK}}",
             "its command holds 'encoding",
         ),
         (f"task.x=\\${{oc.decode:{SHELL}}}", "its command holds 'task.x="),
         ("encoding.base=${oc.env:SECRET}", "its command holds 'encoding.base=${oc.env:SECRET}'"),
-        ("extension._partial_=true", "its command holds 'extension._partial_=true'"),
         ("method=glob(*)", "its command holds 'method=glob(*)'"),
         ("experiment=../../x", "its command holds 'experiment=../../x'"),
         ("encoding=alibi", "its command is not as posbench writes it, which is python -m posbench"),
@@ -509,7 +507,7 @@ def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_
     out = capsys.readouterr().out
     (none,) = [line for line in out.splitlines() if line.startswith("None was repeated of rope")]
     assert none.count(" on copy_small") == 2, "one of the three was drawn"
-    assert f"Added to {target}, with 1 of 4 records repeated: python" in out
+    assert f"Added to {target}, with 1 of 4 records repeated: posbench board" in out
     stamps = [each.accepted for each in files.records(target)]
     assert [(each.verified, each.of) for each in stamps if each] == [(1, 4)] * 4
     assert sum(each.repeated for each in stamps if each) == 1, "and it says which"

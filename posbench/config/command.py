@@ -21,7 +21,7 @@ CHOICE = re.compile(
 )
 """A word that chooses, as `method=rope` and `encoding@encoding.host=alibi`."""
 SETTING = re.compile(
-    r"(model|training|evaluation|task|encoding|extension)(\.(?!_)[\w-]+)+=(?P<value>.*)|seed=\d+",
+    r"(model|training|evaluation|task|encoding|extension)(\.[\w-]+)+=(?P<value>.*)|seed=\d+",
     re.DOTALL,
 )
 """A word that sets what a run computes."""
@@ -61,6 +61,17 @@ class Command:
                     "compute"
                 )
         return found
+
+    def refuse_hidden(self) -> None:
+        """ConfigError if a word sets what no setting is called, as `_target_`: a record is read
+        and shown without it.
+        """
+        for word in self.words:
+            if any(part.startswith("_") for part in word.partition("=")[0].split(".")):
+                raise ConfigError(
+                    f"{word[:LONGEST]!r} is no word of a record's command: only names and values "
+                    "of settings are"
+                )
 
     def refuse_others(self) -> None:
         """ConfigError if a word says more than a name or a value: a class to call, a text that is

@@ -202,7 +202,7 @@ class Record(Part):
     @classmethod
     def _readable(cls, command: str) -> str:
         """Refuse what no shell can read as a command of posbench."""
-        Command.parse(command)
+        Command.parse(command).refuse_hidden()
         return command
 
     @field_validator("rows")
