@@ -61,7 +61,9 @@ def application(cfg: DictConfig) -> None:
             raise PosbenchError(f"board={name} names many runs: add -m to make them")
         _run(composed)
     except BROKEN as error:  # here, because Hydra would say that a job has failed
-        _say(mistakes.sentence(error, list(settings.overrides.task)))
+        # As they are written: to read one may be what has failed.
+        words: Any = OmegaConf.to_container(settings.overrides.task, resolve=False)
+        _say(mistakes.sentence(error, words))
         sys.exit(1)
     except Terminated as stopped:
         _say(

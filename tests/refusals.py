@@ -51,6 +51,15 @@ MODULES = {
     "export": "posbench.pretrained.export",
     "dashboard": "posbench.sharing.dashboard",
 }
+CALLED = {
+    "leaderboard": "board",
+    "results": "records",
+    "catalogue": "explain catalogue",
+    "claims": "board claims",
+    "export": "pretrained export",
+    "dashboard": "records dashboard",
+}
+"""Commands whose name is not that of their module."""
 BROKEN_LIST = "- a\n- b\n"
 MINE = "_target_: my_module.Mine\n"
 RAISING = """from posbench.encodings.nope import NoPE
@@ -570,7 +579,8 @@ def table(inputs: Sequence[Answer], wrong: Sequence[tuple[Any, Answer]]) -> str:
     rows = [HEAD, f"\n## {len(inputs)} bad inputs\n\n| input | exit | said | left | torch |\n"]
     rows.append("| --- | ---: | --- | --- | --- |\n")
     for given, found in zip(INPUTS, inputs, strict=True):
-        command = f"posbench.{given.command}".removesuffix(".posbench")
+        called = CALLED.get(given.command, given.command)
+        command = f"posbench {called}".removesuffix(" posbench")
         words = " ".join((command, *(word or "''" for word in given.words)))
         about = "; ".join(
             f"{name}: {_short(content)}" for name, content in given.files.items() if content

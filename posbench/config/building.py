@@ -251,7 +251,8 @@ def _class_of(target: object, place: str, groups: Sequence[str]) -> Any:
     known = {f"{cls.__module__}.{cls.__qualname__}" for cls in getattr(found, "__mro__", ())}
     if not isinstance(found, type) or not known.intersection(BASES[group] for group in groups):
         bases = [BASES[group].rpartition(".") for group in groups]
-        names, modules = ([part[at] for part in bases] for at in (2, 0))
+        names = [part[2] for part in bases]
+        modules = [part[0].replace("posbench.core.", "posbench.") for part in bases]  # for others
         derive = f"derive it from that class of {modules[0]}" if len(groups) == 1 else "choose one"
         raise ConfigError(f"{place}: {target} is no {' and no '.join(names)}: {derive}")
     return found
