@@ -237,6 +237,25 @@ def test_of_a_run_that_was_repeated_with_other_code_the_last_record_is_published
     assert {each.rows[1].score for each in files.records(tmp_path / "all")} > {0.25}
 
 
+@pytest.mark.parametrize(
+    ("beside", "command"),
+    [
+        ((), "posbench board"),
+        (("claims.yaml",), "posbench board claims"),
+        (("claims.yaml", "leaderboard.csv"), "posbench board"),
+    ],
+)
+def test_publishing_names_the_command_of_the_page_that_the_folder_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], beside: tuple[str, ...], command: str
+) -> None:
+    save(tmp_path / "own", record("rope"))
+    (tmp_path / "all").mkdir()
+    for name in beside:
+        (tmp_path / "all" / name).write_text("")
+    assert publish(tmp_path) == 0
+    assert f"up to date: {command} {tmp_path / 'all'}\n" in capsys.readouterr().out
+
+
 def test_publishing_copies_the_chosen_records_only_and_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,7 +49,12 @@ def path_of(record: Record, results_dir: str | Path) -> Path:
 
 
 def leaderboard_command(results_dir: Path) -> Command:
-    """The command that makes the leaderboard of a results folder; your own needs no name."""
+    """The command that makes the page of a results folder; your own needs no name.
+
+    A folder with claims of papers and no leaderboard has the page of its claims alone.
+    """
+    if (results_dir / "claims.yaml").exists() and not (results_dir / "leaderboard.csv").exists():
+        return Command("posbench board claims", (str(results_dir),))
     return Command("posbench board", () if results_dir == LOCAL else (str(results_dir),))
 
 
