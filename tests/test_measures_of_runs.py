@@ -232,6 +232,27 @@ def test_rungs_that_others_climbed_are_not_missed_by_an_area() -> None:
     assert table.loc["nope", "reach"].value == pytest.approx(8 * 2**0.8, rel=GUESSED)
 
 
+def test_the_steps_to_the_gate_are_those_of_the_first_validation_there() -> None:
+    steps_to_gate = measures.steps_to_gate
+    assert steps_to_gate([50, 100, 150, 200], [0.2, 0.95, 0.9, 1.0], 0.95) == 100
+    assert steps_to_gate([50, 100], [0.2, 0.949], 0.95) is None
+    assert steps_to_gate([], [], 0.95) is None
+
+
+def test_runs_have_the_steps_to_the_gate_and_their_multiplications() -> None:
+    told = {"solved_step": 150, "training.multiplications": 10**7}
+    counted, never = (
+        changed(record(name, FULL), values)
+        for name, values in (("rope", told), ("nope", told | {"solved_step": None}))
+    )
+    table = measures.of_runs(tables.table([counted, never])).set_index("row")
+    assert table.loc["rope", ["steps_to_gate", "multiplications"]].tolist() == [150, 1.5e9]
+    assert table.loc["nope", ["steps_to_gate", "multiplications"]].isna().all()
+    without = tables.table([counted]).drop(columns=["solved_step", "multiplications"])
+    found = measures.of_runs(without)
+    assert found[["steps_to_gate", "multiplications"]].isna().to_numpy().all()
+
+
 def test_areas_of_runs_may_end_elsewhere() -> None:
     """A run that lacks a length up to there has none; lengths beyond are not missed."""
     short, part = record("rope", {1: 1.0, 2: 1.0, 4: 0.5}), record("alibi", {1: 1.0, 4: 0.5})

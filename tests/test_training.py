@@ -34,6 +34,7 @@ from posbench.extensions.finetuned import FineTuned
 from posbench.records import files, tables
 from posbench.running import checkpoints as keeping
 from posbench.running.shared_training import SharedTraining
+from posbench.running.train import multiplications
 from posbench.tasks.copy import Copy
 from posbench.tasks.repeat_token import repeated
 
@@ -534,3 +535,77 @@ def test_a_training_stops_by_proficiency(tmp_path: Path, monkeypatch: pytest.Mon
     training = Training(run.model(), run.task, run.config.training, 0)
     curve = fit(training, tmp_path / "last.ckpt", "cpu", 100, [], [], lambda point: None)
     assert [point["step"] for point in curve.points] == [10]
+
+
+# -- what a step costs -----------------------------------------------------------------------------
+
+
+def counted(*words: str) -> int:
+    """The multiplications of a step."""
+    [shared] = SharedTraining.of(setup("task=kth_from_end", *words))
+    return multiplications(shared.begin())
+
+
+def by_hand(words: tuple[str, ...] = ()) -> int:
+    """Forward and twice as much backward, matrix by matrix."""
+    run = setup("task=kth_from_end", *words)
+    model, training, task = run.config.model, run.config.training, run.task
+    n, batch = training.lengths[1], training.batch_size
+    width, channels = model.width, model.num_heads * model.head_width
+    tokens = task.total_length(n) - 1
+    asked = task.answer_length(n) + 1  # the end of the sequence too
+    total = 0
+    # The last layer has no more queries than are asked for, which come last.
+    for queries in [*[tokens] * (model.num_layers - 1), asked]:
+        total += tokens * 3 * channels * width
+        total += 2 * queries * tokens * channels
+        total += queries * (channels * width + 2 * model.mlp_ratio * width**2)
+    return 3 * batch * (total + asked * width * task.vocab_size)
+
+
+def test_the_multiplications_of_a_step_are_those_of_its_matrices() -> None:
+    assert counted("encoding=nope") == by_hand()
+    larger = ("model.width=24", "model.num_layers=3", "model.num_heads=4", "training.batch_size=5")
+    assert counted("encoding=nope", *larger) == by_hand(larger)
+    longest = f"training.min_length={setup('task=kth_from_end').config.training.max_length}"
+    assert counted("encoding=nope", longest) == by_hand(), "whatever the shorter lengths are"
+
+
+def test_fused_and_dense_attention_cost_the_same_multiplications() -> None:
+    # One call, by rows, and explicit weights: all three have the same matrices.
+    assert counted("encoding=t5") == counted("encoding=sink") == counted("encoding=rope")
+    # Two channels of bias are further channels of the scores, never of the values.
+    run = setup("task=kth_from_end")
+    tokens = run.task.total_length(run.config.training.lengths[1]) - 1
+    more = counted("encoding=fox") - counted("encoding=rope")
+    heads, width, batch = (2, run.config.model.width, run.config.training.batch_size)
+    asked = run.task.answer_length(run.config.training.lengths[1]) + 1
+    bias = 2 * heads * tokens * (tokens + asked)
+    gates = 2 * (heads * width) * tokens
+    assert 0 < more <= 3 * batch * (bias + gates)
+
+
+def test_a_convolution_by_channel_is_charged_by_channel() -> None:
+    # Torch charges the gradient of its weights as if all channels met: 64 times as much here.
+    run = setup("task=kth_from_end")
+    tokens = run.task.total_length(run.config.training.lengths[1]) - 1
+    batch, channels = run.config.training.batch_size, 64
+    one, three = (counted("encoding=path", f"encoding.kernel={k}") for k in (1, 3))
+    padded = 3 * batch * run.config.model.num_layers * channels * 2 * tokens
+    assert 0 < three - one <= padded
+
+
+def test_counting_draws_nothing_and_leaves_no_gradient() -> None:
+    [shared] = SharedTraining.of(setup("task=kth_from_end", "encoding=fox", "model.dropout=0.1"))
+    training = shared.begin()
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    multiplications(training)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert all(weight.grad is None for weight in training.model.parameters())
+
+
+def test_a_record_has_the_multiplications_of_its_training(tmp_path: Path) -> None:
+    made = ran(tmp_path, f"task={TASK}", "encoding=rope")
+    [shared] = SharedTraining.of(tiny(tmp_path, f"task={TASK}", "encoding=rope"))
+    assert made.training.multiplications == multiplications(shared.begin()) > 0

@@ -79,6 +79,8 @@ class Training(Origin):
     learning_rates: list[Rate] | None = None  # where there were several to choose from
     steps: int | None  # that were made; none: it diverged
     parameters: int = COUNTED
+    # Multiplications of one step, see `running.train.multiplications`; none: the record is older.
+    multiplications: int | None = Field(default=None, ge=0)
     curve: Curve
     cpu_seconds: float  # of several in step its share, as with `wall_seconds`
     wall_seconds: float

@@ -62,6 +62,10 @@ class RunColumns(Part):
     """The test at the training length reached the score of the gate."""
     solved_step: Annotated[float | None, Unit("steps")]
     """First validation with that score."""
+    step_multiplications: Annotated[float | None, Unit("products")]
+    """Those of one training step, at the longest trained length; none: the record is older."""
+    multiplications: Annotated[float | None, Unit("products")]
+    """Those of the training up to `solved_step`."""
     train_cpu_seconds: Annotated[float, Unit("s")]
     """Training, and what the row did before its test."""
     train_gpu_seconds: Annotated[float, Unit("s")]
@@ -95,10 +99,16 @@ class RunColumns(Part):
             parameters=training.parameters,
             solved=record.solved,
             solved_step=record.solved_step,
+            step_multiplications=training.multiplications,
+            multiplications=_product(record.solved_step, training.multiplications),
             train_cpu_seconds=record.cpu_seconds,
             train_gpu_seconds=training.gpu_seconds,
             source_hash=training.source_hash,
         )
+
+
+def _product(steps: int | None, each: int | None) -> int | None:
+    return None if steps is None or each is None else steps * each
 
 
 FIELDS: dict[str, FieldInfo] = {**RunColumns.model_fields, **Row.model_fields}

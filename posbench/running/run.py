@@ -28,6 +28,7 @@ from posbench.running.run_spec import Fingerprint, RunSpec, remark
 from posbench.running.scores import WithoutExtension
 from posbench.running.setup import Setup
 from posbench.running.train import Trained, without_weights
+from posbench.statistics.measures import steps_to_gate
 
 # -- records ---------------------------------------------------------------------------------------
 
@@ -52,8 +53,6 @@ def record_of(
 ) -> Record:
     """The record of a run that is complete."""
     config, curve = setup.config, trained.log.curve
-    validated = zip(curve.step, curve.score, strict=True)
-    solved = [step for step, score in validated if score >= setup.task.gate]
     return Record(
         protocol=identity.protocol,
         task=identity.task,
@@ -65,7 +64,7 @@ def record_of(
         scale_policy=in_a_line(setup.extension.scale_policy),
         seed=config.seed,
         training=trained.record(),
-        solved_step=solved[0] if solved else None,
+        solved_step=steps_to_gate(curve.step, curve.score, setup.task.gate),
         search=prepared.search,
         finetuning=prepared.finetuning,
         ceiling=prepared.ceiling,

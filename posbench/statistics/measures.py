@@ -182,12 +182,30 @@ def median_reach(reaches: Sequence[Reach], weights: Numbers | None = None) -> tu
     return Reach(_log_median(low, weight), _log_median(high, weight)), share
 
 
+def steps_to_gate(steps: Sequence[int], scores: Numbers, gate: float) -> int | None:
+    """The step of the first validation whose score is at the gate; None if there is none.
+
+    Args:
+        steps: of the validations, ascending, [validation]
+        scores: the proficiency at each, [validation]
+        gate: the score that counts as learned
+    """
+    passed = np.flatnonzero(np.asarray(scores, float) >= gate)
+    return steps[int(passed[0])] if len(passed) else None
+
+
 NEEDED = {
     **dict.fromkeys(("protocol", "protocol_hash", "task", "task_hash", "task_version"), False),
     **dict.fromkeys(("method", "method_hash", "method_class", "training_hash"), False),
     **dict.fromkeys(("seed", "test_length", "multiple", "score", "chance", "solved"), True),
 }
 """Columns of the long table that `of_runs` needs, and whether they hold numbers."""
+OF_TRAINING = {
+    "cpu_seconds": "train_cpu_seconds",
+    "steps_to_gate": "solved_step",
+    "multiplications": "multiplications",
+}
+"""Columns of `of_runs` that tell of the training, and those of the long table, if it has them."""
 MEASURED = ("score", "chance")
 """Those of them that may be unknown, which is NaN; what depends on it is NaN as well."""
 
@@ -229,7 +247,9 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
     `task_name` and `row` (that of the method; each the label where the table has no such column),
     `class`, `seed`, `training` (hash: runs that share it share weights), `cpu_seconds` of training
     (NaN if the table lacks them), `in_distribution` (corrected score at 1x), `learned` (the test at
-    1x reached the gate of its task), `area` (share of 1), and `reach` (a `Reach`, in multiples).
+    1x reached the gate of its task), `steps_to_gate` (of training, NaN where no validation was at
+    the gate) and `multiplications` (of these steps, NaN in older records), `area` (share of 1), and
+    `reach` (a `Reach`, in multiples).
     """
     lengths = "true_multiple" if "true_multiple" in table else "multiple"
     task = ["protocol", "protocol_hash", "task", "task_hash", "task_version"]
@@ -262,8 +282,9 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
         "training": firsts["training_hash"].to_numpy(),
         "learned": firsts["solved"].to_numpy(bool),
     }
-    if "train_cpu_seconds" in firsts:
-        rows["cpu_seconds"] = firsts["train_cpu_seconds"].to_numpy(float)
+    for name, column in OF_TRAINING.items():
+        if column in firsts:
+            rows[name] = firsts[column].to_numpy(float)
     areas, reaches, bases = [], [], []
     for start, end in zip(starts, ends, strict=False):
         multiples, scores, chances = known[:, start:end]
@@ -273,7 +294,7 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
         areas.append(area(multiples, scores, chances, longest) if whole else np.nan)
         reaches.append(reach(multiples, scores, chances))
     found = rows | {"in_distribution": bases, "area": areas, "reach": reaches}
-    columns = ["protocol", "task", *shown, "class", "seed", "training", "cpu_seconds"]
+    columns = ["protocol", "task", *shown, "class", "seed", "training", *OF_TRAINING]
     return pd.DataFrame(found, columns=[*columns, "in_distribution", "learned", "area", "reach"])
 
 
