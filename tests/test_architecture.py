@@ -101,6 +101,42 @@ def test_no_imports_go_in_a_circle() -> None:
         )  # raises CycleError, which names them
 
 
+ONE_METHOD_A_FILE = ("encodings", "extensions", "tasks")
+
+
+def of_the_house() -> list[tuple[str, Path]]:
+    """The modules that hold more than one method or task."""
+    return [(name, path) for name, path in modules() if room(name) not in ONE_METHOD_A_FILE]
+
+
+def test_no_class_name_is_used_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for name, path in of_the_house():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(name)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+SECTION, CEILING = 60, 500
+"""Lines: a shorter file that one module imports is a section of it, and none is longer."""
+
+
+def test_files_are_neither_sections_of_another_nor_too_long() -> None:
+    importers: dict[str, set[Path]] = {}
+    for path in (ROOT / "posbench").rglob("*.py"):  # those that others import from as well
+        for imported in imports(path):
+            importers.setdefault(imported, set()).add(path)
+    lines = {name: len(path.read_text().splitlines()) for name, path in of_the_house()}
+    sections = [
+        name
+        for name, count in lines.items()
+        if count < SECTION and len(importers.get(name, ())) == 1 and not name.endswith("__init__")
+    ]
+    assert sections == []
+    assert [name for name, count in lines.items() if count > CEILING] == []
+
+
 def test_the_floors_can_be_held_in_the_head() -> None:
     assert len(FLOORS) <= 12
 

@@ -14,7 +14,13 @@ import yaml
 from posbench.config import families
 from posbench.config.folders import own_names
 from posbench.explain import reference as page
-from posbench.explain.reference import BOARD_POSITIONS, Default, calculated, defaults, settings
+from posbench.explain.reference import (
+    BOARD_POSITIONS,
+    PublishedSetting,
+    calculated,
+    defaults,
+    settings,
+)
 
 NEAR = 0.01
 """How far apart two meanings may be that are the same: resolvers round."""
@@ -33,7 +39,7 @@ def is_other(file: str, setting: str) -> bool:
     )
 
 
-def holds(each: Default, file: str, positions: int) -> bool:
+def holds(each: PublishedSetting, file: str, positions: int) -> bool:
     """Whether the value of a file means at that length what was published, within rounding."""
     low, high = sorted(unrounded(each, file, positions))
     between = sorted(each.meaning(value, positions) for value in (low, high))
@@ -42,7 +48,7 @@ def holds(each: Default, file: str, positions: int) -> bool:
     return between[0] - wide <= max(meant) and min(meant) <= between[1] + wide
 
 
-def unrounded(each: Default, file: str, positions: int) -> tuple[float, float]:
+def unrounded(each: PublishedSetting, file: str, positions: int) -> tuple[float, float]:
     """Between what values the one of the file was, before it was rounded or kept within 1."""
     value = each.here(file, positions)
     text = str(page.written_settings(file)[each.setting])
@@ -63,11 +69,11 @@ TUNED = [file for file in FILES if knobs(file)]
 LENGTHS = (BOARD_POSITIONS, 160, 512, 2048)
 
 
-def called(cases: list[tuple[Default, str]]) -> list[str]:
+def called(cases: list[tuple[PublishedSetting, str]]) -> list[str]:
     return [f"{file}.{each.setting}" for each, file in cases]
 
 
-def one(file: str, setting: str) -> Default:
+def one(file: str, setting: str) -> PublishedSetting:
     (found,) = [each for each, of in DEFAULTS if of == file and each.setting == setting]
     return found
 
@@ -110,14 +116,16 @@ def test_what_is_fixed_in_classes_belongs_to_files() -> None:
 
 @pytest.mark.parametrize("positions", LENGTHS)
 @pytest.mark.parametrize(("each", "file"), HELD, ids=called(HELD))
-def test_a_default_means_what_was_published(each: Default, file: str, positions: int) -> None:
+def test_a_default_means_what_was_published(
+    each: PublishedSetting, file: str, positions: int
+) -> None:
     meant = each.published_meanings()
     assert meant, "say at what training length, or why ours is what it is"
     assert holds(each, file, positions), (each.here(file, positions), meant)
 
 
 @pytest.mark.parametrize(("each", "file"), EXCEPTIONS, ids=called(EXCEPTIONS))
-def test_an_exception_is_one(each: Default, file: str) -> None:
+def test_an_exception_is_one(each: PublishedSetting, file: str) -> None:
     if each.published_meanings():
         assert not holds(each, file, BOARD_POSITIONS), "it keeps the rule: no exception is needed"
 

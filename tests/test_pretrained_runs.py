@@ -25,7 +25,7 @@ from posbench.pretrained import recording
 from posbench.pretrained.command import main
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Answering
-from posbench.pretrained.request import Request
+from posbench.pretrained.request import ModelRequest
 from posbench.pretrained.tabulating import Score, over
 from posbench.records import files, published, tables
 from posbench.records.record import Record
@@ -514,21 +514,21 @@ def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -
     recipe = tmp_path / "small.yaml"
     recipe.write_text("extension: [direct, pi]\ntask: passkey\nlengths: [1, 1.5]\nchat: true\n")
     words = [f"model={folder}", f"recipe={recipe}"]
-    asked = Request.of(words)
+    asked = ModelRequest.of(words)
     found = asked.settings
     assert (found.extension, found.lengths, found.chat) == (["direct", "pi"], [1.0, 1.5], True)
     assert asked.protocol.slug == "small"
-    more = Request.of([*words, "texts=3", "seed=1", "extension=yarn"])
+    more = ModelRequest.of([*words, "texts=3", "seed=1", "extension=yarn"])
     assert more.protocol == asked.protocol and more.texts == [1, 2, 3]
-    changed = Request.of([*words, "questions=3"])
+    changed = ModelRequest.of([*words, "questions=3"])
     assert changed.protocol.changed == ("questions=3",)
     assert changed.protocol.hash != asked.protocol.hash
     tokens = tmp_path / "tokens.yaml"
     tokens.write_text("tokens: [256, 512]\n")
-    counted = Request.of([words[0], f"recipe={tokens}"])
+    counted = ModelRequest.of([words[0], f"recipe={tokens}"])
     assert (counted.settings.tokens, counted.settings.lengths) == ([256, 512], None)
     typed = ["extension=direct,pi", "task=passkey", "lengths=[1,1.5]", "chat=true"]
-    assert Request.of([words[0], *typed]).protocol.hash == asked.protocol.hash
+    assert ModelRequest.of([words[0], *typed]).protocol.hash == asked.protocol.hash
 
 
 @pytest.mark.parametrize(
@@ -547,9 +547,9 @@ def test_a_recipe_is_the_words_of_a_command_line(folder: Path, tmp_path: Path) -
 def test_one_protocol_has_one_name_however_it_is_written(
     folder: Path, usual: str, other: str
 ) -> None:
-    asked = Request.of([f"model={folder}", usual])
-    assert Request.of([f"model={folder}", other]).protocol == asked.protocol
-    default = Request.of([f"model={folder}"]).protocol
+    asked = ModelRequest.of([f"model={folder}", usual])
+    assert ModelRequest.of([f"model={folder}", other]).protocol == asked.protocol
+    default = ModelRequest.of([f"model={folder}"]).protocol
     assert asked.protocol.changed == ((usual,) if usual != "lengths=[1,1.5,2]" else ())
     assert (asked.protocol.hash == default.hash) == (not asked.protocol.changed)
 
@@ -559,7 +559,9 @@ def test_lengths_that_differ_by_little_are_of_two_protocols(folder: Path) -> Non
         ("lengths=1.333333", "lengths=1.3333333"),
         ("tokens=1048576", "tokens=1048577"),
     ):
-        first, second = (Request.of([f"model={folder}", word]).protocol for word in (one, other))
+        first, second = (
+            ModelRequest.of([f"model={folder}", word]).protocol for word in (one, other)
+        )
         assert first.hash != second.hash and first.changed != second.changed
 
 
@@ -567,7 +569,7 @@ def test_a_protocol_is_the_one_that_published_records_have(folder: Path) -> None
     recipe = PRETRAINED / "smollm2-135m.yaml"
     published = {each.protocol.hash for each in files.records(PRETRAINED)}
     for word in ("texts=3", "lengths=1.0, 1.50"):
-        asked = Request.of([f"model={folder}", f"recipe={recipe}", word])
+        asked = ModelRequest.of([f"model={folder}", f"recipe={recipe}", word])
         assert {asked.protocol.hash} == published and not asked.protocol.changed
 
 
@@ -577,11 +579,11 @@ def test_lengths_and_tokens_take_the_place_of_those_in_a_recipe(
     recipe = tmp_path / "it.yaml"
     words = [f"model={folder}", f"recipe={recipe}"]
     recipe.write_text("tokens: [256, 512]\n")
-    asked = Request.of([*words, "lengths=[1,2]"])
+    asked = ModelRequest.of([*words, "lengths=[1,2]"])
     assert (asked.settings.tokens, asked.settings.lengths) == (None, [1.0, 2.0])
     assert asked.protocol.changed == ("lengths=[1,2]",)
     recipe.write_text("lengths: [1, 2]\n")
-    asked = Request.of([*words, "tokens=256"])
+    asked = ModelRequest.of([*words, "tokens=256"])
     assert (asked.settings.tokens, asked.settings.lengths) == ([256], None)
     assert asked.protocol.changed == ("tokens=[256]",)
 

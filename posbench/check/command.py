@@ -136,14 +136,14 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
     suite = _suite(kind)
     mine = [word for word in words if kind != "encoding" or Word.of(word).section != "extension"]
     subject = suite.subject(*mine)
-    written = Written.of(kind, mine)
+    written = YamlOfClass.of(kind, mine)
     number, kept, failed, stopped = len(suite.checks), 0, 0, False
     reasons: dict[str, None] = {}
     for check, verdict, said in _answers(subject, suite, written):
-        if verdict is Verdict.KEPT:
+        if verdict is CheckResult.KEPT:
             kept += 1
             out.print(f"  ok      {_title(check)}", markup=False)
-        elif verdict is Verdict.UNASKED:
+        elif verdict is CheckResult.UNASKED:
             reasons[said] = None
             if not stopped:
                 out.print(f"  --      {_title(check)}: not asked, because {said}", markup=False)
@@ -179,7 +179,9 @@ def _suite(kind: str) -> Suite:
     return suites[kind]
 
 
-def _answers(subject: Any, suite: Suite, written: Written) -> Iterator[tuple[Check, Verdict, str]]:
+def _answers(
+    subject: Any, suite: Suite, written: YamlOfClass
+) -> Iterator[tuple[Check, CheckResult, str]]:
     """Each check with its verdict: what has failed, or why it was not asked.
 
     What fails for a reason that was said before refers to that. A check that rests on one that
@@ -194,15 +196,15 @@ def _answers(subject: Any, suite: Suite, written: Written) -> Iterator[tuple[Che
         before = next((lost[each] for each in suite.rests_on.get(check, ()) if each in lost), cause)
         if before:
             lost[check] = before
-            yield check, Verdict.UNASKED, before
+            yield check, CheckResult.UNASKED, before
             continue
         try:
             error = _raised(check, subject)
         except NotAsked as unasked:
-            yield check, Verdict.UNASKED, str(unasked)
+            yield check, CheckResult.UNASKED, str(unasked)
             continue
         if error is None:
-            yield check, Verdict.KEPT, ""
+            yield check, CheckResult.KEPT, ""
             continue
         lost[check] = f"“{_title(check)}” failed"
         where = place(error, subject.classes)
@@ -217,7 +219,7 @@ def _answers(subject: Any, suite: Suite, written: Written) -> Iterator[tuple[Che
         elif hints and OF_SIZES.search(str(error)):
             sentence = f"{sentence}. A likely cause: {'; '.join(hints)}"
             hints = []
-        yield check, Verdict.FAILED, sentence
+        yield check, CheckResult.FAILED, sentence
         said.setdefault(reason, _title(check))
         if check in suite.first:
             cause = lost[check]
@@ -247,7 +249,7 @@ def _line_of_kept(check: Check, subject: Any) -> str:
     return last_line_in("\n".join(str(each.message) for each in said))
 
 
-class Verdict(Enum):
+class CheckResult(Enum):
     """What came of a check."""
 
     KEPT = "ok"
@@ -256,14 +258,14 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True)
-class Written:
+class YamlOfClass:
     """What a YAML says of the class that is checked."""
 
     node: Any  # interpolations unresolved
     file: Path | None  # of one's own
 
     @classmethod
-    def of(cls, kind: str, words: list[str]) -> Written:
+    def of(cls, kind: str, words: list[str]) -> YamlOfClass:
         composed = compose(*words)
         name = composed.choices.get(kind)
         paths = (folder / kind / f"{name}.yaml" for folder in folders.searched())

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 MOVES = ("aten::copy_", "aten::_to_copy")
 """Operations that may have tensors of two devices."""
@@ -34,6 +34,11 @@ class Elsewhere(TorchDispatchMode):
         super().__init__()
         self.asked: set[str] = set()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here, and torch would import its compiler only to leave it out."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given, name = kwargs or {}, func._schema.name
         tensors = [each for each in tree_leaves((args, given)) if isinstance(each, Tensor)]
@@ -47,7 +52,32 @@ class Elsewhere(TorchDispatchMode):
         if name == "aten::_to_copy" and tensors[0].is_meta and "cpu" in str(given.get("device")):
             self.asked.add("all numbers")
             return torch.ones(tensors[0].shape, dtype=given.get("dtype") or tensors[0].dtype)
+        return _without_numbers(func, args, given)
+
+
+def _without_numbers(func: Any, args: Any, given: dict[str, Any]) -> Any:
+    """What an operation gives on the meta device.
+
+    For most operations torch would import its compiler to know the shape, which costs more than all
+    checks together. So what changes and shares nothing is computed of zeros on the CPU.
+    """
+    schema = func._schema
+    if any(each.alias_info is not None for each in (*schema.arguments, *schema.returns)):
         return func(*args, **given)
+    meta = any(each.is_meta for each in tree_leaves((args, given)) if isinstance(each, Tensor))
+    if not meta and f"{given.get('device')}" != "meta":
+        return func(*args, **given)
+    try:
+        args_here, given_here = tree_map_only(Tensor, _zeros, (args, given))
+        if "device" in given:
+            given_here["device"] = "cpu"
+        return tree_map_only(Tensor, lambda each: each.to("meta"), func(*args_here, **given_here))
+    except Exception:  # zeros cannot be divided by, for example; torch knows what else is wrong
+        return func(*args, **given)
+
+
+def _zeros(given: Tensor) -> Tensor:
+    return torch.zeros(given.shape, dtype=given.dtype) if given.is_meta else given
 
 
 class Autocast(torch.autocast):

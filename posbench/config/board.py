@@ -60,13 +60,13 @@ class _Loader(yaml.SafeLoader):
 # -- all together ----------------------------------------------------------------------------------
 
 
-class Written(BaseModel):
+class DefinitionPart(BaseModel):
     """A part of a definition: what is not declared is refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Rows(Written):
+class Rows(DefinitionPart):
     """Rows of the board, and the seeds with which they are run.
 
     They are `methods` by name, or each of `encodings` with each of `extensions`, all with the same
@@ -102,14 +102,14 @@ class Rows(Written):
         return [(*row, *self.settings) for row in found]
 
 
-class Group(Written):
+class Group(DefinitionPart):
     """Tasks that ask for one capability."""
 
     asks: str  # to do what, in words
     tasks: tuple[str, ...] = Field(min_length=1)
 
 
-class Judged(Written):
+class Judged(DefinitionPart):
     """What is made of the scores; the meaning of each is in posbench.statistics.measures.
 
     A board writes down how it is judged, and its hash holds it. All boards are judged alike but for
@@ -132,7 +132,7 @@ class Judged(Written):
         return value
 
 
-class Change(Written):
+class Change(DefinitionPart):
     """A mistake that was mended after the board's first run."""
 
     date: str
@@ -140,7 +140,7 @@ class Change(Written):
     why: str
 
 
-class Board(Written):
+class Board(DefinitionPart):
     """A board; `hash` stands for all of it that decides what is run and how it is judged."""
 
     name: str

@@ -22,7 +22,7 @@ from posbench.config import folders, resolvers
 from posbench.config.composition_rules import composed
 from posbench.config.numbers import refuse_unbounded
 from posbench.config.option_files import NotOurs, OptionFile, OptionFiles
-from posbench.config.sources import OwnFiles, Rows, SearchPath
+from posbench.config.sources import MethodRows, OwnFiles, SearchPath
 
 SWEEPER = f"{PosbenchSweeper.__module__}.{PosbenchSweeper.__name__}"
 
@@ -32,7 +32,7 @@ def register() -> None:
     _register_once()
     # By hand: Hydra's search does not see packages of an editable installation. Every time: what
     # runs in this process may have put Hydra's plugins back to what they were before.
-    for plugin in (PosbenchSweeper, OwnFiles, Rows, SearchPath):
+    for plugin in (PosbenchSweeper, OwnFiles, MethodRows, SearchPath):
         Plugins.instance().register(plugin)
     resolvers.guard()
 

@@ -30,10 +30,10 @@ class SearchPath(SearchPathPlugin):
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in self.chosen:
             search_path.append(PROVIDER, f"{SCHEME}://{folder.resolve()}")
-        search_path.append("conf/methods.yaml", f"{Rows.scheme()}://")
+        search_path.append("conf/methods.yaml", f"{MethodRows.scheme()}://")
 
 
-class Rows(ConfigSource):
+class MethodRows(ConfigSource):
     """Each row of methods.yaml as an option of the group `method`."""
 
     @staticmethod

@@ -204,7 +204,7 @@ SIZES = ("model.", "extension.")
 
 
 @dataclass(frozen=True)
-class Default:
+class PublishedSetting:
     """One setting of one or more files, as conf/defaults.yaml has it."""
 
     of: tuple[str, ...]
@@ -242,7 +242,7 @@ def table() -> dict[str, Any]:
     return yaml.safe_load(families.text("defaults.yaml"))
 
 
-def defaults() -> list[Default]:
+def defaults() -> list[PublishedSetting]:
     def several(value: Any) -> tuple[Any, ...]:
         return tuple(value) if isinstance(value, list) else () if value is None else (value,)
 
@@ -252,7 +252,7 @@ def defaults() -> list[Default]:
         at = at * len(published) if len(at) == 1 else at
         published = published * len(at) if len(published) == 1 and at else published
         found.append(
-            Default(**entry | {"of": tuple(entry["of"]), "published": published, "at": at})
+            PublishedSetting(**entry | {"of": tuple(entry["of"]), "published": published, "at": at})
         )
     return found
 
@@ -332,7 +332,7 @@ def scaled() -> str:
     return "\n".join([*lines, *END])
 
 
-def _alike(each: Default, group: str) -> list[list[str]]:
+def _alike(each: PublishedSetting, group: str) -> list[list[str]]:
     """The files of a group that have one value, together."""
     by_value: dict[float, list[str]] = {}
     for file in each.of:
@@ -347,7 +347,7 @@ def _settings_of(entry: Mapping[str, Any]) -> str:
     return f"{names} of {where}" if where else names
 
 
-def _cells(each: Default, mine: Sequence[str]) -> list[str]:
+def _cells(each: PublishedSetting, mine: Sequence[str]) -> list[str]:
     value = each.here(mine[0], BOARD_POSITIONS)
     published = " to ".join(_shown(x) for x in dict.fromkeys(each.published)) or "none"
     lengths = " to ".join(_shown(x) for x in dict.fromkeys(each.at))

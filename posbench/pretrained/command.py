@@ -52,7 +52,7 @@ from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension, Searched
 from posbench.pretrained.refusal import CannotMount, need_transformers
-from posbench.pretrained.request import HELP, Request
+from posbench.pretrained.request import HELP, ModelRequest
 
 if TYPE_CHECKING:
     from posbench.pretrained.measuring import Answering, Found, Measurement
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def measured() -> int:
         refuse_unknown(words)
-        request = Request.of(words)
+        request = ModelRequest.of(words)
         with writing_to(request.settings.results_dir):
             for line in run(request):
                 print(line, flush=True)
@@ -91,7 +91,7 @@ def refuse_unknown(words: Sequence[str]) -> None:
                 mistakes.check_choice("extension", name.strip(), own_names("extension"))
 
 
-def run(request: Request) -> Iterator[str]:
+def run(request: ModelRequest) -> Iterator[str]:
     """Measure what is not known yet, and say what is found as it comes."""
     need_transformers()
     from posbench.pretrained.configured import reached
@@ -114,7 +114,7 @@ def run(request: Request) -> Iterator[str]:
         refuse_short(tasks, lengths[0])
         candidates = yield from _candidates(request, tasks, recorder)
         for text, length, task in itertools.product(request.texts, lengths, tasks):
-            unit = Unit(recorder, task, length, text)
+            unit = ModelTest(recorder, task, length, text)
             for each in candidates[task.name]:
                 yield from unit.measured(each)
         yield ""
@@ -141,7 +141,7 @@ def refuse_tokenizer(asking: Answering) -> None:
         asking.pieces.question(each)
 
 
-def _recorder(request: Request, mounted: Mounted) -> Recorder:
+def _recorder(request: ModelRequest, mounted: Mounted) -> Recorder:
     from posbench.pretrained.recording import Recorder
 
     trained = mounted.train_positions
@@ -165,7 +165,7 @@ def _recorder(request: Request, mounted: Mounted) -> Recorder:
 
 
 def _candidates(
-    request: Request, tasks: Sequence[Measurement], recorder: Recorder
+    request: ModelRequest, tasks: Sequence[Measurement], recorder: Recorder
 ) -> Generator[str, None, dict[str, list[Candidate]]]:
     """The extensions that the model can have and that change something beyond L, by task.
 
@@ -203,7 +203,7 @@ def _to_serve(mounted: Mounted, rows: Sequence[Candidate], longest: int) -> Iter
 
 
 @dataclass(frozen=True)
-class Unit:
+class ModelTest:
     """One text of a task at one length, under one extension after the other."""
 
     recorder: Recorder
@@ -241,7 +241,7 @@ class Unit:
 
 
 def searched(
-    row: Candidate, task: Measurement, recorder: Recorder, lengths: list[int], request: Request
+    row: Candidate, task: Measurement, recorder: Recorder, lengths: list[int], request: ModelRequest
 ) -> Candidate:
     """The row with the settings that this task chose, if its extension asks for a search."""
     from posbench.pretrained.searching import choose
@@ -266,7 +266,7 @@ def prove_beyond(mounted: Mounted, extension: Extension, lengths: list[int]) -> 
         prove_effect(mounted, extension, beyond)
 
 
-def measurements(request: Request, tokenizer: Any) -> list[Measurement]:
+def measurements(request: ModelRequest, tokenizer: Any) -> list[Measurement]:
     from posbench.pretrained.continuing import pieces
     from posbench.pretrained.measuring import Answering, Perplexity
     from posbench.pretrained.text_tasks import SETS, TASKS
@@ -292,7 +292,7 @@ def measurements(request: Request, tokenizer: Any) -> list[Measurement]:
     return found
 
 
-def extensions(request: Request, train_positions: int, test_positions: int) -> list[Candidate]:
+def extensions(request: ModelRequest, train_positions: int, test_positions: int) -> list[Candidate]:
     """The suite's extensions with its settings, scaled to the positions of the model."""
     from posbench.pretrained.recording import Candidate
 

@@ -34,7 +34,7 @@ from posbench.pretrained.measuring import Found, Measurement, target
 from posbench.pretrained.mounting import Mounted
 from posbench.records import files
 from posbench.records.lines import refuse_another_schema
-from posbench.records.record import Curve, Evaluated, Record, Search, Training
+from posbench.records.record import Evaluated, Record, RecordedCurve, RecordedTraining, Search
 from posbench.running.devices import name_of
 from posbench.statistics.aggregates import PRETRAINED
 
@@ -181,7 +181,7 @@ class Recorder:
             method_class=row.method_class,
             scale_policy=row.extension.scale_policy,
             seed=found.number,
-            training=Training(
+            training=RecordedTraining(
                 settings_hash=self._sample(task, found.number),
                 source_hash=self._code_of_samples(measured),
                 train_length=trained,
@@ -189,7 +189,7 @@ class Recorder:
                 learning_rate=0.0,  # nothing was trained here
                 steps=0,
                 parameters=sum(each.numel() for each in model.parameters()),
-                curve=Curve(step=[], loss=[], validation_loss=[], score=[]),
+                curve=RecordedCurve(step=[], loss=[], validation_loss=[], score=[]),
                 cpu_seconds=0.0,
                 wall_seconds=0.0,
                 **origin,

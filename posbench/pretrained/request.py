@@ -106,7 +106,7 @@ class Settings(BaseModel):
 
 
 @dataclass(frozen=True)
-class Request:
+class ModelRequest:
     """A model, and the extensions, tasks and lengths that are to be measured."""
 
     files: Files
@@ -116,7 +116,7 @@ class Request:
     command: str
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Request:
+    def of(cls, words: Sequence[str]) -> ModelRequest:
         """Read the words; ConfigError names the first one that cannot be."""
         said, of_extensions = _told_apart(words)
         recipe = _recipe(Path(said["recipe"])) if "recipe" in said else {}

@@ -14,7 +14,7 @@ from posbench.core.extension import Extension, Searched
 from posbench.core.streams import stream_seed
 from posbench.pretrained.measuring import Measurement
 from posbench.pretrained.mounting import Mounted
-from posbench.records.record import Search, Trial
+from posbench.records.record import RecordedTrial, Search
 
 
 def choose(
@@ -56,7 +56,7 @@ def choose(
 
     rng = np.random.default_rng(stream_seed(texts[0], "search"))
     trials = searched.trials(mounted.trained(length), trained, rng, loss)
-    tried: list[Any] = [Trial(settings=each.settings, loss=each.loss) for each in trials]
+    tried: list[Any] = [RecordedTrial(settings=each.settings, loss=each.loss) for each in trials]
     samples = len(texts) * len(measured.numbers(0))
     return trials[0].extension, Search(length=length, num_samples=samples, trials=tried)
 

@@ -26,7 +26,7 @@ MOST_LENGTHS = 4096
 """Rows of a record: tests at so many lengths are no test of this suite."""
 
 
-class Curve(Part):
+class RecordedCurve(Part):
     """Validations in the course of a training; a list holds one entry a validation."""
 
     step: list[int]
@@ -69,7 +69,7 @@ class Origin(Part):
         return f"{self.device} ({', '.join(map(str, known))})" if known else self.device
 
 
-class Training(Origin):
+class RecordedTraining(Origin):
     """One training: what all runs share whose weights are these."""
 
     settings_hash: Text  # of the settings, task and seed that the weights depend on
@@ -81,7 +81,7 @@ class Training(Origin):
     parameters: int = COUNTED
     # Multiplications of one step, see `running.train.multiplications`; none: the record is older.
     multiplications: int | None = Field(default=None, ge=0)
-    curve: Curve
+    curve: RecordedCurve
     cpu_seconds: float  # of several in step its share, as with `wall_seconds`
     wall_seconds: float
     replicas: int = 1  # trainings that were made in step, this one among them
@@ -97,7 +97,7 @@ class Training(Origin):
         return 0.0 if self.device == "cpu" else self.wall_seconds
 
 
-class Trial(Part):
+class RecordedTrial(Part):
     """Settings that a search tried; empty: the defaults."""
 
     settings: dict[str, Any]
@@ -109,7 +109,7 @@ class Search(Part):
 
     length: int  # n
     num_samples: int
-    trials: list[Trial] = Field(min_length=1)
+    trials: list[RecordedTrial] = Field(min_length=1)
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class FineTuned(Part):
     hash: Text
     steps: int
     lengths: tuple[int, int]  # n, shortest and longest
-    curve: Curve
+    curve: RecordedCurve
     device: Text
 
 
@@ -176,7 +176,7 @@ class Record(Part):
     method_class: Text  # rows are ranked within their class
     scale_policy: Text
     seed: int = Field(ge=0, le=LARGEST_SEED)
-    training: Training
+    training: RecordedTraining
     solved_step: int | None  # the first validation with a proficiency of the gate
     search: Search | None = None
     finetuning: FineTuned | None = None

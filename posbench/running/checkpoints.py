@@ -30,7 +30,7 @@ from posbench.core.row import Part
 from posbench.core.settings import TrainerConfig, TrainingConfig
 from posbench.core.training import Training, fit
 from posbench.core.transformer import Transformer
-from posbench.records.record import Curve
+from posbench.records.record import RecordedCurve
 from posbench.running.console import Console
 from posbench.running.devices import device, device_name
 from posbench.running.resuming import THREADS, Keeping, forget, loaded, remaining
@@ -40,7 +40,7 @@ from posbench.running.scores import CHECKPOINTS
 class Log(Part):
     """What a training leaves behind besides its weights."""
 
-    curve: Curve
+    curve: RecordedCurve
     cpu_seconds: float
     wall_seconds: float
     device: str
@@ -60,9 +60,9 @@ class Log(Part):
         replicas: int = 1,
     ) -> Self:
         """The log of a training that has just ended."""
-        curve = {name: [point[name] for point in points] for name in Curve.model_fields}
+        curve = {name: [point[name] for point in points] for name in RecordedCurve.model_fields}
         return cls(
-            curve=Curve.model_validate(curve),
+            curve=RecordedCurve.model_validate(curve),
             cpu_seconds=cpu_seconds,
             wall_seconds=wall_seconds,
             device=device,

@@ -25,7 +25,7 @@ from posbench.core.row import Row, View
 from posbench.core.streams import stream_seed
 from posbench.core.training import Training
 from posbench.core.transformer import Transformer
-from posbench.records.record import AuditRow, CeilingTraining, FineTuned, Search, Trial
+from posbench.records.record import AuditRow, CeilingTraining, FineTuned, RecordedTrial, Search
 from posbench.running.audit import audit
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
@@ -135,7 +135,7 @@ class SearchPreparation(Preparation):
 
         rng = np.random.default_rng(stream_seed(seed, "search"))
         trials = self.searched.trials(model.encodings, tests.spans(model, n)[0], rng, loss)
-        tried = [Trial(settings=trial.settings, loss=trial.loss) for trial in trials]
+        tried = [RecordedTrial(settings=trial.settings, loss=trial.loss) for trial in trials]
         search = Search(length=n, num_samples=num_samples, trials=tried)
         return Prepared(setup, model, trials[0].extension, search=search)
 

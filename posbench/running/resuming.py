@@ -99,10 +99,10 @@ class Keeping(L.Callback):
         self.path = path
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        trainer.strategy.checkpoint_io = Checkpoints(self.path)
+        trainer.strategy.checkpoint_io = WholeCheckpoints(self.path)
 
 
-class Checkpoints(TorchCheckpointIO):
+class WholeCheckpoints(TorchCheckpointIO):
     """Writes what `posbench.core.training.Checkpoint` then renames to `path`."""
 
     def __init__(self, path: Path) -> None:

@@ -17,7 +17,7 @@ from posbench.core.scoring import inputs, loss
 from posbench.core.training import Training as Trainer
 from posbench.core.training import log_point
 from posbench.core.transformer import Transformer
-from posbench.records.record import Rate, Training
+from posbench.records.record import Rate, RecordedTraining
 from posbench.running.checkpoints import Checkpoints, Log
 from posbench.running.console import Console
 from posbench.running.devices import device_name
@@ -34,10 +34,10 @@ class Trained:
     log: Log
     rates: list[Rate] | None = None  # the learning rates tried, where there were several
 
-    def record(self) -> Training:
+    def record(self) -> RecordedTraining:
         """The part that the records of all its runs have in common."""
         setup = self.training.setup
-        return Training(
+        return RecordedTraining(
             settings_hash=self.training.settings_hash,
             source_hash=setup.source_hash,
             train_length=setup.train_length,

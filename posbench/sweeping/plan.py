@@ -110,7 +110,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     request: Request
     jobs: tuple[Job, ...]
     complete: tuple[PlannedRun, ...]
@@ -202,7 +202,7 @@ class Plan:
                 )
 
 
-def plan(request: Request) -> Plan:
+def plan(request: Request) -> SweepPlan:
     """Look at every run that is asked for: nothing is made, and torch is needed only where
     something is left to be made. A name that there is not is an error before all else.
     """
@@ -210,7 +210,7 @@ def plan(request: Request) -> Plan:
         return _plan(request)
 
 
-def _plan(request: Request) -> Plan:
+def _plan(request: Request) -> SweepPlan:
     check = _check_once()
     refusal, asking = _refusals(), _asking(check)
     complete: list[PlannedRun] = []
@@ -246,7 +246,7 @@ def _plan(request: Request) -> Plan:
             tasks.append(identity.task.label)
     trained = {run.training for run in complete}
     jobs = tuple(_jobs(left, trained))
-    return Plan(request, jobs, tuple(complete), refused, wrong, repeated)
+    return SweepPlan(request, jobs, tuple(complete), refused, wrong, repeated)
 
 
 def _asking(check: Callable[[Composition], None]) -> Callable[[Words], RunSpec]:

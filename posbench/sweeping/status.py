@@ -21,7 +21,7 @@ from posbench.config import commands, mistakes
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.sweeping.journal import Event, Worker, workers
-from posbench.sweeping.plan import Plan, plan
+from posbench.sweeping.plan import SweepPlan, plan
 from posbench.sweeping.requests import request
 
 
@@ -48,14 +48,14 @@ def main(arguments: list[str] | None = None) -> int:
     return exit_status(told, chosen.words, chosen.config_dir)
 
 
-def _results_dir(planned: Plan) -> Path:
+def _results_dir(planned: SweepPlan) -> Path:
     """The folder that all runs share; the usual one for a sweep of which none can be run."""
     for run in (*planned.complete, *planned.runs):
         return run.spec.results_dir
     return Path(compose().content["results_dir"])
 
 
-def lines(planned: Plan, results_dir: Path) -> Iterator[str]:
+def lines(planned: SweepPlan, results_dir: Path) -> Iterator[str]:
     """What is complete, under way, failed and missing, and how long the rest will take."""
     yield from planned.heading()
     found = workers(results_dir)

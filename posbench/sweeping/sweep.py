@@ -20,7 +20,7 @@ from posbench.config.folders import searched, with_own
 from posbench.records.files import leaderboard_command
 from posbench.sweeping import journal
 from posbench.sweeping.journal import Event, Kind, Worker, workers
-from posbench.sweeping.plan import Job, Plan, PlannedRun, plan
+from posbench.sweeping.plan import Job, PlannedRun, SweepPlan, plan
 from posbench.sweeping.requests import Request
 from posbench.sweeping.working import is_claimed, quoted
 
@@ -279,7 +279,7 @@ class Sweep:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def _summarise(self, planned: Plan, ended: dict[str, Event], seconds: float) -> None:
+    def _summarise(self, planned: SweepPlan, ended: dict[str, Event], seconds: float) -> None:
         failures = [event for event in ended.values() if event.kind == "failed"]
         made = sum(event.kind == "done" for event in ended.values())
         skipped = len(planned.complete) + sum(event.kind == "found" for event in ended.values())

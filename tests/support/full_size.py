@@ -27,7 +27,7 @@ from posbench.config.methods import methods
 from posbench.config.names import MethodName, Name
 from posbench.core.row import Row, View
 from posbench.records import published
-from posbench.records.record import Curve, Record
+from posbench.records.record import Record, RecordedCurve
 
 LADDER = (16.0, 32.0, 64.0)
 BINS = 10
@@ -139,7 +139,7 @@ def _record(board: Board, rows: Rows, name: MethodName, task: str, seed: int) ->
             train_positions=trained,
             steps=2000,
             parameters=int(by_row.integers(98_000, 140_000)),
-            curve=Curve(
+            curve=RecordedCurve(
                 step=[1000, 2000], loss=[2.0, 0.5], validation_loss=[1.5, 0.4], score=[0.25, top]
             ),
             cpu_seconds=round(cpu, 1),

@@ -13,7 +13,7 @@ from posbench.config.command import Command
 from posbench.config.names import MethodName, Name
 from posbench.core.row import Row, View
 from posbench.records import files
-from posbench.records.record import Audit, Curve, Evaluated, Record, Training
+from posbench.records.record import Audit, Evaluated, Record, RecordedCurve, RecordedTraining
 
 DIRECT = {"_target_": "posbench.extensions.direct.Direct"}
 """What the configuration of a run without an extension says of it."""
@@ -87,9 +87,9 @@ def record(
     )
 
 
-def training(**values: Any) -> Training:
+def training(**values: Any) -> RecordedTraining:
     """A training of minutes, with some values of its own."""
-    usual = Training(
+    usual = RecordedTraining(
         settings_hash="0",
         source_hash="0",
         train_length=10,
@@ -97,7 +97,9 @@ def training(**values: Any) -> Training:
         learning_rate=1e-3,
         steps=100,
         parameters=1000,
-        curve=Curve(step=[50, 100], loss=[2.0, 1.0], validation_loss=[1.5, 1.0], score=[0.25, 1.0]),
+        curve=RecordedCurve(
+            step=[50, 100], loss=[2.0, 1.0], validation_loss=[1.5, 1.0], score=[0.25, 1.0]
+        ),
         device="cpu",
         commit="c0ffee",
         versions=VERSIONS,

@@ -40,7 +40,7 @@ from posbench.config.words import Word
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.showing.table import number
-from posbench.sweeping.plan import Plan, plan, published
+from posbench.sweeping.plan import SweepPlan, plan, published
 from posbench.sweeping.requests import Request
 
 MAIN = "main"
@@ -161,7 +161,7 @@ def _compare_rows(mine: TaskSubject, board: Board, chosen: argparse.Namespace) -
     return _ended(planned, stopped)
 
 
-def _made(request: Request, command: Sequence[str]) -> tuple[Plan, bool]:
+def _made(request: Request, command: Sequence[str]) -> tuple[SweepPlan, bool]:
     """The plan of what is asked for, after the sweep of these words, if any, has made what was
     missing, and whether that was stopped. The sweep says its cost.
     """
@@ -197,7 +197,7 @@ def _without_force(request: Request) -> Request:
     )
 
 
-def _complete(planned: Plan, again: str, *, tried: bool) -> list[Record]:
+def _complete(planned: SweepPlan, again: str, *, tried: bool) -> list[Record]:
     own = [record for run in planned.complete if (record := run.spec.record()) is not None]
     if not own:
         why = "the sweep has said what became of each" if tried else again
@@ -211,14 +211,14 @@ def _again(chosen: argparse.Namespace) -> str:
     return f"the same command{without} makes them"
 
 
-def _ended(planned: Plan, stopped: bool) -> int:
+def _ended(planned: SweepPlan, stopped: bool) -> int:
     """The exit status; KeyboardInterrupt if it is that of a person."""
     if stopped:
         raise KeyboardInterrupt
     return 1 if planned.runs or planned.wrong else 0
 
 
-def _refused(planned: Plan) -> Iterator[str]:
+def _refused(planned: SweepPlan) -> Iterator[str]:
     for words, said in planned.wrong.items():
         raise PosbenchError(f"{' '.join(words)}: {said}")
     for reason, rows in planned.refused.items():
@@ -248,7 +248,7 @@ def _worth(
         )
 
 
-def _notes(planned: Plan, seeds: Sequence[int], again: str) -> Iterator[str]:
+def _notes(planned: SweepPlan, seeds: Sequence[int], again: str) -> Iterator[str]:
     if len(seeds) < USUAL_SEEDS:
         yield "Intervals given these tasks need several seeds; three are the least."
     if planned.runs:

@@ -30,7 +30,7 @@ from posbench.showing.table import Line, Table, number, paragraph, plain
 from posbench.statistics import aggregates, standings
 from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.measures import of_runs
-from posbench.sweeping.plan import Plan
+from posbench.sweeping.plan import SweepPlan
 from posbench.sweeping.requests import Request, Words
 
 LISTED = ("method", "seed", "protocol")
@@ -223,7 +223,7 @@ def write(found: TaskStanding, board: Board, notes: Sequence[str], folder: Path)
     return path
 
 
-def remarks(planned: Plan, seeds: Sequence[int], again: str) -> Iterator[str]:
+def remarks(planned: SweepPlan, seeds: Sequence[int], again: str) -> Iterator[str]:
     """What few seeds are worth, and what is missing; `again` says how that is made."""
     if len(seeds) < USUAL_SEEDS:
         yield "Intervals need several seeds; three are the least."
