@@ -34,3 +34,15 @@ def test_the_protocol_has_the_heads_and_the_rate_that_were_decided() -> None:
     )
     rate = re.search(r"every row is trained at ([\d.]+)\*\*", section("Learning rates"))[1]
     assert config.training.learning_rate == float(rate)
+
+
+def test_no_later_task_is_learned_by_fewer_than_two_rows() -> None:
+    """A row has learned a task if its cell begins with steps; what is left to run may decide."""
+    lines = section("Learnability").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line]
+    tasks = {name: cells for name, *cells in rows[2:]}
+    assert len(tasks) >= 6
+    for cells in tasks.values():
+        learned = sum(cell[0].isdigit() for cell in cells[:-1])
+        assert learned == int(cells[-1])
+        assert learned + cells.count("not run") >= 2

@@ -1,5 +1,5 @@
-"""Tasks with more than one question or more than one count to a test: key-value retrieval and
-repeat_token.
+"""Tasks with more than one question or more than one count to a test, and those whose prompt says
+what is asked for.
 """
 
 from __future__ import annotations
@@ -14,8 +14,13 @@ from task_oracles import ORACLES, answered, made, split
 
 from posbench.base.errors import ConfigError
 from posbench.core.task import FIRST_SYMBOL, MARK, Task
+from posbench.tasks.addition_hints import AdditionHints
+from posbench.tasks.flip_flop import FlipFlop
 from posbench.tasks.in_context_language import InContextLanguage
 from posbench.tasks.key_value_retrieval import KeyValueRetrieval
+from posbench.tasks.kth_from_end_drawn import KthFromEndDrawn
+from posbench.tasks.mqar_load import MQARLoad
+from posbench.tasks.passkey_distractors import PasskeyDistractors
 from posbench.tasks.repeat_token import RepeatToken
 
 
@@ -44,6 +49,40 @@ def test_the_worked_examples_follow_the_rule(name: str) -> None:
         asked = ORACLES[name](*tokens, task)
         assert len(asked) == task.answer_length(int(n))
         assert all(tokens[1][place] == token for place, token, _ in asked)
+
+
+LETTERS, CAPITALS, DIGITS = "abcdefgh", "ABCDEFGH", "0123456789"
+SPELT: dict[str, tuple[str, tuple[Task, Task]]] = {
+    "addition_hints": (DIGITS + LETTERS, (AdditionHints(8), AdditionHints(8))),
+    "flip_flop": ("wir" + LETTERS, (FlipFlop(8), FlipFlop(8))),
+    "kth_from_end_drawn": (LETTERS + DIGITS[1:], (KthFromEndDrawn(2, 8), KthFromEndDrawn(3, 8))),
+    "mqar_load": (CAPITALS + DIGITS[:8] + LETTERS, (MQARLoad(8), MQARLoad(8))),
+    "passkey_distractors": (
+        DIGITS + LETTERS + CAPITALS,
+        (PasskeyDistractors(2, 2, 10, 8, 8), PasskeyDistractors(3, 1, 10, 8, 8)),
+    ),
+}
+"""The alphabet of a docstring's examples in the order of the task's symbols, and their settings."""
+
+
+@pytest.mark.parametrize("name", SPELT)
+def test_worked_examples_of_several_alphabets_follow_the_rule(name: str) -> None:
+    alphabet, tasks = SPELT[name]
+    text = type(tasks[0]).__doc__ or ""
+    lengths = re.findall(r"n = (\d+)", text[text.index("Examples") :])[:2]
+    examples = re.findall(r"BOS (.*?) ?SEP (.*) EOS", text)
+    for task, n, parts in zip(tasks, lengths, examples, strict=True):
+        prompt, answer = (
+            [
+                MARK if word == "MARK" else FIRST_SYMBOL + alphabet.index(word)
+                for word in part.split()
+            ]
+            for part in parts
+        )
+        assert len(prompt) + len(answer) + 3 == task.total_length(int(n))
+        asked = ORACLES[name](prompt, answer, task)
+        assert len(asked) == task.answer_length(int(n))
+        assert all(answer[place] == token for place, token, _ in asked)
 
 
 # -- key-value retrieval ---------------------------------------------------------------------------
@@ -172,3 +211,122 @@ def test_each_count_is_asked_for_with_every_symbol(n: int) -> None:
     assert found == [(count, symbol) for count in task.tested(n, 19) for symbol in symbols]
     for one, other in zip(batches, task.tests(n, 19, 999, 1, "validation"), strict=True):
         assert np.array_equal(one.tokens, other.tokens) and np.array_equal(one.source, other.source)
+
+
+# -- the k-th from the end, of many k --------------------------------------------------------------
+
+
+def test_every_k_is_asked_for_as_often_at_every_length() -> None:
+    task = KthFromEndDrawn(largest_k=5, num_symbols=3)
+    for n in (1, 40):
+        batch = task.batch(n, 50_000, "k")
+        distance = batch.tokens.shape[1] - 3 - batch.source[:, -2]  # of a token from SEP, the query
+        assert (distance == 1 + batch.tokens[:, -4] - (FIRST_SYMBOL + 2)).all()
+        counts = np.bincount(distance)
+        assert counts[:2].sum() == 0 and len(counts) == 7
+        assert (np.abs(counts[2:] - 10_000) < 500).all()
+
+
+# -- passkeys by name ------------------------------------------------------------------------------
+
+
+def test_each_of_the_keys_is_asked_for_and_any_of_them_would_be_a_guess() -> None:
+    """Who answers with the first key is right as often as there are keys, and a bit more."""
+    task = PasskeyDistractors(num_keys=3, key_length=1, num_symbols=5)
+    batch = task.batch(6, 30_000, "keys")
+    first, right, order = [], [], []
+    for index in range(30_000):
+        prompt, answer, _ = split(batch, index)
+        names = [token for token in prompt if token >= FIRST_SYMBOL + 5 + 16]
+        first.append(prompt.index(names[0]))
+        order.append(names.index(answer[0]))
+        right.append(prompt[first[-1] + 1] == answer[1])
+    assert np.bincount(order) == pytest.approx([10_000] * 3, abs=400)
+    assert np.mean(right) == pytest.approx(1 / 3 + 2 / 3 / 5, abs=0.015)
+    # Filler stands in any gap: before the first of three keys, a quarter of six symbols.
+    assert np.mean(first) == pytest.approx(6 / 4, abs=0.05)
+
+
+# -- recall at load --------------------------------------------------------------------------------
+
+
+def test_the_score_of_recall_is_the_share_of_queries() -> None:
+    task = MQARLoad(16)
+    batch = task.batch(4, 2, "score")
+    right = batch.answer.copy()
+    right[:, -1] = False
+    right[0, np.flatnonzero(batch.answer[0])[:3]] = False
+    found = answered(batch, right, np.zeros((2, right.shape[1] - 1)))
+    assert task.score(batch, found) == task.proficiency(batch, found) == 5 / 8
+
+
+def test_more_pairs_than_there_are_keys_are_refused() -> None:
+    task = MQARLoad(9)
+    assert task.batch(9, 2, "most").tokens.shape[1] == task.num_positions(9) + 1
+    for asked in (task.total_length, task.max_distance, lambda n: task.batch(n, 2, "more")):
+        with pytest.raises(ConfigError, match=r"task.num_symbols=9 gives keys .* not for n=10:"):
+            asked(10)
+        with pytest.raises(ConfigError, match="n must be at least 1; got 0"):
+            asked(0)
+
+
+# -- flip-flop -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "reads"), [(1, 1), (9, 1), (10, 2), (18, 2), (150, 16)])
+def test_one_instruction_in_ten_reads_and_of_the_others_one_in_ten_writes(
+    n: int, reads: int
+) -> None:
+    size = 4000
+    text = FlipFlop().batch(n, size, "kinds").tokens[:, 2:-1] - FIRST_SYMBOL
+    kinds, symbols = text[:, 0::2], text[:, 1::2] - 3
+    assert kinds.shape == (size, n + 1) and (symbols >= 0).all() and symbols.max() == 15
+    assert (kinds[:, 0] == 0).all() and (kinds[:, -1] == 2).all()
+    assert ((kinds == 2).sum(1) == reads).all()
+    between = kinds[:, 1:-1][kinds[:, 1:-1] != 2]
+    if len(between):
+        error = (0.09 / len(between)) ** 0.5
+        assert np.mean(between == 0) == pytest.approx(0.1, abs=5 * error)
+
+
+def test_reads_in_the_middle_stand_anywhere() -> None:
+    text = FlipFlop().batch(18, 20_000, "reads").tokens[:, 2:-1] - FIRST_SYMBOL
+    counts = (text[:, 0::2] == 2).sum(0)
+    assert counts[0] == 0 and counts[-1] == 20_000
+    assert counts[1:-1] == pytest.approx([20_000 / 17] * 17, abs=170)
+
+
+@pytest.mark.parametrize(("share", "source"), [(0.0, 3), (1.0, 2 * 9 + 1)])
+def test_the_register_holds_the_last_write(share: float, source: int) -> None:
+    """If nothing else writes, the first symbol; if all do, that of the last but one."""
+    batch = FlipFlop(write_share=share).batch(9, 50, "register")
+    assert (batch.source[:, -2] == source).all()
+
+
+def test_the_score_of_reading_is_the_share_of_reads() -> None:
+    task = FlipFlop()
+    batch = task.batch(18, 5, "score")
+    right = batch.answer.copy()
+    assert right.sum() == 10 and not right[:, -1].any()
+    right[0, np.flatnonzero(right[0])[0]] = False
+    found = answered(batch, right, np.zeros((5, right.shape[1] - 1)))
+    assert task.score(batch, found) == task.proficiency(batch, found) == 0.9
+
+
+# -- addition with hints ---------------------------------------------------------------------------
+
+
+def test_hints_begin_anywhere_on_their_ring() -> None:
+    task = AdditionHints(7)
+    batch = task.batch(6, 21_000, "ring")
+    hints = batch.tokens[:, 1:13:2] - FIRST_SYMBOL - 10
+    assert (np.diff(hints, axis=1) % 7 == 1).all()
+    assert np.bincount(hints[:, 0]) == pytest.approx([3000] * 7, abs=300)
+
+
+@pytest.mark.parametrize("n", [0, 7])
+def test_more_digits_than_hints_are_refused(n: int) -> None:
+    task = AdditionHints(7)
+    for asked in (task.total_length, lambda n: task.batch(n, 2, "more")):
+        with pytest.raises(ConfigError, match=f"numbers of 1 to 6 digits, not for n={n}: raise it"):
+            asked(n)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,26 +41,44 @@ class Choice:
         return "\n".join([f"## {self.title}", "", *lines, "", f"**{self.decision}**", ""])
 
 
-def of_panel(records: Iterable[Record], panel: Board) -> dict[str, list[Record]]:
-    """The records of each part of a panel; PosbenchError if one is missing."""
+@dataclass(frozen=True)
+class Asked:
+    """One run that a panel asks for, and its record, if it has been made."""
+
+    part: str
+    task: str
+    row: str
+    seed: int
+    record: Record | None
+
+
+def asked(records: Iterable[Record], panel: Board) -> Iterator[Asked]:
+    """Every run of a panel, part by part."""
     known: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         method, where = record.method, (record.protocol.name, record.task.name, str(record.seed))
         for row in {(method.base, method.extension), (method.name, "")}:
             known.setdefault((*where, *row), []).append(record)
-    found: dict[str, list[Record]] = {}
     for name, part in panel.parts.items():
         rows = [*itertools.product(part.encodings, part.extensions)]
         rows += [(method, "") for method in part.methods]
         for task, row, seed in itertools.product(part.tasks or panel.all_tasks, rows, part.seeds):
             key = (part.protocol or panel.protocol, task, str(seed), *row)
             mine = [each for each in known.get(key, []) if _has(each, part.settings)]
-            if not mine:
-                called = row[0] if row[1] in ("", AS_TRAINED) else f"{row[0]} with {row[1]}"
-                raise PosbenchError(
-                    f"panel {panel.name} has no record of {called} on {task}, seed {seed} ({name})"
-                )
-            found.setdefault(name, []).append(mine[-1])
+            called = row[0] if row[1] in ("", AS_TRAINED) else f"{row[0]} with {row[1]}"
+            yield Asked(name, task, called, seed, mine[-1] if mine else None)
+
+
+def of_panel(records: Iterable[Record], panel: Board) -> dict[str, list[Record]]:
+    """The records of each part of a panel; PosbenchError if one is missing."""
+    found: dict[str, list[Record]] = {}
+    for run in asked(records, panel):
+        if run.record is None:
+            raise PosbenchError(
+                f"panel {panel.name} has no record of {run.row} on {run.task}, seed {run.seed} "
+                f"({run.part})"
+            )
+        found.setdefault(run.part, []).append(run.record)
     return found
 
 
@@ -299,6 +317,46 @@ def look(records: Iterable[Record], panel: Board) -> Choice:
     )
 
 
+# -- whether the later tasks are learned at all ----------------------------------------------------
+
+ENOUGH = 2
+"""The rows that must learn a task, or it is made easier."""
+
+
+def learnability(records: Iterable[Record], panel: Board) -> Choice:
+    """The steps of each training, and its score at 1x; runs not made yet are named as such."""
+    runs = list(asked(records, panel))
+    learned, missing = (dict.fromkeys(panel.all_tasks, 0) for _ in range(2))
+    cells = []
+    for run in runs:
+        if run.record is None:
+            missing[run.task] += 1
+            said = "not run"
+        else:
+            solved, (test,) = run.record.solved_step is not None, run.record.rows
+            learned[run.task] += solved
+            steps = f"{run.record.training.steps:,}" if solved else "not learned"
+            said = f"{steps} ({number(test.score)})"
+        cells.append({"task": run.task, "row": run.row, "cell": said})
+    frame = pd.DataFrame(cells)
+    rows = list(dict.fromkeys(frame["row"]))
+    table = frame.pivot(index="task", columns="row", values="cell").loc[list(panel.all_tasks), rows]
+    table["learned by"] = [learned[task] for task in table.index]
+    few = [task for task, count in learned.items() if count < ENOUGH]
+    too_hard = [task for task in few if learned[task] + missing[task] < ENOUGH]
+    said = {
+        "Learned by fewer than two rows": too_hard,
+        "Not decided yet": [task for task in few if task not in too_hard],
+    }
+    found = [f"{title}: {', '.join(tasks) or 'none'}" for title, tasks in said.items()]
+    found.append(f"{sum(missing.values())} of {len(runs)} trainings not run")
+    return Choice(
+        "Learnability of the later tasks: steps of the training, of at most 12,000 (score at 1x)",
+        table.reset_index(),
+        ". ".join(found),
+    )
+
+
 # -- python -m posbench.pilots FOLDER --------------------------------------------------------------
 
 # It reads the records of the panels in FOLDER and writes choices.md beside them.
@@ -310,6 +368,7 @@ PANELS: dict[str, Callable[[Iterable[Record], Board], Choice]] = {
     "until_solved": until_solved,
     "newer": newer,
     "look": look,
+    "learnability": learnability,
 }
 """The panels by the name of their boards, in the order of the page."""
 
@@ -320,7 +379,8 @@ def markdown(found: Sequence[Record]) -> str:
         "# What was decided before the main board",
         "",
         "The rules stand in conf/board/heads.yaml, steps.yaml and rates.yaml; they were written "
-        "down before these runs. until_solved.yaml, newer.yaml and look.yaml decide nothing.",
+        "down before these runs. until_solved.yaml, newer.yaml and look.yaml decide nothing. "
+        "learnability.yaml came later, with the tasks that it tries.",
         "",
     ]
     for name, choose in PANELS.items():

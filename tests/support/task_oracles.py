@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,35 @@ from posbench.core.settings import checked
 from posbench.core.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Answers, Batch, Task
 
 TASKS = own_names("task")
-WITHOUT_SOURCES = {"addition", "in_context_language", "language", "majority", "parity"}
+WITHOUT_SOURCES = {
+    "addition",
+    "addition_hints",
+    "in_context_language",
+    "language",
+    "majority",
+    "parity",
+}
 LARGEST_DISTANCES: dict[str, Callable[[int], int]] = {
     "addition": lambda n: 2 * n + 1,  # from SEP, or a digit of the sum, to that of the first number
+    "addition_hints": lambda n: 4 * n + 1,  # as in addition, with a hint before every digit
     "in_context_language": lambda n: n - 2,  # from the last symbol but one to the first
     "language": lambda n: 1,  # a symbol depends on two, and the query stands at the second
     "majority": lambda n: 2 * n + 1,  # from SEP to the first symbol
     "parity": lambda n: n + 1,
 }
 """Of tasks whose tokens have no one source, by their rules: to the furthest token that counts."""
-WITHOUT_END = {"in_context_language", "language"}
-SOURCES_BY_RULE = {"first", "kth_from_start", "kth_from_end", "multi_hop", "mqar"}
+TEXTS = {"in_context_language", "language"}
+WITHOUT_END = {"flip_flop", *TEXTS}
+SOURCES_BY_RULE = {
+    "first",
+    "flip_flop",
+    "kth_from_end",
+    "kth_from_end_drawn",
+    "kth_from_start",
+    "mqar",
+    "mqar_load",
+    "multi_hop",
+}
 _made: dict[str, tuple[Task, tuple[int, int]]] = {}
 
 
@@ -92,6 +111,19 @@ def passkey_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
     return in_a_row([(prompt[place], place) for place in range(start, start + task.key_length)])
 
 
+def passkey_distractors_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
+    """Names are the last of three sets of symbols, keys the first."""
+    first_name = FIRST_SYMBOL + task.num_symbols + task.num_filler
+    starts = {token: place + 1 for place, token in enumerate(prompt) if token >= first_name}
+    assert len(starts) == task.num_keys == sum(token >= first_name for token in prompt)
+    digits = [
+        place for place, token in enumerate(prompt) if token < FIRST_SYMBOL + task.num_symbols
+    ]
+    assert len(digits) == task.num_keys * task.key_length, "a key is whole, and no filler is one"
+    start = starts[answer[0]]
+    return [(1 + each, prompt[start + each], start + each) for each in range(task.key_length)]
+
+
 def prefix_lookup_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
     mark = prompt.index(MARK)
     return lookup(prompt[:mark], prompt[mark + 1 :], mark + 1, task)
@@ -132,6 +164,13 @@ def key_value_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
         "every key is asked for once"
     )
     return [(place + 1, *found[answer[place]]) for place in queries]
+
+
+def mqar_load_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
+    asked = key_value_oracle(prompt, answer, task)
+    pairs, rest = len(prompt) // 2, len(answer) - 2 * (len(prompt) // 2)
+    assert len(asked) == pairs and rest == -(-pairs // 2), "half as many filler symbols as pairs"
+    return asked
 
 
 def two_symbol_key_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
@@ -176,6 +215,16 @@ def kth_from_end_oracle(prompt: list[int], answer: list[int], task: Any) -> Aske
     return [(0, prompt[-task.k], len(prompt) - task.k)]
 
 
+def kth_from_end_drawn_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
+    """The last token of the prompt says how many tokens to step back from itself."""
+    one = FIRST_SYMBOL + task.num_symbols  # the symbol of k = 1
+    place = len(prompt) - 1
+    assert place >= task.largest_k and one <= prompt[-1] < one + task.largest_k
+    for _ in range(one, prompt[-1] + 1):
+        place -= 1
+    return [(0, prompt[place], place)]
+
+
 def first_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
     return [(0, prompt[0], 0)]
 
@@ -217,26 +266,67 @@ def addition_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
     return in_a_row([(FIRST_SYMBOL + int(digit), -1) for digit in digits])
 
 
+def addition_hints_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
+    """Digits are below hints; each is announced by the hint after that of the digit before it."""
+    first_hint, plus = FIRST_SYMBOL + 10, prompt.index(MARK)
+    numbers, n = [], plus // 2
+    for part in (prompt[:plus], prompt[plus + 1 :], answer):
+        hints, digits = part[0::2], [token - FIRST_SYMBOL for token in part[1::2]]
+        assert len(hints) == len(digits) and hints[0] == prompt[0]
+        for one, following in pairwise(hints):
+            assert following == (one + 1 if one + 1 < task.vocab_size else first_hint)
+        numbers.append((hints, sum(digit * 10**power for power, digit in enumerate(digits))))
+    hints, total = numbers[2][0], numbers[0][1] + numbers[1][1]
+    assert len(hints) == n + 1 and min(hints) >= first_hint
+    found = []
+    for power, hint in enumerate(hints):
+        found += [(hint, -1), (FIRST_SYMBOL + total // 10**power % 10, -1)]
+    return in_a_row(found)
+
+
+def flip_flop_oracle(prompt: list[int], answer: list[int], task: Any) -> Asked:
+    """A machine with one register; places of the answer part are counted from SEP as sources are,
+    which count from the token after BOS.
+    """
+    write, ignore, read = range(FIRST_SYMBOL, FIRST_SYMBOL + 3)
+    assert not prompt and answer[0] == write and answer[-2] == read
+    register, asked = (-1, -1), []
+    for place in range(0, len(answer), 2):
+        if answer[place] == write:
+            register = (answer[place + 1], place + 2)
+        elif answer[place] == read:
+            asked.append((place + 1, *register))
+        else:
+            assert answer[place] == ignore
+    return asked
+
+
 ORACLES: dict[str, Callable[[list[int], list[int], Any], Asked]] = {
     "addition": addition_oracle,
+    "addition_hints": addition_hints_oracle,
     "copy": copy_oracle,
     "copy_small": copy_oracle,
     "copy_unique": copy_unique_oracle,
     "duplicate": duplicate_oracle,
     "first": first_oracle,
+    "flip_flop": flip_flop_oracle,
     "in_context_language": language_oracle,
     "induction": induction_oracle,
+    "induction_64": induction_oracle,
     "key_value_retrieval": two_symbol_key_oracle,
     "language": language_oracle,
     "kth_from_end": kth_from_end_oracle,
+    "kth_from_end_drawn": kth_from_end_drawn_oracle,
     "kth_from_start": kth_from_start_oracle,
     "majority": majority_oracle,
     "missing_duplicate": missing_duplicate_oracle,
     "mqar": key_value_oracle,
+    "mqar_load": mqar_load_oracle,
     "multi_hop": multi_hop_oracle,
     "noisy_recall": key_value_oracle,
     "parity": parity_oracle,
     "passkey": passkey_oracle,
+    "passkey_distractors": passkey_distractors_oracle,
     "prefix_lookup": prefix_lookup_oracle,
     "repeat_token": repeat_token_oracle,
     "reverse": reverse_oracle,
