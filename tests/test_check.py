@@ -381,6 +381,16 @@ def test_an_extension_with_a_mistake_is_told_so(
     assert wrong.said in said.out + said.err
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", ENCODINGS, ids=[each.name for each in ENCODINGS])
+def test_the_command_finds_each_mistake_of_an_encoding(
+    tmp_path: Path, wrong: Wrong, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main([str(wrong.write(tmp_path))]) == 1
+    said = capsys.readouterr()
+    assert wrong.said in said.out + said.err
+
+
 def test_every_check_but_one_is_shown_something_broken() -> None:
     """That the transformer's own weights start equal cannot be broken from inside an encoding."""
     by_class = {name for name, _ in OF_CLASSES}

@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import refusals
 import torch
 from offered import CONF
 from processes import finished, record, succeeded
-from refusals import Answer
 
 from posbench import cli
 from posbench.config.folders import own_names
@@ -95,134 +93,81 @@ def test_the_folder_above_a_clone_is_refused(tmp_path: Path, module: str, word: 
     assert not (tmp_path / "results").exists()
 
 
-MISTAKES = {
-    mistake: (named, legal)
-    for mistake, named, legal in [
-        ("protocol=cpuu", "protocol=cpuu", "did you mean cpu?"),
-        ("logger=csvv", "logger=csvv", ", ".join(own_names("logger"))),
-        ("task.vocab_size=0", "task.vocab_size", "key_length, num_symbols, num_filler"),
-        ("sede=1", "sede", "--cfg job"),
-        ("seed=abc", "'abc'", "a valid integer"),
-        ("seed=0,1", "seed=0,1", "add -m"),
-        ("plan_only=true", "plan_only=true", "add -m"),
-        ("part=encodings", "part=encodings", "name one with board=NAME, and add -m"),
-        ("+trainer.lrr=3", "trainer.lrr", "accelerator, threads, checkpoint_every"),
-        ("trainer.replicas=0", "trainer.replicas", "greater than or equal to 1"),
-        ("model.num_heads=0", "model.num_heads", "greater than or equal to 1"),
-        ("model.head_width=0", "model.head_width", "greater than or equal to 1"),
-        ("evaluation.longest=4", "evaluation.longest=4", "raise it to 8"),
-        ("evaluation.ladder=[8]", "evaluation.ladder=[8.0]", "above evaluation.longest=8"),
-        ("task.num_symbols=0", "task.num_symbols", "at least 2"),
-        ("training.learning_rate=-1", "-1", "must be positive"),
-        ("trainer.accelerator=tpu", "trainer.accelerator", "'auto', 'cpu', 'gpu'"),
-    ]
-}
-
-
-@pytest.fixture(scope="module")
-def answers() -> dict[str, Answer]:
-    """To each of the mistakes, all given to one process, as many would take longer to start."""
-    table = [sys.executable, refusals.__file__, "--answers", *MISTAKES]
-    done = subprocess.run(table, capture_output=True, text=True, check=True, timeout=300)
-    found = [Answer(**each) for each in json.loads(done.stdout)]
-    return dict(zip(MISTAKES, found, strict=True))
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_sentence_that_names_it_and_what_is_legal_without_torch(
-    mistake: str, answers: dict[str, Answer]
-) -> None:
-    answer, (named, legal) = answers[mistake], MISTAKES[mistake]
-    said = sentence(answer.status, "", f"{answer.said}\n")
-    assert named in said and legal in said
-    assert mistake.partition("=")[0].lstrip("+") in said
-    assert not answer.torch and not answer.left
-
-
-@pytest.mark.parametrize(
-    ("mistake", "named", "legal"),
-    [
-        (("method=alibi", "extension=ntk"), ("ntk", "alibi"), "rope, .*sinusoidal"),
-        (("+encoding.foo=1",), ("'foo'",), "head_width, base, layout"),
-        (("encoding.layout=other",), ("layout", "'other'"), "half, interleaved"),
-        (("method=rope_ntk", "extension.scale=0.5"), ("scale", "0.5"), "at least 1"),
-        (("evaluation.multiples=[2]",), ("evaluation.multiples", "2"), "must contain 1"),
-        (("training.precision=half",), ("training.precision", "half"), "32-true"),
-        (("training.learning_rate=nan",), ("training.learning_rate", "nan"), "must be"),
-        (("encoding.base=ten",), ("base", "ten"), "number|float"),
-        (("task.num_symbols=2.5",), ("num_symbols", "2.5"), "integer|int"),
-        (("~encoding",), ("encoding",), "alibi|encoding="),
-        (("results_dir=/proc/nowhere",), ("/proc/nowhere",), "name another folder"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_a_mistake_that_only_the_classes_can_see_is_one_sentence_as_well(
-    tmp_path: Path,
-    mistake: tuple[str, ...],
-    named: tuple[str, ...],
-    legal: str,
-    answered: Answered,
-) -> None:
-    said = sentence(*answered("protocol=smoke", *mistake))
-    assert all(name in said for name in named) and re.search(legal, said), said
-    assert not (tmp_path / "results").exists()
-
-
 RUNS = ("run", "sweep")
 HELP, SETTINGS = "python -m posbench --help", "python -m posbench --cfg job"
+MISTAKES = [  # the command, what the answer names of it, and what would do
+    ("protocol=cpuu", "protocol=cpuu", "cpu?"),
+    ("logger=wandbb", "logger=wandbb", ", ".join(own_names("logger"))),
+    ("method=rope_ntkk", "method=rope_ntkk", f"rope_ntk? `{HELP}`"),
+    ("task=pass_key", "task=pass_key", f"passkey? `{HELP}`"),
+    ("task=copié", "task=copié", "copy?"),
+    ("extension=zzzz", "extension=zzzz", HELP),
+    ("encoding=null", "encoding=null", HELP),
+    ("-m method=rope,alibii", "method=alibii", "alibi?"),
+    ("-m method=glob(zz*)", "method=glob(zz*)", HELP),
+    ("method=[rope,alibi]", "method=[rope,alibi]", "-m method=rope,alibi"),
+    ("~task", "~task", "task=NAME"),
+    ("~encoding", "~encoding", "encoding=NAME"),
+    ("+method=rope", "+method=rope", "write method=rope"),
+    ("=3", "=3", "key=value"),
+    ("rope", "rope is", "method=rope or encoding=rope"),
+    ("ropy", "'ropy'", "key=value"),
+    ("metod=rope", "metod", f"method? `{SETTINGS}`"),
+    ("sede=1", "sede", SETTINGS),
+    ("steps=10", "steps", f"training.steps? `{SETTINGS}`"),
+    ("trainng.steps=10", "trainng.steps", "training.steps?"),
+    ("+training.stpes=10", "training.stpes", "training.steps?"),
+    ("+trainer.lrr=3", "trainer.lrr", "accelerator, threads, checkpoint_every"),
+    ("+encoding.foo=1", "'foo'", "head_width, base, layout"),
+    ("task.vocab_size=0", "task.vocab_size", "key_length, num_symbols, num_filler"),
+    ("method=rope_ntk extension.scal=4", "extension.scal ", "extension.scale?"),
+    ("method=rope extension.scale=4", "extension.scale", "extension=NAME"),
+    ("-m method=rope,alibi extension.scale=4", "extension.scale", "extension=NAME"),
+    ("method=ssmax encoding@encoding.hots=alibi", "encoding.hots", "encoding@encoding.host?"),
+    ("method=ssmax encoding.host=alibi", "'alibi'", "encoding@encoding.host=alibi"),
+    ("method=ssmax encoding.host.base=ten", "encoding.host.base", "a number"),
+    ("method=alibi extension=ntk", "ntk cannot extend encoding alibi", "rope, "),
+    ("~training.steps", "training.steps", "leave out ~training.steps"),
+    ("~training", "training", "leave out ~training"),
+    ("~training.foo", "training.foo", SETTINGS),
+    ("training=5", "training=5", "one setting of it"),
+    ("training.steps=1e3", "training.steps", "without a point or an exponent"),
+    ("training.steps=null", "training.steps", "a valid integer"),
+    ("training.stop_at=never", "'never'", "a valid number"),
+    ("training.precision=half", "'half'", "32-true"),
+    ("training.learning_rate=-1", "-1", "must be positive"),
+    ("training.learning_rate=nan", "training.learning_rate", "finite"),
+    ("evaluation.multiples=2", "evaluation.multiples", "a valid list"),
+    ("evaluation.multiples=[a]", "evaluation.multiples.0", "a valid number"),
+    ("evaluation.multiples=[2]", "evaluation.multiples", "must contain 1"),
+    ("evaluation.longest=4", "evaluation.longest=4", "raise it to 8"),
+    ("evaluation.ladder=[8]", "evaluation.ladder=[8.0]", "above evaluation.longest=8"),
+    ("force=maybe", "'maybe'", "a valid boolean"),
+    ("seed=abc", "'abc'", "a valid integer"),
+    ("seed=0,1", "seed=0,1", "add -m"),
+    ("plan_only=true", "plan_only=true", "add -m"),
+    ("part=encodings", "part=encodings", "name one with board=NAME, and add -m"),
+    ("trainer.replicas=0", "trainer.replicas", "greater than or equal to 1"),
+    ("trainer.accelerator=tpu", "trainer.accelerator", "'auto', 'cpu', 'gpu'"),
+    ("model.head_width=0", "model.head_width", "greater than or equal to 1"),
+    ("task.num_symbols=0", "task.num_symbols", "at least 2"),
+    ("task.num_symbols=2.5", "2.5", "integer"),
+    ("encoding.base=ten", "'ten'", "number"),
+    ("encoding.layout=other", "'other'", "half, interleaved"),
+    ("method=rope_ntk extension.scale=0.5", "0.5", "at least 1"),
+    ("method=rope_ntk extension.scale=four", "'four'", "a number or null"),
+    ("results_dir=/proc/nowhere", "/proc/nowhere", "name another folder"),
+    ("--config-dir nowhere encoding=x", "nowhere", "a folder: give one"),
+]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("method=rope_ntkk", f"method=rope_ntkk is unknown: did you mean rope_ntk? `{HELP}`"),
-        ("task=pass_key", f"task=pass_key is unknown: did you mean passkey? `{HELP}`"),
-        (
-            "logger=wandbb",
-            "logger=wandbb is unknown: did you mean wandb? Choose one of csv, tensorboard, "
-            "trackio, wandb",
-        ),
-        ("extension=zzzz", f"extension=zzzz is unknown: `{HELP}`"),
-        ("task=copié", "task=copié is unknown: did you mean copy?"),
-        ("-m method=rope,alibii", "method=alibii is unknown: did you mean alibi?"),
-        ("-m method=glob(zz*)", f"method=glob(zz*) matches no method: `{HELP}`"),
-        ("method=[rope,alibi]", "one method: -m method=rope,alibi runs one after the other"),
-        ("encoding=null", f"encoding=null names no encoding: `{HELP}`"),
-        ("~task", "~task leaves a run without task: leave it out"),
-        ("+method=rope", "+method=rope adds a second method: write method=rope"),
-        ("=3", "=3 has no key: write key=value"),
-        ("rope", "rope is no key=value: write method=rope or encoding=rope"),
-        ("ropy", "cannot read 'ropy': write key=value"),
-        ("metod=rope", f"metod is not a setting: did you mean method? `{SETTINGS}`"),
-        ("steps=10", f"steps is not a setting: did you mean training.steps? `{SETTINGS}`"),
-        ("trainng.steps=10", "trainng.steps is not a setting: did you mean training.steps?"),
-        ("training.stpes=10", "training.stpes is not a setting: did you mean training.steps?"),
-        ("+training.stpes=10", "training.stpes is not a setting: did you mean training.steps?"),
-        ("method=rope_ntk extension.scal=4", "did you mean extension.scale?"),
-        ("method=rope extension.scale=4", "extension direct has none, so choose another with"),
-        ("-m method=rope,alibi extension.scale=4", "extension of the sweep has none"),
-        ("method=ssmax encoding@encoding.hots=alibi", "did you mean encoding@encoding.host?"),
-        ("~training.steps", "training.steps is missing, and every run needs it"),
-        ("~training", "training is missing, and every run needs it"),
-        ("~training.foo", f"training.foo is not a setting: `{SETTINGS}`"),
-        ("training=5", "training=5 replaces a whole section: set one setting of it"),
-        (
-            "training.steps=1e3",
-            "training.steps must be an integer, written without a point or an exponent, got 1000.0",
-        ),
-        ("training.steps=null", "training.steps must be a valid integer, got null"),
-        ("training.stop_at=never", "training.stop_at must be a valid number, got 'never'"),
-        ("evaluation.multiples=2", "evaluation.multiples must be a valid list, got 2"),
-        ("evaluation.multiples=[a]", "evaluation.multiples.0 must be a valid number, got 'a'"),
-        ("force=maybe", "force must be a valid boolean, got 'maybe'"),
-        ("--config-dir nowhere encoding=x", "nowhere is not a folder: give one that holds"),
-    ],
-)
-def test_a_mistake_is_one_sentence_that_says_what_was_meant(
-    words: str, said: str, answered: Answered
+@pytest.mark.parametrize(("words", "named", "legal"), MISTAKES, ids=[each[0] for each in MISTAKES])
+def test_a_mistake_is_one_sentence_that_names_it_and_what_is_legal(
+    words: str, named: str, legal: str, answered: Answered, tmp_path: Path
 ) -> None:
-    status, out, err = answered(*words.split())
-    assert said in sentence(status, out, err)
+    said = sentence(*answered(*words.split()))
+    assert named in said and legal in said
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize("words", [("encoding=my_own",), ("-m", "encoding=my_own,rope")])
@@ -235,20 +180,6 @@ def test_a_file_of_ones_own_whose_folder_was_not_named_is_pointed_to(
     (tmp_path / "mine/encoding/my_own.yaml").touch()
     found = "my_own is unknown: mine/encoding/my_own.yaml is found with --config-dir mine\n"
     assert sentence(*answered(*words)).endswith(found)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("method=rope_ntk", "extension.scale=four"), "must be a number or null, got 'four'"),
-        (("method=ssmax", "encoding.host=alibi"), "choose it with encoding@encoding.host=alibi"),
-        (("method=ssmax", "encoding.host.base=ten"), "encoding.host.base must be a number"),
-    ],
-)
-def test_a_setting_of_a_class_is_held_against_its_annotation_however_deep(
-    words: tuple[str, ...], said: str, answered: Answered
-) -> None:
-    assert said in sentence(*answered(*words))
 
 
 @pytest.mark.parametrize(
@@ -282,11 +213,9 @@ def test_what_the_yaml_of_a_task_lacks_is_said_with_what_to_add_where(
     lines = [f"  {key}: {value}" for key, value in settings.items() if key != missing]
     text = "\n".join(["# @package _global_", "training:", *lines, ""])
     (tmp_path / "task/kth.yaml").write_text(text)
-    assert sentence(*answered("--config-dir", str(tmp_path), "task=kth")) == (
-        f"posbench: training.{missing} is missing, and comes from the task: add "
-        f"`{missing}: {settings[missing]}` below `training:` in task/kth.yaml, whose "
-        "first line is '# @package _global_'\n"
-    )
+    said = sentence(*answered("--config-dir", str(tmp_path), "task=kth"))
+    assert f"training.{missing} " in said and f"`{missing}: {settings[missing]}`" in said
+    assert "task/kth.yaml" in said and "'# @package _global_'" in said
 
 
 def test_a_yml_of_ones_own_is_named_where_its_yaml_is_chosen(

@@ -13,7 +13,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -458,10 +457,3 @@ def lasting(path: Path) -> dict[str, object]:
     for part in ("training", "evaluated"):
         content[part] = {k: v for k, v in content[part].items() if not k.endswith("_seconds")}
     return content
-
-
-@pytest.mark.slow
-def test_the_table_of_faults_is_that_of_the_marks_and_nothing_was_lost() -> None:
-    command = [sys.executable, str(Path(__file__).with_name("faults.py")), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -908,4 +908,3 @@ TASKS = [
         "assemble(x, rng.permuted(x, axis=1),",
     ),
 ]
-WRONG = [*ENCODINGS, *EXTENSIONS, *TASKS]

@@ -1,13 +1,11 @@
-"""The table of bad inputs and of wrong classes, and what is answered to them.
-
-python tests/refusals.py            print it
-python tests/refusals.py --write    write tests/REFUSALS.md
-python tests/refusals.py --check    hold tests/REFUSALS.md against what is answered today
-python tests/refusals.py --answers WORDS ...   what `python -m posbench WORDS` answers, as JSON
+"""The table of bad inputs, and what is answered to them.
 
 Every input is given to the command's own `main`, in a folder of its own. At first torch cannot be
-imported, so the column says which refusals come before that takes its seconds. A run that is not
+imported, which tells the refusals that come before that takes its seconds. A run that is not
 refused ends where it would begin to train.
+
+    python tests/support/refusals.py WORDS ...   the answers of `posbench WORDS`, as JSON
+    python tests/support/refusals.py             those to all of INPUTS
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ import io
 import json
 import logging
 import os
-import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,15 +25,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-TABLE = HERE / "REFUSALS.md"
-HEAD = """# What is answered to mistakes
-
-Written by `python tests/refusals.py --write`: each input is given to the command it names, in a
-folder of its own with the files that it is about. *Left* is what the folder holds afterwards that
-it did not hold before. *torch* says whether the answer needed torch to be imported. `FOLDER` stands
-for the folder.
-"""
 MODULES = {
     "posbench": "posbench.application",
     "leaderboard": "posbench.boards.command",
@@ -51,15 +40,6 @@ MODULES = {
     "export": "posbench.pretrained.export",
     "dashboard": "posbench.sharing.dashboard",
 }
-CALLED = {
-    "leaderboard": "board",
-    "results": "records",
-    "catalogue": "explain catalogue",
-    "claims": "board claims",
-    "export": "pretrained export",
-    "dashboard": "records dashboard",
-}
-"""Commands whose name is not that of their module."""
 BROKEN_LIST = "- a\n- b\n"
 MINE = "_target_: my_module.Mine\n"
 RAISING = """from posbench.encodings.nope import NoPE
@@ -546,91 +526,17 @@ def answers(inputs: Sequence[Input]) -> list[Answer]:
     for index in left:
         found[index] = answer(inputs[index])
         found[index].torch = True
-    if "-v" in sys.argv:
-        print(len(found), file=sys.stderr)
     return [found[index] for index in range(len(inputs))]
 
 
-# -- wrong classes ---------------------------------------------------------------------------------
-
-
-def checked() -> Iterator[tuple[Any, Answer]]:
-    """What `posbench check` says about each wrong class; the checks that it passes are left out."""
-    from wrong import WRONG
-
-    for wrong in WRONG:
-        with tempfile.TemporaryDirectory() as name:
-            path = wrong.write(Path(name))
-            files = {
-                str(each.relative_to(name)): each.read_text("utf-8")
-                for each in Path(name).rglob("*")
-                if each.is_file()
-            }
-            given = Input("check", (str(path.relative_to(name)),), files)
-        found = answer(given)
-        lines = [
-            line for line in found.said.splitlines() if "FAILED" in line or "posbench:" in line
-        ]
-        found.said = " ".join(re.sub(r"^\s*FAILED\s*", "", line) for line in lines)
-        yield wrong, found
-
-
-def table(inputs: Sequence[Answer], wrong: Sequence[tuple[Any, Answer]]) -> str:
-    rows = [HEAD, f"\n## {len(inputs)} bad inputs\n\n| input | exit | said | left | torch |\n"]
-    rows.append("| --- | ---: | --- | --- | --- |\n")
-    for given, found in zip(INPUTS, inputs, strict=True):
-        called = CALLED.get(given.command, given.command)
-        command = f"posbench {called}".removesuffix(" posbench")
-        words = " ".join((command, *(word or "''" for word in given.words)))
-        about = "; ".join(
-            f"{name}: {_short(content)}" for name, content in given.files.items() if content
-        )
-        cells = (f"`{words}`{f' with {about}' if about else ''}", str(found.status), found.said)
-        left = ", ".join(found.left) or "nothing"
-        rows.append(_row(*cells, left, "yes" if found.torch else "no"))
-    if wrong:
-        rows.append(f"\n## {len(wrong)} wrong classes, by `posbench check`\n\n")
-        rows.append("| | mistake | exit | said |\n| --- | --- | ---: | --- |\n")
-        rows += [_row(each.kind, each.what, str(found.status), found.said) for each, found in wrong]
-    return "".join(rows)
-
-
-def _short(content: str) -> str:
-    return f"`{' '.join(content.split())}`"
-
-
-def _row(*cells: str) -> str:
-    return (
-        f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in cells)} |\n"
-    )
-
-
-def main() -> int:
-    sys.path.insert(0, str(HERE / "support"))
-    asked = sys.argv[1:]  # before a command takes its own words for them
-    if asked[:1] == ["--answers"]:
-        found = answers([Input("posbench", tuple(words.split())) for words in asked[1:]])
-        print(json.dumps([asdict(each) for each in found]))
-        return 0
-    found = answers(INPUTS)
-    text = table(found, list(checked()))
-    if "--write" in asked:
-        TABLE.write_text(text, encoding="utf-8")
-    elif "--check" in asked:
-        if without_measures(TABLE.read_text("utf-8")) == without_measures(text):
-            print("tests/REFUSALS.md: up to date.")
-            return 0
-        print("answers have changed: python tests/refusals.py --write", file=sys.stderr)
-        return 1
-    else:
-        print(text)
-    return 0
-
-
-def without_measures(text: str) -> str:
-    """The table without what is measured: some classes draw it, and machines differ in digits."""
-    return re.sub(r"\d+\.\d+(e[+-]\d+)?", "#", text)
+def in_a_process(*lines: str) -> list[Answer]:
+    """The answers of a new process, which has not imported torch: to these lines, or to INPUTS."""
+    words = [sys.executable, __file__, *lines]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600)
+    return [Answer(**each) for each in json.loads(done.stdout)]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    asked = sys.argv[1:]  # before a command takes its own words for them
+    given = _lines("posbench", *asked) if asked else INPUTS
+    print(json.dumps([asdict(each) for each in answers(given)]))
