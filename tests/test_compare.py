@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import json
 import math
@@ -67,6 +68,7 @@ def own(level: float, tasks: tuple[str, ...] = (), **more: str) -> list[Record]:
     ]
 
 
+@functools.cache
 def stands(level: float, tasks: tuple[str, ...] = (), **more: str) -> RowStanding:
     return among(own(level, tasks, **more), published())
 
@@ -746,7 +748,9 @@ def test_runs_of_another_version_of_a_task_are_not_compared_and_that_is_said(
     assert "holds no records on the tasks of board main as they are" in capsys.readouterr().err
 
 
-def test_a_mistake_ends_the_command_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["method=rope", "encoding.bass=500", "--no-training"]) == 1
+def test_a_mistake_ends_the_command_with_one_sentence(
+    against: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["method=rope", "encoding.bass=500", "--no-training", *against]) == 1
     said = capsys.readouterr().err
     assert said.startswith("posbench: ") and said.count("\n") == 1 and "bass" in said

@@ -81,13 +81,13 @@ def one(file: str, setting: str) -> PublishedSetting:
 # -- nothing is forgotten --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_every_numeric_setting_has_an_entry_or_is_of_another_kind(file: str) -> None:
-    scaled = [each.setting for each, of in DEFAULTS if of == file]
-    assert len(set(scaled)) == len(scaled), "two entries for one setting"
-    for setting in page.written_settings(file):
-        assert (setting in scaled) != is_other(file, setting), setting
-    assert set(scaled) <= page.written_settings(file).keys(), "an entry without a setting"
+def test_every_numeric_setting_has_an_entry_or_is_of_another_kind() -> None:
+    for file in FILES:
+        scaled = [each.setting for each, of in DEFAULTS if of == file]
+        assert len(set(scaled)) == len(scaled), f"{file}: two entries for one setting"
+        for setting in page.written_settings(file):
+            assert (setting in scaled) != is_other(file, setting), (file, setting)
+        assert set(scaled) <= page.written_settings(file).keys(), f"{file}: no such setting"
 
 
 def test_the_settings_of_a_file_are_found_where_they_stand() -> None:
@@ -114,14 +114,12 @@ def test_what_is_fixed_in_classes_belongs_to_files() -> None:
 # -- the rule --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("positions", LENGTHS)
 @pytest.mark.parametrize(("each", "file"), HELD, ids=called(HELD))
-def test_a_default_means_what_was_published(
-    each: PublishedSetting, file: str, positions: int
-) -> None:
+def test_a_default_means_what_was_published(each: PublishedSetting, file: str) -> None:
     meant = each.published_meanings()
     assert meant, "say at what training length, or why ours is what it is"
-    assert holds(each, file, positions), (each.here(file, positions), meant)
+    for positions in LENGTHS:
+        assert holds(each, file, positions), (positions, each.here(file, positions), meant)
 
 
 @pytest.mark.parametrize(("each", "file"), EXCEPTIONS, ids=called(EXCEPTIONS))

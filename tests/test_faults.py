@@ -39,7 +39,7 @@ from posbench.running.shared_training import SharedTraining
 from posbench.sweeping import journal
 
 SMOKE = ("protocol=smoke", "method=rope")
-LONG = (*SMOKE, "training.steps=400", "trainer.checkpoint_every=30")  # validated every 20 steps
+LONG = (*SMOKE, "training.steps=200", "trainer.checkpoint_every=15")  # validated every 20 steps
 
 # -- interrupted and resumed -----------------------------------------------------------------------
 
@@ -67,9 +67,9 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[st
     """
     folder = tmp_path_factory.mktemp("interrupted")
     stages = {}
-    for signum, step in ((signal.SIGTERM, 80), (signal.SIGKILL, 160), (signal.SIGINT, 240)):
+    for signum, step in ((signal.SIGTERM, 40), (signal.SIGKILL, 80), (signal.SIGINT, 120)):
         command = started(folder, *LONG)
-        command.until(lambda step=step, command=command: f"step {step}/400" in command.out)  # type: ignore[misc]
+        command.until(lambda step=step, command=command: f"step {step}/200" in command.out)  # type: ignore[misc]
         assert (checkpoint_folder(folder) / "last.ckpt").exists()
         command.signalled(signum)
         files = [path.name for path in (folder / "results").rglob("*") if path.is_file()]
@@ -99,10 +99,10 @@ def test_a_run_stopped_in_three_ways_has_the_record_of_an_undisturbed_one(
 
 def test_a_restarted_run_goes_on_and_does_not_begin_again(interrupted: Stages) -> None:
     _, stages = interrupted
-    assert "step 40/400" in stages["SIGTERM"].out
-    assert "step 40/400" not in stages["SIGKILL"].out and "step 160/400" in stages["SIGKILL"].out
-    assert "step 120/400" not in stages["SIGINT"].out and "step 240/400" in stages["SIGINT"].out
-    assert "step 200/400" not in stages["end"].out and "step 400/400" in stages["end"].out
+    assert "step 20/200" in stages["SIGTERM"].out
+    assert "step 20/200" not in stages["SIGKILL"].out and "step 80/200" in stages["SIGKILL"].out
+    assert "step 60/200" not in stages["SIGINT"].out and "step 120/200" in stages["SIGINT"].out
+    assert "step 100/200" not in stages["end"].out and "step 200/200" in stages["end"].out
 
 
 @pytest.mark.parametrize("stage", ["SIGTERM", "SIGKILL", "SIGINT"])
@@ -158,7 +158,9 @@ def truncate(path: Path) -> None:
 
 
 @pytest.mark.fault("weights or their log cut in half")
-@pytest.mark.parametrize("name", ["weights.pt", "training.json"])
+@pytest.mark.parametrize(
+    "name", ["weights.pt", pytest.param("training.json", marks=pytest.mark.slow)]
+)
 def test_a_damaged_result_of_training_is_said_and_trained_again_from_the_start(
     short: Path, name: str
 ) -> None:
@@ -189,7 +191,10 @@ def test_weights_of_another_version_of_torch_are_trained_again(short: Path) -> N
 
 
 @pytest.mark.fault("a checkpoint that is cut, empty or garbage")
-@pytest.mark.parametrize("damage", ["truncated", "empty", "garbage"])
+@pytest.mark.parametrize(
+    "damage",
+    ["truncated", *(pytest.param(each, marks=pytest.mark.slow) for each in ("empty", "garbage"))],
+)
 def test_a_damaged_checkpoint_is_said_and_training_begins_again(short: Path, damage: str) -> None:
     before = without_seconds(short)
     folder = checkpoint_folder(short)

@@ -258,7 +258,7 @@ def _one_run(folder: Path, machine: bool) -> None:
     logger.close()
 
 
-@pytest.mark.parametrize("machine", [False, True])
+@pytest.mark.parametrize("machine", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_wandb_is_told_of_the_machine_only_where_that_is_asked_for(
     tmp_path: Path, machine: bool
 ) -> None:
@@ -506,6 +506,7 @@ def test_there_must_be_something_to_upload(
 # -- a W&B sweep -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_agent_makes_a_command_of_the_sweep_that_posbench_understands() -> None:
     agent = pytest.importorskip("wandb.sdk.launch.sweeps.utils")
     sweep = yaml.safe_load((CONF / "wandb_sweep.yaml").read_text())

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from offered import thinned
 from torch import Tensor, nn
 
 import posbench
@@ -106,7 +107,7 @@ def whole(position: Position, pos: Tensor | None, *, with_x: bool) -> Tensor:
     return position(q, k, v, x if with_x else None, pos)
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("name", thinned("encoding"))
 def test_a_loop_with_a_cache_gives_what_the_whole_sequence_gives(name: str) -> None:
     if name in PATTERNS:
         with pytest.raises(ConfigError, match=f"{name} is a pattern of unlike layers"):
