@@ -11,6 +11,7 @@ import functools
 
 import pytest
 import torch
+from offered import thinned
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
@@ -96,7 +97,7 @@ def extended(name: str, encoding: str) -> Elsewhere:
     return found
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", thinned("encoding"))
 def test_an_encoding_makes_no_tensor_on_another_device(encoding: str) -> None:
     trained, n = model(encoding), run(encoding).train_positions
     with elsewhere() as found:
@@ -104,7 +105,7 @@ def test_an_encoding_makes_no_tensor_on_another_device(encoding: str) -> None:
     assert found.asked == {WAIT[encoding]} if encoding in WAIT else not found.asked
 
 
-@pytest.mark.parametrize("name", EXTENSIONS)
+@pytest.mark.parametrize("name", thinned("extension"))
 def test_an_extension_makes_no_tensor_on_another_device(name: str) -> None:
     for encoding in HOSTS:
         try:

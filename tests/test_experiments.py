@@ -406,6 +406,7 @@ def test_an_experiment_for_a_cpu_runs_and_is_repeated_by_its_command(
     assert status == 0 and "1 of 1 exact." in out, err
 
 
+@pytest.mark.slow
 def test_the_command_line_runs_one(tmp_path: Path) -> None:
     out = succeeded(tmp_path, "experiment=kazemnejad2023_copy_cpu", *QUICK).out
     assert "on copy (task.num_symbols=100, training.steps=2), protocol kazemnejad2023_cpu" in out

@@ -54,6 +54,7 @@ def tables(group: str) -> dict[str, list[str]]:
 # -- the page --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # as `make check` does
 @pytest.mark.parametrize("name", listing.PAGES)
 def test_the_committed_page_is_what_the_command_writes(name: str) -> None:
     committed = (CONF / name).read_text(encoding="utf-8")

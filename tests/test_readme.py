@@ -132,6 +132,7 @@ def tables_of_numbers() -> list[list[list[str]]]:
     return [each for each in cells if each[0][0] in ("extension", "method")]
 
 
+@pytest.mark.slow
 def test_the_numbers_of_the_tables_are_those_of_the_board() -> None:
     board = definition.load("main")
     measured = Measured.of(tables.table(files.records(ROOT / "results/main")))
