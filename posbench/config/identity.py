@@ -20,7 +20,7 @@ from posbench.config.names import MethodName, Name, as_file_name, as_text
 from posbench.config.numbers import in_one_form
 from posbench.config.option_files import Default
 from posbench.config.provenance import without_places
-from posbench.core.settings import INTEGERS, LENGTHS, OF_METHODS
+from posbench.core.settings import INTEGERS, LENGTHS, OF_METHODS, without_until
 
 NAMED = ("protocol", "task", "method", "encoding", "extension")
 """Groups whose options names are made of."""
@@ -62,6 +62,7 @@ def named(composed: Composition) -> tuple[Composition, Identity]:
         _refuse_others(experiment, group)
     test = [f"protocol={group['protocol']}", f"task={group['task']}"]
     parts, canonical = _parts(composed), _parts(compose(*test, f"method={group['method']}"))
+    _refuse_until(group["protocol"], parts["protocol"], canonical["protocol"])
     called = _called(composed, group, parts["method"], canonical["method"])
     usual = compose(*test, *called.words)
     canonical["method"] = _parts(usual)["method"]
@@ -107,6 +108,18 @@ def _refuse_others(experiment: str, group: Mapping[str, str]) -> None:
                 f"experiment={experiment} chooses {name}={own[name]}, with settings for it: leave "
                 f"out {name}={group[name]}, or the experiment"
             )
+
+
+def _refuse_until(protocol: str, content: Mapping[str, Any], canonical: Mapping[str, Any]) -> None:
+    """ConfigError if `training.until` was added to a protocol without it, or taken out of one: the
+    command that repeats the run could say neither.
+    """
+    said, usual = ("until" in each["training"] for each in (content, canonical))
+    if said != usual:
+        raise ConfigError(
+            f"training.until is {'no' if said else 'a'} part of protocol={protocol}, which alone "
+            f"decides that: choose protocol={'learned' if said else 'cpu'}, and set what it sets"
+        )
 
 
 class Called(NamedTuple):
@@ -256,7 +269,9 @@ def _parts(composed: Composition) -> dict[str, dict[str, Any]]:
     return {
         "protocol": {
             "model": {key: value for key, value in model.items() if key not in OF_METHODS},
-            "training": {key: value for key, value in training.items() if key not in LENGTHS},
+            "training": without_until(
+                {key: value for key, value in training.items() if key not in LENGTHS}
+            ),
             "evaluation": plain["evaluation"],
         },
         "task": {"task": plain["task"], "training": {key: training[key] for key in LENGTHS}},

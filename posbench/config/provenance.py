@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,17 @@ def targets(node: Any) -> set[str]:
     return own.union(*map(targets, node.values()))
 
 
-def training_hash(task: dict[str, Any], encoding: dict[str, Any]) -> str:
+def trained_by(training: Mapping[str, Any]) -> str:
+    """The module whose class makes a training with these settings: the root of its source."""
+    until = training.get("until")
+    return "posbench.core.training" if until is None else "posbench.core.until_learned"
+
+
+def training_hash(
+    training: Mapping[str, Any], task: dict[str, Any], encoding: dict[str, Any]
+) -> str:
     """The hash of the source that trained weights depend on."""
-    return hash_of("posbench.core.training", targets(task) | targets(encoding))
+    return hash_of(trained_by(training), targets(task) | targets(encoding))
 
 
 def evaluation_hash(extension: dict[str, Any]) -> str:

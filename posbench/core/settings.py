@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import typing
 from collections.abc import Mapping
-from dataclasses import field, fields, is_dataclass, replace
+from dataclasses import asdict, field, fields, is_dataclass, replace
 from string import hexdigits
 from typing import Annotated, Any, Literal
 
@@ -107,6 +107,15 @@ def without_off(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass
+class Until:
+    """When the decay of a training begins; see `posbench.core.until_learned`."""
+
+    score: Share = 0.99  # the proficiency of the task, in a validation
+    validations: Count = 2  # so many in a row
+    least_decay: Count = 300  # steps that the decay takes at least
+
+
+@dataclass
 class TrainingConfig:
     min_length: Amount = 1
     max_length: Count = 1
@@ -131,6 +140,7 @@ class TrainingConfig:
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     validate_every: Count = 50
     validation_samples: Count = 128
+    until: Until | None = None  # the decay begins when the task is learned; null: at a known step
 
     def __post_init__(self) -> None:
         if 0 < self.num_examples < self.batch_size:
@@ -144,6 +154,37 @@ class TrainingConfig:
                 f"training.max_length={self.max_length} must be no less than "
                 f"training.min_length={self.min_length}"
             )
+        if self.until is not None:
+            self._refuse_until(self.until)
+
+    def _refuse_until(self, until: Until) -> None:
+        if self.stop_at is not None:
+            raise ConfigError(
+                f"training.stop_at={self.stop_at:g} ends a training that training.until ends "
+                "already: give training.stop_at=null, or ~training.until"
+            )
+        first = self.validate_every
+        decay = max(round(self.decay_fraction * first), until.least_decay)
+        if first + decay > self.total_steps:
+            raise ConfigError(
+                f"training.steps={self.steps} leaves no room for a decay of {decay} steps after "
+                f"the first validation at step {first}: raise it to {first + decay} or more, or "
+                "lower training.until.least_decay"
+            )
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The settings as they are hashed: as if there were none that is null and came later."""
+        found = asdict(self)
+        return found if self.until is not None else without_until(found)
+
+    def after(self, steps: int) -> TrainingConfig:
+        """The settings of a training that has made so many steps, as if that had been known
+        before: what goes on from it has a fixed number of steps.
+        """
+        if self.until is None:
+            return self
+        return replace(self, until=None, steps=steps, steps_scale=1.0)
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -163,6 +204,11 @@ class TrainingConfig:
     @property
     def total_steps(self) -> int:
         return max(round(self.steps * self.steps_scale), 1)
+
+
+def without_until(training: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a training, but for `until` where it is null."""
+    return {name: value for name, value in training.items() if (name, value) != ("until", None)}
 
 
 @dataclass
@@ -236,6 +282,8 @@ class JobConfig:
 
 
 FREE = ("task", "encoding", "extension", "logger", "board")
+OPTIONAL = ("until",)
+"""Sections that a protocol may leave out."""
 LENGTHS = ("min_length", "max_length", "steps")
 """The settings of the training that come from the task."""
 FILLED_IN = ("train_positions", "test_positions")
@@ -316,21 +364,27 @@ def _complete(section: dict[str, Any], schema: Any, prefix: str = "") -> None:
     for key, value in section.items():
         if key not in kinds:
             raise ConfigError(no_setting(prefix, key, [k for k in kinds if k not in FILLED_IN]))
-        if is_dataclass(kinds[key]):
+        section_of = _section(kinds[key])
+        if section_of is not None and not (key in OPTIONAL and value is None):
             if not isinstance(value, dict):
                 raise ConfigError(
-                    f"{key}={shown(value)} replaces a whole section: set one setting of it, as in "
-                    f"{key}.{fields(kinds[key])[0].name}=VALUE"
+                    f"{prefix}{key}={shown(value)} replaces a whole section: set one setting of "
+                    f"it, as in {prefix}{key}.{fields(section_of)[0].name}=VALUE"
                 )
-            _complete(value, kinds[key], f"{key}.")
+            _complete(value, section_of, f"{prefix}{key}.")
     if prefix == "training." and (lacking := [key for key in LENGTHS if key not in section]):
         raise TaskLacks(*lacking)
     for key in kinds:
-        if key not in section and key not in FREE:
+        if key not in section and key not in (*FREE, *OPTIONAL):
             raise ConfigError(
                 f"{prefix}{key} is missing, and every run needs it: leave out ~{prefix}{key} or "
                 "give it a value"
             )
+
+
+def _section(kind: Any) -> Any:
+    """The class of a section of settings, null or not; None for a single setting."""
+    return next((each for each in (kind, *typing.get_args(kind)) if is_dataclass(each)), None)
 
 
 def setting_refused(error: ValidationError) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from posbench.base.content_hash import content_hash
 from posbench.config.command import Command
 from posbench.config.names import MOST_TEXTS, FileName, MethodName, Name, Text
-from posbench.config.provenance import known_hash, targets, without_places
+from posbench.config.provenance import known_hash, targets, trained_by, without_places
 from posbench.core.row import COUNTED, Loss, Part, Row, Score, View
 from posbench.core.settings import LARGEST_SEED
 
@@ -243,7 +243,7 @@ class Record(Part):
         """
         named = self.config.get("sources", {})
         names = {
-            "training": "posbench.core.training",
+            "training": trained_by(self.config.get("training", {})),
             "evaluation": "posbench.core.evaluation",
         } | named
         return names["training"], names["evaluation"]

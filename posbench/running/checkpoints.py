@@ -30,6 +30,7 @@ from posbench.core.row import Part
 from posbench.core.settings import TrainerConfig, TrainingConfig
 from posbench.core.training import Training, fit
 from posbench.core.transformer import Transformer
+from posbench.core.until_learned import ended
 from posbench.records.record import RecordedCurve
 from posbench.running.console import Console
 from posbench.running.devices import device, device_name
@@ -336,7 +337,9 @@ def _refuse_others(state: Any, model: Transformer) -> None:
 
 
 def stopped(settings: TrainingConfig, points: list[dict[str, float]]) -> bool:
-    """Whether a training with this curve has reached the score at which it is to stop."""
+    """Whether a training with this curve has come to its end, wherever that is."""
+    if settings.until is not None:
+        return ended(settings, points)
     stop_at = settings.stop_at
     return stop_at is not None and bool(points) and points[-1]["score"] >= stop_at
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import logging
 import warnings
 from abc import ABC, abstractmethod
@@ -147,18 +146,20 @@ class FineTuningPreparation(Preparation):
         self.finetuning = finetuning
 
     def longest(self, setup: Setup) -> int:
-        settings = self.finetuning.settings(setup.config.training.candidates[0], setup.task)
+        training = setup.config.training.candidates[0]
+        settings = self.finetuning.settings(training.after(training.total_steps), setup.task)
         return setup.positions(settings) + setup.shift
 
     def prepare(
         self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
     ) -> Prepared:
-        settings = self.finetuning.settings(trained.training.settings, setup.task)
+        made = trained.log.curve.step[-1]
+        settings = self.finetuning.settings(trained.training.settings.after(made), setup.task)
         resolved = {"lengths": settings.lengths, "steps": settings.total_steps}
         content = {
             "start": trained.training.hash,
             "extension": without_places(setup.nodes["extension"]),
-            "training": dataclasses.asdict(settings) | resolved,
+            "training": settings.content | resolved,
             "source": setup.evaluation_hash,
         }
         longest_n = settings.lengths[1]

@@ -78,7 +78,9 @@ class RunSpec:
             identity.method.hash,
             content["seed"],
             _task_version(content["task"].get("_target_"), composed),
-            _source("posbench.core.training", content["task"], content["encoding"]),
+            _source(
+                provenance.trained_by(content["training"]), content["task"], content["encoding"]
+            ),
             _source("posbench.core.evaluation", content["extension"]),
             computing + computing,
         )

@@ -207,7 +207,8 @@ class Setup:
     @functools.cached_property
     def source_hash(self) -> str:
         """The hash of the code that trains."""
-        return provenance.training_hash(self.nodes["task"], self.nodes["encoding"])
+        training, task, encoding = (self.nodes[name] for name in ("training", "task", "encoding"))
+        return provenance.training_hash(training, task, encoding)
 
     @functools.cached_property
     def evaluation_hash(self) -> str:

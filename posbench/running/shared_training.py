@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from posbench.base.content_hash import content_hash
-from posbench.config.provenance import without_places
+from posbench.config.provenance import trained_by, without_places
 from posbench.core.settings import TrainingConfig, without_off
 from posbench.core.training import Training
+from posbench.core.until_learned import UntilLearned
 from posbench.records.record import weights_hash
 from posbench.running.setup import Setup
+
+CLASSES = {each.__module__: each for each in (Training, UntilLearned)}
+"""What trains, by its module."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class SharedTraining:
             "encoding": without_places(setup.nodes["encoding"]),
             "task": [without_places(setup.nodes["task"]), setup.task.version],
             "model": without_off(dataclasses.asdict(setup.config.model)),
-            "training": dataclasses.asdict(settings) | resolved,
+            "training": settings.content | resolved,
             "seed": setup.config.seed,
         }
 
@@ -63,4 +67,5 @@ class SharedTraining:
     def begin(self) -> Training:
         """The training, with an untrained model."""
         setup = self.setup
-        return Training(setup.model(), setup.task, self.settings, setup.config.seed)
+        training = CLASSES[trained_by(setup.nodes["training"])]
+        return training(setup.model(), setup.task, self.settings, setup.config.seed)

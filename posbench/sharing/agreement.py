@@ -96,7 +96,7 @@ def stated(content: Json, lengths: Iterable[int]) -> Json:
     places = [place for place, length in enumerate(tested) if length in kept]
     settings = content["config"].get("training", {})
     came_out = {"curve"}
-    if settings.get("stop_at") is not None:
+    if settings.get("stop_at") is not None or settings.get("until") is not None:
         came_out |= {"steps"}
     if content["training"]["learning_rates"] is not None:
         came_out |= {"learning_rate", "learning_rates"}

@@ -42,6 +42,8 @@ class Replicas(L.LightningModule):
             raise CannotReplicate(
                 f"training.precision={settings.precision} scales the loss of all as one"
             )
+        if settings.until is not None:
+            raise CannotReplicate("training.until ends each training at a step of its own")
         if any(module.p for module in self.modules() if isinstance(module, nn.Dropout)):
             raise CannotReplicate("dropout is drawn from a stream of each training")
 
