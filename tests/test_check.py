@@ -283,6 +283,7 @@ OF_CLASSES = [
             "Scaling",
             "Renumbered",
             "Excused",
+            "Swelling",
             "Centred",
             "Known",
         )

@@ -31,10 +31,12 @@ from loops import (
 from torch import Tensor, nn
 from vectors import dot, linear, sigmoid
 
+from posbench.base.errors import ConfigError
 from posbench.core.attention import Attention, attend, dense
 from posbench.encodings import path
 from posbench.encodings.alibi import ALiBi
 from posbench.encodings.cable import Cable
+from posbench.encodings.cable_open import OpenCable
 from posbench.encodings.fox import FoX
 from posbench.encodings.fox_pro import FoXPro
 from posbench.encodings.nope import NoPE
@@ -227,6 +229,32 @@ def test_cable_starts_near_alibi_with_slope_ln_2() -> None:
     assert (gate.bias == 0).all() and gate.weight.std().item() == pytest.approx(0.02, rel=0.05)
     alibi = -math.log(2) * call(range(N)).offset(slice(0, N)).double().expand(BATCH, HEADS, N, N)
     same(bias_of(constant(Cable(MODEL, HEADS), [0.0] * HEADS), call(range(N))), alibi)
+
+
+@oracle("cable_open", "double loop")
+@everywhere
+def test_open_cable_is_cable_from_another_start(positions: list[float]) -> None:
+    a, encoding = call(positions), shaken(OpenCable(MODEL, HEADS))
+    gates = apply(lambda u: -math.log(1 + math.exp(u)), linear(encoding.gate, a.x))
+    same(scores(encoding, a), plus(a, between(gates)))
+
+
+@oracle("cable_open", "identity: starts as FoX, where no token is read")
+def test_open_cable_starts_as_fox_does() -> None:
+    for openness in (0.0, 5.0):
+        ours, theirs = OpenCable(MODEL, HEADS, openness), FoX(MODEL, HEADS, openness)
+        with torch.no_grad():
+            for each in (ours, theirs):
+                each.gate.weight.zero_()
+        a = call(range(N))
+        same(bias_of(ours.double(), a), bias_of(theirs.double(), a), 1e-6)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        gate = OpenCable(100, 50).gate
+    assert gate.bias.tolist() == [-5.0] * 50
+    assert gate.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    with pytest.raises(ConfigError, match="0 or more, got -1"):
+        OpenCable(MODEL, HEADS, -1.0)
 
 
 GATE = 5  # channels of the gates in these tests

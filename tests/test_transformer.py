@@ -7,15 +7,21 @@ from typing import Any
 
 import pytest
 import torch
+from loops import HEADS, WIDTH, N, call, everywhere, loop, oracle, outputs, same, shaken
 from torch import Tensor
 
 from posbench.base.errors import ConfigError
 from posbench.check.subject import setup
+from posbench.core.attention import Attention, attend, dense
 from posbench.core.encoding import EncodingStack
 from posbench.core.layers import QKNorm, ShortConv
 from posbench.core.transformer import Transformer
+from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
+from posbench.encodings.short_conv import PARTS, Convolved
+from posbench.extensions.pi import PI
+from posbench.position import Position, Sizes
 
 
 @pytest.mark.parametrize(("heads", "head_width", "width"), [(3, 5, 8), (1, 8, 8), (4, 8, 16)])
@@ -218,3 +224,94 @@ def test_options_run_in_half_precision() -> None:
 def test_a_convolution_over_no_number_of_tokens_is_refused(value: str) -> None:
     with pytest.raises(ConfigError, match=r"model\.short_conv"):
         setup(f"model.short_conv={value}")
+
+
+# -- a convolution of some of q, k and v, before an encoding sees them -----------------------------
+
+
+def by_tokens(conv: ShortConv, x: Tensor) -> Tensor:
+    """What a convolution makes of [batch, heads, n, width], token by token."""
+    rows, found = conv.weight.view(x.shape[1], x.shape[3], -1), x.clone()
+    for head in range(x.shape[1]):
+        for t in range(x.shape[2]):
+            for back in range(min(t + 1, rows.shape[-1])):
+                found[:, head, t] += rows[head, :, back] * x[:, head, t - back]
+    return found
+
+
+@oracle("short_conv", "double loop")
+@everywhere
+def test_the_host_sees_what_is_convolved_and_the_rest_as_it_was(positions: list[float]) -> None:
+    a, slopes = call(positions), alibi_slopes(HEADS)
+    for kernel in (1, 3, N + 2):
+        for of in PARTS:
+            encoding = shaken(Convolved(ALiBi(HEADS), HEADS, WIDTH, kernel, of))
+            assert list(encoding.convolutions) == list(of)
+            given = {
+                part: by_tokens(conv, getattr(a, part))
+                for part, conv in encoding.convolutions.items()
+            }
+            seen = Attention(**vars(a) | given)
+            z = loop(seen, lambda h, i, j: -slopes[h] * (i - j))
+            expected = outputs(seen, z)
+            same(dense(encoding.encode(a)), expected)
+            same(attend(encoding.encode(a), 3), expected)
+
+
+@oracle("short_conv", "identity: short_conv of the model, where it is of q, k and v")
+@pytest.mark.parametrize("kernel", [1, 2, 4])
+def test_a_convolution_of_all_three_is_that_of_the_model(kernel: int) -> None:
+    model = made(layers=2, mlp_ratio=2, short_conv=kernel)
+    stack = EncodingStack([Convolved(RoPE(6), 2, 6, kernel).double() for _ in range(2)])
+    plain = made(layers=2, mlp_ratio=2).with_encodings(stack)
+    weights = model.state_dict()
+    with torch.no_grad():
+        for index, layer in enumerate(stack):
+            three = weights[f"blocks.{index}.short_conv.weight"].split(2 * 6)
+            for part, weight in zip("qkv", three, strict=True):
+                layer.convolutions[part].weight.copy_(weight)
+    plain.load_state_dict(weights, strict=False)
+    tokens = torch.randint(0, 7, (2, 9), generator=torch.Generator().manual_seed(0))
+    pos = torch.arange(9)[None]
+    assert torch.equal(plain(tokens, pos), model(tokens, pos))
+
+
+def test_convolutions_start_as_those_of_the_model() -> None:
+    words = ("encoding=short_conv", "model.head_width=64", "model.num_heads=4")
+    layer, other = setup(*words, "encoding.kernel=4").model().encodings
+    weights = [conv.weight for each in (layer, other) for conv in each.convolutions.values()]
+    assert len(weights) == 6
+    for weight in weights:
+        assert weight.shape == (256, 4)
+        assert weight.std().item() == pytest.approx(0.5, rel=0.1)
+    assert len({weight[0, 0].item() for weight in weights}) == 6
+
+
+def test_an_extension_reaches_the_host_of_a_convolution() -> None:
+    a, encoding = call(range(12)), shaken(Convolved(RoPE(WIDTH), HEADS, WIDTH, 3, "kv"))
+    extended = PI().apply(encoding, 4, 12)
+    assert extended.host.frequencies == PI().apply(encoding.host, 4, 12).frequencies  # type: ignore[attr-defined]
+    inside = Convolved(PI().apply(RoPE(WIDTH), 4, 12), HEADS, WIDTH, 3, "kv").double()
+    inside.load_state_dict(encoding.state_dict())
+    assert torch.equal(attend(extended.encode(a)), attend(inside.encode(a)))
+
+
+def test_a_cache_serves_a_convolution_of_keys_and_values_but_not_one_of_queries() -> None:
+    a, sizes = call(range(9)), Sizes(HEADS, WIDTH, trained=9)
+    for of in PARTS:
+        layer = Position(shaken(Convolved(NoPE(), HEADS, WIDTH, 4, of)), sizes).eval()
+        if "q" in of:
+            with pytest.raises(ConfigError, match="computes a row from the queries before it"):
+                layer(a.q[:, :, 6:], a.k, a.v)
+        else:
+            whole = layer(a.q, a.k, a.v)
+            torch.testing.assert_close(layer(a.q[:, :, 6:], a.k, a.v), whole[:, :, 6:])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "of", "said"),
+    [(0, "k", "at least 1, got 0"), (4, "vk", "got vk"), (4, "", "one of qkv, qk")],
+)
+def test_a_convolution_of_nothing_is_refused(kernel: int, of: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Convolved(NoPE(), HEADS, WIDTH, kernel, of)

@@ -25,6 +25,7 @@ COUNTING = frozenset(
         "path.PaTH",  # reflections of the tokens between
         "per_row_dda.PerRowForgetting",  # gates of the tokens between
         "selective_rope.SelectiveRoPE",  # sums angles over the tokens before
+        "short_conv.Convolved",  # sums over the tokens before
         "sliding_window.SlidingWindow",  # windows of tokens
         "ssmax.SSMax",  # temperature of the number of visible keys
         "stick_breaking.StickBreaking",  # what the tokens between leave of the stick

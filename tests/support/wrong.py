@@ -581,6 +581,19 @@ ENCODINGS = [
         "stays as it is when positions are stretched",
     ),
     Wrong(
+        "queries and keys scaled by places that it counts, under the declaration",
+        """
+        class Swelling(PositionEncoding):
+            counts_tokens = True
+
+            def encode(self, a):
+                places = torch.arange(a.num_queries, device=a.q.device).to(a.q.dtype)
+                growth = (0.1 * places)[:, None].exp()
+                return replace(a, q=a.q * growth, k=a.k * growth)
+        """,
+        "stays as it is when positions are stretched",
+    ),
+    Wrong(
         "embeddings changed in place",
         """
         class Overwriting(PositionEncoding):
