@@ -54,7 +54,7 @@ check: pages ## is every generated page what `make pages` would write?
 
 # Pictures of rows come before the boards that show them. Mutants that have no row yet are tried, which takes a minute each.
 pages: $(VENV)/.installed ## write every generated page: of conf/, of results/ and of tests/
-	$(BIN)/python -m posbench.explain.reference $(CHECK)
+	$(BIN)/python -m posbench.conf.reference $(CHECK)
 	$(BIN)/python -m posbench.explain.sketches $(CHECK)
 	for board in $(BOARDS); do $(BIN)/posbench board results/$$board $(CHECK) || exit 1; done
 	$(BIN)/python results/pretrained/predicting.py results/pretrained results/main $(CHECK)

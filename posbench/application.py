@@ -16,10 +16,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra
-
-# The one thing of Hydra's own that is used here: its options have no public list, and a copy of
-# them would not follow its versions.
-from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
@@ -29,6 +25,7 @@ from posbench.config import blame, folders, mistakes, streams
 from posbench.config.compose import Composition, register
 from posbench.config.composition_rules import refuse_several
 from posbench.config.exit_status import of_the_system, refuse_shadow
+from posbench.config.hydra_inside import get_args_parser
 from posbench.config.options import BROKEN, HELP
 from posbench.config.provenance import versions
 from posbench.config.sources import SearchPath
@@ -36,7 +33,7 @@ from posbench.config.sources import SearchPath
 SHOWN = ("posbench", "torch", "hydra-core", "python")
 """What `--version` names."""
 KEYS = ("seed", "results_dir", "force", "plan_only", "part", "audit")
-"""Settings that stand in no section, as somebody may write them for options."""
+"""Settings that are in no section, as somebody may write them for options."""
 
 
 FOLDER = ("--config-dir", "-cd")
@@ -44,7 +41,7 @@ FOLDER = ("--config-dir", "-cd")
 
 
 class OfOwnCode(BaseException):
-    """What a class of one's own has raised; no `Exception`, of which Hydra would speak first."""
+    """What a class of the user has raised; no `Exception`, of which Hydra would speak first."""
 
 
 @hydra.main(version_base="1.3", config_path="pkg://posbench.conf", config_name="config")
@@ -85,7 +82,7 @@ def _run(composed: Composition) -> None:
     if job := composed.content["job"]["runs"]:
         work(job, composed.content["job"]["sweep"])
         return
-    # In the order of their cost: what is wrong with the settings is said before torch is imported.
+    # In the order of their cost: wrong settings are refused before torch is imported.
     cfg = composed.cfg()
     if checked(cfg).plan_only:
         raise PosbenchError("plan_only=true is for sweeps: add -m")
@@ -166,7 +163,7 @@ def main() -> None:
 
 
 def _arguments(written: Sequence[str]) -> argparse.Namespace:
-    """The options and words of the command line, wherever they stand among each other; ConfigError
+    """The options and words of the command line, wherever they are among each other; ConfigError
     for an option that there is not. `sys.argv` then has the options first, as Hydra reads them.
     """
     if "--version" in written:

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from posbench.config import families
-from posbench.config.folders import own_names
-from posbench.explain import reference as page
-from posbench.explain.reference import (
+from posbench.conf.reference import (
     BOARD_POSITIONS,
     PublishedSetting,
     calculated,
     defaults,
     settings,
 )
+from posbench.config import families
+from posbench.config.folders import own_names
+from posbench.explain import reference as page
 
 NEAR = 0.01
 """How far apart two meanings may be that are the same: resolvers round."""

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from offered import CONF
 
+from posbench.conf import reference as listing
 from posbench.config import families
 from posbench.config.folders import GROUPS, own_names
 from posbench.config.methods import methods
 from posbench.config.provenance import targets
-from posbench.explain import reference as listing
 from posbench.showing.pages import docstring
 
 PAGE = (CONF / "README.md").read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ from rotations import BASE, MODEL, PAIRS, apart, by_complex_pairs, grid, stretch
 from torch import Tensor
 
 from posbench.base.errors import ConfigError
+from posbench.conf.reference import settings
 from posbench.core.attention import Attention, attend
 from posbench.core.encoding import PositionEncoding
 from posbench.encodings.accumulated_rotations import AccumulatedRotations
@@ -28,7 +29,6 @@ from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.rope_pp import RoPEPP
 from posbench.encodings.vo_rope import VORoPE
-from posbench.explain.reference import settings
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.yarn import YaRN

@@ -145,7 +145,7 @@ def _refuse_both(words: Sequence[Word], own: Sequence[Path]) -> None:
 
 
 def check_settings(path: Path, group: str) -> None:
-    """ConfigError if a file of one's own is not the mapping that every choice has to be, or, where
+    """ConfigError if a file of the user is not the mapping that every choice has to be, or, where
     it has to name a class, has no setting at all.
     """
     if not path.exists():
@@ -175,7 +175,7 @@ def check_choice(group: str, option: str, known: Sequence[str]) -> None:
 
 
 def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path] = ()) -> str:
-    """What went wrong with these words, and with these folders of one's own."""
+    """What went wrong with these words, and with these folders of the user."""
     text = str(error)
     if isinstance(error, TaskLacks):
         return _of_task(error, words, own)
@@ -226,7 +226,7 @@ def is_ring(error: BaseException) -> bool:
 
 
 def _of_task(error: TaskLacks, words: Sequence[str], own: Sequence[Path]) -> str:
-    """What to add to the YAML of a task of one's own, or which word to leave out."""
+    """What to add to the YAML of a task of the user, or which word to leave out."""
     taken = [
         word for word in words if word.startswith("~") and word.rpartition(".")[2] in error.keys
     ]
@@ -314,9 +314,8 @@ def _meant(key: str, root: DictConfig) -> str | None:
     """The setting that was meant, one part of the key after the other: trainng.stpes is
     training.steps, and steps is as well.
     """
-    sections = {
-        name: root[name] for name in _settings(root) if OmegaConf.is_dict(root._get_node(name))
-    }
+    plain: Any = OmegaConf.to_container(root, resolve=False)
+    sections = {name: root[name] for name in _settings(root) if isinstance(plain[name], dict)}
     if "." not in key:
         inner = [f"{name}.{key}" for name, node in sections.items() if key in _settings(node)]
         return closest(key, [*_settings(root), *folders.GROUPS]) or next(iter(inner), None)

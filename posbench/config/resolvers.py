@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from posbench.base.errors import ConfigError
 from posbench.config.families import headed
 from posbench.config.folders import GROUPS, names, searched
+from posbench.config.hydra_inside import place_of
 from posbench.config.methods import methods
 
 # -- what --help says can be chosen ----------------------------------------------------------------
@@ -98,7 +99,7 @@ def _of_hydra(path: str, *, _parent_: Any) -> Any:
 
 def _refuse(asked: str, parent: Any) -> None:
     """ConfigError unless it is a part of Hydra's section that asks."""
-    if not f"{parent._get_full_key(None)}.".startswith("hydra."):
+    if not f"{place_of(parent)}.".startswith("hydra."):
         raise ConfigError(
             f"${{{asked}}} is not read, because a record shows its settings to others: write the "
             "value itself"
@@ -122,7 +123,7 @@ def _base_for_turns(share: float, *, _root_: Any) -> float:
 
 
 def _turns(share: float, *, _root_: Any) -> float:
-    r"""The turns that a pair makes in training which stands at this share of the way from one that
+    r"""The turns that a pair makes in training that is at this share of the way from one that
     turns once to the fastest.
 
     `${turns:0.535}` gives $r^{0.535}$, where the fastest pair makes $r = L / 2\pi$ turns: 32 for
