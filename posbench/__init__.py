@@ -1,6 +1,6 @@
 """posbench: benchmarks position encodings of transformers, and how far their extensions reach.
 
-`from posbench import rope, yarn` takes an encoding or an extension into code of one's own; see
+`from posbench import rope, yarn` takes an encoding or an extension into code of your own; see
 `posbench.standalone`.
 """
 

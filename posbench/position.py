@@ -54,7 +54,7 @@ class Sizes:
 
 
 LARGEST = {"num_heads": 2**16, "num_kv_heads": 2**16, "head_width": 2**16, "model_width": 2**32}
-"""More than any model has: by mistake, a number of tokens may come to stand for one of these."""
+"""More than any model has: by mistake, a number of tokens may come to mean one of these."""
 
 
 def count(name: str, value: Any) -> int:

@@ -20,7 +20,7 @@ from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted
 from posbench.records import files, tables
 from posbench.records.files import LOCAL, keeping_all
-from posbench.sharing.publishing import publish_matching
+from posbench.records.published import publish_matching
 from posbench.statistics import standings
 from posbench.statistics.bootstrap import DRAWS
 from posbench.statistics.standings import SIGNIFICANT, summarise

@@ -1,4 +1,4 @@
-"""Encodings and extensions for attention of one's own: `from posbench import rope, yarn`.
+"""Encodings and extensions for attention of your own: `from posbench import rope, yarn`.
 
     position = rope(num_heads=4, head_width=16, trained=64)
     out = position(q, k, v)                                 # [batch, heads, n, head width]
@@ -34,7 +34,7 @@ from posbench.config.building import build, class_of_run
 from posbench.config.compose import composing
 from posbench.config.folders import own_names
 from posbench.config.numbers import refuse_unbounded
-from posbench.config.options import node
+from posbench.config.options import content
 from posbench.core.encoding import EncodingStack
 from posbench.core.extension import Extension, Searched
 from posbench.position import Position, Sizes, count
@@ -240,7 +240,7 @@ def _content(group: str, name: str) -> dict[str, Any]:
     if not isinstance(name, str) or not name.isidentifier():
         raise ConfigError(f"{group} must be a name, such as those in conf/{group}, got {name!r}")
     with _hydra_of_its_own():
-        return OmegaConf.to_container(node(group, name), resolve=False)  # type: ignore[return-value]
+        return content(group, name)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from boards import contents, seeds
+from boards import contents, seeds, with_views
 from making import changed, plain, record, save, searched
 
 from posbench.boards import command as leaderboard
@@ -190,3 +190,43 @@ def test_a_terminal_has_seven_columns_at_most_and_a_pipe_has_plain_text(
     monkeypatch.setenv("COLUMNS", "60")
     assert any("\x1b[1m" in line for line in wide.aligned())
     assert len(wide.aligned()) > 3, "a long name is folded"
+
+
+OF_ONES_OWN = """
+from posbench.core.encoding import PositionEncoding
+
+
+class Decay(PositionEncoding):
+    \"\"\"Far keys fade.\"\"\"
+
+    def encode(self, a):
+        return a
+"""
+
+
+def test_a_page_has_encodings_and_a_board_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, local = tmp_path / "mine", tmp_path / "local"
+    for group in ("encoding", "board"):
+        (mine / group).mkdir(parents=True)
+    (mine / "decay_of_mine.py").write_text(OF_ONES_OWN)
+    (mine / "encoding/decay.yaml").write_text("_target_: decay_of_mine.Decay\n")
+    (mine / "board/by_hand.yaml").write_text(
+        "about: judged by hand\ngroups: {all: {asks: to copy, tasks: [copy, sort]}}\n"
+        "parts: {encodings: {methods: [rope], encodings: [decay], seeds: [0, 1]}}\n"
+    )
+    node = {"_target_": "decay_of_mine.Decay"}
+    command = "python -m posbench encoding=decay"
+    own = [
+        changed(each, {"config.encoding": node, "command": command, "method.name": "decay"})
+        for each in with_views()
+        if each.method.name == "alibi"
+    ]
+    save(local, *with_views(), *own)
+    chosen = ["--board", "by_hand", "--config-dir", str(mine)]
+    assert leaderboard.main([str(local), *chosen], emit=lambda _: None) == 0
+    page = (local / "leaderboard.html").read_text()
+    assert "Far keys fade." in page and f"posbench --config-dir {mine} encoding=decay" in page
+    assert leaderboard.main([str(local), "--board", "by_hand"]) == 1
+    assert "board=by_hand is unknown" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from posbench.check.subject import Subject
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.config.folders import own_names
-from posbench.config.options import node
+from posbench.config.options import content
 from posbench.core.attention import Attention
 from posbench.core.encoding import Draw, PositionEncoding
 from posbench.core.extension import Extension
@@ -47,7 +47,7 @@ def base() -> DictConfig:
 @functools.cache
 def run(encoding: str) -> Setup:
     cfg = copy.deepcopy(base())
-    cfg.encoding = node("encoding", encoding)
+    cfg.encoding = content("encoding", encoding)
     try:
         found = Setup(cfg, task())
         found.model()
@@ -72,7 +72,7 @@ def extension(name: str, of: Setup) -> Extension:
     cfg = OmegaConf.create(
         {key: of.nodes[key] for key in ("model", "train_positions", "test_positions")}
     )
-    cfg.extension = node("extension", name)
+    cfg.extension = content("extension", name)
     return build(OmegaConf.to_container(cfg, resolve=True)["extension"], "extension")  # type: ignore
 
 

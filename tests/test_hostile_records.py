@@ -27,13 +27,11 @@ import posbench
 from posbench.base import disk
 from posbench.base.errors import ConfigError, PosbenchError, Unwritable
 from posbench.boards import command as leaderboard
-from posbench.boards.generated import generate
 from posbench.config.compose import compose, composing
 from posbench.config.identity import identify
 from posbench.config.names import as_text, in_a_line
 from posbench.records import files, published
 from posbench.records.record import Record
-from posbench.sharing import site
 from posbench.showing.pages import inline, mathml, policy
 from posbench.showing.table import Line, Table, code, paragraph, plain
 
@@ -690,26 +688,3 @@ def test_a_formula_is_a_formula_and_nothing_else(formula: str, shown: str) -> No
 def test_a_formula_of_ours_is_as_the_library_writes_it() -> None:
     for formula in (r"\sum_{i<j} a_i \ge 0 \text{ if } x \in \mathbb{R}", r"e^{i\theta_k m}"):
         assert mathml(formula, "inline") == convert(formula)
-
-
-def test_a_site_holds_no_page_of_others_that_could_run_a_script(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save(tmp_path, record("rope", {1: 1.0, 2: 0.5}))
-    made = generate(tmp_path, files.records(tmp_path))
-    good = f'{site.HEAD}{policy()}">\n<title>why</title>'
-    loose = good.replace("'none'\">", "'none'; script-src 'unsafe-inline'\">")
-    for name, text in {"good": good, "bare": f"<script>{EVIL}</script>", "loose": loose}.items():
-        path = tmp_path / f"explain/cpu/copy/{name}/seed=0.html"
-        path.parent.mkdir(parents=True)
-        path.write_text(text, encoding="utf-8")
-    (tmp_path / "private").write_text(SECRET)
-    (tmp_path / "explain/cpu/copy/good/seed=1.html").symlink_to(tmp_path / "private")
-    left_out = site.write(tmp_path, made, tmp_path / "out")
-    copied = sorted(path.parent.name for path in (tmp_path / "out/explain").rglob("*.html"))
-    assert copied == ["good"] and len(left_out) == 3
-    assert [each.split(" is not copied")[0].split("/")[-2] for each in left_out] == [
-        "bare",
-        "good",
-        "loose",
-    ]

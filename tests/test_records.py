@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from making import DIRECT, altered, changed, plain, record, save, searched, view
+from making import DIRECT, altered, changed, plain, record, save, searched
 from rich.console import Console
 
 from posbench import results
@@ -279,15 +279,6 @@ def test_names_and_changes_have_columns_of_their_own() -> None:
     table = tables.table([made])
     for name, holds in CHECKED.items():
         assert holds(table[name]), f"{name}: {table[name].tolist()}"
-
-
-def test_views_of_the_longest_test_are_of_one_that_counts() -> None:
-    """Not of the rungs that were climbed beyond it."""
-    made = record("rope", {1: 1.0, 2: 0.9, 16: 0.5}, further=[16])
-    each = [view("depth", n, (0, 1, 8, 0.5, 1.0)) for n in (10, 20, 160)]
-    found = changed(made, {"views": each})
-    assert tables.views([found])["test_length"].tolist() == [10, 20, 160]
-    assert tables.views([found], longest=True)["test_length"].tolist() == [20]
 
 
 def test_the_table_of_a_run_says_where_its_loss_is_no_number() -> None:

@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[str], list[Path]]:
     """The overrides, and the folders to look in.
 
-    A YAML file that stands in a folder like conf/ brings that folder; of any other an encoding is
+    A YAML file that is in a folder like conf/ brings that folder; of any other an encoding is
     made, in a folder for it alone.
     """
     found = []
@@ -262,7 +262,7 @@ class YamlOfClass:
     """What a YAML says of the class that is checked."""
 
     node: Any  # interpolations unresolved
-    file: Path | None  # of one's own
+    file: Path | None  # of the user
 
     @classmethod
     def of(cls, kind: str, words: list[str]) -> YamlOfClass:

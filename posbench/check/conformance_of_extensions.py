@@ -39,7 +39,7 @@ from posbench.core.transformer import Transformer
 from posbench.running.setup import Setup
 
 HOSTS = ("rope", "learned", "alibi", "nope")
-"""They offer every handle of posbench; encodings of one's own, tried after them, may have more."""
+"""They offer every handle of posbench; encodings of the user, tried after them, may have more."""
 
 POLICIES = ("none", "fixed", "per test length")
 SIZES = ("protocol=cpu", f"model.head_width={CPU_HEAD}", f"model.num_heads={HEADS}")

@@ -171,7 +171,7 @@ def chance_is_measured(asked: ChosenTask) -> None:
         require(0 <= chance <= 1, f"chance({n}) is {chance}: it is a probability")
         comparable = (batch.answer[:-1] == batch.answer[1:]).all(1)
         if comparable.sum() < SAMPLES / 2:
-            continue  # what is asked for stands elsewhere in each sample
+            continue  # what is asked for is elsewhere in each sample
         right = ((batch.tokens[:-1] == batch.tokens[1:]) | ~batch.answer[1:]).all(1)[comparable]
         found, error = right.mean(), 4 * np.sqrt(max(chance, 1 / SAMPLES) / len(right))
         require(

@@ -116,7 +116,7 @@ def max_positions_is_measured(subject: Subject) -> None:
 
 
 def handles_are_measured(subject: Subject) -> None:
-    """Each handle is one that some extension takes hold of, with the attribute that it stands for,
+    """Each handle is one that some extension takes hold of, with the attribute that it means,
     and some extension must have an effect through it at the longest test.
 
     An extension may refuse only if its handle is not offered, and must change nothing if there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +17,7 @@ from posbench.base.errors import PosbenchError
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.config.legality import supplying_tasks
-from posbench.config.options import BROKEN, node, options
+from posbench.config.options import BROKEN, content, options
 from posbench.core.attention import Attention, dense
 from posbench.core.encoding import PositionEncoding
 from posbench.core.extension import Extension
@@ -102,13 +103,15 @@ class Subject:
         sizes = {key: run.nodes[key] for key in ("model", "train_positions", "test_positions")}
         key = (name, run.train_positions, run.test_positions, *run.nodes["model"].items())
         if key not in known:
-            cfg = OmegaConf.create(sizes | {"extension": node("extension", name)})
-            plain: Any = OmegaConf.to_container(cfg, resolve=True)
-            known[key] = build(plain["extension"], "extension")
+            plain: Any = content("extension", name)
+            if "${" in str(plain):  # to resolve nothing takes as long
+                cfg = OmegaConf.create(sizes | {"extension": plain})
+                plain = OmegaConf.to_container(cfg.extension, resolve=True)
+            known[key] = build(copy.deepcopy(plain), "extension")
         return known[key]
 
     def extensions(self) -> Iterator[tuple[str, Extension]]:
-        """All extensions that can be built; a broken one of one's own is passed over."""
+        """All extensions that can be built; a broken one of the user is passed over."""
         for name in options("extension"):
             try:
                 yield name, self.extension(name)

@@ -29,7 +29,7 @@ _taking_part: dict[type, None] = {}
 
 
 def take_part(cls: type) -> None:
-    """A class has been built, and is one's own: it may return what posbench can do nothing with,
+    """A class has been built, and is the user's: it may return what posbench can do nothing with,
     or lack an argument that it is called with, and no line of it is then among the frames.
     """
     try:
@@ -41,7 +41,7 @@ def take_part(cls: type) -> None:
 
 
 def forget() -> None:
-    """Nothing of one's own has been built yet, as before each run of a sweep."""
+    """Nothing of the user has been built yet, as before each run of a sweep."""
     _taking_part.clear()
 
 
@@ -52,7 +52,7 @@ def place(error: BaseException, classes: Sequence[type]) -> str:
 
 
 def line(error: BaseException) -> str:
-    """The last line of one's own code that led to an error; "" if none did."""
+    """The last line of the user's code that led to an error; "" if none did."""
     return _last_line(error, _is_own)
 
 
@@ -86,7 +86,7 @@ def _last_line(error: BaseException, wanted: Callable[[Path], bool]) -> str:
 
 
 def last_line_in(text: str) -> str:
-    """The last line of one's own code among the frames that a text shows; "" if there is none."""
+    """The last line of the user's code among the frames that a text shows; "" if there is none."""
     frames = re.findall(r'File "(.+?)", line (\d+)', text)
     own = [f"{shown(Path(path))}, line {number}" for path, number in frames if _is_own(Path(path))]
     return own[-1] if own else ""

@@ -30,7 +30,7 @@ from posbench.base.wording import closest
 from posbench.config.folders import endless
 from posbench.config.methods import AS_TRAINED
 
-# -- YAML of one's own that Hydra does not read, refused where Hydra would refuse it ---------------
+# -- YAML of the user that Hydra does not read, refused where Hydra would refuse it ----------------
 
 
 def loaded(text: str) -> Any:
@@ -119,7 +119,7 @@ class Judged(DefinitionPart):
     longest: float = 8.0  # areas go from 1 to this multiple of the positions of training
     gate: float = 0.95  # the proficiency at 1x of a training that has learned its task
     reach: float = 0.5  # the score, corrected for chance, up to which a method reaches
-    equivalent: float = 0.02  # overall scores that differ by less are not told apart
+    equivalent: float = 0.02  # overall scores that differ by less are not distinguished
     draws: int = Field(default=10_000, ge=100)  # of the bootstrap
     seed: int = 0  # of the bootstrap
 
@@ -141,7 +141,7 @@ class Change(DefinitionPart):
 
 
 class Board(DefinitionPart):
-    """A board; `hash` stands for all of it that decides what is run and how it is judged."""
+    """A board; `hash` is of all of it that decides what is run and how it is judged."""
 
     name: str
     about: str = ""
@@ -196,7 +196,7 @@ class Board(DefinitionPart):
 
     @property
     def hashes(self) -> set[str]:
-        """Definitions whose records may stand on the board: today's, and those before a change."""
+        """Definitions whose records may be on the board: today's, and those before a change."""
         return {self.hash, *(change.of for change in self.changes)}
 
 

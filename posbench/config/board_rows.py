@@ -26,7 +26,7 @@ def pairs(rows: Rows) -> list[Pair]:
 
     Where settings make rows, what names records is asked, which takes a tenth of a second a row:
     they may be those of the method already, or be part of its name, and a value is not always
-    written as it is read. Rows of a folder of one's own are found where Hydra has that folder. A
+    written as it is read. Rows of a folder of the user are found where Hydra has that folder. A
     row that is not, and settings that make no row, are kept as they are written.
     """
     if not any(Word.of(setting).makes_row for setting in rows.settings):
@@ -70,7 +70,7 @@ def _named(words: tuple[str, ...]) -> Pair:
 def recorded(extension: str) -> str:
     """What records call an extension: its name, or of a sequence those of its parts, in order."""
     path = files("posbench.conf") / "extension" / f"{extension}.yaml"
-    if not path.is_file():  # of a folder of one's own
+    if not path.is_file():  # of a folder of the user
         return extension
     defaults = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("defaults", [])
     chosen = [item for entry in defaults if isinstance(entry, dict) for item in entry.items()]

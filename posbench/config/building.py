@@ -81,7 +81,7 @@ def class_of_run(target: str) -> Any:
 
 
 def check_source(*nodes: dict[str, Any]) -> None:
-    """ConfigError names the line where a module of one's own is no Python."""
+    """ConfigError names the line where a module of the user is no Python."""
     for target in sorted(set().union(*map(targets, nodes))):
         path = None if target.startswith("posbench.") else module_file(target.rpartition(".")[0])
         if path is None:
@@ -268,7 +268,7 @@ def _of_posbench(target: str, place: str) -> Any:
 
 
 def _of_own(target: str, place: str) -> Any:
-    """What a module in a folder of one's own has of that name."""
+    """What a module in a folder of the user has of that name."""
     module = target.rpartition(".")[0]
     file = folders.file_of(module)
     if file is None and _is_known(module.partition(".")[0]):

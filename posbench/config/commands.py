@@ -86,7 +86,7 @@ def parser(
 
 
 def parser_of_words(command: str, text: str) -> argparse.ArgumentParser:
-    """A parser of words as NAME=VALUE, among which --help, wherever it stands, shows this text.
+    """A parser of words as NAME=VALUE, among which --help, wherever it is, shows this text.
 
     They are parsed with `parse_intermixed_args`.
     """

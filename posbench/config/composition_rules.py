@@ -133,7 +133,7 @@ class _Node:
 class _Choosing:
     """The option of each group, as words and `override` entries choose it.
 
-    A defaults list is looked at from its end: so `method`, which stands after `encoding`, may
+    A defaults list is looked at from its end: so `method`, which comes after `encoding`, may
     choose the encoding, and `experiment` both.
     """
 

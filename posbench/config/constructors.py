@@ -23,7 +23,7 @@ SIZES = {
 
 
 def source_of_size(key: str) -> str | None:
-    """The setting of the model that a name stands for, "model.num_heads" for "heads"."""
+    """The setting of the model that a name means, "model.num_heads" for "heads"."""
     return next((size for size, names in SIZES.items() if key in names), None)
 
 

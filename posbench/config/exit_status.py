@@ -19,7 +19,7 @@ from posbench.config.options import BROKEN
 
 
 def refuse_shadow() -> None:
-    """PosbenchError where a folder named posbench stands in for the package.
+    """PosbenchError where a folder named posbench takes the place of the package.
 
     `python -m` looks into the current folder first, and in the folder above a clone it takes the
     clone for a package without content. Modules are found all the same if the installation is
@@ -44,12 +44,12 @@ def exit_status(
     """Carry a command out and return its exit status: that of `act`, 1 for a mistake of the user,
     an error in a class of theirs, or a file that cannot be read or written, 128 and the number of
     the signal for what was stopped. A reader that has seen enough, as `head`, ends it quietly. A
-    standard output that takes nothing more stops nothing: it is said, and the status is 1.
+    standard output that takes nothing more stops nothing: a message says so, and the status is 1.
 
     Args:
         act: does what the command is for
         words: of the command line, from which what was meant is guessed
-        own: folders like conf/ of one's own
+        own: folders like conf/ of the user
         left: says what there is after it was stopped
     """
     try:

@@ -34,7 +34,7 @@ def heading(group: str, name: str) -> str:
         return _kinds_of_tasks().get(name, "others")
     if group == "method":
         return _rows()[methods()[name].encoding]
-    if group == "encoding":  # one without a row stands beside the one whose class it has
+    if group == "encoding":  # one without a row goes beside the one whose class it has
         return _rows().get(name) or _rows().get(whose(group, name), "others")
     return _of_rope().get(name, ELSEWHERE) if group == "extension" else ""
 
@@ -80,13 +80,15 @@ def _kinds_of_tasks() -> dict[str, str]:
 # -- files ---------------------------------------------------------------------------------------
 
 
+@functools.cache
 def text(path: str) -> str:
     """A file of conf/."""
     return files("posbench.conf").joinpath(path).read_text(encoding="utf-8")
 
 
+@functools.cache
 def content(group: str, name: str) -> dict[str, Any]:
-    """A YAML as it is written; of a task, what it says of the task itself."""
+    """A YAML as it is written, which nobody changes; of a task, what it says of the task itself."""
     content = yaml.safe_load(text(f"{group}/{name}.yaml"))
     return content["task"] if group == "task" else content
 

@@ -1,4 +1,4 @@
-"""Folders of one's own, given with `--config-dir`: what is wrong with them is said before Hydra
+"""Folders of the user, given with `--config-dir`: what is wrong with them is reported before Hydra
 composes, which would pass over a file in silence or answer in terms of its own.
 """
 
@@ -69,13 +69,13 @@ def around(path: Path) -> Path:
 
 
 def given(sources: Iterable[Any]) -> list[Path]:
-    """The folders of one's own among the sources, or the search path, of Hydra."""
+    """The folders of the user among the sources, or the search path, of Hydra."""
     own = (each.path for each in sources if each.provider == PROVIDER and each.path)
     return [Path(path.removeprefix(f"{SCHEME}://")) for path in own]
 
 
 def searched() -> list[Path]:
-    """The folders of one's own in which Hydra, which must be initialised, finds choices."""
+    """The folders of the user in which Hydra, which must be initialised, finds choices."""
     return given(GlobalHydra.instance().config_loader().get_search_path().get_path())
 
 
@@ -84,7 +84,7 @@ _importable: list[Path] = []
 
 
 def make_importable(own: Iterable[Path]) -> None:
-    """Make classes in folders of one's own importable, beside the YAML that names them.
+    """Make classes in folders of the user importable, beside the YAML that names them.
 
     They come last: a file there with the name of an installed package takes the place of none.
     """
@@ -95,7 +95,7 @@ def make_importable(own: Iterable[Path]) -> None:
 
 @contextmanager
 def importable(own: Iterable[Path]) -> Iterator[None]:
-    """Within the block, classes in folders of one's own can be imported."""
+    """Within the block, classes in folders of the user can be imported."""
     own = [folder.resolve() for folder in own]
     before, before_here = list(sys.path), list(_importable)
     sys.path += [str(folder) for folder in own]
@@ -109,7 +109,7 @@ def importable(own: Iterable[Path]) -> Iterator[None]:
 def file_of(module: str) -> Path | None:
     """The file of a module in a folder that the user named, None where there is none.
 
-    It stands where its name says, so that a folder which holds an environment names no module of
+    It is where its name says, so that a folder which holds an environment names no module of
     that.
     """
     inside = Path(*module.split("."))
@@ -119,7 +119,7 @@ def file_of(module: str) -> Path | None:
 
 
 def _check_modules(path: Path, folder: Path) -> None:
-    """Refuse a module of one's own that would hide another, or be hidden by it."""
+    """Refuse a module of the user that would hide another, or be hidden by it."""
     for name in re.findall(r"_target_:\s*[\"']?(\w+)\.", text_of(path)):
         if (folder / f"{name}.py").exists() and (owner := _owner(name)):
             raise ConfigError(

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from posbench.base.errors import IllegalExtension
 from posbench.config.building import build, class_of
 from posbench.config.compose import compose
-from posbench.config.options import BROKEN, node, options
+from posbench.config.options import BROKEN, content, options
 
 if TYPE_CHECKING:
     from posbench.core.encoding import EncodingStack
@@ -25,7 +25,7 @@ TRAIN_POSITIONS, TEST_POSITIONS = 64, 512
 def legal_encodings(extension: DictConfig) -> list[str]:
     """The encodings that an extension does not refuse. Needs an initialised Hydra.
 
-    A file of one's own that makes no encoding is passed over: who chooses it is told.
+    A file of the user that makes no encoding is passed over: who chooses it is told.
     """
     # This imports torch, which is loaded already wherever this function is called.
     root = compose().cfg()
@@ -33,7 +33,7 @@ def legal_encodings(extension: DictConfig) -> list[str]:
     found = []
     for name in options("encoding"):
         try:
-            root.encoding = node("encoding", name)
+            root.encoding = content("encoding", name)
             if legal(*built(root)):
                 found.append(name)
         except BROKEN:
@@ -76,8 +76,8 @@ def supplying_tasks(kind: str) -> list[str]:
     found = []
     for name in options("task"):
         try:
-            cls = class_of(node("task", name).task["_target_"], "task")
-        except (*BROKEN, AttributeError, KeyError):
+            cls = class_of(content("task", name)["task"]["_target_"], "task")
+        except (*BROKEN, KeyError, TypeError):
             continue
         if kind in cls.ids:
             found.append(name)

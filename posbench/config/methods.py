@@ -46,9 +46,9 @@ def turned_on(model: Mapping[str, Any]) -> list[str]:
 class Cell(NamedTuple):
     """A row of the leaderboard as conf/methods.yaml writes it."""
 
-    family: str  # what its encoding stands under
+    family: str  # the heading of its encoding
     encoding: str
-    kind: str  # what its extension stands under; "" but for those of rope
+    kind: str  # the heading of its extension; "" but for those of rope
     suffix: str  # of its name
     chosen: dict[str, Any]  # an extension, settings of the model
 
@@ -58,8 +58,13 @@ class Cell(NamedTuple):
         return extension
 
 
-def cells() -> Iterator[Cell]:
+@functools.cache
+def cells() -> tuple[Cell, ...]:
     """What conf/methods.yaml says, row by row."""
+    return tuple(_cells())
+
+
+def _cells() -> Iterator[Cell]:
     with files("posbench.conf").joinpath("methods.yaml").open(encoding="utf-8") as file:
         table: Any = OmegaConf.to_container(OmegaConf.load(file))
     for family, encodings in table.items():
@@ -90,7 +95,7 @@ def methods() -> dict[str, Method]:
 
 def of_method(name: str, own: Iterable[Path] = ()) -> dict[str, str]:
     """The encoding and the extension that a method chooses, as far as it chooses them; of a method
-    in a folder of one's own its file says so.
+    in a folder of the user its file says so.
     """
     if (row := methods().get(name)) is not None:
         return {"encoding": row.encoding, "extension": row.extension}

@@ -35,7 +35,7 @@ def as_text(text: str) -> str:
 
 
 def in_a_line(text: str) -> str:
-    """What a class of one's own says of itself, as a text that `as_text` accepts: a run that is
+    """What a class of the user says of itself, as a text that `as_text` accepts: a run that is
     complete is not lost over it.
     """
     line = " ".join(printable(" ".join(text.split())).split())
@@ -63,7 +63,7 @@ Texts = Annotated[tuple[Text, ...], Field(max_length=MOST_TEXTS)]
 
 
 class Name(Part):
-    """What a protocol, task or method is called, and the hash of what the name stands for."""
+    """What a protocol, task or method is called, and the hash of what the name means."""
 
     name: FileName  # as it is chosen: "rope_ntk"
     changed: Texts = ()  # settings that differ from the name's own: ["extension.scale=4"]

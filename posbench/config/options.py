@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import Any
 
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
@@ -38,26 +37,22 @@ def options(group: str) -> list[str]:
     return folders.names(group, folders.searched())
 
 
-def node(group: str, name: str) -> DictConfig:
-    """The content of one option of a group.
+def content(group: str, name: str) -> dict[str, Any]:
+    """The content of one option of a group, which nobody changes; interpolations unresolved.
 
     It is read from its file, and so are options inside it, such as the host of a wrapper.
     """
-    return OmegaConf.create(_content(group, name))
-
-
-def _content(group: str, name: str) -> dict[str, Any]:
     found = option_file(group, name)
     if found is None:
         raise ConfigError(unknown(f"{group}={name}", group, name, options(group)))
-    content: dict[str, Any] = {}
+    whole: dict[str, Any] = {}
     for entry in found.defaults:
         if entry.is_self and entry is found.defaults[-1]:
             break
         if not (entry.group and entry.name and entry.package) or entry.override:
-            whole: dict[str, Any] = compose(f"{group}={name}").content[group]
+            whole = compose(f"{group}={name}").content[group]
             return whole
-        inside = _content(entry.group.lstrip("/"), entry.name)
-        content = merged(content, at(entry.package, inside))
-    whole = merged(content, found.content)
+        inside = content(entry.group.lstrip("/"), entry.name)
+        whole = merged(whole, at(entry.package, inside))
+    whole = merged(whole, found.content)
     return whole

@@ -19,7 +19,7 @@ PACKAGES = ("posbench", "torch", "lightning", "hydra-core", "numpy", "pandas")
 
 
 def without_places(node: Any) -> Any:
-    """A node of the configuration with each class by its name alone, wherever its module stands."""
+    """A node of the configuration with each class by its name alone, wherever its module is."""
     if isinstance(node, list):
         return [without_places(each) for each in node]
     if not isinstance(node, dict):
@@ -59,7 +59,7 @@ def evaluation_hash(extension: dict[str, Any]) -> str:
 
 
 def hash_of(root: str, classes: Iterable[str]) -> str:
-    """The hash of a module with classes that it is given, each wherever it stands today."""
+    """The hash of a module with classes that it is given, each wherever it is today."""
     return source_hash(root, *(located(target) or target for target in classes))
 
 

@@ -1,4 +1,4 @@
-"""Modules as they are written: what they define and import, and where they stand.
+"""Modules as they are written: what they define and import, and where they are.
 
 Nothing but posbench is imported for that.
 """
@@ -178,7 +178,7 @@ def _place(module: str, name: str) -> Place:
 
 
 def _counts(module: str) -> bool:
-    """Whether a module is posbench's or one's own, not of an installed package or of Python."""
+    """Whether a module is posbench's or the user's, not of an installed package or of Python."""
     top = module.split(".")[0]
     if top == "posbench":
         return True
@@ -204,7 +204,7 @@ def _installed() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a module stands: its file, and the folders of the modules below it, if it has them."""
+    """Where a module is: its file, and the folders of the modules below it, if it has them."""
 
     file: Path | None = None
     folders: tuple[Path, ...] = ()
@@ -225,7 +225,7 @@ def module_file(module: str) -> Path | None:
 
 def _standing(module: str) -> Standing:
     top, *inside = module.split(".")
-    if top == "posbench":  # its folders may stand anywhere: the import system knows where
+    if top == "posbench":  # its folders may be anywhere: the import system knows where
         parents = module.rpartition(".")[0]
         return _found(module) if not parents or _is_package(parents) else Standing()
     there = _found(top)

@@ -1,7 +1,7 @@
 """The hash of source: of definitions, not of files.
 
 It begins at classes and modules that compute something, follows every name that they use to the
-class, function or constant it stands for, and takes each of these as a syntax tree. So it changes
+class, function or constant it means, and takes each of these as a syntax tree. So it changes
 with what is computed, and stays the same when a class moves to another file, a file to another
 folder, or a line is broken elsewhere. A name is followed wherever it is imported: at the top of a
 module, in a function, inside `try:`. A module that is named by a text alone, as in
@@ -29,7 +29,7 @@ Way = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Definition:
-    """A name at the top level of a module; "" stands for what its loose statements do."""
+    """A name at the top level of a module; "" means what its loose statements do."""
 
     module: str
     name: str
@@ -38,7 +38,7 @@ class Definition:
 def source_hash(*roots: str) -> str:
     """The hash of all that the roots, modules or classes as "module.Class", can reach by name.
 
-    Names lead into posbench and into modules of one's own, not into installed packages or the
+    Names lead into posbench and into modules of the user, not into installed packages or the
     standard library, of which the name alone counts.
     """
     with reading_once() as reading:
@@ -58,7 +58,7 @@ def source_hash(*roots: str) -> str:
 
 
 def located(target: str) -> str | None:
-    """A class where it stands today: in its module, or in another of the same package.
+    """A class where it is today: in its module, or in another of the same package.
 
     None where it is in neither. An older record names the file that a class stood in then.
     """
@@ -85,7 +85,7 @@ def _told(definition: Definition) -> tuple[tuple[Any, ...], list[Definition]]:
 
 
 def _roots(root: str) -> Iterator[Definition]:
-    """A module stands for all that it defines."""
+    """A module means all that it defines."""
     if (source := source_of(root)) is not None:
         yield from (Definition(root, name) for name in source.definitions)
         yield from (Definition(root, "") for _ in source.loose[:1])
@@ -194,7 +194,7 @@ def _asked(node: ast.AST) -> Iterator[tuple[str, Way]]:
 
 
 def names_in(statements: tuple[ast.stmt, ...]) -> frozenset[tuple[str, Way]]:
-    """Every name, with the attributes that are asked of it, none where it stands alone."""
+    """Every name, with the attributes that are asked of it, none where it is alone."""
     return frozenset[tuple[str, Way]]().union(*map(_names_in, statements))
 
 

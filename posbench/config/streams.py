@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Output(io.FileIO):
-    """A standard stream on which a write that fails stops nothing; it is said once.
+    """A standard stream on which a write that fails stops nothing; a message says so once.
 
     A reader that has seen enough, as `head`, is no failure, and still ends the command.
     """

@@ -56,7 +56,7 @@ class Word:
 
     def values(self, own: Sequence[Path] = ()) -> list[str]:
         """The values, each as it would be written for one run; those that a pattern matches may be
-        in folders of one's own.
+        in folders of the user.
         """
         if isinstance(pattern := self.override.value(), Glob):
             return pattern.filter(names(self.group, own) if self.group in GROUPS else [])

@@ -86,7 +86,7 @@ def _map(figure: Figure, axes: Axes, values: np.ndarray, title: str, colours: st
     figure.colorbar(picture, ax=axes, shrink=0.85)
 
 
-# -- what is said of a row -------------------------------------------------------------------------
+# -- what is shown of a row -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def entry(name: str) -> Entry:
 
 def _settings(run: Setup) -> str:
     """The method's settings, as they are for the training length of its picture, without the sizes
-    of the model, which are not its own; also those of one's own classes that their YAML leaves out.
+    of the model, which are not its own; also what the YAML of the user's classes leaves out.
     """
     found = []
     for group in ("encoding", "extension"):
@@ -198,7 +198,7 @@ def properties(probe: Probe) -> dict[str, str]:
 
 
 def _of_folders(own: Sequence[Path]) -> list[str]:
-    """The encodings and extensions of one's own, which no method need name."""
+    """The encodings and extensions of the user, which no method need name."""
     return [
         f"{group}={path.stem}"
         for folder in own

@@ -3,7 +3,7 @@
     posbench explain method=rope task=passkey
     posbench explain method=rope,rope_yarn task=key_value_retrieval seed=1
 
-The words are those of `python -m posbench`; two methods stand side by side. A model that is not
+The words are those of `python -m posbench`; two methods are shown side by side. A model that is not
 trained yet is trained first, and kept where runs keep theirs. What is found at 1x, 2x, 4x and 8x
 goes to RESULTS/explain/PROTOCOL/TASK/METHODS/seed=SEED.html, and in sentences to the terminal.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MULTIPLES = (1.0, 2.0, 4.0, 8.0)
 MOST = 2
-"""Methods that stand side by side."""
+"""Methods that are shown side by side."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -92,7 +92,7 @@ def _explain(requested: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
 
 
 def _explained(spec: RunSpec, own: Sequence[Path]) -> Explained:
-    """One run explained; its command names the folders of one's own."""
+    """One run explained; its command names the folders of the user."""
     from posbench.explain.measures import inside
     from posbench.explain.page import Explained
     from posbench.running.console import Console

@@ -31,7 +31,7 @@ from posbench.showing.table import NOTHING, Line, Table, number
 # -- sentences say what changes between the training length and a longer one -----------------------
 
 STOPPED = 0.5
-"""Below this share of its score at 1x a method is said to have stopped."""
+"""Below this share of its score at 1x we say that a method has stopped."""
 
 
 def stops_at(inside: Inside) -> float:

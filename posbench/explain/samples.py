@@ -1,4 +1,4 @@
-"""`posbench tasks`: what a task generates, to look at or for code of one's own.
+"""`posbench tasks`: what a task generates, to look at or for code of your own.
 
     posbench tasks passkey --n 8                        three samples in words
     posbench tasks passkey --n 64 --count 100 --json    a JSON object a line

@@ -46,7 +46,7 @@ FILE = "sketches.jsonl"
 POINTS = 40
 """Distances in a curve."""
 CELLS = 16
-"""Queries, and keys, in a map; each stands for a square of tokens."""
+"""Queries, and keys, in a map; each is a square of tokens."""
 LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 UNIFORM = 4.0
 """The attention, in multiples of the uniform one, from which on a map is darkest."""

@@ -15,7 +15,7 @@ from posbench.base.errors import ConfigError
 from posbench.pretrained.text_tasks import Asked, Pieces
 
 WORD, LINE = "x", "x\n"
-"""What stands before a piece that begins with a space, and before any other: a line of its own."""
+"""What comes before a piece that begins with a space, and before any other: a line of its own."""
 PROBES = ("The road", "N1", "VAR", " 7", " window")
 """The kinds of beginnings that pieces have."""
 
@@ -30,7 +30,7 @@ class Checked(Pieces):
         no longer say what was asked and answered.
         """
         tokens = super().question(asked)
-        # In a chat the question ends the message, and the lead alone stands before the answer.
+        # In a chat the question ends the message, and the lead alone comes before the answer.
         lead = asked.lead if self.reply is not None else f"{asked.question} {asked.lead}".strip()
         whole = self(lead + asked.answer)
         if whole != self(lead) + self(asked.answer):

@@ -25,7 +25,7 @@ from posbench.pretrained.text_tasks import Pieces, Text, TextTask
 class Found:
     """One sample: a question and its answer, or a text that the model went on with.
 
-    `place` is where a token's source stands in the text, or the token itself, from 0 to 1 for each
+    `place` is where a token's source is in the text, or the token itself, from 0 to 1 for each
     token; None where there is no one place. `within` says whether the source of a token is no
     farther than any distance in training; None where there is no source.
     """

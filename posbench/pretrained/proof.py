@@ -51,13 +51,13 @@ def mounted_and_proved(model: PreTrainedModel, train_positions: int | None = Non
 
 
 @torch.no_grad()
-def disagreement(mounted: Mounted, tokens: int = TOKENS) -> float:
+def disagreement(mounted: Mounted) -> float:
     """The largest difference from the model itself, as a share of its largest logit.
 
     Two sequences of random tokens are compared, one of which is padded on the left. The mounted
     model is left mounted, without extension.
     """
-    n = min(tokens, mounted.train_positions)
+    n = min(TOKENS, mounted.train_positions)
     batch = random_tokens(mounted.model, 2, n)
     present = torch.ones_like(batch)
     present[1, : n // 4] = 0
@@ -71,7 +71,7 @@ def disagreement(mounted: Mounted, tokens: int = TOKENS) -> float:
 
 
 @torch.no_grad()
-def prove_questions(mounted: Mounted, tokens: int = TOKENS) -> None:
+def prove_questions(mounted: Mounted) -> None:
     """CannotMount unless two questions after one text have the answers that the model itself gives.
 
     They go the way of every measurement: the text is read once, and what a question has added is
@@ -81,7 +81,7 @@ def prove_questions(mounted: Mounted, tokens: int = TOKENS) -> None:
     """
     if getattr(mounted.model, "_is_stateful", False):
         raise CannotMount(_keeps_state(mounted))
-    model, n = mounted.model, max(min(tokens, mounted.train_positions), 3)
+    model, n = mounted.model, max(min(TOKENS, mounted.train_positions), 3)
     rows, size = random_tokens(model, 2, n), max(n // 8, 1)
     shared = rows[0, : n - 2 * size].tolist()
     rows[1, : len(shared)] = rows[0, : len(shared)]

@@ -60,7 +60,7 @@ class Candidate:
 
     @property
     def method_class(self) -> str:
-        """Rows are compared within it: those whose settings were searched stand apart."""
+        """Rows are compared within it: those whose settings were searched are apart."""
         return PRETRAINED if self.search is None else f"{PRETRAINED}, tuned"
 
 

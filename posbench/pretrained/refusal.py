@@ -6,7 +6,7 @@ from posbench.base.errors import PosbenchError
 
 
 class CannotMount(PosbenchError):
-    """A model, or a call of a mounted model, that the suite's attention cannot stand in for."""
+    """A model, or a call of a mounted model, that the suite's attention cannot replace."""
 
 
 def as_one_line(error: Exception) -> str:

@@ -35,7 +35,7 @@ NAME = "pretrained"
 
 
 def _items(value: Any) -> Any:
-    """The items of a list as it stands on a command line, with brackets or without."""
+    """The items of a list as a command line has it, with brackets or without."""
     if not isinstance(value, list):
         value = [each.strip() for each in str(value).strip("[]").split(",") if each.strip()]
     if not value:

@@ -74,7 +74,7 @@ THINGS = (
 class Question:
     """A question after a text, and its answer, in tokens.
 
-    `depth` is where in the text the source of the answer stands, from 0 at the start to 1 at the
+    `depth` is where in the text the source of the answer is, from 0 at the start to 1 at the
     end, and `distance` how many tokens before the answer; None where there is no one source.
     """
 
@@ -111,12 +111,12 @@ class Story:
     """A text says these facts, in words."""
 
     head: str
-    facts: Sequence[str]  # in the order in which they stand in the text
+    facts: Sequence[str]  # in the order in which they are in the text
     asked: Sequence[Asked]
 
 
 class Pieces:
-    """Text to tokens, piece by piece, and what stands around a prompt.
+    """Text to tokens, piece by piece, and what surrounds a prompt.
 
     With `chat` the text and its question are one message in the template of the tokenizer, and what
     is asked for goes on from the beginning of the model's reply.
@@ -126,7 +126,7 @@ class Pieces:
         self.tokenizer = tokenizer
         start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
         self.before: list[int] = start
-        self.reply: list[int] | None = None  # what stands between a question and its answer
+        self.reply: list[int] | None = None  # what is between a question and its answer
         if chat:
             if not getattr(tokenizer, "chat_template", None):
                 raise ConfigError(
@@ -212,7 +212,7 @@ class TextTask(ABC):
     ) -> tuple[list[int], list[int]]:
         """The tokens of head, facts and filler, and where each fact begins."""
         gaps = len(facts) - 1
-        # A single fact stands anywhere, for depths are to vary over texts.
+        # A single fact is anywhere, for depths are to vary over texts.
         before = [float(rng.random())] if not gaps else [place / gaps for place in range(gaps + 1)]
         shared, starts, used = list(head), [], 0
         for share, fact in zip(before, facts, strict=True):
@@ -245,7 +245,7 @@ def _numbers(low: int, high: int, count: int, rng: np.random.Generator) -> list[
 
 @dataclass(frozen=True)
 class Passkey(TextTask):
-    """Each person's number of five digits is said once, in filler, and asked for at the end (arXiv
+    """Each person's number of five digits appears once, in filler, and asked for at the end (arXiv
     2305.16300, in words and filler of ours, with a person for each question).
     """
 

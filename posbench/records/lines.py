@@ -81,7 +81,7 @@ def encoded(text: str, name: str) -> bytes:
 
 
 def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file, each after the place where it stands; what is compressed is unpacked
+    """The lines of a file, each after the place where it is; what is compressed is unpacked
     line by line, and no further than a file of records goes.
     """
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,29 @@ from posbench.base.errors import PosbenchError
 from posbench.records import files
 from posbench.records.lines import AUDITS, DAMAGED, RECORDS, contents, encoded, unpacking
 from posbench.records.record import Audit, Record
+from posbench.records.tables import latest
+
+
+def publish_matching(source: Path, target: Path, protocol: str, task: str, method: str) -> int:
+    """Put the matching records among the published ones; returns how many."""
+    held = files.read_folder(source).whole()
+    found = matching(held.records, protocol, task, method)
+    if found:
+        publish(found, held.audits, target)
+    return len(found)
+
+
+def matching(records: Iterable[Record], protocol: str, task: str, method: str) -> list[Record]:
+    """The last record of each run whose names, as their paths have them, match these patterns (`*`,
+    `?`).
+    """
+    return [
+        record
+        for record in latest(records)
+        if fnmatch.fnmatchcase(record.protocol.slug, protocol)
+        and fnmatch.fnmatchcase(record.task.slug, task)
+        and fnmatch.fnmatchcase(record.method.slug, method)
+    ]
 
 
 def publish(records: Iterable[Record], audits: Iterable[Audit], folder: Path) -> None:

@@ -17,7 +17,7 @@ SCHEMA = 4
 MEANINGLESS = {
     "smoke": "The smoke protocol only proves that the code runs; its accuracies mean nothing."
 }
-"""What is said, wherever its numbers are shown, of a protocol whose numbers are no results."""
+"""The sentence shown beside numbers of a protocol whose numbers are no results."""
 CONFIGURED = ("task", "encoding", "extension", "evaluation")
 """Sections of the settings that a record cannot be read without."""
 
@@ -239,7 +239,7 @@ class Record(Part):
         """The modules whose code, with the run's own classes, made the weights and the scores.
 
         Those of the suite, unless its settings name others: of a model that came as it is, the code
-        of the samples stands in the first place.
+        of the samples is in the first place.
         """
         named = self.config.get("sources", {})
         names = {

@@ -1,4 +1,4 @@
-"""Records as tables: one row a run and test length, and what else can be told apart."""
+"""Records as tables: one row a run and test length, and what else can be distinguished."""
 
 from __future__ import annotations
 
@@ -221,19 +221,12 @@ def _column(name: str, parts: Sequence[dict[str, Any]]) -> Any:
     return pd.array([part[name] for part in parts], dtype=COLUMNS[name])
 
 
-def views(found: Iterable[Record], longest: bool = False) -> pd.DataFrame:
-    """The second long table: one row a run, test length and bin of a view.
-
-    With `longest`, each record has the longest of its tests that counts in the mean alone: a board
-    of 10,000 records has a million bins.
-    """
+def views(found: Iterable[Record]) -> pd.DataFrame:
+    """The second long table: one row a run, test length and bin of a view."""
     rows = []
     for record in latest(found):
         run = run_of(record)
-        last = max((row.test_length for row in record.rows if row.aggregated), default=None)
         for view in record.views:
-            if longest and view.test_length != last:
-                continue
             where = run | {"test_length": view.test_length, "by": view.by}
             bins = zip(*(getattr(view, name) for name in BINNED), strict=True)
             rows += [where | dict(zip(BINNED, values, strict=True)) for values in bins]

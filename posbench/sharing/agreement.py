@@ -77,7 +77,7 @@ def _chosen(part: Json, names: Iterable[str]) -> Json:
 
 
 def _settings(config: Json) -> Json:
-    """Each class by its name alone, wherever its module stands, and nothing that is off."""
+    """Each class by its name alone, wherever its module is, and nothing that is off."""
     model = config.get("model")
     if isinstance(model, dict):
         config = config | {"model": without_off(model)}

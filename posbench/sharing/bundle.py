@@ -1,10 +1,10 @@
-"""One file of records with the code of one's own that made them, to be sent to others.
+"""One file of records with the code of your own that made them, to be sent to others.
 
 A bundle is a gzipped tar archive:
 
     bundle.json     what it holds, and the hash of all other files
     published/      records, as a published folder has them
-    own/            the YAML and Python files of one's own, as `--config-dir` takes them
+    own/            the YAML and Python files of the user, as `--config-dir` takes them
 
 The same records and files give the same bytes. What is unpacked has been sent by somebody else:
 names are those that `write` gives, no name is there twice, and reading ends at the first byte too
@@ -82,7 +82,7 @@ def write(
 
 
 def _code(own: Path | None) -> dict[str, str]:
-    """The files of one's own, by their place in the folder; what is in a hidden folder, as an
+    """The files of the user, by their place in the folder; what is in a hidden folder, as an
     environment or what Hydra notes, is no part of a method.
     """
     if own is None:

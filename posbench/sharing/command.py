@@ -7,7 +7,7 @@ posbench records bundle mine.tar.gz --config-dir mine    your own, and their cod
 posbench records accept mine.tar.gz         look at a bundle that was sent to you
 posbench records columns                    what each column of `load` means
 posbench records upload results/main        past records to W&B, without a training
-posbench records export results/main --to out    a data set and a static site
+posbench records export results/main --to out    a data set: Parquet files and a card
 """
 
 from __future__ import annotations
@@ -18,21 +18,18 @@ import secrets
 import shlex
 import tempfile
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 from posbench.base.disk import writing_to
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import MANY, agreeing, closest, counted, known_names
 from posbench.config.commands import Parser, add_config_dir
-from posbench.config.compose import composing
 from posbench.config.exit_status import exit_status
 from posbench.config.provenance import targets
 from posbench.records import files, published, tables
 from posbench.records.files import LOCAL, leaderboard_command
 from posbench.records.record import MEANINGLESS, Record
 from posbench.sharing import bundle
-from posbench.sharing.publishing import matching, publish_matching
 
 CONTRIBUTED = Path("results/contributed")
 """Where records that others have sent go."""
@@ -48,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     _add_bundle(commands.add_parser("bundle", help="one file of your records and their code"))
     _add_accept(commands.add_parser("accept", help="check a bundle, and say what it would add"))
     _add_upload(commands.add_parser("upload", help="send past records to W&B"))
-    _add_export(commands.add_parser("export", help="write a data set and a static site"))
+    _add_export(commands.add_parser("export", help="write a data set"))
     columns = commands.add_parser("columns", help="say what the columns of the long table mean")
     columns.set_defaults(carry_out=_show_columns)
     chosen = parser.parse_args(arguments)
@@ -86,7 +83,7 @@ def _add_publish(command: argparse.ArgumentParser) -> None:
 
 
 def _add_patterns(command: argparse.ArgumentParser) -> None:
-    """What chooses among records, see `matching`."""
+    """What chooses among records, see `published.matching`."""
     for name in ("protocol", "task", "method"):
         command.add_argument(f"--{name}", default="*", help="name or pattern, default: %(default)s")
 
@@ -112,7 +109,7 @@ def _no_record(chosen: argparse.Namespace, folder: Path, held: Sequence[Record])
 def _publish(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
         raise PosbenchError("--to is missing: name the folder to put records into, --to FOLDER")
-    count = publish_matching(
+    count = published.publish_matching(
         chosen.source, chosen.target, chosen.protocol, chosen.task, chosen.method
     )
     if not count:
@@ -154,7 +151,7 @@ def _add_bundle(command: argparse.ArgumentParser) -> None:
 
 def _bundle(chosen: argparse.Namespace) -> int:
     held = files.read_folder(chosen.source).whole()
-    found = matching(held.records, chosen.protocol, chosen.task, chosen.method)
+    found = published.matching(held.records, chosen.protocol, chosen.task, chosen.method)
     if not found:
         raise _no_record(chosen, chosen.source, held.records)
     if chosen.protocol == "*":
@@ -338,7 +335,7 @@ def _add_upload(command: argparse.ArgumentParser) -> None:
 
 def _upload(chosen: argparse.Namespace) -> int:
     held = files.records(chosen.folder)
-    found = matching(held, chosen.protocol, chosen.task, chosen.method)
+    found = published.matching(held, chosen.protocol, chosen.task, chosen.method)
     if not found:
         raise _no_record(chosen, chosen.folder, held)
     from posbench.sharing.upload import upload  # and with it torch and wandb
@@ -362,32 +359,18 @@ def _add_export(command: argparse.ArgumentParser) -> None:
     command.set_defaults(carry_out=_export)
     help = "with records, default: %(default)s"
     command.add_argument("source", type=Path, nargs="?", default=LOCAL, metavar="folder", help=help)
-    command.add_argument("--to", dest="target", type=Path, help="gets dataset/ and site/; needed")
-    command.add_argument(
-        "--board", help="the site's, default: the board that the folder is called after, or main"
-    )
-    add_config_dir(command, "your own boards, and the classes of your methods")
+    command.add_argument("--to", dest="target", type=Path, help="gets dataset/; needed")
 
 
 def _export(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
         raise PosbenchError("--to is missing: name the folder to write into, --to FOLDER")
-    from posbench.boards.command import say_left_out
-    from posbench.boards.generated import board_of, generate, refuse_others
-    from posbench.sharing import dataset, site
+    from posbench.sharing import dataset
 
-    own = chosen.config_dir
-    with composing(*own) if own else nullcontext():
-        judged = board_of(chosen.source, chosen.board, own)
-        held = files.read_folder(chosen.source).whole()
-        if not held.records:
-            raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
-        refuse_others(chosen.source, judged, held.records)
-        made = generate(chosen.source, held.records, held.audits, judged, own)
+    found = files.records(chosen.source)
+    if not found:
+        raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
     with writing_to(chosen.target):
-        dataset.write(held.records, chosen.target / "dataset")
-        left_out = site.write(chosen.source, made, chosen.target / "site")
-    say_left_out(left_out)
-    print(f"Written: {chosen.target}/dataset, for a dataset hub, and {chosen.target}/site, for a")
-    print("static space or a repository's pages: push either as it is.")
-    return 1 if left_out else 0
+        dataset.write(found, chosen.target / "dataset")
+    print(f"Written: {chosen.target}/dataset, for a dataset hub: push it as it is.")
+    return 0

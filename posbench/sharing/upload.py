@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import write_bytes
 from posbench.records.record import Record
-from posbench.running.loggers import metrics as told
+from posbench.running.loggers import metrics
 from posbench.running.loggers.metrics import About
 from posbench.running.loggers.wandb import Wandb
 
@@ -31,7 +31,6 @@ def upload(
     project: str,
     entity: str | None = None,
     online: bool = False,
-    say: Callable[[str], None] = print,
 ) -> Uploaded:
     """Write one W&B run a record into `folder`, and send it if `online`; returns what came of it.
 
@@ -50,10 +49,10 @@ def upload(
         logger = Wandb(
             offline=not online, save_dir=folder, id=digest, project=project, entity=entity
         )
-        logger.begin(about, say)
+        logger.begin(about, print)
         try:
             logger.log_hyperparams(about.config(record.config))
-            for step, point in told.curve(record):
+            for step, point in metrics.curve(record):
                 logger.log_metrics(point, step=step)
             logger.log_record(record)
         finally:

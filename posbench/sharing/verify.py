@@ -35,7 +35,7 @@ from posbench.showing.table import number
 SHOWN = 5
 """How many differences of a record are named."""
 Stratum = tuple[str, ...]
-"""What records have in common whose numbers stand or fall together."""
+"""What records have in common whose numbers hold or fail together."""
 Run = tuple[str | int, ...]
 """What tells runs apart, see `Record.run`."""
 
@@ -98,7 +98,7 @@ class Today:
 
 
 def of_code(each: Today) -> Stratum:
-    """Strata of records that stand or fall with the same code."""
+    """Strata of records that hold or fail with the same code."""
     return each.stratum
 
 
@@ -199,7 +199,7 @@ def verify(
     which. Names, settings and counts are compared exactly, losses to the digits that are stored,
     chances to six, timings not at all. A record of another GPU or version, or of more threads than
     there are cores here, is named and counted, but not compared; of one that a CPU of another kind
-    made, it is said by how much the scores differ.
+    made, the message says by how much the scores differ.
     `own` are folders with methods that posbench has not, called as `shown` says
     in the commands that need them.
     """

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 from matplotlib import style
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from posbench.showing.figures import COLOURS, DASHES, STYLE, Written, plain_ticks, svg_text
@@ -120,21 +119,3 @@ def _shortened(label: str) -> str:
     if len(label) <= NAMES:
         return label
     return f"{label[: NAMES // 2 - 2]}...{label[-(NAMES // 2 - 1) :]}"
-
-
-def _leader(
-    axes: Axes, row: str, rank: float, depth: float, left: bool, count: int, gid: str
-) -> None:
-    """A line from the rank on the axis to the name at the side."""
-    edge = 1 - 0.03 * (count - 1) if left else count + 0.03 * (count - 1)
-    axes.plot([rank, rank, edge], [0, depth, depth], color="0.45", linewidth=0.8, gid=f"rank-{gid}")
-    label = _shortened(row)
-    axes.text(
-        edge,
-        depth,
-        f"{label}  {rank:.1f} " if left else f" {rank:.1f}  {label}",
-        ha="right" if left else "left",
-        va="center",
-        fontsize=8,
-        parse_math=False,
-    )

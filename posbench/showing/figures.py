@@ -41,7 +41,7 @@ COLOURS = (
 DASHES = ("solid", (0, (5, 1.8)), (0, (1.2, 1.4)))
 MARKERS = "osD^vPX"
 MANY = 24
-"""So many curves can still be told apart by their looks, with their intervals drawn."""
+"""So many curves can still be distinguished by their looks, with their intervals drawn."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _dress(axes: Axes, ticks: Sequence[float], measure: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-# -- the accuracy by test length (rows) and by where in the prompt the source stands ---------------
+# -- the accuracy by test length (rows) and by where in the prompt the source is ---------------
 
 
 def svg(rows: Sequence[Row], views: Sequence[View]) -> str | None:

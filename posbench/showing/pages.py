@@ -102,7 +102,7 @@ def inline(text: str) -> str:
     def formula(match: re.Match[str]) -> str:
         return mathml(match[1] or match[2], "block" if match[1] else "inline")
 
-    # Formulas come first, because what stands between dollars is not prose.
+    # Formulas come first, because what is between dollars is not prose.
     parts = re.split(r"(\$\$.+?\$\$|\$.+?\$)", text)
     parts[1::2] = [re.sub(r"\$\$(.+?)\$\$|\$(.+?)\$", formula, part) for part in parts[1::2]]
     parts[::2] = [
@@ -113,7 +113,7 @@ def inline(text: str) -> str:
 
 
 MACROS = re.compile(r"\\(re)?newcommand|\\providecommand|\\x?def\b")
-"""Definitions in a formula: a few may stand for as much text as fits into no memory."""
+"""Definitions in a formula: a few may mean as much text as fits into no memory."""
 ATTRIBUTES = {"href", "style", "class", "id"}
 """What a formula may say of a page, and none of ours does."""
 ENTITY = re.compile(r"&amp;(#\w+|lt|gt|amp);")

@@ -38,7 +38,7 @@ def with_interval(estimate: Estimate) -> str:
 # -- all together ----------------------------------------------------------------------------------
 
 RULES = {"l": "---", "r": "---:"}
-"""What stands below the heading of a column that is set to the left or to the right."""
+"""What is below the heading of a column that is set to the left or to the right."""
 
 
 MOST = 7

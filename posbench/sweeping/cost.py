@@ -108,8 +108,8 @@ class Costs:
 
         Where an encoding has no record on a task, a step costs the product of what the task and
         the encoding cost; an encoding without any record costs the average. Where a protocol lacks
-        a task, the records of other protocols stand in, scaled by the ratio on the tasks that both
-        have. Where a protocol has no record, or no protocol has the task, a step costs as much per
+        a task, records of other protocols serve, scaled by the ratio on the tasks that both have.
+        Where a protocol has no record, or no protocol has the task, a step costs as much per
         multiplication as under the other protocols.
         """
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
@@ -139,7 +139,7 @@ class Costs:
             try:
                 setup = Setup.of(spec.composed.cfg())
                 self._works[key] = multiplications(setup.nodes, setup.train_positions)
-            except Exception:  # of a task of one's own, say: the run will tell it
+            except Exception:  # of a task of the user, say: the run will tell it
                 self._works[key] = np.nan
         return self._works[key] * self._of_a_multiplication.of(task.name, base)
 
@@ -206,7 +206,7 @@ class _Steps:
         return pd.Series(parts[0], tasks.columns), pd.Series(parts[1], encodings.columns)
 
     def of(self, task: str, encoding: str) -> float:
-        """As it is known, or else the product of both; the mean stands for what is not known."""
+        """As it is known, or else the product of both; the mean replaces what is not known."""
         key = task, encoding
         if key not in self._found:
             step = self.known.get(key)

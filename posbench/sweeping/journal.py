@@ -43,7 +43,7 @@ class Event:
 
 EVENT = TypeAdapter(Event)
 TEXTS = ("sweep", "run", "title", "command", "sentence")
-"""What of an event is shown on terminals, and is whatever stands in a file of whomever."""
+"""What of an event is shown on terminals, and is whatever is in a file of whomever."""
 
 
 class Writer:

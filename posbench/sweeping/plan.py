@@ -116,7 +116,7 @@ class SweepPlan:
     complete: tuple[PlannedRun, ...]
     refused: dict[str, dict[str, list[str]]]  # reason -> method -> tasks
     wrong: dict[Words, str]  # runs that cannot be composed or built, each with its sentence
-    repeated: int  # how many are asked for once more, as a row that stands in two parts of a board
+    repeated: int  # how many are asked for once more, as a row that is in two parts of a board
 
     @property
     def requested(self) -> int:
@@ -178,7 +178,7 @@ class SweepPlan:
     def published(self) -> dict[Path, list[Record]]:
         """Published records, by their folder: of the board, if they are here, and of the main one.
 
-        Those alone, wherever one stands, so that the same plan has the same cost.
+        Those alone, wherever one is, so that the same plan has the same cost.
         """
         folders = [published()]
         if self.request.board and (own := Path("results", self.request.board.name)).is_dir():

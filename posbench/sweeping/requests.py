@@ -25,10 +25,10 @@ Listed = Mapping[str, list[str]]
 
 CHOSEN = ("board", "protocol", "part", "task", "experiment", "seed", *OF_A_ROW)
 """What a board names itself. On the command line these choose among what it has, but `protocol`,
-which stands in for its own."""
+which takes the place of its own."""
 SWEEP = "python -m posbench -m"
 MANY, PACE = 200, 200
-"""From so many runs on it is said that they are planned; so many are looked at in a second."""
+"""From so many runs on a message says that they are planned; so many are looked at in a second."""
 OF_A_BOARD = "part={part} chooses among the parts of a board: name one with board=NAME, and add -m"
 
 
@@ -41,7 +41,7 @@ class Request:
     parts: Mapping[Words, str] | None = None  # of the board, by run
 
     def lines(self) -> Iterator[str]:
-        """What is said before many runs are looked at, which takes a while."""
+        """The message before many runs are looked at, which takes a while."""
         if len(self.runs) >= MANY:
             of = f" of board {self.board.name}" if self.board else ""
             takes = duration(len(self.runs) / PACE)

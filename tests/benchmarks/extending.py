@@ -23,7 +23,7 @@ import torch
 
 from posbench.check.subject import setup
 from posbench.config.compose import composing
-from posbench.config.options import node
+from posbench.config.options import content
 from posbench.core import evaluation
 from posbench.core.training import Training, fit
 
@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
         "| --- | ---: | ---: | ---: | --- | --- | ---: | ---: |",
     ]
     with composing():
-        assert all(node("extension", name) for name in EXTENSIONS)
+        assert all(content("extension", name) for name in EXTENSIONS)
         for task in tasks or ["task=passkey", "task=key_value_retrieval"]:
             spent, each, climbed = measure(task, *others)
             total, dearest = sum(each.values()), max(each, key=lambda name: each[name])

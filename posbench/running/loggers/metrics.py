@@ -110,7 +110,7 @@ class Teller(Protocol):
         """
 
     def begin(self, about: About, say: Callable[[str], None]) -> None:
-        """Open the run. What keeps it from its server is said, once, and stops nothing."""
+        """Open the run. What keeps it from its server is reported once, and stops nothing."""
 
     def log_record(self, record: Record) -> None:
         """The tests and the summary of the run, which is complete now."""

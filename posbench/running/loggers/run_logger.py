@@ -8,7 +8,7 @@ from typing import Any
 
 from posbench.config.building import build
 from posbench.records.record import Record
-from posbench.running.loggers import metrics as told
+from posbench.running.loggers import metrics
 from posbench.running.loggers.metrics import About, Teller
 
 
@@ -58,8 +58,8 @@ class LightningLogger(RunLogger):
         self.logger.log_hyperparams(self.about.config(settings))
 
     def record(self, record: Record) -> None:
-        for length, metrics in told.tests(record):
-            self.logger.log_metrics(metrics, step=length)
+        for length, values in metrics.tests(record):
+            self.logger.log_metrics(values, step=length)
         self._write()
 
     def _write(self) -> None:

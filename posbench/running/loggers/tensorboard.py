@@ -13,7 +13,6 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from posbench.base.errors import ConfigError
 from posbench.records.record import Record
 from posbench.running.loggers import metrics
-from posbench.running.loggers import metrics as told
 from posbench.running.loggers.metrics import About
 from posbench.showing import figures as depth_map
 
@@ -49,12 +48,14 @@ class TensorBoard(TensorBoardLogger):
 
     def log_record(self, record: Record) -> None:
         """The tests by length, all cells as text, the depth map, the summary."""
-        for length, values in told.tests(record):
+        for length, values in metrics.tests(record):
             self.log_metrics(values, step=length)
-        self.experiment.add_text(metrics.CELLS, told.markdown(record))
+        self.experiment.add_text(metrics.CELLS, metrics.markdown(record))
         if (picture := depth_map.pixels(record.rows, record.views)) is not None:
             self.experiment.add_image(metrics.DEPTH_MAP, picture, dataformats="HWC")
-        summary = {metrics.summarised(name): value for name, value in told.numbers(record).items()}
+        summary = {
+            metrics.summarised(name): value for name, value in metrics.numbers(record).items()
+        }
         super().log_hyperparams(self.params, summary)
 
     def close(self) -> None:

@@ -16,7 +16,6 @@ from lightning.pytorch.loggers.logger import Logger
 from posbench.base.errors import ConfigError
 from posbench.records.record import Record
 from posbench.running.loggers import metrics
-from posbench.running.loggers import metrics as told
 from posbench.running.loggers.metrics import About
 from posbench.showing import figures as depth_map
 
@@ -87,11 +86,11 @@ class Trackio(Logger):
 
     def log_record(self, record: Record) -> None:
         """The tests by length; then all cells as a table, the depth map and the summary."""
-        for length, values in told.tests(record):
+        for length, values in metrics.tests(record):
             self.log_metrics(values, step=length)
-        columns, data = told.cells(record)
+        columns, data = metrics.cells(record)
         last: dict[str, Any] = {
-            metrics.summarised(name): value for name, value in told.numbers(record).items()
+            metrics.summarised(name): value for name, value in metrics.numbers(record).items()
         }
         last[metrics.CELLS] = self.library.Table(dataframe=pd.DataFrame(data, columns=columns))
         if (picture := depth_map.pixels(record.rows, record.views)) is not None:

@@ -12,7 +12,6 @@ from lightning.pytorch.loggers import WandbLogger
 
 from posbench.records.record import Record
 from posbench.running.loggers import metrics
-from posbench.running.loggers import metrics as told
 from posbench.running.loggers.metrics import About
 from posbench.showing import figures as depth_map
 
@@ -41,7 +40,7 @@ class Wandb(WandbLogger):
     as here, is not touched by that.
 
     Where there is no key, a wrong one, no network, or a server that does not answer, the run is
-    kept offline, and that is said once a process. `patience` is how many seconds are waited for
+    kept offline, and a message says so once a process. `patience` is how many seconds it waits for
     the server at the beginning and at the end.
 
     What is sent are names, settings, curves and scores, and the versions of W&B and Python. With
@@ -94,7 +93,7 @@ class Wandb(WandbLogger):
             run.define_metric(name, step_metric=metrics.STEP, summary="none")
         run.define_metric(metrics.LENGTH, hidden=True, summary="none")
         run.define_metric(MULTIPLE, hidden=True, summary="none")
-        for name in map(metrics.tested, told.TESTED):
+        for name in map(metrics.tested, metrics.TESTED):
             if name != MULTIPLE:
                 run.define_metric(name, step_metric=MULTIPLE, summary="none")
 
@@ -107,13 +106,13 @@ class Wandb(WandbLogger):
 
     def _log_record(self, record: Record) -> None:
         run: Any = self.experiment
-        for length, values in told.tests(record):
+        for length, values in metrics.tests(record):
             run.log({metrics.LENGTH: length} | values)
-        columns, data = told.cells(record)
+        columns, data = metrics.cells(record)
         run.log({metrics.CELLS: wandb.Table(columns=[*columns], data=data)})
         if (picture := depth_map.pixels(record.rows, record.views)) is not None:
             run.log({metrics.DEPTH_MAP: wandb.Image(picture, caption=record.method.label)})
-        run.summary.update(told.summary(record))
+        run.summary.update(metrics.summary(record))
         run.tags = (*run.tags, *({record.method_class} - set(run.tags)))
 
     def close(self) -> None:

@@ -1,8 +1,7 @@
-"""Records as a data set and as a static site: whole, described, and the same bytes each time."""
+"""Records as a data set: whole, described, and the same bytes each time."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import making
@@ -11,7 +10,6 @@ import pytest
 from boards import with_views
 
 from posbench import results
-from posbench.boards import command as leaderboard
 from posbench.records import tables
 from posbench.sharing import dataset
 from posbench.sharing.command import main as results_command
@@ -59,59 +57,6 @@ def test_the_card_says_that_runs_of_pretrained_models_train_nothing() -> None:
         "run is the number of a sample."
     )
     assert mixed.startswith(alone) and "Every other run trains a small model" in mixed
-
-
-def test_the_site_is_whole(exported: Path) -> None:
-    site = exported / "out/site"
-    page = (site / "index.html").read_text()
-    assert "<html" in page and "alibi" in page and (site / ".nojekyll").exists()
-    assert (site / "README.md").read_text().startswith("---\ntitle: posbench\n")
-    for link in re.findall(r'(?:href|src)="([^"#:]+)"', page):
-        assert (site / link).exists(), link
-
-
-OF_ONES_OWN = """
-from posbench.core.encoding import PositionEncoding
-
-
-class Decay(PositionEncoding):
-    \"\"\"Far keys fade.\"\"\"
-
-    def encode(self, a):
-        return a
-"""
-
-
-def test_the_site_has_encodings_and_a_board_of_ones_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As the page that posbench.leaderboard writes of the same folders."""
-    pytest.importorskip("pyarrow")
-    mine, local, out = (tmp_path / name for name in ("mine", "local", "out"))
-    for group in ("encoding", "board"):
-        (mine / group).mkdir(parents=True)
-    (mine / "decay_of_mine.py").write_text(OF_ONES_OWN)
-    (mine / "encoding/decay.yaml").write_text("_target_: decay_of_mine.Decay\n")
-    (mine / "board/by_hand.yaml").write_text(
-        "about: judged by hand\ngroups: {all: {asks: to copy, tasks: [copy, sort]}}\n"
-        "parts: {encodings: {methods: [rope], encodings: [decay], seeds: [0, 1]}}\n"
-    )
-    node = {"_target_": "decay_of_mine.Decay"}
-    command = "python -m posbench encoding=decay"
-    own = [
-        making.changed(each, {"config.encoding": node, "command": command, "method.name": "decay"})
-        for each in with_views()
-        if each.method.name == "alibi"
-    ]
-    making.save(local, *with_views(), *own)
-    chosen = ["--board", "by_hand", "--config-dir", str(mine)]
-    assert results_command(["export", str(local), "--to", str(out), *chosen]) == 0
-    assert leaderboard.main([str(local), *chosen], emit=lambda _: None) == 0
-    page = (out / "site/index.html").read_text()
-    assert page == (local / "leaderboard.html").read_text()
-    assert "Far keys fade." in page and f"posbench --config-dir {mine} encoding=decay" in page
-    assert results_command(["export", str(local), "--to", str(out), "--board", "by_hand"]) == 1
-    assert "board=by_hand is unknown" in capsys.readouterr().err
 
 
 def test_the_same_records_give_the_same_bytes(exported: Path) -> None:
