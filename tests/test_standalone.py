@@ -39,6 +39,7 @@ PATTERNS = [
 FROM_X = [
     *("accumulated_rotations", "asentmax", "cable", "carope", "fox", "fox_pro", "path"),
     *("path_fox", "per_row_dda", "projected_logits", "selective_rope", "token_sink", "wall"),
+    *("path_blocked", "path_fox_blocked", "wall_blocked"),
 ]
 """Refused without x, or with x of the new tokens alone."""
 DRAWN = ["random_floats", "random_positions", "random_positions_published"]
