@@ -177,6 +177,7 @@ def test_a_damaged_result_of_training_is_said_and_trained_again_from_the_start(
 
 
 @pytest.mark.fault("weights of another version of torch")
+@pytest.mark.slow
 def test_weights_of_another_version_of_torch_are_trained_again(short: Path) -> None:
     """A record of them would not count as complete, however often it was made."""
     for path in (checkpoint_folder(short) / "training.json", record_path(short)):
@@ -248,6 +249,7 @@ def test_a_record_of_changed_code_is_kept_beside_and_the_run_repeated(short: Pat
 
 
 @pytest.mark.fault("files that a killed process was writing", times=4)
+@pytest.mark.slow
 def test_what_a_killed_process_was_writing_is_cleared_away(short: Path) -> None:
     folder = checkpoint_folder(short)
     for name in ("last.99999.tmp", "weights.99999.tmp", "training.99999.tmp"):
@@ -261,6 +263,7 @@ def test_what_a_killed_process_was_writing_is_cleared_away(short: Path) -> None:
 
 
 @pytest.mark.fault("two processes that want the same training")
+@pytest.mark.slow
 def test_two_processes_that_want_the_same_weights_train_them_once(tmp_path: Path) -> None:
     settings = ("protocol=smoke", "training.steps=60")
     pair = [
@@ -303,6 +306,7 @@ def test_a_record_that_cannot_be_read_is_named_and_left_alone(short: Path) -> No
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_signal_after_the_end_finds_nothing_to_stop(short: Path) -> None:
     command = started(short, *SMOKE)
     while command.process.is_alive():  # the next moment may be too late for a signal
@@ -372,6 +376,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on_once_there_is_
 
 
 @pytest.mark.fault("a full disk under a sweep")
+@pytest.mark.slow
 def test_a_sweep_on_a_full_disk_stops_with_one_sentence(disk: Path, tmp_path: Path) -> None:
     words = ("-m", "protocol=smoke", "method=rope,alibi", f"results_dir={disk}")
     full = finished(tmp_path, *words)

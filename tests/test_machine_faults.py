@@ -281,6 +281,7 @@ def _killed_at(folder: Path, count: int) -> None:
 
 
 @pytest.mark.fault("kill -9 between the writing of a checkpoint and its renaming", times=8)
+@pytest.mark.slow
 def test_a_training_killed_between_any_two_renamings_goes_on_from_a_whole_checkpoint(
     tmp_path: Path,
 ) -> None:
@@ -342,6 +343,7 @@ def forked(target: Callable[..., None], *arguments: object) -> int | None:
 
 
 @pytest.mark.fault("a limit on the size of files")
+@pytest.mark.slow
 def test_a_limit_on_the_size_of_files_is_one_sentence_and_leaves_no_half(tmp_path: Path) -> None:
     status = forked(_with_small_files, tmp_path)
     said = (tmp_path / "err").read_text()
@@ -536,6 +538,7 @@ def test_no_state_of_the_standard_streams_is_a_traceback(
 
 
 @pytest.mark.fault("a reader of a sweep's output that goes away")
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_one_sentence(tmp_path: Path) -> None:
     status = forked(_writing_to, None, tmp_path, "-m", "seed=0,1", "plan_only=true")
     assert status == 128 + signal.SIGPIPE
