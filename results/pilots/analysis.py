@@ -20,7 +20,7 @@ from posbench.base.errors import PosbenchError
 from posbench.config import commands
 from posbench.config.board import AS_TRAINED, Board, load
 from posbench.records import files
-from posbench.records.record import Record, Training
+from posbench.records.record import Record, RecordedTraining
 from posbench.showing.table import number, pipes
 from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.measures import area
@@ -42,7 +42,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PanelRun:
     """One run that a panel asks for, and its record, if it has been made."""
 
     part: str
@@ -52,7 +52,7 @@ class Asked:
     record: Record | None
 
 
-def asked(records: Iterable[Record], panel: Board) -> Iterator[Asked]:
+def asked(records: Iterable[Record], panel: Board) -> Iterator[PanelRun]:
     """Every run of a panel, part by part."""
     known: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
@@ -66,7 +66,7 @@ def asked(records: Iterable[Record], panel: Board) -> Iterator[Asked]:
             key = (part.protocol or panel.protocol, task, str(seed), *row)
             mine = [each for each in known.get(key, []) if _has(each, part.settings)]
             called = row[0] if row[1] in ("", AS_TRAINED) else f"{row[0]} with {row[1]}"
-            yield Asked(name, task, called, seed, mine[-1] if mine else None)
+            yield PanelRun(name, task, called, seed, mine[-1] if mine else None)
 
 
 def of_panel(records: Iterable[Record], panel: Board) -> dict[str, list[Record]]:
@@ -223,7 +223,7 @@ def rates(records: Iterable[Record], panel: Board) -> Choice:
     )
 
 
-def _last(training: Training) -> float:
+def _last(training: RecordedTraining) -> float:
     return training.curve.validation_loss[-1] if training.curve.validation_loss else np.inf
 
 
