@@ -31,6 +31,7 @@ from posbench.config import provenance
 from posbench.config.compose import compose, composing
 from posbench.core.training import Checkpoint
 from posbench.records import files, published
+from posbench.records.record import Record
 from posbench.running.console import Console
 from posbench.running.run import Run, make
 from posbench.running.run_spec import RunSpec
@@ -329,6 +330,51 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     )
     nothing = Costs.by([]).of_runs(runs)
     assert nothing.unknown == 6 and str(nothing) == "No record tells what this costs."
+
+
+def test_steps_until_a_task_is_learned_are_estimated_from_trainings_that_have_ended(
+    mine: Path,
+) -> None:
+    words = ("protocol=learned", "method=rope,nope", "task=copy,passkey,reverse")
+    runs = [(run.spec, run.training) for run in plan(requested(*words)).runs]
+    until = {"score": 0.99, "validations": 2, "least_decay": 300}
+    allowed = {"steps": 1000, "steps_scale": 2, "until": until, "packing": 0, "min_length": 1}
+
+    def ended(method: str, task: str, seed: int, steps: int, **settings: object) -> Record:
+        parts = {f"config.{part}": each for part, each in SMALL.items()}
+        training = SMALL["training"] | allowed | settings
+        names = {"training.steps": steps, "training.settings_hash": f"{method}{task}{seed}"}
+        made = record(method, {1: 1.0, 2: 0.5}, seed, protocol="learned", task=task)
+        return changed(made, parts | names | {"config.training": training})
+
+    known = [
+        *(ended("rope", "copy", seed, steps) for seed, steps in enumerate((400, 600, 1600))),
+        ended("nope", "passkey", 0, 1800),
+        changed(ended("rope", "passkey", 0, 100), {"protocol.name": "learned_longer"}),
+        ended("rope", "passkey", 1, 100, until=None),
+    ]
+    costs = Costs.by(known)
+    steps = {
+        (spec.identity.task.name, spec.identity.method.base): costs._steps(spec) for spec, _ in runs
+    }
+    # The median on the task with the encoding, or on the task, or of all, of 12,000 steps.
+    assert steps == {
+        ("copy", "rope"): 0.3 * 12_000,
+        ("copy", "nope"): 0.3 * 12_000,
+        ("passkey", "rope"): 0.9 * 12_000,
+        ("passkey", "nope"): 0.9 * 12_000,
+        ("reverse", "rope"): pytest.approx(0.55 * 12_000),
+        ("reverse", "nope"): pytest.approx(0.55 * 12_000),
+    }
+    said = "6 trainings end when the task is learned, so that the number of steps is an estimate."
+    assert said in str(costs.of_runs(runs))
+    assert {Costs.by([])._steps(spec) for spec, _ in runs} == {12_000}
+    fixed = [(run.spec, run.training) for run in plan(requested("task=copy")).runs]
+    assert "estimate" not in str(costs.of_runs(fixed))
+    both = Costs.by(known[:3]).beside(Costs.by(known[3:]))
+    assert {each: both._steps(spec) for spec, each in runs} == {
+        each: costs._steps(spec) for spec, each in runs
+    }
 
 
 def test_what_no_record_tells_is_taken_from_another_machine_at_its_speed() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from posbench.base.wording import counted, duration
+from posbench.base.wording import agreeing, counted, duration
 from posbench.core.settings import TrainingConfig
 from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
@@ -27,6 +27,7 @@ class Cost:
     runs: tuple[float, ...]  # NaN where no record tells
     training: float
     on_gpu: int = 0  # how many are meant for a GPU, while records of CPUs alone tell
+    open_ended: int = 0  # trainings whose steps nobody knows before, and are estimated
 
     @property
     def total(self) -> float:
@@ -48,9 +49,14 @@ class Cost:
         without = unknown if self.unknown else ""
         some = f"{self.on_gpu:,} of the" if self.on_gpu < len(self.runs) else "The"
         gpu = f" {some} runs are meant for a GPU, and no record tells how long one takes."
+        until = (
+            f" {counted(self.open_ended, 'training')} {agreeing(self.open_ended, 'ends', 'end')} "
+            "when the task is learned, so that the number of steps is an estimate."
+        )
         return (
             f"about {duration(self.total)} of CPU time: {duration(self.training)} of training, "
-            f"{duration(self.total - self.training)} of tests{without}.{gpu if self.on_gpu else ''}"
+            f"{duration(self.total - self.training)} of tests{without}."
+            f"{until if self.open_ended else ''}{gpu if self.on_gpu else ''}"
         )
 
 
@@ -62,6 +68,7 @@ class Costs:
     rates: pd.Series  # of a unit of work, by task and encoding; see `multiplications`
     tests: pd.Series  # of a run's tests, by task
     by_gpu: frozenset[str] = frozenset()  # hashes of protocols with records of a GPU
+    shares: pd.DataFrame = field(default_factory=lambda: _shares([]))  # see `_shares`
     _works: dict[tuple[str, str], float] = field(default_factory=dict, init=False, compare=False)
     _known: dict[str, _Steps] = field(default_factory=dict, init=False, compare=False)
 
@@ -88,6 +95,7 @@ class Costs:
             (told["step"] / told["work"]).groupby([told["task"], told["encoding"]]).median(),
             told.groupby("task")["test"].median(),
             frozenset(each.protocol.hash for each in found if each.training.device != "cpu"),
+            _shares(found),
         )
 
     def beside(self, others: Self) -> Self:
@@ -101,6 +109,7 @@ class Costs:
             self.rates.combine_first(ratio * others.rates),
             self.tests.combine_first(ratio * others.tests),
             self.by_gpu | others.by_gpu,
+            pd.concat([self.shares, others.shares]),
         )
 
     def of_runs(self, runs: Sequence[tuple[RunSpec, str]], made: Iterable[str] = ()) -> Cost:
@@ -111,21 +120,40 @@ class Costs:
         a task, records of other protocols serve, scaled by the ratio on the tasks that both have.
         Where a protocol has no record, or no protocol has the task, a step costs as much per
         multiplication as under the other protocols.
+
+        A training that ends when its task is learned makes as many steps as others did; see
+        `_steps`.
         """
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
-        on_gpu = 0
+        on_gpu = open_ended = 0
         found: list[float] = []
         training = 0.0
         seen = set(made)
         for spec, name in runs:
             step = self._step(spec)
-            trained = 0.0 if name in seen else step * _steps(spec)
+            trained = 0.0 if name in seen else step * self._steps(spec)
+            open_ended += name not in seen and _is_open_ended(spec.composed.content)
             seen.add(name)
             training += 0.0 if np.isnan(trained) else trained
             found.append(trained + float(self.tests.get(spec.identity.task.name, any_test)))
             meant = spec.composed.content["trainer"]["accelerator"] in GPUS
             on_gpu += meant and spec.identity.protocol.hash not in self.by_gpu
-        return Cost(tuple(found), training, on_gpu)
+        return Cost(tuple(found), training, on_gpu, open_ended)
+
+    def _steps(self, spec: RunSpec) -> float:
+        """The steps of its training. Of one that ends when its task is learned, the share of the
+        steps allowed that trainings under its protocol made: the median of those on the task with
+        the encoding, or else on the task, or else of all. Where there are none, all the steps.
+        """
+        allowed = _allowed(spec)
+        if not _is_open_ended(spec.composed.content):
+            return allowed
+        identity, known = spec.identity, self.shares
+        known = known[known["protocol"] == identity.protocol.name]
+        on_task = known[known["task"] == identity.task.name]
+        alike = on_task[on_task["encoding"] == identity.method.base]
+        told = next((each for each in (alike, on_task, known) if len(each)), None)
+        return allowed if told is None else allowed * float(told["share"].median())
 
     def _step(self, spec: RunSpec) -> float:
         protocol, task = spec.identity.protocol.hash, spec.identity.task
@@ -224,8 +252,27 @@ def _ratio(some: pd.Series, others: pd.Series) -> float:
     return 1.0 if np.isnan(ratio) else ratio
 
 
-def _steps(spec: RunSpec) -> int:
-    """The steps of its training."""
+def _is_open_ended(config: Mapping[str, Any]) -> bool:
+    """Whether a training with these settings ends when its task is learned."""
+    return config.get("training", {}).get("until") is not None
+
+
+def _shares(records: Iterable[Record]) -> pd.DataFrame:
+    """Of the steps that such trainings were allowed, the share that each has made."""
+    found: dict[str, tuple[str, str, str, float]] = {}
+    for record in records:
+        made, config = record.training.steps, record.config
+        if made and _is_open_ended(config):
+            settings = {name: config["training"][name] for name in ("steps", "steps_scale")}
+            share = made / TrainingConfig(**settings).total_steps
+            names = (record.protocol.name, record.task.name, record.method.base)
+            found[record.training.hash] = (*names, share)
+    columns = ["protocol", "task", "encoding", "share"]
+    return pd.DataFrame(list(found.values()), columns=columns).astype({"share": float})
+
+
+def _allowed(spec: RunSpec) -> int:
+    """The steps that its training has at most."""
     settings = spec.composed.content["training"]
     if not isinstance(settings["steps"], int):  # an interpolation, which takes a while to resolve
         settings = spec.composed.cfg().training
