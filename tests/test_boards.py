@@ -14,7 +14,7 @@ from offered import CONF
 from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
 from posbench.boards.generated import generate
-from posbench.boards.measured import Measured
+from posbench.boards.measured import Measured, under_one_protocol
 from posbench.boards.ranking import BoardPart, standings_of
 from posbench.boards.ranking import parts as measured_parts
 from posbench.boards.sections import Section, board_sections
@@ -238,6 +238,80 @@ def test_a_mistake_is_one_sentence_with_its_place(old: str, new: str, said: str)
     with pytest.raises(PosbenchError, match=r"^board small") as raised:
         small(SMALL.replace(old, new))
     assert said in str(raised.value) and "\n" not in str(raised.value)
+
+
+RATES = """
+protocol: learned
+tasks: [copy]
+parts:
+  all:
+    methods: [rope, rope_short_conv, fox]
+    encodings: [t5]
+    rates: {rope: 6e-3, rope_short_conv: 1.5e-3, t5: 3e-3}
+    seeds: [20]
+"""
+
+
+def test_a_board_chooses_the_learning_rate_of_an_encoding_or_a_method() -> None:
+    rows = definition.read(RATES, "rates").parts["all"]
+    assert rows.words == [
+        ("method=rope", "training.learning_rate=0.006"),
+        ("method=rope_short_conv", "training.learning_rate=0.0015"),
+        ("method=fox",),
+        ("encoding=t5", "extension=direct", "training.learning_rate=0.003"),
+    ]
+    with pytest.raises(PosbenchError, match="has a rate of path, which is none of its rows"):
+        definition.read(RATES.replace("t5: 3e-3", "path: 3e-3"), "rates")
+    with pytest.raises(PosbenchError, match="greater than 0"):
+        definition.read(RATES.replace("t5: 3e-3", "t5: 0"), "rates")
+    other = definition.read(RATES.replace("t5: 3e-3", "t5: 6e-3"), "rates")
+    assert other.hash != definition.read(RATES, "rates").hash
+    assert definition.load("main").hash in definition.load("main").hashes
+
+
+def test_a_row_whose_rate_the_board_chose_is_ranked_beside_the_others() -> None:
+    board = definition.read(RATES, "rates")
+    chosen = {"rope": "0.006", "fox": "", "t5": ""}
+    found = []
+    for row, rate in chosen.items():
+        protocol = f"learned (training.learning_rate={rate})" if rate else "learned"
+        found.append(record(row, {1: 1.0, 8: 0.5}, 20, protocol, extension="direct"))
+    # A rate that the board did not choose, and one that it chose for another row.
+    found.append(
+        record(
+            "fox", {1: 1.0, 8: 0.9}, 20, "learned (training.learning_rate=0.006)", encoding="fox"
+        )
+    )
+    table = tables.table(found)
+    joined = under_one_protocol(table, board)
+    named = {
+        (row, protocol) for row, protocol in zip(joined["method"], joined["protocol"], strict=True)
+    }
+    other = "learned (training.learning_rate=0.006)"
+    assert named == {
+        ("rope", "learned"),
+        ("fox", "learned"),
+        ("t5", "learned"),
+        ("fox", other),
+    }
+    assert joined.loc[joined["protocol"] == "learned", "protocol_hash"].nunique() == 1
+    (part,) = measured_parts(board, Measured.of(joined))
+    assert set(part.runs["row"]) == {"rope", "fox", "t5"}
+    assert under_one_protocol(table, definition.load("main")).equals(table)
+
+
+def test_every_rate_is_tried_for_the_same_rows() -> None:
+    board = definition.load("rates_learned")
+    tried: dict[str, list[tuple[str, ...]]] = {}
+    for rows in board.parts.values():
+        for words in rows.words:
+            rate = next((word for word in words if "learning_rate" in word), "3e-3")
+            rest = tuple(word for word in words if word != rate)
+            tried.setdefault(rate.rpartition("=")[2], []).append(rest)
+        assert rows.seeds == (100,) and not rows.tasks
+    assert {*tried} == {"1.5e-3", "3e-3", "6e-3"}
+    assert len({tuple(each) for each in tried.values()}) == 1
+    assert all("evaluation.multiples=[1]" in each for each in tried["3e-3"])
 
 
 def test_a_board_of_ones_own_stands_in_a_folder(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
 from posbench.boards import findings, opening, sections
 from posbench.boards.by_length import by_length, lengths_csv, runs_csv, task_rows
-from posbench.boards.measured import Measured
+from posbench.boards.measured import Measured, under_one_protocol
 from posbench.boards.page import document
 from posbench.boards.ranking import Ranked, standings_of, standings_without_board
 from posbench.boards.remarks import of_likelihoods, remarks
@@ -88,7 +88,7 @@ def generate(
     said = [*of_likelihoods(table), *own]
     warned = remarks(found, table, audits)
     board = board or board_of(folder, None)
-    measured = Measured.of(table)
+    measured = Measured.of(under_one_protocol(table, board))
     asked = standings_of(board, measured)
     ranked = asked or standings_without_board(board, measured)
     lines = by_length(measured)

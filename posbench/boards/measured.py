@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from posbench.config.board import RATE, Board
+from posbench.config.board_rows import pairs
 from posbench.config.methods import AS_TRAINED
 from posbench.statistics.measures import of_runs
 
@@ -51,6 +53,26 @@ def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> 
     if not several.any():
         return ""
     return table[column].map(form.format).where(several, "")
+
+
+def under_one_protocol(table: pd.DataFrame, board: Board) -> pd.DataFrame:
+    """The long table, in which a run whose learning rate the board chose is one of its protocol.
+
+    Such a run is called "learned (training.learning_rate=0.006)", and a rate that somebody else
+    chose makes another protocol. That of a row of the board is part of how the row is trained.
+    """
+    found = table.copy()
+    rows = pd.MultiIndex.from_frame(table[["encoding", "extension", "changed"]])
+    for part in board.parts.values():
+        protocol = part.protocol or board.protocol
+        own = table.loc[table["protocol"] == protocol, "protocol_hash"]
+        for pair, rate in zip(pairs(part) if part.rates else (), part.rate_of_each, strict=False):
+            mine = (rows == pair) & (table["protocol"] == f"{protocol} ({RATE}={rate})")
+            if not mine.any():
+                continue
+            own = own if len(own) else table.loc[mine, "protocol_hash"]
+            found.loc[mine, ["protocol", "protocol_hash"]] = protocol, own.iloc[0]
+    return found
 
 
 # -- runs ------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import (
@@ -28,7 +28,9 @@ from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError, place_and_reason
 from posbench.base.wording import closest
 from posbench.config.folders import endless
-from posbench.config.methods import AS_TRAINED
+from posbench.config.methods import AS_TRAINED, of_method
+
+RATE = "training.learning_rate"
 
 # -- YAML of the user that Hydra does not read, refused where Hydra would refuse it ----------------
 
@@ -70,7 +72,8 @@ class Rows(DefinitionPart):
     """Rows of the board, and the seeds with which they are run.
 
     They are `methods` by name, or each of `encodings` with each of `extensions`, all with the same
-    `settings`, which are written as on the command line.
+    `settings`, which are written as on the command line. `rates` are learning rates by the name of
+    a method or else of its encoding; the others have that of the protocol.
     """
 
     about: str = ""  # a sentence above their table
@@ -78,10 +81,16 @@ class Rows(DefinitionPart):
     encodings: tuple[str, ...] = ()
     extensions: tuple[str, ...] = (AS_TRAINED,)
     settings: tuple[str, ...] = ()
+    rates: tuple[tuple[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]], ...] = ()
     tasks: tuple[str, ...] = ()  # () for all of the board's
     protocol: str = ""  # "" for the board's
     experiments: tuple[str, ...] = ()  # each with a protocol and a task of its own, instead of both
     seeds: tuple[int, ...] = Field(min_length=1)
+
+    @field_validator("rates", mode="before")
+    @classmethod
+    def _by_name(cls, rates: Any) -> Any:
+        return tuple(rates.items()) if isinstance(rates, dict) else rates
 
     @model_validator(mode="after")
     def _has_rows(self) -> Rows:
@@ -89,10 +98,27 @@ class Rows(DefinitionPart):
             raise ValueError("names no methods and no encodings")
         if self.experiments and (self.tasks or self.protocol):
             raise ValueError("names experiments, which choose protocol and tasks: leave those out")
+        known = {*self.methods, *self.encodings, *map(_encoding_of, self.methods)}
+        for name, _ in self.rates:
+            if name not in known:
+                raise ValueError(f"has a rate of {name}, which is none of its rows: leave it out")
         return self
 
     @property
     def words(self) -> list[tuple[str, ...]]:
+        """The words of the command line that make the runs of each row."""
+        rates = [[] if rate is None else [f"{RATE}={rate}"] for rate in self.rate_of_each]
+        return [(*row, *rate) for row, rate in zip(self.choices, rates, strict=True)]
+
+    @property
+    def rate_of_each(self) -> list[float | None]:
+        """The learning rate of each row, None where it is that of the protocol."""
+        rates = dict(self.rates)
+        named = [rates.get(name, rates.get(_encoding_of(name))) for name in self.methods]
+        return named + [rates.get(name) for name in self.encodings for _ in self.extensions]
+
+    @property
+    def choices(self) -> list[tuple[str, ...]]:
         """The words of the command line that choose each row."""
         pairs = itertools.product(self.encodings, self.extensions)
         found: list[tuple[str, ...]] = [(f"method={name}",) for name in self.methods]
@@ -100,6 +126,10 @@ class Rows(DefinitionPart):
             (f"encoding={encoding}", f"extension={extension}") for encoding, extension in pairs
         ]
         return [(*row, *self.settings) for row in found]
+
+
+def _encoding_of(method: str) -> str:
+    return of_method(method).get("encoding", method)
 
 
 class Group(DefinitionPart):
@@ -190,7 +220,11 @@ class Board(DefinitionPart):
             "about": True,
             "changes": True,
             "groups": {name: {"asks"} for name in self.groups},
-            "parts": {title: {"about"} for title in self.parts},
+            # Without rates as if there were no such key: older records carry that hash.
+            "parts": {
+                title: {"about"} | ({"rates"} if not rows.rates else set())
+                for title, rows in self.parts.items()
+            },
         }
         return content_hash(self.model_dump(mode="json", exclude=words))
 

@@ -47,7 +47,7 @@ def _written(rows: Rows) -> list[Pair]:
 
 def _identified(rows: Rows) -> list[Pair]:
     found = _written(rows)
-    for place, words in enumerate(rows.words):
+    for place, words in enumerate(rows.choices):
         with suppress(*BROKEN):
             found[place] = _named(words)
     return found
