@@ -29,6 +29,7 @@ from posbench.records.record import Record
 from posbench.running import checkpoints as keeping
 from posbench.running import run as running
 from posbench.running.console import Console
+from posbench.running.replicas.trainings import CannotReplicate, Replicas
 from posbench.running.run_spec import RunSpec
 from posbench.running.shared_training import SharedTraining
 
@@ -324,6 +325,11 @@ def test_ceilings_are_trained_at_each_length_by_the_same_rule(tmp_path: Path) ->
     found = made(tmp_path, "method=rope_ceiling", *words)
     assert found.ceiling is not None
     assert [each.steps for each in found.ceiling] == [END, END]
+
+
+def test_trainings_with_ends_of_their_own_are_not_made_in_step() -> None:
+    with pytest.raises(CannotReplicate, match="ends each training at a step of its own"):
+        Replicas([begin(*WORDS), begin(*WORDS, "seed=1")])
 
 
 def test_the_rule_belongs_to_the_protocol() -> None:
