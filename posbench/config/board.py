@@ -29,6 +29,7 @@ from posbench.base.errors import PosbenchError, place_and_reason
 from posbench.base.wording import closest
 from posbench.config.folders import endless
 from posbench.config.methods import AS_TRAINED
+from posbench.config.words import Word
 
 # -- YAML of the user that Hydra does not read, refused where Hydra would refuse it ----------------
 
@@ -70,7 +71,8 @@ class Rows(DefinitionPart):
     """Rows of the board, and the seeds with which they are run.
 
     They are `methods` by name, or each of `encodings` with each of `extensions`, all with the same
-    `settings`, which are written as on the command line.
+    `settings`, which are written as on the command line. A setting that lists several values, as in
+    `encoding.base=10,100`, makes a row of each of them, as a sweep does.
     """
 
     about: str = ""  # a sentence above their table
@@ -99,7 +101,13 @@ class Rows(DefinitionPart):
         found += [
             (f"encoding={encoding}", f"extension={extension}") for encoding, extension in pairs
         ]
-        return [(*row, *self.settings) for row in found]
+        return [(*row, *settings) for row in found for settings in self.combinations]
+
+    @property
+    def combinations(self) -> list[tuple[str, ...]]:
+        """The settings of each row; several where they list several values."""
+        each = ([word] if "," not in word else Word.of(word).each() for word in self.settings)
+        return list(itertools.product(*each))
 
 
 class Group(DefinitionPart):
