@@ -156,6 +156,32 @@ def test_a_row_with_settings_is_asked_for_as_its_record_names_it(
     assert not GlobalHydra.instance().is_initialized()
 
 
+def test_a_setting_that_lists_values_makes_a_row_of_each() -> None:
+    settings = ("extension.steps=0.1,0.3", "extension.multiple=2,4")
+    rows = Rows(encodings=("rope",), extensions=("pi_fine_tuned",), settings=settings, seeds=(0,))
+    row = ("encoding=rope", "extension=pi_fine_tuned")
+    assert rows.words == [
+        (*row, f"extension.steps={steps}", f"extension.multiple={multiple}")
+        for steps in (0.1, 0.3)
+        for multiple in (2, 4)
+    ]
+    # Values that are the method's already are not part of the name of a row.
+    changed = [changed for _, _, changed in naming.pairs(rows)]
+    assert changed == [
+        "",
+        "extension.multiple=4",
+        "extension.steps=0.3",
+        "extension.multiple=4, extension.steps=0.3",
+    ]
+    of_lengths = Rows(encodings=("nope",), settings=("training.length_scale=1,4",), seeds=(0,))
+    assert naming.pairs(of_lengths) == [
+        ("nope", "direct", "training.length_scale=1"),
+        ("nope", "direct", "training.length_scale=4"),
+    ]
+    lists = Rows(encodings=("rope",), settings=("training.learning_rate=[1e-3,3e-3]",), seeds=(0,))
+    assert len(lists.words) == 1
+
+
 def test_settings_that_make_no_row_and_rows_of_ones_own_are_kept_as_they_are_written() -> None:
     rows = Rows(encodings=("rope",), settings=("model.num_heads=2",), seeds=(0,))
     assert naming.pairs(rows) == [("rope", "direct", "model.num_heads=2")]

@@ -37,20 +37,30 @@ from posbench.encodings.xpos import XPos
 from posbench.extensions.block_causal import BlockCausal
 from posbench.extensions.both import Both
 from posbench.extensions.chunked import Chunked
+from posbench.extensions.dca import DCA
 from posbench.extensions.direct import Direct
+from posbench.extensions.dynamic_ntk import DynamicNTK
+from posbench.extensions.finetuned import FineTuned
 from posbench.extensions.inkling_temperature import InklingTemperature
+from posbench.extensions.llama3 import Llama3
 from posbench.extensions.log_floor import LogFloor
 from posbench.extensions.log_n import LogN
+from posbench.extensions.longrope import LongRoPE
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
+from posbench.extensions.self_extend import SelfExtend
+from posbench.extensions.served import Served
 from posbench.extensions.sliding_window import SlidingWindow
 from posbench.extensions.table_hierarchical import TableHierarchical
 from posbench.extensions.table_interpolation import TableInterpolation
 from posbench.extensions.table_tiling import TableTiling
+from posbench.extensions.tuned import Tuned
 from posbench.extensions.yarn import YaRN
 from posbench.extensions.yarn_temperature import YarnTemperature
+from posbench.extensions.yarn_turns import YaRNTurns
 
 oracle = pytest.mark.oracle
+IDENTITY = "identity: the extension itself, told one length"
 MODEL = 6
 
 
@@ -542,6 +552,79 @@ def test_a_sequence_is_chosen_on_the_command_line() -> None:
     )
     assert kinds(three) == ["NTK", ["LogFloor", "LogN"]]
     assert three.parts[1].parts[0].beta == 0.7  # type: ignore[attr-defined]
+
+
+# -- one scale for all lengths ---------------------------------------------------------------------
+
+INNER: dict[str, Callable[[], Extension]] = {
+    "pi": PI,
+    "ntk": NTK,
+    "yarn": lambda: YaRN(2.0),
+    "yarn_turns": lambda: YaRNTurns(2.0),
+    "llama3": Llama3,
+    "longrope": LongRoPE,
+    "self_extend": lambda: SelfExtend(2),
+}
+FACTORS = (2, 4, 8)
+SERVED = [
+    pytest.param(name, factor, marks=oracle(f"{name}_served_{factor}", IDENTITY))
+    for name in INNER
+    for factor in FACTORS
+]
+
+
+@pytest.mark.parametrize(("name", "factor"), SERVED)
+def test_a_served_extension_is_the_inner_one_at_the_longest_length(name: str, factor: int) -> None:
+    """At the training length too, and far beyond what the server is set for."""
+    cfg = compose(f"extension={name}_served_{factor}").cfg()
+    cfg.train_positions = L
+    node = OmegaConf.to_container(cfg.extension, resolve=True)
+    built = build(node, "extension")  # type: ignore[arg-type]
+    assert isinstance(built, Served) and built.factor == factor
+    assert type(built.extension) is type(INNER[name]())
+    a, base = call(range(40)), RoPE(WIDTH, 100)
+    inner = INNER[name]()
+    served = Served(inner, factor)
+    expected = attend(inner.apply(base, L, factor * L).encode(a))
+    for test in (L, 2 * L, 8 * L, 10 * L):
+        (layer,) = served.extend(EncodingStack([base]), L, test)
+        assert torch.equal(attend(layer.encode(a)), expected)
+        assert torch.equal(attend(extended(served, base, test).encode(a)), expected)
+    assert not torch.allclose(expected, attend(base.encode(a)))
+    assert not served.is_identity and served.scale_policy == "fixed"
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("test", [L, 3 * L, 16 * L])
+def test_served_frequencies_are_what_the_papers_say_they_are(factor: int, test: int) -> None:
+    base = RoPE(WIDTH, 100)
+    pi, ntk = (extended(Served(inner, factor), base, test) for inner in (PI(), NTK()))
+    thetas = [100 ** (-m / 4) for m in range(4)]
+    assert pi.frequencies.theta().tolist() == pytest.approx([each / factor for each in thetas])
+    slower = [each / factor ** (m / 3) for m, each in enumerate(thetas)]
+    assert ntk.frequencies.theta().tolist() == pytest.approx(slower)
+    magnitude = extended(Served(YaRN(2.0), factor), base, test).frequencies.magnitude
+    assert magnitude == pytest.approx(0.1 * math.log(factor) + 1)
+
+
+def test_a_scale_of_its_own_is_the_same_as_one_that_is_served() -> None:
+    a, base = call(range(20)), RoPE(WIDTH, 100)
+    for inner in (PI, NTK, Llama3, LongRoPE):
+        one, other = Served(inner(), 4), inner(scale=4)
+        for test in (L, 5 * L):
+            same(*(attend(extended(each, base, test).encode(a)) for each in (one, other)))
+
+
+def test_what_cannot_be_served_is_refused() -> None:
+    assert Served(PI(), 1).is_identity
+    with pytest.raises(ConfigError, match=r"at least 1, got 0\.5"):
+        Served(PI(), 0.5)
+    for inner in (DCA(), Direct(), PI(scale=2)):
+        with pytest.raises(ConfigError, match=f"{type(inner).__name__} has no scale that follows"):
+            Served(inner, 2)
+    for inner in (FineTuned(PI()), Tuned(DynamicNTK, {"factor": [2, 3]})):
+        with pytest.raises(ConfigError, match="trains or searches"):
+            Served(inner, 2)
 
 
 # -- settings at their limit -----------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning import Callback
 from processes import checkpoint_folder, finished, record, started, succeeded
 from processes import without_seconds as of_process
 from small_runs import TINY, made, prepared, ran, tiny, trained, without_seconds
@@ -25,11 +26,13 @@ from torch import Tensor
 from posbench.base.errors import ConfigError
 from posbench.check.subject import setup
 from posbench.core.evaluation import Answers, Evaluation
-from posbench.core.extension import Extension, FineTuning, FrequencyExtension
+from posbench.core.extension import EarlyFineTuning, Extension, FineTuning, FrequencyExtension
 from posbench.core.scoring import inputs, loss
 from posbench.core.streams import stream_seed
 from posbench.core.training import Training, fit
+from posbench.extensions.abf import ABF
 from posbench.extensions.both import Both
+from posbench.extensions.llama3 import Llama3
 from posbench.extensions.longrope2_search import LongRoPE2Factors
 from posbench.extensions.longrope_search import LongRoPEExponents
 from posbench.extensions.pi import PI
@@ -39,6 +42,8 @@ from posbench.records.record import Record
 from posbench.running import checkpoints as keeping
 from posbench.running.console import Console
 from posbench.running.scores import table
+from posbench.running.setup import Setup
+from posbench.running.shared_training import SharedTraining
 
 oracle = pytest.mark.oracle
 
@@ -99,6 +104,8 @@ def test_fine_tuning_changes_its_own_weights_and_not_the_shared_ones(
             ("drope", "nope", None, 1),
             ("direct_continued", "rope", None, 1),
             ("pi_fine_tuned", "rope", PI(2.0), 2),
+            ("llama3_fine_tuned", "rope", Llama3(scale=2.0), 2),
+            ("abf_fine_tuned", "rope", ABF(50.0), 2),
             ("pose", "rope", Both(PI(4.0), SkipWise(4.0)), 1),
         )
     ],
@@ -288,6 +295,133 @@ def test_a_fine_tuning_stopped_by_kill_minus_nine_has_the_record_of_an_undisturb
     assert "the weights are shared" in command.out and "step 120/400" not in command.out
     assert of_process(parts, "rope_pi_fine_tuned*") == of_process(whole, "rope_pi_fine_tuned*")
     assert not list(parts.rglob("last.ckpt"))
+
+
+# -- fine-tuning from the middle of the training ---------------------------------------------------
+
+
+class Kept(Callback):
+    """The weights and the rate at each step."""
+
+    def __init__(self) -> None:
+        self.weights: dict[int, dict[str, Tensor]] = {}
+        self.rates: dict[int, float] = {}
+
+    def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
+        self.weights[trainer.global_step] = state(module.model)
+        self.rates[trainer.global_step] = trainer.optimizers[0].param_groups[0]["lr"]
+
+
+@pytest.mark.parametrize("words", [(), ("training.warmup_steps=15", "training.decay=cosine")])
+def test_the_middle_of_a_training_is_made_by_a_shorter_one(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Bit for bit, as far as the rate has not fallen; and a step later no more."""
+    run, seen = tiny(tmp_path, "method=fox", *words), Kept()
+    [whole] = SharedTraining.of(run)
+    fit(whole.begin(), tmp_path / "last.pt", "cpu", 100, [], [seen], lambda point: None)
+    last = run.config.training.constant_steps(20)
+    assert last == 14
+    for step in (1, 10, last, last + 3):
+        there = run.at_constant_rate(step, 3e-3)
+        model = trained_alone(there, tmp_path / str(step))
+        alike = [torch.equal(model[name], seen.weights[step][name]) for name in model]
+        assert all(alike) == (step <= last)
+        [shorter] = SharedTraining.of(there)
+        assert shorter.hash != whole.hash and shorter.settings.total_steps == step
+
+
+def trained_alone(run: Setup, folder: Path) -> dict[str, Tensor]:
+    run.config.results_dir = str(folder)
+    return state(trained(run).model)
+
+
+def test_the_middle_of_a_training_whose_steps_are_data_is_a_share_of_those_made(
+    tmp_path: Path, fits: list[Training]
+) -> None:
+    """It learns at once, at step 20, and its decay takes 10 steps more."""
+    sizes = [word for word in TINY if not word.startswith("protocol=")]
+    until = ("score=0.0", "validations=2", "least_decay=10")
+    words = ("validate_every=10", "warmup_steps=2", "validation_samples=8", "steps=100")
+    all_words = [f"training.until.{word}" for word in until] + [
+        f"training.{word}" for word in words
+    ]
+    run = setup("protocol=learned", *sizes, *all_words, "method=rope_pi_early_fine_tuned")
+    run.config.results_dir = str(tmp_path)
+    shared = trained(run)
+    assert shared.log.curve.step[-1] == 30 and run.config.training.constant_steps(30) == 20
+    found = prepared(run, shared)
+    assert [each.settings.total_steps for each in fits] == [30, 15, 3]
+    assert found.finetuning is not None
+    whole, seen = next(SharedTraining.of(run)).begin(), Kept()
+    fit(whole, tmp_path / "last.pt", "cpu", 100, [], [seen], lambda point: None)
+    middle = trained(run.at_constant_rate(15, 3e-3)).model.state_dict()
+    assert all(torch.equal(middle[name], seen.weights[15][name]) for name in middle)
+    # A start in the decay begins where that does.
+    assert EarlyFineTuning(0.1, 2, 1.0, 0.9).begins(run.config.training, 30) == 20
+
+
+def test_an_early_fine_tuning_begins_with_the_weights_of_the_middle(
+    tmp_path: Path, fits: list[Training]
+) -> None:
+    words = ("method=rope_pi_early_fine_tuned", "extension.steps=0.5", "extension.multiple=1")
+    _, shared, found = made(tmp_path, *words)
+    first, middle, further = fits
+    assert [each.settings.total_steps for each in fits] == [20, 10, 10]
+    # What is fine-tuned has the decay of the whole training and a share of all its steps.
+    assert further.settings.decay_fraction == 0.3 and middle.settings.decay_fraction == 0.0
+    assert further.settings.warmup_steps == 1
+    assert first.model is shared.model and found.model is not middle.model
+    assert found.cpu_seconds > 0 and found.finetuning is not None
+    late = made(tmp_path, "method=rope_pi_fine_tuned", *words[1:])[2]
+    assert late.finetuning.hash != found.finetuning.hash  # type: ignore[union-attr]
+    other = made(tmp_path, *words, "extension.start=0.25")[2]
+    assert other.finetuning.hash != found.finetuning.hash  # type: ignore[union-attr]
+    made(tmp_path, "method=rope_drope_early")
+    assert [each.settings.total_steps for each in fits[3:]] == [10, 5, 10, 2]
+    fits.clear()
+    again = made(tmp_path, *words)[2]
+    assert not fits and again.finetuning == found.finetuning
+    assert torch.equal(state(again.model)["head.weight"], state(found.model)["head.weight"])
+
+
+@pytest.mark.parametrize(
+    ("extension", "multiple"),
+    [
+        pytest.param(name, multiple, marks=oracle(name, "identity: trained further by hand"))
+        for name, multiple in (
+            *((f"{name}_early_fine_tuned", 2) for name in ("pi", "ntk", "yarn", "llama3")),
+            *((f"{name}_early_fine_tuned", 2) for name in ("abf", "direct")),
+            *((f"{name}_early", 1) for name in ("drope", "pose")),
+        )
+    ],
+)
+def test_early_fine_tuning_is_the_training_of_what_the_extension_makes_of_the_middle(
+    tmp_path: Path, extension: str, multiple: float
+) -> None:
+    run, shared, found = made(tmp_path, "encoding=rope", f"extension={extension}")
+    assert state(shared.model).keys() == state(found.model).keys()
+    middle = trained(run.at_constant_rate(10, 3e-3)).model
+    inner = run.extension.extension  # type: ignore[attr-defined]
+    longest = run.positions(run.extension.finetuning.settings(run.config.training, run.task))  # type: ignore[union-attr]
+    model = middle.with_encodings(inner.extend(middle.encodings, run.train_positions, longest))
+    settings = FineTuning(0.1, multiple, 1.0).settings(run.config.training, run.task)
+    training = Training(model.train(), run.task, settings, stream_seed(0, "fine-tuning"))
+    fit(training, tmp_path / "last.ckpt", "cpu", 100, [], [], lambda point: None)
+    for name, value in middle.state_dict().items():
+        torch.testing.assert_close(value, state(found.model)[name], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [(0.8, r"step 16, .* falls from step 14 on: choose at most 0\.7"), (1, "got 1")],
+)
+def test_a_start_in_the_decay_is_refused_before_the_training(
+    tmp_path: Path, fits: list[Training], start: float, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        made(tmp_path, "method=rope_drope_early", f"extension.start={start}")
+    assert not fits
 
 
 @pytest.mark.parametrize("extension", ["direct_fine_tuned", "log_floor_tuned"])

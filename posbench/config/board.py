@@ -29,6 +29,7 @@ from posbench.base.errors import PosbenchError, place_and_reason
 from posbench.base.wording import closest
 from posbench.config.folders import endless
 from posbench.config.methods import AS_TRAINED, of_method
+from posbench.config.words import Word
 
 RATE = "training.learning_rate"
 
@@ -72,8 +73,9 @@ class Rows(DefinitionPart):
     """Rows of the board, and the seeds with which they are run.
 
     They are `methods` by name, or each of `encodings` with each of `extensions`, all with the same
-    `settings`, which are written as on the command line. `rates` are learning rates by the name of
-    a method or else of its encoding; the others have that of the protocol.
+    `settings`, which are written as on the command line. A setting that lists several values, as in
+    `encoding.base=10,100`, makes a row of each of them, as a sweep does. `rates` are learning rates
+    by the name of a method or else of its encoding; the others have that of the protocol.
     """
 
     about: str = ""  # a sentence above their table
@@ -125,7 +127,13 @@ class Rows(DefinitionPart):
         found += [
             (f"encoding={encoding}", f"extension={extension}") for encoding, extension in pairs
         ]
-        return [(*row, *self.settings) for row in found]
+        return [(*row, *settings) for row in found for settings in self.combinations]
+
+    @property
+    def combinations(self) -> list[tuple[str, ...]]:
+        """The settings of each row; several where they list several values."""
+        each = ([word] if "," not in word else Word.of(word).each() for word in self.settings)
+        return list(itertools.product(*each))
 
 
 def _encoding_of(method: str) -> str:

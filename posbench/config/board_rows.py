@@ -41,8 +41,11 @@ def _written(rows: Rows) -> list[Pair]:
     named = [table.get(name, Method(name, AS_TRAINED)) for name in rows.methods]
     chosen = [(method.base, method.extension) for method in named]
     chosen += list(itertools.product(rows.encodings, rows.extensions))
-    settings = ", ".join(sorted(rows.settings))
-    return [(encoding, recorded(extension), settings) for encoding, extension in chosen]
+    return [
+        (encoding, recorded(extension), ", ".join(sorted(settings)))
+        for encoding, extension in chosen
+        for settings in rows.combinations
+    ]
 
 
 def _identified(rows: Rows) -> list[Pair]:

@@ -56,6 +56,41 @@ class FineTuning:
         )
 
 
+@dataclass(frozen=True)
+class EarlyFineTuning(FineTuning):
+    """Further training that begins where the training before it was after a share of its steps.
+
+    What it does then is as if it began at the end: the budget is a share of all steps.
+    """
+
+    start: float = 0.5  # as a share of the steps that the training made
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.start < 1:
+            raise ConfigError(
+                "start is the share of the training after which the fine-tuning begins, above 0 "
+                f"and below 1, got {self.start}"
+            )
+
+    def begins(self, training: TrainingConfig, made: int) -> int:
+        """The step at which it begins, where the training has made so many.
+
+        ConfigError if that lies in the decay: a shorter training with a constant rate would then
+        not come by the same weights. Where the decay begins once the task is learned, which nobody
+        knows before, it begins there at the latest.
+        """
+        step, constant = max(1, round(self.start * made)), training.constant_steps(made)
+        if training.until is not None:
+            return min(step, constant)
+        if step > constant:
+            raise ConfigError(
+                f"start={self.start:g} of the training is step {step}, and its learning rate falls "
+                f"from step {constant} on: choose at most {math.floor(100 * constant / made) / 100}"
+            )
+        return step
+
+
 class Extension(ABC):
     """Changes a trained encoding: the new encoding shares the weights of the old.
 

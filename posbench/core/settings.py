@@ -205,6 +205,14 @@ class TrainingConfig:
     def total_steps(self) -> int:
         return max(round(self.steps * self.steps_scale), 1)
 
+    def constant_steps(self, made: int) -> int:
+        """How many of the steps that a training has made came before the decay of its rate."""
+        if self.until is not None:  # each further step before the decay ends it later
+            decay, least = self.decay_fraction, self.until.least_decay
+            before = range(made, 0, -1)
+            return next((b for b in before if b + max(round(decay * b), least) <= made), 0)
+        return min(made, math.floor((1 - self.decay_fraction) * self.total_steps))
+
 
 def without_until(training: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a training, but for `until` where it is null."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
 import warnings
 from abc import ABC, abstractmethod
@@ -19,8 +20,9 @@ from posbench.base.errors import ConfigError, Diverged, IllegalExtension
 from posbench.config.legality import legal_encodings
 from posbench.config.provenance import without_places
 from posbench.core.evaluation import nearest
-from posbench.core.extension import Extension, FineTuning, Searched
+from posbench.core.extension import EarlyFineTuning, Extension, FineTuning, Searched
 from posbench.core.row import Row, View
+from posbench.core.settings import TrainingConfig
 from posbench.core.streams import stream_seed
 from posbench.core.training import Training
 from posbench.core.transformer import Transformer
@@ -82,6 +84,8 @@ def preparation_for(extension: Extension) -> Preparation:
     """What an extension asks for; nothing else asks of which kind it is."""
     if isinstance(extension, Searched):
         return SearchPreparation(extension)
+    if isinstance(extension.finetuning, EarlyFineTuning):
+        return EarlyFineTuningPreparation(extension.finetuning)
     if extension.finetuning is not None:
         return FineTuningPreparation(extension.finetuning)
     if extension.retrained:
@@ -155,6 +159,17 @@ class FineTuningPreparation(Preparation):
     ) -> Prepared:
         made = trained.log.curve.step[-1]
         settings = self.finetuning.settings(trained.training.settings.after(made), setup.task)
+        return self.continued(setup, trained, settings, checkpoints, console)
+
+    def continued(
+        self,
+        setup: Setup,
+        trained: Trained,
+        settings: TrainingConfig,
+        checkpoints: Checkpoints,
+        console: Console,
+    ) -> Prepared:
+        """Train further from these weights."""
         resolved = {"lengths": settings.lengths, "steps": settings.total_steps}
         content = {
             "start": trained.training.hash,
@@ -186,6 +201,31 @@ class FineTuningPreparation(Preparation):
             finetuning=finetuning,
             cpu_seconds=log.cpu_seconds,
         )
+
+
+class EarlyFineTuningPreparation(FineTuningPreparation):
+    """Training goes on with the extension, from the weights at a share of the training."""
+
+    def __init__(self, finetuning: EarlyFineTuning) -> None:
+        super().__init__(finetuning)
+        self.early = finetuning
+
+    def longest(self, setup: Setup) -> int:
+        training = setup.config.training.candidates[0]
+        self.early.begins(training, training.total_steps)  # refuse now, not after training
+        return super().longest(setup)
+
+    def prepare(
+        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
+    ) -> Prepared:
+        whole, made = trained.training.settings, trained.log.curve.step[-1]
+        step = self.early.begins(whole, made)
+        console.say(f"Training again to step {step}, before the rate falls.")
+        there = setup.at_constant_rate(step, whole.learning_rate)
+        before = train(there, checkpoints, console, [])
+        settings = self.finetuning.settings(whole.after(made), setup.task)
+        found = self.continued(setup, before, settings, checkpoints, console)
+        return dataclasses.replace(found, cpu_seconds=found.cpu_seconds + before.log.cpu_seconds)
 
 
 @dataclass(frozen=True)

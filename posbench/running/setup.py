@@ -76,6 +76,22 @@ class Setup:
         there.lengths = Lengths(self.train_length, {n: self.lengths.multiples[n]})
         return there
 
+    def at_constant_rate(self, steps: int, learning_rate: float) -> Setup:
+        """The same, trained for the first steps alone: the weights that a longer training has
+        there, as long as its rate has not begun to fall.
+        """
+        cfg = copy.deepcopy(self.composed)
+        shorter: dict[str, Any] = {
+            "steps": steps,
+            "steps_scale": 1.0,
+            "decay_fraction": 0.0,
+            "stop_at": None,
+        }
+        shorter |= {"learning_rate": learning_rate} | dict.fromkeys({"until"} & {*cfg.training})
+        for key, value in shorter.items():
+            cfg.training[key] = value
+        return Setup(cfg, self.task, self.test_positions)
+
     def with_setting(self, key: str, value: object) -> Setup:
         """The same with another value of a setting: to compose it anew takes ten times as long."""
         cfg = copy.deepcopy(self.composed)
