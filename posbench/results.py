@@ -1,7 +1,8 @@
 """Records as data frames: `load` them, `plot` them, `summarise` and `compare` their rows.
 
-`load` is the long table of all records of a folder, and `plot` draws it. `summarise` ranks its
-rows, with intervals, and `compare` tests one of them against another; all three take data frames,
+`load` is the long table of all records of a folder, and `plot` draws it. `summarise` says what its
+rows have learned and how far they reach of it, with intervals, and `compare` tests one of them
+against another; all three take data frames,
 of other sources as well. results/explore.ipynb shows them at work. `python -m posbench.results`
 publishes records and verifies them: see `posbench.sharing.command`.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from posbench.records import files, tables
 from posbench.records.files import LOCAL, keeping_all
 from posbench.records.published import publish_matching
 from posbench.statistics import standings
-from posbench.statistics.bootstrap import DRAWS
+from posbench.statistics.effects import DRAWS
 from posbench.statistics.standings import SIGNIFICANT, summarise
 
 if TYPE_CHECKING:
@@ -73,14 +74,14 @@ def compare(
     frame: pd.DataFrame,
     a: str,
     b: str,
-    board: Mapping[str, str] | None = None,
+    board: Mapping[str, str] | Sequence[str] | None = None,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> pd.DataFrame:
     found = standings.compare(frame, a, b, board, draws, seed)
     least = float(found["p_least"].min())
     if least > SIGNIFICANT:
-        tasks = len(found.index.difference(["overall", "over tasks"]))
+        tasks = len(found.index.difference([standings.COMMON]))
         warnings.warn(
             f"{a} and {b} have too few runs for a test ({counted(tasks, 'task')} in common): no "
             f"p_value of these can be below {least:.2g}, whatever the difference; compare them on "

@@ -13,12 +13,10 @@ from offered import CONF
 
 from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
-from posbench.boards.generated import generate
 from posbench.boards.measured import Measured, under_one_protocol
 from posbench.boards.ranking import BoardPart, standings_of
 from posbench.boards.ranking import parts as measured_parts
 from posbench.boards.sections import Section, board_sections
-from posbench.boards.winners import first_of
 from posbench.check.subject import setup
 from posbench.config import board as definition
 from posbench.config import board_rows as naming
@@ -29,7 +27,7 @@ from posbench.config.identity import identify
 from posbench.config.methods import methods
 from posbench.records import tables
 from posbench.records.record import Record
-from posbench.statistics import bootstrap, measures
+from posbench.statistics import measures
 
 MULTIPLES = (1, 2, 4, 8)
 SMALL = """
@@ -83,7 +81,7 @@ def test_the_main_board_has_what_its_protocol_has() -> None:
     protocol = yaml.safe_load((CONF / "protocol/cpu.yaml").read_text("utf-8"))["evaluation"]
     assert list(main.multiples) == protocol["multiples"]
     assert main.judged.longest == protocol["longest"] == max(main.multiples) == measures.LONGEST
-    assert (main.judged.reach, main.judged.equivalent) == (measures.HALF, bootstrap.EQUIVALENT)
+    assert main.judged.reach == measures.HALF
     assert [len(group.tasks) for group in main.groups.values()] == [2] * 6
     for task in main.all_tasks:
         run = setup("protocol=cpu", f"task={task}", "method=nope")
@@ -360,108 +358,87 @@ def sections(board: Board, table: pd.DataFrame) -> list[Section]:
     return board_sections(board, standings_of(board, measured), measured, asked=True)
 
 
-def test_rows_stand_in_their_order_with_group_means_and_reach() -> None:
-    board = small()
-    table = tables.table(of(board, rope=0.4, nope=0.9, rope_pi=0.0))
-    first, section, *_ = sections(board, table)
-    assert first.title == "Board small" and [row.name for row in first.table.rows] == [
-        "copy",
-        "retrieve",
-    ]
-    assert [row.name for row in section.table.rows] == ["nope", "rope", "rope_pi"]
-    cells = dict(zip(section.table.headings[1:], section.table.rows[0].cells, strict=True))
-    # From 1 at 1x to .9 at 2x, then level: (.95 + 2 x .9) / 3, chance being .001.
-    assert cells["area"] == cells["copy"] == ".92"
-    assert cells["reach"] == "> 8" and cells["seeds"] == "3" and "tasks" not in cells
-    short = ["method", "area", "95 %", "rank", "1x", "learned", "reach"]
-    assert section.table.aligned()[0].split("  ")[0] == "method"
-    assert [each.name for each in section.table.columns if each.terminal] == short
-    assert section.terminal and not first.terminal
-    kept = "nope has the largest mean, and keeps it whichever group is left out."
-    assert any(note.endswith(kept) for note in section.notes)
-
-
 TWO = SMALL.replace("rope, nope, rope_pi", "rope, nope")
 
 
-def test_no_winner_is_named_while_a_row_has_not_been_run() -> None:
+def cells_of(section: Section) -> dict[str, dict[str, str]]:
+    """Row -> heading -> cell."""
+    headings = section.table.headings[1:]
+    return {row.name: dict(zip(headings, row.cells, strict=True)) for row in section.table.rows}
+
+
+def test_rows_stand_in_the_order_of_what_they_reach() -> None:
     board = small()
-    _, section, *_ = sections(board, tables.table(of(board, rope=0.5, nope=0.9)))
-    assert section.notes == [
-        "1 row that the board asks for has not been run.",
-        "First of each group: copy: nope (.92); retrieve: nope (.92).",
-        "No overall winner is named: 1 row lacks a task.",
-    ]
+    table = tables.table(of(board, rope=0.4, nope=0.9, rope_pi=0.0))
+    first, section, *_ = sections(board, table)
+    assert first.title == "Board small"
+    assert [row.name for row in first.table.rows] == list(board.all_tasks)
+    assert first.table.rows[0].cells == ["3 of 3", "100 %", "nope (.92)"]
+    assert list(cells_of(section)) == ["nope", "rope", "rope_pi"]
+    cells = cells_of(section)["nope"]
+    # From 1 at 1x to .9 at 2x, then level: (.95 + 2 x .9) / 3, chance being .001.
+    assert (cells["reaches"], cells["learned"], cells["tasks"]) == (".92", "100 %", "4/4")
+    short = ["method", "learned", "tasks", "reaches", "95 %", "less the first"]
+    assert [each.name for each in section.table.columns if each.terminal] == short
+    assert section.terminal and not first.terminal
+    [by_task] = section.details
+    assert by_task.table.headings == ["method", *board.all_tasks]
+    assert by_task.table.rows[0].cells == [".92"] * 4
 
 
-def test_the_first_of_a_group_may_lack_a_task_of_another(tmp_path: Path) -> None:
-    """One row of ten lacks passkey, and is the best at copying."""
-    names = [f"rope_{extension}" for extension in OF_TEN]
-    board = small(SMALL.replace("rope, nope, rope_pi", ", ".join(names)))
-    found = of(board, **dict.fromkeys(names, 0.5) | {names[0]: 0.9})
-    found = [each for each in found if (each.task.name, each.method.name) != ("passkey", names[0])]
-    _, section, *_ = sections(board, tables.table(found))
-    said = [note for note in section.notes if note.startswith("First of each group")]
-    assert said == [f"First of each group: copy: {names[0]} (.92); retrieve: 9 rows (.58)."]
-    assert "1 row lacks one of the tasks, and so an overall number." in section.notes
-    assert section.notes[-1] == "No overall winner is named: 1 row lacks a task."
-    made = generate(tmp_path, found, [], board).pages["findings.md"]
-    assert f"- Copy (step through): `{names[0]}` (.92) is first" in made
-
-
-OF_TEN = ["pi", "ntk", "yarn", "abf", "dca", "rerope", "string", "lampe", "mesa", "llama3"]
-
-
-def test_no_winner_is_named_where_groups_disagree() -> None:
-    board = small(TWO)
+def test_a_row_that_learned_little_stands_below_the_table() -> None:
+    lost = {"rows.0.proficiency": 0.1}
     found = [
-        *[each for each in of(board, rope=0.9, nope=0.1) if each.task.name in ("copy", "reverse")],
-        *[each for each in of(board, rope=0.2, nope=0.8) if each.task.name[0] in "pk"],
-    ]
-    _, section, *_ = sections(board, tables.table(found))
-    assert any(note.startswith("First of each group: copy: rope") for note in section.notes)
-    said = [note for note in section.notes if note.startswith("No overall winner is named: ")]
-    assert said == [
-        "No overall winner is named: rope has the largest mean, and loses it without copy."
-    ]
-
-
-def test_a_winner_must_lead_by_more_than_the_margin_and_without_each_group() -> None:
-    def answer(**levels: float) -> str:
-        board = small(TWO if len(levels) == 2 else SMALL)
-        _, section, *_ = sections(board, tables.table(of(board, **levels)))
-        return section.notes[-1]
-
-    assert "named: nope and rope are not told apart." in answer(rope=0.5, nope=0.51)
-    assert answer(rope=0.5, nope=0.6).startswith("nope has the largest mean, and keeps it")
-    many = {"rope": 0.5, "nope": 0.5, "rope_pi": 0.5}
-    assert answer(**many).startswith("No overall winner is named: ")
-
-
-def test_a_lead_that_one_seed_makes_names_no_winner() -> None:
-    """The means differ by more than the margin, and not in 95 % of the draws."""
-    board = small(TWO)
-    lucky = [
-        changed(each, {f"rows.{place}.score": 0.9 for place in range(1, len(MULTIPLES))})
-        if (each.method.name, each.task.name, each.seed) == ("nope", "copy", 12)
+        changed(each, lost)
+        if each.method.name == "nope" and each.task.name in ("copy", "reverse")
         else each
-        for each in of(board, rope=0.5, nope=0.5)
+        for each in of(small(TWO), rope=0.4, nope=0.9)
     ]
-    _, section, *_ = sections(board, tables.table(lucky))
-    overall = section.table.headings.index("area") - 1
-    first, second = (float(row.cells[overall]) for row in section.table.rows)
-    assert section.table.rows[0].name == "nope" and first - second > board.judged.equivalent
-    assert section.notes[-1] == "No overall winner is named: nope and rope are not told apart."
+    _, section, *_ = sections(small(TWO), tables.table(found))
+    below, by_task = section.details
+    assert [row.name for row in section.table.rows] == ["rope"]
+    assert [row.name for row in below.table.rows] == ["nope"] and below.terminal
+    assert below.table.rows[0].cells[:2] == ["50 %", "2/4"]
+    nope = next(row for row in by_task.table.rows if row.name == "nope")
+    assert nope.cells == ["\N{EN DASH}", "\N{EN DASH}", ".92", ".92"]
 
 
-def test_a_row_that_lacks_a_task_has_no_place() -> None:
-    names = [f"rope_{extension}" for extension in OF_TEN]
-    board = small(SMALL.replace("rope, nope, rope_pi", ", ".join(names)))
-    found = of(board, **dict.fromkeys(names, 0.4) | {names[0]: 0.9})
-    found = [each for each in found if (each.task.name, each.method.name) != ("copy", names[0])]
+def test_a_row_that_was_not_run_on_a_task_is_ranked_on_the_others_and_that_is_told() -> None:
+    """Of three rows one has not been run on passkey; nobody has been run on reverse."""
+    board = small()
+    found = [
+        each
+        for each in of(board, rope=0.4, nope=0.9)
+        if each.task.name != "reverse" and (each.method.name, each.task.name) != ("nope", "passkey")
+    ]
     _, section, *_ = sections(board, tables.table(found))
-    last = section.table.rows[-1]
-    assert last.name == names[0] and last.cells[:3] == ["\N{EN DASH}"] * 3
+    assert section.notes[:2] == [
+        "Too few rows have been run on 2 of 4 tasks: reverse, passkey.",
+        "1 row that the board asks for has not been run.",
+    ]
+    cells = cells_of(section)
+    assert list(cells) == ["nope", "rope"] and cells["nope"]["tasks"] == "2/2"
+    assert cells["nope"]["reaches"] == ".92"
+
+
+def test_an_extension_counts_by_its_training_and_is_marked_where_it_lost_1x() -> None:
+    board = small(SMALL.replace("methods: [rope, nope, rope_pi]", OF_A_HOST))
+    trained = {"config.extension": {"_target_": "posbench.extensions.direct.Direct"}}
+    found = []
+    for each in of(board, rope=0.4, rope_pi=0.5):
+        weights = {"training.settings_hash": f"{each.task.name} {each.seed}"}
+        lost = {"rows.0.proficiency": 0.1} if each.method.extension == "pi" else trained
+        found.append(changed(each, weights | lost))
+    _, section, *_ = sections(board, tables.table(found))
+    assert [(row.name, row.marks) for row in section.table.rows] == [
+        ("rope_pi", ["fails at 1x"]),
+        ("rope", []),
+    ]
+    assert {cells["learned"] for cells in cells_of(section).values()} == {"100 %"}
+    assert {"1x", "2x", "4x", "8x"} < set(section.table.headings)
+
+
+OF_A_HOST = "encodings: [rope], extensions: [direct, pi, ntk, yarn]"
 
 
 def test_a_part_has_its_own_tasks_alone() -> None:
@@ -469,115 +446,9 @@ def test_a_part_has_its_own_tasks_alone() -> None:
         SMALL.replace("seeds: [10, 11, 12]}", "seeds: [10, 11, 12], tasks: [copy, passkey]}")
     )
     _, section, *_ = sections(board, tables.table(of(small(), rope=0.4, nope=0.9)))
-    assert "copy" in section.table.headings and len(section.table.rows) == 2
+    assert {cells["tasks"] for cells in cells_of(section).values()} == {"2/2"}
     [standing] = standings_of(board, Measured.of(tables.table(of(small(), rope=0.4, nope=0.9))))
     assert set(standing.summary["num_tasks"]) == {2}
-
-
-def test_a_board_under_way_is_shown_with_what_it_has_and_says_what_it_lacks() -> None:
-    """One row has one task and the other row another: none has a place."""
-    board = small(TWO)
-    found = [each for each in of(board, rope=0.4) if each.task.name == "copy"]
-    found += [each for each in of(board, nope=0.9) if each.task.name == "passkey"]
-    _, section, *_ = sections(board, tables.table(found))
-    assert section.notes == [
-        "Under way, and ranked on 2 of 4 tasks: too few rows have been run on reverse, "
-        "key_value_retrieval.",
-        "Only one task stands for each of copy, retrieve so far.",
-        "2 rows lack one of the tasks, and so an overall number.",
-    ]
-    cells = {
-        row.name: dict(zip(section.table.headings[1:], row.cells, strict=True))
-        for row in section.table.rows
-    }
-    assert cells["rope"]["copy"] != "\N{EN DASH}" == cells["rope"]["retrieve"]
-    assert {cells[row]["area"] for row in cells} == {"\N{EN DASH}"}
-
-
-def test_of_a_board_under_way_the_groups_that_are_whole_have_a_first(tmp_path: Path) -> None:
-    board = small(TWO)
-    found = [each for each in of(board, rope=0.4, nope=0.9) if each.task.name != "reverse"]
-    made = generate(tmp_path, found, [], board)
-    assert made.sections[1].notes[1:] == [
-        "Only one task stands for copy so far.",
-        "First of each group that is whole: retrieve: nope (.92).",
-    ]
-    said = made.pages["findings.md"]
-    assert "- Retrieve" in said and "- Copy" not in said
-    assert "All: under way, and ranked on 3 of 4 tasks. First of" in made.pages["leaderboard.html"]
-    assert '<p class="small">3 of 4 tasks</p>' in made.pages["leaderboard.html"]
-
-
-def test_a_task_that_one_row_of_three_has_gives_nobody_a_place_of_his_own() -> None:
-    """It waits until nine in ten rows have it; the others are ranked by what all have."""
-    board = small()
-    found = of(board, rope=0.4, nope=0.9, rope_pi=0.1)
-    found = [each for each in found if each.task.name != "passkey" or each.method.name == "rope"]
-    _, section, *_ = sections(board, tables.table(found))
-    assert section.notes[0].endswith("on 3 of 4 tasks: too few rows have been run on passkey.")
-    places = section.table.headings.index("area") - 1
-    assert [row.name for row in section.table.rows if row.cells[places] != "\N{EN DASH}"] == [
-        "nope",
-        "rope",
-        "rope_pi",
-    ]
-
-
-def test_a_training_costs_what_it_costs_on_the_tasks_that_rows_are_ranked_on() -> None:
-    """Passkey is dear, and only one row of three has it; the seeds of a task are one number."""
-    board = small()
-    found = [
-        changed(each, {"training.cpu_seconds": 900.0 if each.task.name == "passkey" else 60.0})
-        for each in of(board, rope=0.4, nope=0.9, rope_pi=0.1)
-        if each.task.name != "passkey" or each.method.name == "rope"
-    ]
-    _, section, *_ = sections(board, tables.table(found))
-    assert {row.cells[section.table.headings.index("CPU s") - 1] for row in section.table.rows} == {
-        "60"
-    }
-
-
-def test_one_seed_names_no_winner() -> None:
-    board = small(TWO)
-    found = [each for each in of(board, rope=0.4, nope=0.9) if each.seed == 10]
-    _, section, *_ = sections(board, tables.table(found))
-    assert section.notes == ["No winner is named: some rows have fewer than 3 seeds."]
-
-
-def test_rows_are_ranked_on_the_seeds_that_nearly_all_of_them_have() -> None:
-    """A seed that two rows of three have waits: it would be held against other luck."""
-    board = small()
-    usual = of(board, rope=0.4, nope=0.5, rope_pi=0.1)
-
-    def order(found: list[Record]) -> list[str]:
-        _, section, *_ = sections(board, tables.table(found))
-        return [f"{row.name} {row.cells[2]}" for row in section.table.rows]
-
-    ten = [each for each in usual if each.seed == 10]
-    others = [changed(each, {"seed": 11}) for each in of(board, rope=1.0) if each.seed == 10]
-    assert order([*ten, *others]) == order(ten), "seed 11 of rope alone"
-    two = [changed(each, {"seed": 11}) for each in of(board, rope=1.0, nope=1.0) if each.seed == 10]
-    assert order([*ten, *two]) == order(ten), "seed 11 of two rows"
-    whole = [changed(each, {"seed": 11}) for each in of(board, rope=1.0, nope=1.0, rope_pi=1.0)]
-    assert order([*ten, *(each for each in whole[::3])]) != order(ten), "all rows have it"
-
-
-def test_a_group_names_all_rows_that_are_not_told_apart_from_its_first() -> None:
-    board = small(SMALL.replace("methods: [rope, nope, rope_pi]", OF_A_HOST))
-    levels = {"rope": 0.5, "rope_pi": 0.51, "rope_ntk": 0.51, "rope_yarn": 0.5}
-    near = sections(board, tables.table(of(board, **levels)))[1].notes[0]
-    assert "copy: rope_ntk, rope_pi, rope and rope_yarn (.58 to .59)" in near
-    far = sections(board, tables.table(of(board, **levels | {"rope": 0.3})))[1].notes[0]
-    assert "copy: rope_ntk, rope_pi and rope_yarn (.58 to .59);" in far
-
-
-def test_a_lead_of_the_margin_is_a_lead() -> None:
-    """In floating point, .57 - .02 is less than .55."""
-    assert first_of(pd.Series({"a": 0.57, "b": 0.55}), 0.02) == "a (.57)"
-    assert first_of(pd.Series({"a": 0.57, "b": 0.551}), 0.02) == "a and b (.55 to .57)"
-
-
-OF_A_HOST = "encodings: [rope], extensions: [direct, pi, ntk, yarn]"
 
 
 def test_pages_of_another_day_do_not_stay_unless_somebody_wrote_them(tmp_path: Path) -> None:

@@ -45,10 +45,13 @@ def test_a_length_that_does_not_count_has_a_score_only_if_every_seed_climbed_the
     assert scores(*both)["rope"][16] == pytest.approx(0.7)
 
 
-def test_a_row_of_which_one_run_has_no_area_has_none() -> None:
-    whole, short = seeds("rope", [{1: 1.0, 2: 0.5, 8: 0.5}, {1: 1.0, 2: 0.5}])
-    assert lines(whole)["area"].notna().all()
-    assert lines(whole, short)["area"].isna().all()
+def test_a_row_reaches_as_far_as_the_trainings_that_learned() -> None:
+    far, near = {1: 1.0, 2: 1.0, 8: 1.0}, {1: 1.0, 2: 0.0, 8: 0.0}
+    learned, other = seeds("rope", [far, near])
+    failed = changed(other, {"rows.0.proficiency": 0.5})
+    assert lines(learned, failed)["reaches"].tolist() == pytest.approx([1.0] * 3)
+    assert lines(learned, other)["reaches"].max() < 0.7
+    assert lines(failed)["reaches"].isna().all() and (lines(failed)["learned"] == 0).all()
 
 
 def test_rows_go_by_class_and_area() -> None:
@@ -65,7 +68,7 @@ def test_learned_counts_the_runs_that_were_tested_at_1x() -> None:
     [task] = task_rows(lines(*found), measured)
     table = TaskTable.of(task)
     [(_, shown)] = table.tables
-    assert [column.name for column in shown.columns] == ["method", "area", "1x", "2x", "learned"]
+    assert [column.name for column in shown.columns] == ["method", "reaches", "1x", "2x", "learned"]
     assert shown.rows[0].cells[-1] == "1/2"
     runs = pd.read_csv(io.StringIO(runs_csv(measured)))
     assert runs["learned"].tolist()[:2] == [True, False] and pd.isna(runs["learned"][2])
@@ -78,5 +81,5 @@ def test_the_csv_files_hold_what_rows_are_ranked_by() -> None:
     assert runs["area"].tolist() == pytest.approx(measured.runs["area"].tolist(), rel=1e-5)
     assert (runs["reach_low"] > 1).all() and not {"mean", "effective_95"} & {*runs}
     by_length = pd.read_csv(io.StringIO(lengths_csv(lines(*found))))
-    assert by_length["area"].unique() == pytest.approx([measured.runs["area"].mean()], rel=1e-5)
+    assert by_length["reaches"].unique() == pytest.approx([measured.runs["area"].mean()], rel=1e-5)
     assert by_length["score"].tolist() == pytest.approx([1.0, 0.5, 0.5])

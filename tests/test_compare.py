@@ -84,52 +84,34 @@ def rivals(own: list[Record], published: list[Record], *seeds: int) -> Rivals:
 
 def test_the_place_is_that_of_the_standings_of_all_rows_together() -> None:
     found = stands(0.6)
-    assert list(found.summary.index) == ["nope", "decay", "rope"]
-    assert [found.place_of(row) for row in found.summary.index] == [1, 2, 3]
+    assert list(found.summary.index) == ["nope", "decay", "rope"] and found.place == 2
     whole = standings.summarise(
         tables.table([*published(), *own(0.6)]),
-        board().group_of,
+        board().all_tasks,
         draws=200,
         seed=board().judged.seed,
     ).droplevel("class")
-    assert found.summary.loc["decay", "overall"] == whole.loc["decay", "overall"]
-    assert {rival.row: rival.above for rival in found.rivals} == {"nope": 0.0, "rope": 1.0}
+    assert found.summary.loc["decay", "reaches"] == pytest.approx(whole.loc["decay", "reaches"])
+    # The same distance from both, on all tasks alike.
+    less = found.summary.loc["decay", "reaches"] - found.summary["reaches"]
+    for row in ("nope", "rope"):
+        assert found.rivals.loc[row, "difference"] == pytest.approx(less[row])
+    assert (found.rivals["low"] <= found.rivals["difference"]).all()
+    assert (found.rivals["difference"] <= found.rivals["high"]).all()
     assert not found.lacking and found.kind == "zero-shot"
-
-
-def test_a_lead_of_less_than_two_hundredths_is_said_to_be_none() -> None:
-    found = stands(0.905)
-    assert [found.place_of(row) for row in ("decay", "nope")] == [1, 2]
-    assert found.equivalent_above("decay") == 0 and found.equivalent_above("nope") == 1
-    (nope,) = [rival for rival in found.rivals if rival.row == "nope"]
-    assert nope.equivalent == 1.0
-    said = list(report.sentences(stands(0.895), board()))
-    assert said[0].startswith("decay is 2nd of 3 zero-shot rows")
-    assert said[1] == "1 row above it leads by less than .02, which is no difference."
-    assert "no difference" not in " ".join(report.sentences(found, board()))
 
 
 def test_a_part_of_the_tasks_is_compared_on_that_part_alone() -> None:
     found = stands(0.6, tasks=("copy",))
     assert found.tasks == ("copy",) and set(found.lacking) == set(board().all_tasks) - {"copy"}
-    assert found.groups == (board().group_of["copy"],)
     said = " ".join(report.sentences(found, board()))
-    assert f"on 1 of the {len(board().all_tasks)} tasks of board small" in said
-
-
-def test_one_seed_of_one_task_a_group_gives_a_place_and_no_chances() -> None:
-    quick = among([made("decay", 0.6, "copy", 10)], published())
-    said = " ".join(report.sentences(quick, board()))
-    assert "decay is 2nd of 3" in said
-    assert "with fewer than 3 seeds of some row, and too few tasks to draw from, nothing" in said
-    assert "to" not in said.split("Overall")[1].split(";")[0], "there is no interval"
-    for text in (report.text(quick, board(), []), report.markdown(quick, board(), [])):
-        assert "P(better)" not in text and "it is better" not in text, "it would be all dashes"
-    whole = " ".join(report.sentences(stands(0.6), board()))
-    assert "with other tasks and seeds 2nd to 2nd. Overall" in whole
-    three = [made("decay", 0.6, "copy", seed) for seed in (10, 11, 12)]
-    one_task = report.text(among(three, published()), board(), [])
-    assert "with other seeds 2nd to 2nd." in one_task and "P(better)" in one_task
+    assert said.startswith("decay has learned 1 of 1 task of board small, with 3 of 3 trainings.")
+    assert "95 %" not in said, "there is one task"
+    lost = [changed(each, {"rows.0.proficiency": 0.1}) for each in own(0.6)]
+    none = among(lost, published())
+    assert none.place == 0 and none.rivals.empty
+    said = report.text(none, board(), [])
+    assert "has learned 0 of 4 tasks" in said and "how far it reaches is not known" in said
 
 
 def test_rows_of_other_protocols_classes_tasks_and_hosts_are_no_rivals() -> None:
@@ -156,7 +138,7 @@ def test_an_extension_is_held_against_those_of_its_host() -> None:
     ]
     found = among(own, theirs)
     assert set(found.summary.index) == {"rope_mine", "rope_pi", "rope"}
-    assert {rival.row for rival in found.rivals} == {"rope_pi", "rope"}
+    assert set(found.rivals.index) == {"rope_pi", "rope"}
 
 
 def test_a_row_that_is_published_already_is_told_apart_from_ones_own() -> None:
@@ -202,15 +184,16 @@ def test_other_machines_and_versions_are_named() -> None:
 def test_the_report_says_the_place_and_the_table_has_our_row_in_bold() -> None:
     found = stands(0.6)
     said = report.text(found, board(), ["a note"])
-    assert "decay is 2nd of 3 zero-shot rows" in said and said.endswith("Note: a note")
-    table = report.groups(found)
+    assert "which is 2nd of 3 zero-shot rows" in said and said.endswith("Note: a note")
+    table = report.numbers(found)
     (ours,) = [row for row in table.rows if row.name == "decay"]
-    assert table.headings[:3] == ["row", "place", "overall"] and ours.cells[0] == "2"
-    overall = found.summary.loc["decay", "overall"]
-    assert float(ours.cells[1]) == pytest.approx(overall, abs=0.005)
-    text = report.groups(found).latex()
-    assert r"\textbf{decay} & \textbf{2}" in text and text.count(r"\\") == 1 + 3
-    assert "| decay | 2 |" in report.markdown(found, board(), [])
+    assert table.headings[:4] == ["row", "learned", "tasks", "reaches"]
+    assert ours.cells[:2] == ["100 %", "4/4"]
+    reaches = found.summary.loc["decay", "reaches"]
+    assert float(ours.cells[2]) == pytest.approx(reaches, abs=0.005)
+    text = report.numbers(found).latex()
+    assert r"\textbf{decay} & \textbf{100 \%}" in text and text.count(r"\\") == 1 + 3
+    assert "| decay | 100 % | 4/4 |" in report.markdown(found, board(), [])
 
 
 def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path) -> None:
@@ -225,7 +208,7 @@ def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path
     rows = re.findall(r'<tr data-r="\d+"( id="own")?><th scope="row">(\w+)', page)
     assert rows == [("", "nope"), (' id="own"', "decay"), ("", "rope")]
     assert page.count('decay <span class="mark">yours</span>') == 1 + len(board().all_tasks)
-    assert '<text class="c0"' in page and ">decay</text>" in page, "it is in the first picture"
+    assert '<text class="own"' in page and ">decay</text>" in page, "it is in the first picture"
     assert "posbench compare</code>" in page and "leaderboard.csv" not in page
     sketch = {"path": "dense", "keys": "no keys", "quantity": "bias", "distances": [0]}
     sketch |= {"curves": [[0.0]], "map": "", "trained": 16}
@@ -374,11 +357,13 @@ def test_all_rows_are_held_against_each_other_on_the_same_seeds() -> None:
     nope = [made("nope", 0.5, task, 10) for task in board().all_tasks]
     again = [changed(each, {"method.name": "decay"}) for each in rope if each.seed == 10]
     one = among(again, [*rope, *nope], 10)
-    assert one.place_of("decay") == one.place_of("rope") == 1
+    assert one.summary.loc["decay", "reaches"] == one.summary.loc["rope", "reaches"]
+    assert list(one.summary.index)[-1] == "nope"
     assert not list(rivals(again, [*rope, *nope], 10).remarks(board().all_tasks))
     three = [changed(each, {"method.name": "decay"}) for each in rope]
     found = among(three, [*rope, *nope])
-    assert found.place_of("decay") == found.place_of("rope") == 2
+    assert found.summary.loc["decay", "reaches"] == found.summary.loc["rope", "reaches"]
+    assert found.summary.index[0] == "nope"
     assert list(rivals(three, [*rope, *nope]).remarks(board().all_tasks)) == [
         "1 of 2 published rows lacks some of the seeds 10, 11, 12, and counts with the others: "
         "nope."
@@ -406,8 +391,8 @@ def test_a_row_that_was_stopped_is_held_against_the_seeds_that_it_has() -> None:
     assert not list(held.remarks((first, *others))), "no row lacks a seed of these"
     rope = lucky_rope()
     one = [made("decay", 0.5, task, 10) for task in board().all_tasks]
-    assert standing(one, rivals(one, rope), draws=200).place_of("decay") == 1, "a mean of .4"
-    assert standing(one, rivals(one, rope).beside(one), draws=200).place_of("decay") == 2
+    assert standing(one, rivals(one, rope), draws=200).place == 1, "a mean of .4"
+    assert standing(one, rivals(one, rope).beside(one), draws=200).place == 2
 
 
 def test_tasks_that_no_row_has_together_are_refused() -> None:
@@ -473,18 +458,18 @@ def test_a_task_ranks_its_rows_and_agrees_with_the_board_or_not() -> None:
     levels = {"rope": 0.2, "nope": 0.5, "alibi": 0.8}
     alike = placed(levels, levels)
     assert list(alike.summary.index) == ["alibi", "nope", "rope"]
-    assert dict(alike.agreement) == {"overall": 1.0, "copy": 1.0, "retrieve": 1.0}
+    assert alike.agreement == 1.0
     against = placed(levels, {"rope": 0.8, "nope": 0.5, "alibi": 0.2})
-    assert dict(against.agreement) == {"overall": -1.0, "copy": -1.0, "retrieve": -1.0}
+    assert against.agreement == -1.0
     first, last = of_task.sentences(against, board())
     assert first.startswith("count: 3 of 3 rows learn it") and first.endswith("(alibi).")
-    assert "over 3 rows: overall -1.00, copy -1.00" in last
+    assert "over 3 rows: -1.00." in last
     cells = {row.name: row.cells for row in of_task.table(alike).rows}
-    assert cells["rope"][0] == cells["rope"][-1], "the same levels here and on the board"
+    assert cells["rope"][2] == cells["rope"][-1], "the same levels here and on the board"
 
 
 def test_of_a_task_is_said_what_is_wrong_with_it() -> None:
-    assert "It does not tell these rows apart." in of_task.text(
+    assert "It does not show these rows to differ." in of_task.text(
         placed({"rope": 0.95, "nope": 0.96}), board(), []
     )
     unlearned = [
@@ -647,7 +632,7 @@ def test_a_sweep_that_was_stopped_ends_with_the_report_of_what_is_there(
     complete(*words, "seed=10")
     assert command.main([*words, *against]) == 130
     said = capsys.readouterr()
-    assert said.err == stopped and "rope (encoding.base=500) is 2nd of 3" in said.out
+    assert said.err == stopped and "which is 2nd of 3 zero-shot rows" in said.out
     assert "Note: 2 runs missing: the same command makes them." in said.out
     assert "Note: This covers 1 task and 1 seed of the board." in said.out
     assert "lack some of the seeds" not in said.out and "lacks some" not in said.out
@@ -717,7 +702,7 @@ def test_runs_that_are_forced_are_found_once_they_are_made(
     complete(*words)
     for word in ("force=true", "++force=true"):
         assert command.main([*words, word, *against]) == 0
-        assert "rope (encoding.base=500) is 2nd of 3" in capsys.readouterr().out
+        assert "which is 2nd of 3 zero-shot rows" in capsys.readouterr().out
         assert word in swept.pop()
     assert command.main([*words, "force=true", "--no-training", *against]) == 0
     assert not swept
@@ -739,7 +724,7 @@ def test_runs_of_another_version_of_a_task_are_not_compared_and_that_is_said(
     words += ["--no-training", "--against", str(tmp_path / "published")]
     assert command.main([*words, "task=copy"]) == 0
     said = capsys.readouterr().out
-    assert "rope (encoding.base=500) is 2nd of 2" in said
+    assert "which is 2nd of 2 zero-shot rows" in said
     assert "with other defaults, are not compared: they are of copy." in said
     assert command.main([*words, "task=reverse"]) == 0
     assert "is 2nd of 3" in capsys.readouterr().out

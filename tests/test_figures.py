@@ -7,16 +7,12 @@ import re
 from pathlib import Path
 
 import making
-import numpy as np
 import pytest
 from boards import with_views
-from runs import random_runs
 
 from posbench import results
 from posbench.base.errors import PosbenchError
 from posbench.records import tables
-from posbench.showing import comparison_figures
-from posbench.statistics import aggregates
 from posbench.statistics.aggregates import Estimate
 
 NOTEBOOK = Path(__file__).parent.parent / "results" / "explore.ipynb"
@@ -148,15 +144,4 @@ def test_the_notebook_runs_from_its_folder(monkeypatch: pytest.MonkeyPatch) -> N
     space: dict = {}
     for cell in cells:
         exec("".join(cell["source"]), space)
-    assert len(space["shown"]) >= 3 and space["summary"]["overall"].notna().all()
-
-
-def test_profiles_are_the_same_text_each_time_and_name_every_row() -> None:
-    table = random_runs(rows=30)
-    table["row"] += " (encoding.steepness=${model.width})"
-    shares = aggregates.profiles(table, np.linspace(0, 1, 21))
-    svg = comparison_figures.performance_profiles(shares, "all")
-    assert svg == comparison_figures.performance_profiles(shares, "all")
-    assert svg.startswith("<svg")
-    assert set(re.findall(r'id="profile-all-(\d+)"', svg)) == {str(n) for n in range(30)}
-    assert all(name[:10] in svg for name in table["row"].unique())
+    assert len(space["shown"]) >= 3 and space["summary"]["reaches"].notna().all()

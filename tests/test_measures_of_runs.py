@@ -14,7 +14,7 @@ from scipy import integrate
 
 from posbench.records import tables
 from posbench.statistics import measures
-from posbench.statistics.measures import Reach, area, corrected, median_reach, reach
+from posbench.statistics.measures import Reach, area, corrected, reach
 
 LENGTHS = [1, 1.25, 1.5, 2, 3, 4, 6, 8]
 NAN = float("nan")
@@ -128,63 +128,6 @@ def known(value: float) -> Reach:
 
 
 BELOW, ABOVE_8, ABOVE_64 = Reach(0, 1), Reach(8, np.inf), Reach(64, np.inf)
-
-
-@pytest.mark.parametrize(
-    ("reaches", "said", "share"),
-    [
-        ([known(2), known(3), known(5)], "3", 0),
-        ([known(2), known(3), ABOVE_64], "3", 1 / 3),
-        ([known(2), ABOVE_64, ABOVE_64], "> 64", 2 / 3),
-        ([BELOW, BELOW, known(2)], "< 1", 2 / 3),
-        ([BELOW, known(2), ABOVE_64], "2", 2 / 3),
-        ([ABOVE_8, known(20), known(3)], "8 to 20", 1 / 3),  # it may be anywhere between
-        ([ABOVE_8, known(20), known(30)], "20 to 30", 1 / 3),
-        ([ABOVE_8, known(3), known(5)], "5", 1 / 3),
-        ([known(2), known(8)], "4", 0),
-        ([known(4), ABOVE_64], "> 16", 0.5),
-        ([BELOW, ABOVE_64], "\N{EN DASH}", 1),
-        ([], "\N{EN DASH}", NAN),
-    ],
-)
-def test_a_median_that_falls_on_a_censored_seed_is_censored(
-    reaches: list[Reach], said: str, share: float
-) -> None:
-    found, censored = median_reach(reaches)
-    assert str(found) == said
-    assert censored == pytest.approx(share, nan_ok=True)
-
-
-def test_a_median_by_weight_counts_a_task_once_however_many_seeds_it_has() -> None:
-    """Three seeds of one task, and one of each of two others."""
-    reaches, thirds = [known(2), known(2), known(2), known(4), ABOVE_64], [1 / 3] * 3
-    assert str(median_reach(reaches)[0]) == "2"
-    found, censored = median_reach(reaches, [*thirds, 1, 1])
-    assert str(found) == "4" and censored == pytest.approx(1 / 3)
-    assert str(median_reach(reaches[:4], [*thirds, 1])[0]) == "2.83", "half lies on either side"
-    same = [known(2), known(8), known(3)]
-    assert median_reach(same, [0.1] * 3) == median_reach(same)
-
-
-@given(
-    st.lists(
-        st.tuples(st.floats(0.1, 100), st.sampled_from(["seen", "below", "above"])),
-        min_size=1,
-        max_size=7,
-    )
-)
-def test_the_bounds_of_a_median_hold_the_true_one(seeds: list[tuple[float, str]]) -> None:
-    bounds = {
-        "seen": lambda v: Reach(v, v),
-        "below": lambda v: Reach(0, v * 1.1),
-        "above": lambda v: Reach(v / 1.3, np.inf),
-    }
-    found, _ = median_reach([bounds[kind](value) for value, kind in seeds])
-    ordered = sorted(value for value, _ in seeds)
-    true = np.exp(np.median(np.log(ordered)))
-    assert found.low <= true * (1 + 1e-9) and found.high >= true * (1 - 1e-9)
-    if all(kind == "seen" for _, kind in seeds):
-        assert found.value == pytest.approx(true)
 
 
 # -- of the long table -----------------------------------------------------------------------------

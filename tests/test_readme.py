@@ -12,13 +12,14 @@ import torch
 
 from posbench import standalone
 from posbench.base.errors import ConfigError
+from posbench.boards import findings
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import standings_of
+from posbench.boards.tables import ranking
 from posbench.config import board as definition
 from posbench.config.folders import own_names
 from posbench.records import files, tables
-from posbench.showing.table import number, with_interval
-from posbench.statistics.aggregates import Estimate
+from posbench.showing.table import code, number
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -125,31 +126,32 @@ def test_the_numbers_of_the_first_lines_are_what_conf_holds() -> None:
     ]
 
 
-def tables_of_numbers() -> list[list[list[str]]]:
-    """The cells of the tables whose first column names rows of the main board."""
-    found = re.findall(r"((?:^\|.*\n)+)", README, re.M)
-    cells = [[line.strip("| \n").split(" | ") for line in each.splitlines()] for each in found]
-    return [each for each in cells if each[0][0] in ("extension", "method")]
-
-
 @pytest.mark.slow
-def test_the_numbers_of_the_tables_are_those_of_the_board() -> None:
-    board = definition.load("main")
+def test_the_numbers_of_the_answer_are_those_of_the_board() -> None:
     measured = Measured.of(tables.table(files.records(ROOT / "results/main")))
-    known = standings_of(board, measured)
-    by_extension, at_10_000, encodings = tables_of_numbers()
-    for shown, host in ((by_extension, "rope_short_base"), (at_10_000, "rope")):
-        columns = [float(heading.rstrip("x")) for heading in shown[0][1:]]
-        standing = next(
-            each
-            for each in known
-            if tuple(each.part.rows.encodings) == (host,) and each.kind == "zero-shot"
-        )
-        for name, *cells in shown[2:]:
-            row = host if name == "`direct`" else f"{host}+{name.strip('`')}"
-            [row] = {row, row.replace("+", "_")} & set(standing.summary.index)
-            curve = standing.curve(row, measured)
-            assert cells == [with_interval(Estimate.over(curve[each])) for each in columns], name
-    summary = known[0].summary
-    for name, overall, *_ in encodings[2:]:
-        assert overall == number(summary.loc[name.strip("`"), "overall"]), name
+    known = standings_of(definition.load("main"), measured)
+    text = " ".join(README.split())
+    [rows] = re.findall(r"((?:^\| `\w+` \|.*/12.*\n)+)", README, re.M)
+    table = ranking(known[0], measured)
+    at = [table.headings[1:].index(name) for name in SHOWN]
+    cells = {row.name: [row.cells[place] for place in at] for row in table.rows}
+    for line in rows.splitlines():
+        name, *shown = line.strip("| ").split(" | ")
+        assert shown == cells[name.strip("`")], name
+    assert len(rows.splitlines()) <= 8
+    for hosted in (each for each in known if each.part.is_of_a_host):
+        *_, far = findings.answer(hosted, code)
+        assert far.startswith("At 8x") and far in text
+    summaries = {each.part.title: each.summary for each in known}
+    conv = summaries["Settings of the model"].loc["nope_short_conv"]
+    low, high = (number(conv[end]) for end in ("low", "high"))
+    assert f"reaches {number(conv['reaches'])} (95 % {low} to {high}) on the four tasks" in text
+    assert conv["tasks"] == 4 and not conv["placed"]
+    first = known[0].summary
+    same = int((first["placed"] & ~(first["p_holm"] < 0.05)).sum()) - 1
+    assert f"{same} of {int(first['placed'].sum())} rows are not shown to differ" in text
+    hard = first.loc["hard_alibi"]
+    assert f"Hard ALiBi is there too: {number(hard['reaches'])} on six" in text
+
+
+SHOWN = ["learned", "tasks", "reaches", "95 %", "less the first"]

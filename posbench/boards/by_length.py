@@ -41,11 +41,12 @@ MEANS = (
 
 
 def by_length(measured: Measured) -> pd.DataFrame:
-    """One line a row of a task and test length; classes in their order, best area first.
+    """One line a row of a task and test length; classes in their order, best first.
 
     `score` is the mean over seeds, `half_width_95` half of its interval (Student's t, from three
-    seeds on), and `area`, `learned` and `seeds_at_1x` are those of the row. Seeds that climbed to a
-    length beyond those that count are no fair sample of all: its score is NaN unless each did.
+    seeds on). `reaches`, the mean area of trainings that learned, `learned`, their number, and
+    `seeds_at_1x` are those of the row. Seeds that climbed to a length beyond those that count
+    are no fair sample of all: its score is NaN unless each did.
     """
     known = measured.lengths
     lines = known.groupby([*ROW, "test_length"], sort=True)
@@ -62,23 +63,21 @@ def by_length(measured: Measured) -> pd.DataFrame:
     found["seeds"] = rows.reindex(found.index.droplevel("test_length")).to_numpy()
     partial = ~found["aggregated"].astype(bool) & (score.count() < found["seeds"])
     found.loc[partial, ["score", "half_width_95", "lowest", "highest"]] = np.nan
-    runs = measured.runs.groupby(ROW)
-    at_1x = measured.runs.assign(known=measured.runs["in_distribution"].notna()).groupby(ROW)
+    runs = measured.runs.assign(known=measured.runs["in_distribution"].notna())
+    areas = runs["area"].where(runs["trained"]).groupby([runs[name] for name in ROW])
     of_row = pd.DataFrame(
         {
-            "area": runs["area"].mean(),  # of one without an area NaN, as below
-            "area_half_width_95": _half_widths(runs["area"]),
-            "learned": runs["learned"].sum(),
-            "seeds_at_1x": at_1x["known"].sum(),
+            "reaches": areas.mean(),
+            "reaches_half_width_95": _half_widths(areas),
+            "learned": (runs["trained"] & runs["known"]).groupby([runs[n] for n in ROW]).sum(),
+            "seeds_at_1x": runs.groupby(ROW)["known"].sum(),
         }
     )
-    lacking = measured.runs["area"].isna().groupby([measured.runs[name] for name in ROW]).any()
-    of_row.loc[lacking, ["area", "area_half_width_95"]] = np.nan
     found = found.reset_index().merge(of_row, how="left", left_on=ROW, right_index=True)
     for name in ("learned", "seeds_at_1x"):  # a row without a test from 1x on is no run there
         found[name] = found[name].fillna(0).astype(int)
     order = found.assign(
-        first=found["class"].map(zero_shot_first), best=-found["area"].fillna(-1.0)
+        first=found["class"].map(zero_shot_first), best=-found["reaches"].fillna(-1.0)
     ).sort_values(
         ["protocol_name", "task_name", "first", "best", "row", "test_length"], kind="stable"
     )
@@ -107,7 +106,8 @@ def runs_csv(measured: Measured) -> str:
     runs = measured.runs.drop(columns=["protocol", "task", "training", *again])
     runs["reach_low"] = [each.low for each in runs["reach"]]
     runs["reach_high"] = [each.high for each in runs.pop("reach")]
-    runs["learned"] = runs["learned"].astype(object).where(runs["in_distribution"].notna())
+    for name in ("learned", "trained"):
+        runs[name] = runs[name].astype(object).where(runs["in_distribution"].notna())
     found = runs.merge(once[[*SHOWN, *more]], on=SHOWN, how="left")
     return _csv(found.sort_values(SHOWN, kind="stable"))
 
@@ -138,7 +138,7 @@ class TaskRows:
     name: str
     note: str
     lengths: dict[int, str]  # n -> heading, in brackets where a length does not count
-    rows: pd.DataFrame  # by row: class, area, area_half_width_95, learned, ..., and a column an n
+    rows: pd.DataFrame  # by row: class, reaches, learned, ..., and a column an n
 
 
 def task_rows(lines: pd.DataFrame, measured: Measured) -> Iterator[TaskRows]:

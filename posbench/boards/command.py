@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -18,10 +19,11 @@ from pathlib import Path
 from posbench.base.disk import read_bytes
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
-from posbench.boards import findings, sections
+from posbench.boards import findings
 from posbench.boards.generated import Generated, board_of, generate, refuse_others
+from posbench.boards.ranking import Ranked
 from posbench.boards.sections import Section
-from posbench.boards.tables import AREA, LEARNED, latex
+from posbench.boards.tables import LEARNED, REACHES, latex
 from posbench.config import commands
 from posbench.config.compose import composing
 from posbench.config.exit_status import exit_status
@@ -37,11 +39,13 @@ def show(shown: Sequence[Section], notes: Sequence[str], emit: Callable[[str], N
     for section in shown:
         if not section.terminal:
             continue
-        emit(printable(f"{section.title}\n"))
-        for line in section.table.aligned(indent=2):
-            emit(f"  {line}")
-        emit("")
-    emit(f"area: {AREA.short} learned: {LEARNED.short}\n")
+        below = [(each.title, each.table) for each in section.details if each.terminal]
+        for title, table in [(section.title, section.table), *below]:
+            emit(printable(f"{title}\n"))
+            for line in table.aligned(indent=2) if table.rows else ["none"]:
+                emit(f"  {line}")
+            emit("")
+    emit(f"learned: {LEARNED.short} reaches: {REACHES.short}\n")
     for note in notes:
         emit(printable(f"Note: {note}"))
 
@@ -56,7 +60,7 @@ def _made_before(folder: Path) -> list[Path]:
 
 def _is_ours(path: Path) -> bool:
     try:
-        return read_bytes(path).endswith(f"{sections.MADE}\n".encode())
+        return read_bytes(path).endswith(f"{findings.MADE}\n".encode())
     except OSError:  # it is not there, or no file of ours
         return False
 
@@ -141,10 +145,44 @@ def _for_papers(chosen: argparse.Namespace, made: Generated) -> dict[Path, bytes
     """The pictures and the tables that were asked for, by their paths."""
     found: dict[Path, bytes] = {}
     if chosen.pictures is not None:
-        from posbench.boards import pictures
-
-        drawn = pictures.pictures(made.measured, made.ranked)
+        drawn = pictures(made.ranked)
         found |= {chosen.pictures / name: content for name, content in drawn.items()}
     if chosen.latex is not None:
         found[chosen.latex] = latex(made.ranked, made.measured).encode()
+    return found
+
+
+# -- pictures for papers and slides ----------------------------------------------------------------
+
+LEADERS = 12
+"""Curves of a picture: the first rows of the section."""
+
+
+def pictures(standings: Sequence[Ranked]) -> dict[str, bytes]:
+    """Score against length of what was learned, as SVG and PNG, by the names of their files.
+
+    The same records and the same matplotlib give the same bytes.
+    """
+    from posbench.showing import figures  # and with it matplotlib
+
+    found: dict[str, bytes] = {}
+    for standing in standings:
+        name = re.sub(r"[^a-z0-9]+", "-", standing.part.title.lower()).strip("-")
+        ticks, rows = standing.lengths, standing.placed or standing.known
+        if len(ticks) < 2 or not rows:
+            continue
+        at = [standing.at(each) for each in ticks]
+        curves = [
+            figures.PlottedCurve(
+                row,
+                look,
+                ticks,
+                [float(each.loc[row, "number"]) for each in at],
+                [float("nan")] * len(ticks),
+            )
+            for look, row in enumerate(rows[:LEADERS])
+        ]
+        measure = "corrected score of what was learned"
+        formats = figures.score_by_length(curves, ticks, name, measure, figures.in_both)
+        found |= {f"{name}-curves.{suffix}": data for suffix, data in formats.items()}
     return found

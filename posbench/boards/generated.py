@@ -90,13 +90,16 @@ def generate(
     board = board or board_of(folder, None)
     measured = Measured.of(under_one_protocol(table, board))
     asked = standings_of(board, measured)
-    ranked = asked or standings_without_board(board, measured)
+    ranked = asked or standings_without_board(measured)
     lines = by_length(measured)
     shown = board_sections(board, ranked, measured, asked=bool(asked))
     if not asked:  # of a board the page has them
         shown += task_sections(map(TaskTable.of, task_rows(lines, measured)))
+    drawn = opening.picture(asked[0], alone=True) if asked else ""
     pages = {
-        sections.PAGE: sections.page(shown, [*said, *warned]),
+        sections.PAGE: sections.page(
+            shown, [*said, *warned], opening.caption(asked[0]) if drawn else ""
+        ),
         "leaderboard.html": document(
             board,
             measured,
@@ -111,9 +114,9 @@ def generate(
         "leaderboard.csv": lengths_csv(lines),
         "runs.csv": runs_csv(measured),
     }
-    if asked and (drawn := opening.picture(measured, asked, alone=True)):
+    if drawn:
         pages["opening.svg"] = drawn
-    if sentences := findings.markdown(board, measured, asked):
+    if sentences := findings.markdown(board, asked):
         pages[findings.FILE] = sentences
     return Generated(pages, shown, [*said, *warned], measured, ranked, left_out)
 

@@ -38,8 +38,8 @@ const areaOf = (task, row) => share(D.curves[task][row]?.[0]);
 const pointsOf = (xs, means = [], halves = []) => xs.flatMap((x, place) =>
   share(means[place]) === null ? [] : [{ x, y: share(means[place]), half: share(halves[place]) }]);
 const curveOf = (task, row, xs = D.tasks[task].true) => pointsOf(xs, ...(D.curves[task][row] || []).slice(1));
-// The mean over the tasks of a section; of a row of another section there is none.
-const meanCurve = (row, section) => pointsOf(section.multiples, ...(section.means[section.rows.indexOf(row)] || []));
+// The score of what was learned, put at the mean of the tasks; of a row of another section there is none.
+const meanCurve = (row, section) => pointsOf(section.multiples, section.means[section.rows.indexOf(row)] || []);
 const tasksOfSection = section => D.tasks.flatMap((task, number) =>
   task.protocol === section.protocol && section.tasks.includes(task.name) ? [number] : []);
 
@@ -123,7 +123,7 @@ function seedDots(task, row, look) {
   const x = value => 24 + value / 1000 * 188;
   picture.append(draw("path", { class: "grid", d: "M24 8H212" }));
   for (const { seed, area, learned } of runs) if (area !== null)
-    picture.append(draw("circle", { class: `dot c${look}`, cx: x(area), cy: 8, r: 3.4, "fill-opacity": learned ? .75 : .1 }, draw("title", {}, `seed ${seed}: ${number(area / 1000)}${learned ? "" : ", below the gate at 1x"}`)));
+    picture.append(draw("circle", { class: `dot c${look}`, cx: x(area), cy: 8, r: 3.4, "fill-opacity": learned ? .75 : .1 }, draw("title", {}, `seed ${seed}: ${number(area / 1000)}${learned ? "" : ", did not learn"}`)));
   return picture;
 }
 function sketch(name) {
@@ -175,7 +175,7 @@ function detail(number_, section) {
       row.explain ? el("p", { class: "small" }, "Explains where it stops, on this task or another:") : null,
       row.explain ? el("code", { class: "command" }, row.explain) : null,
       row.explained.length ? el("p", {}, "Explained on ", ...row.explained.flatMap(([task, href], place) => [place ? ", " : "", el("a", { href }, task)])) : null)),
-    el("h3", {}, "Score against length, task by task; below it the areas of the seeds, hollow where the test at 1x is below its gate"),
+    el("h3", {}, "Score against length, task by task; the number is of the trainings that learned; below it the areas of all, hollow where one did not"),
     el("div", { class: "small-multiples" }, ...tasks.map(task => el("figure", {},
       el("figcaption", {}, `${taskName(task)}  ${number(areaOf(task, number_))}`),
       chart([{ label: row.name, look: 0, points: curveOf(task, number_) }], { small: true, label: taskName(task) }), seedDots(task, number_, 0)))),
@@ -210,7 +210,7 @@ function sort(heading, down) {
   const table = heading.closest("table"), column = heading.cellIndex;
   const text = column === 0 || [...table.tBodies].flatMap(body => [...body.rows]).every(row =>
     row.matches(".class, .detail") || Number.isNaN(value(row.cells[column])));
-  down ??= heading.ariaSort ? heading.ariaSort === "ascending" : !text && !/^(rank|CPU s)$/.test(heading.textContent);
+  down ??= heading.ariaSort ? heading.ariaSort === "ascending" : !text && heading.textContent !== "steps";
   for (const other of heading.parentNode.children) other.removeAttribute("aria-sort");
   heading.setAttribute("aria-sort", down ? "descending" : "ascending");
   for (const body of table.tBodies) {  // a class each: none is mixed with another
@@ -246,7 +246,7 @@ function fields() {
     select("class", "class", [option("", "all classes"), ...classes.map(name => option(name, name))]),
     select("host", "host", [option("", "all hosts"), ...hosts.map(name => option(name, name))]),
     select("task", "score of task", [option("", "all tasks"), ...D.tasks.map((_, task) => option(task, taskName(task)))]),
-    select("length", "at length", [option("", "area"), ...lengths.map(length => option(length, `${length}x`))]),
+    select("length", "at length", [option("", "1x to 8x"), ...lengths.map(length => option(length, `${length}x`))]),
     el("button", { class: "plain", type: "button", id: "reset", onclick: reset }, "Reset"),
     controls.compare = el("button", { class: "plain", type: "button", id: "compare", disabled: true, onclick: compare }, "Compare"),
     el("span", { id: "count", "aria-live": "polite" }));
@@ -294,7 +294,7 @@ function filter() {
       sort(heading, true);
     } else if (heading.ariaSort) {
       heading.removeAttribute("aria-sort");
-      one("tbody", section).append(...lines.filter(each => section.contains(each.line)).flatMap(({ line }) =>
+      for (const body of one("table", section).tBodies) body.append(...lines.filter(each => body.contains(each.line)).flatMap(({ line }) =>
         line.nextElementSibling?.classList.contains("detail") ? [line, line.nextElementSibling] : [line]));
     }
   }
@@ -317,7 +317,7 @@ function tables() {
     const table = one(`[data-section="${place}"] table`);
     one("thead tr", table).cells[0].after(el("th", { scope: "col", class: "heat", hidden: true }, "score"));
     sortable(table);
-    for (const line of all("tbody tr", table)) {
+    for (const line of all("tbody tr[data-r]", table)) {
       const row = +line.dataset.r, { name } = D.rows[row], head = line.cells[0];
       const mark = one(".mark", head);
       head.replaceChildren(el("span", { class: "row" },
@@ -343,12 +343,7 @@ function compare() {
   const [a, b] = [...chosen], names = [a, b].map(row => D.rows[row].name), box = one("#comparison");
   const tasks = D.tasks.flatMap((_, task) => D.runs[task][a] && D.runs[task][b] ? [task] : []);
   const rows = tasks.map(task => ({ task, means: [a, b].map(row => areaOf(task, row)) }));
-  const section = D.sections.find(each => each.above && [a, b].every(row => each.rows.indexOf(row) >= 0 && each.rows.indexOf(row) < each.above.length));
-  const said = [];
-  if (section) {
-    const [i, j] = [a, b].map(row => section.rows.indexOf(row)), over = section.above[i][j], under = section.above[j][i];
-    said.push(`In “${section.title}”, were ${section.drawn} drawn: P(${names[0]} above ${names[1]}) = ${number(over / 100)}, P(below) = ${number(under / 100)}, the rest within .02.`);
-  } else said.push("The two stand in different sections, or lack a task: only their runs are compared, task by task.");
+  const said = [`Of what both have learned: posbench.results.compare(table, "${names[0]}", "${names[1]}") gives the difference over tasks with its interval.`];
   box.replaceChildren(
     el("header", {}, el("h2", {}, `${names[0]} and ${names[1]}`), el("button", { class: "plain", type: "button", onclick: () => box.close(), autofocus: true }, "Close")),
     legend(names.map((label, look) => ({ label, look }))), ...said.map(text => el("p", {}, text)),
@@ -363,7 +358,7 @@ function compare() {
 
 // -- pictures ----------------------------------------------------------------------------------------
 
-const PICTURES = { curves: "Curves", cost: "Cost", fan: "Extensions of one host", depth: "Depth", profiles: "Profiles" };
+const PICTURES = { curves: "Curves", fan: "Extensions of one host", depth: "Depth" };
 let shown = "curves";
 const chosenIn = {};
 function pictures() {
@@ -386,7 +381,7 @@ function points(row, section) {
   const task = controls.task.value;
   return task === "" ? meanCurve(row, section) : curveOf(+task, row);
 }
-const ylabel = () => controls.task.value === "" ? "corrected score, mean over tasks" : `${D.tasks[+controls.task.value].name}: ${D.tasks[+controls.task.value].measure}`;
+const ylabel = () => controls.task.value === "" ? "corrected score of what was learned" : `${D.tasks[+controls.task.value].name}: ${D.tasks[+controls.task.value].measure}`;
 function picture() {
   const section = D.sections[+chosenIn.section?.value || 0];
   if (!section || one("#pictures").hidden) return;
@@ -405,7 +400,7 @@ const DRAW = {
     const rows = leading(section, LOOKS);
     const others = rowsShown(section).filter(row => !rows.includes(row)).map(row => ({ label: D.rows[row].name, look: null, points: points(row, section) }));
     const curves = [...others, ...rows.map((row, look) => ({ label: D.rows[row].name, look, points: points(row, section) }))];
-    return [withLegend(curves, { label: ylabel() }), "The rows that are chosen, or else the first of the section; the others are grey. Up to four curves have bands: 95 % over seeds. The filters above choose rows and task."];
+    return [withLegend(curves, { label: ylabel() }), "The rows that are chosen, or else the first of the section; the others are grey. Of one task, up to four curves have bands: 95 % over seeds. The filters above choose rows and task."];
   },
   fan() {
     const host = chosenIn.host.value;
@@ -427,47 +422,6 @@ const DRAW = {
       return el("div", {}, el("h3", {}, D.rows[row].name), each.length ? el("div", { class: "small-multiples" }, ...each) : el("p", { class: "small" }, "no task with sources at several depths"));
     });
     return [el("div", {}, ...maps), "Right tokens by length (down) and by where in the prompt their source stands, from its start to its end (across); dark is right. Of the rows that are chosen, or the first two."];
-  },
-  cost(section) {
-    const marks = section.rows.flatMap((row, place) => section.overall[place] !== null && section.cost[place] > 0 && rowsShown(section).includes(row)
-      ? [{ row, name: D.rows[row].name, score: section.overall[place] / 1000, cost: section.cost[place] }] : []);
-    if (!marks.length) return ["", "No row of this section has a cost and a score."];
-    const width = 720, height = 380, costs = marks.map(mark => mark.cost), low = Math.min(...costs) / 1.15, high = Math.max(...costs) * 1.15;
-    const x = cost => 42 + Math.log(cost / low) / Math.log(high / low) * 510, y = score => 10 + (1 - score) * 320;
-    const sorted = [...marks].sort((a, b) => a.cost - b.cost || b.score - a.score);
-    let best = -1;
-    const front = sorted.filter(mark => mark.score > best && ((best = mark.score), true));
-    const drawing = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `score against cost; the frontier: ${front.map(mark => mark.name).join(", ")}` });
-    for (const score of [0, .25, .5, .75, 1]) drawing.append(draw("path", { class: "grid", d: `M42 ${y(score)}H552` }), draw("text", { class: "soft", x: 37, y: y(score) + 4, "text-anchor": "end" }, number(score, score % .5 ? 2 : score % 1 ? 1 : 0)));
-    for (const cost of [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000]) if (cost >= low && cost <= high) drawing.append(draw("text", { class: "soft", x: x(cost), y: 347, "text-anchor": "middle" }, `${cost} s`));
-    drawing.append(draw("text", { class: "soft", x: 297, y: 372, "text-anchor": "middle" }, "CPU seconds of a training, mean over tasks"),
-      draw("path", { class: "curve c0", d: front.map((mark, k) => `${k ? `H${x(mark.cost)}V` : `M${x(mark.cost)} `}${y(mark.score)}`).join("") + "H552" }));
-    for (const mark of marks) drawing.append(draw("circle", { class: `dot ${chosen.has(mark.row) ? "c1" : front.includes(mark) ? "c0" : "c5"}`, cx: x(mark.cost), cy: y(mark.score), r: front.includes(mark) || chosen.has(mark.row) ? 5 : 3.2, "fill-opacity": .65 },
-      draw("title", {}, `${mark.name}: ${number(mark.score)}, ${number(mark.cost, 0)} s`)));
-    // Above and to the left of the frontier there is nothing but room for its names.
-    let before = Infinity;
-    for (const mark of front) {
-      const place = Math.min(y(mark.score) - 9, before - 14), left = x(mark.cost) < 150;
-      before = place;
-      drawing.append(draw("path", { class: "lead c0", d: `M${x(mark.cost)} ${y(mark.score) - 5}V${place + 3}` }),
-        draw("text", { x: x(mark.cost) + (left ? -4 : 4), y: place, "text-anchor": left ? "start" : "end" }, mark.name));
-    }
-    for (const mark of marks) if (chosen.has(mark.row) && !front.includes(mark)) drawing.append(draw("text", { class: "c1", x: x(mark.cost) + 8, y: y(mark.score) + 4 }, mark.name));
-    return [drawing, "Overall score against the cost of a training. The line is the frontier: no row is both cheaper and better than one on it. Chosen rows are marked as well."];
-  },
-  profiles(section) {
-    const rows = leading(section, LOOKS).filter(row => section.rows.includes(row));
-    const width = 720, height = 360, x = area => 42 + area / 1000 * 488, y = share => 10 + (1 - share) * 310;
-    const drawing = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "share of runs above each area" });
-    for (const share of [0, .25, .5, .75, 1]) drawing.append(draw("path", { class: "grid", d: `M42 ${y(share)}H530` }), draw("text", { class: "soft", x: 37, y: y(share) + 4, "text-anchor": "end" }, number(share, share % .5 ? 2 : share % 1 ? 1 : 0)),
-      draw("text", { class: "soft", x: x(share * 1000), y: 336, "text-anchor": "middle" }, number(share, share % .5 ? 2 : share % 1 ? 1 : 0)));
-    drawing.append(draw("text", { class: "soft", x: 286, y: 356, "text-anchor": "middle" }, "area"));
-    const curves = rows.map((row, look) => {
-      const shares = section.profiles[section.rows.indexOf(row)], step = 1000 / (shares.length - 1);
-      if (shares.length) drawing.append(draw("path", { class: `curve c${look % LOOKS}`, d: `M${shares.map((level, k) => `${x(k * step).toFixed(1)} ${y(level / 1000).toFixed(1)}`).join("L")}` }, draw("title", {}, D.rows[row].name)));
-      return { label: D.rows[row].name, look };
-    });
-    return [el("div", {}, drawing, legend(curves)), "The share of runs with a larger area; every task weighs the same. A curve above another everywhere is of a better row by any quantile."];
   },
 };
 

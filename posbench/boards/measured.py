@@ -6,12 +6,13 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from posbench.config.board import RATE, Board
 from posbench.config.board_rows import pairs
 from posbench.config.methods import AS_TRAINED
-from posbench.statistics.measures import of_runs
+from posbench.statistics.measures import LONGEST, corrected_lines, of_runs
 
 # -- names that are shown --------------------------------------------------------------------------
 
@@ -94,3 +95,21 @@ class Measured:
     def as_trained(self) -> frozenset[str]:
         """The rows that were tested without an extension."""
         return frozenset(self.lengths.loc[self.lengths["extension"] == AS_TRAINED, "row"])
+
+    def with_scores(
+        self, runs: pd.DataFrame, longest: float = LONGEST
+    ) -> tuple[pd.DataFrame, list[str]]:
+        """The runs with their scores above chance, not below 0, at the lengths up to `longest` that
+        every task has, each in a column such as "2x"; and the names of these columns.
+        """
+        known = self.lengths[
+            self.lengths["aggregated"] & self.lengths["multiple"].between(1, longest)
+        ]
+        ours = pd.MultiIndex.from_frame(runs[SHOWN])
+        known = known[pd.MultiIndex.from_frame(known[SHOWN]).isin(ours)]
+        known = known.drop_duplicates([*SHOWN, "multiple"], keep="last")
+        known = known.assign(corrected=np.maximum(corrected_lines(known), 0.0))
+        scores = known.pivot(index=SHOWN, columns="multiple", values="corrected").reindex(ours)
+        each = scores.groupby(level="task_name").transform("count").gt(0).all()
+        scores = scores.loc[:, each].rename(columns=lambda multiple: f"{multiple:g}x")
+        return runs.assign(**{name: scores[name].to_numpy() for name in scores}), list(scores)

@@ -15,39 +15,23 @@ from typing import Any
 import pandas as pd
 
 from posbench.base.wording import counted
-from posbench.boards import opening, page_data, tables
+from posbench.boards import findings, opening, page_data, tables
 from posbench.boards.by_length import TaskRows, task_rows
-from posbench.boards.measured import Measured, short_names
-from posbench.boards.ranking import Ranked, score
+from posbench.boards.measured import Measured
+from posbench.boards.ranking import Ranked
 from posbench.boards.remarks import meaningless
 from posbench.boards.sections import changes_of, fixed_before, waiting
 from posbench.boards.tables import TaskTable, ranking
-from posbench.boards.winners import answer, first_of
 from posbench.config.board import Board
 from posbench.records.record import Record
 from posbench.showing.pages import rendered
-from posbench.showing.table import Table, shade
-from posbench.statistics import aggregates
+from posbench.showing.table import Line, Table, shade
 
 HERE = Path(__file__).parent
 FIRST = 3
-"""Rows of a section that stand at the top of the page."""
+"""Versions, commits and devices that are named."""
 HASH = 12
 """Digits of a commit."""
-GUIDE = (
-    tables.SCORE,
-    tables.AREA,
-    tables.INTERVAL,
-    tables.RANK,
-    tables.AT_TRAINING_LENGTH,
-    tables.LEARNED,
-    tables.REACH,
-    tables.CPU,
-    tables.PATH,
-    tables.KEYS,
-    tables.CLASS,
-)
-"""Terms of the page, in the order in which a reader meets them."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +41,8 @@ class Shown:
     title: str
     anchor: str
     notes: Sequence[str]
-    has: str  # how many of its tasks, if not all
-    leaders: Sequence[tuple[str, str, str]]  # short name of the row, overall, rank interval
     table: Table
+    sides: Sequence[tuple[str, Sequence[Line]]]  # its rows with a place, and those below
 
 
 @dataclass(frozen=True)
@@ -106,14 +89,14 @@ def document(
         lines,
         standings,
         found,
-        board.group_of,
+        board.all_tasks,
         explained,
         folders,
         sketched,
     )
-    asked = bool(board.groups) and any(each.part.rows.about for each in standings)
+    asked = any(each.part.rows.about for each in standings)
     nothing = meaningless(measured.lengths["protocol_chosen"])
-    answers = [*(focus.said if focus else ()), *_answers(standings, board)]
+    answers = [*(focus.said if focus else ()), *findings.headline(standings)]
     heading, own = f"Board {board.name}" if asked else "Leaderboard", ""
     if focus is not None:
         heading, own = focus.title, focus.row
@@ -123,6 +106,7 @@ def document(
         heading=heading,
         title=f"posbench: {heading}",
         about=about,
+        what=measured_on(measured, standings),
         answer=[*nothing, *answers],
         own=own,
         sections=[
@@ -130,10 +114,10 @@ def document(
         ],
         places={row["name"]: place for place, row in enumerate(data["rows"])},
         tasks=_tasks(task_rows(lines, measured), data, own),
-        opening=opening.picture(measured, standings, own),
-        pictured=_pictured(standings, own),
+        opening=opening.picture(standings[0], own) if standings else "",
+        pictured=opening.caption(standings[0]) if standings else "",
         notes=notes,
-        guide=GUIDE,
+        guide=tables.GUIDE,
         shade=shade,
         defined=[*fixed_before(board), *changes_of(board)] if asked else [],
         origins=_origins(found),
@@ -151,57 +135,26 @@ def _tasks(tasks: Iterable[TaskRows], data: Mapping[str, Any], own: str) -> list
     return [TaskTable.of(known[key], usual, own) for key in keys if key in known]
 
 
-# -- the answer ------------------------------------------------------------------------------------
-
-
-def _answers(standings: Sequence[Ranked], board: Board) -> list[str]:
-    """Who leads the first section that is whole, or why nobody does; who leads the extensions of
-    each host, where all are whole; and then what is under way.
-    """
-    waiting, whole = [], []
-    for each in standings:
-        said, title = list(answer(board, each.part, each.complete)), each.part.title
-        if each.part.lacking(board):
-            far = each.part.how_far(board)
-            waiting.append(" ".join([f"{title}: {_lower(far)}.", *said]))
-        elif said:
-            rows = counted(len(each.complete), "row")
-            whole.append((each, f"{title}, {rows}: {_lower(said[-1])}"))
-        elif each.complete:
-            overall = each.summary.loc[each.complete, "overall"].astype(float).round(9)
-            leading = first_of(overall, board.judged.equivalent)
-            # Who leads one row, or by a seed or two, is not first.
-            sure = len(overall) > 1 and aggregates.repeated(each.part.runs)
-            whole.append((each, f"{title}, {'first' if sure else 'highest so far'}: {leading}."))
-    if not whole:
-        return waiting[:1] or ["No row has been run on all tasks yet."]
-    first, sentence = whole[0]
-    others = [
-        said for each, said in whole[1:] if each.part.is_of_a_host and each.kind == first.kind
+def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
+    """What was measured on what, and how a score is read: before any number."""
+    if not standings:
+        return []
+    first = standings[0]
+    runs, known = first.part.runs, measured.lengths
+    of_runs = known[known["protocol_name"] == str(runs["protocol_name"].iloc[0])]
+    of_runs = of_runs[of_runs["task_name"].isin(first.tasks)]
+    low, high = (int(of_runs["train_positions"].agg(end)) for end in ("min", "max"))
+    positions = f"{low} to {high}" if low != high else str(low)
+    size = round(int(of_runs["parameters"].median()), -3)
+    rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
+    return [
+        f"{rows} of “{first.part.title}” and {tasks}: models of about {size:,} parameters, trained "
+        f"on up to {positions} positions and tested at up to {first.longest:g} times as many. "
+        f"{counted(len(runs), 'training')} in that section.",
+        "Two numbers are never mixed: what share of its trainings a row has learned, by the "
+        "gate of each task at the training length, and how far it reaches where it has. That is "
+        f"the area under its score from 1x to {first.longest:g}x: 1 is no error, 0 is guessing.",
     ]
-    return [sentence, *others, *waiting[:1]]
-
-
-def _pictured(standings: Sequence[Ranked], own: str) -> str:
-    """What the picture shows."""
-    shown = opening.alike(standings)
-    if not shown:
-        return ""
-    tasks = counted(shown[0].part.runs["task_name"].nunique(), "task")
-    leaders = f"{own} and the leaders" if own else "the leaders"
-    if len(shown) == len(standings):
-        of = "each section"
-    elif len(shown) == 1:
-        of = f"“{shown[0].part.title}”"
-    else:
-        of = "the sections that have them"
-    plain = f", and {row} without an extension" if (row := opening.plain(shown[0])) else ""
-    return f"Mean over {tasks}, corrected for guessing: {leaders} of {of}{plain}."
-
-
-def _lower(sentence: str) -> str:
-    """The sentence as it goes on after a colon."""
-    return f"{sentence[0].lower()}{sentence[1:]}"
 
 
 def _origins(found: Sequence[Record]) -> list[str]:
@@ -235,17 +188,10 @@ def _shown(standing: Ranked, board: Board, table: Table) -> Shown:
     part = standing.part
     ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
     notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
-    first = standing.complete[:FIRST]
-    leaders = [
-        (name, score(standing.summary, "overall", row), standing.shown_rank(row))
-        for row, name in zip(first, short_names(first), strict=True)
-    ]
-    has = ""
-    if lacking := part.lacking(board):
-        asked = part.asked(board)
-        has = f"{len(asked) - len(lacking)} of {counted(len(asked), 'task')}"
-    notes += waiting(board, standing)
-    return Shown(part.title, _anchor(part.title), notes, has, leaders, table)
+    notes += [*waiting(board, standing), *findings.answer(standing)]
+    placed, below = tables.parted(table)
+    sides = [("", placed.rows), (tables.BELOW.short, below.rows)]
+    return Shown(part.title, _anchor(part.title), notes, table, [side for side in sides if side[1]])
 
 
 def _anchor(title: str) -> str:

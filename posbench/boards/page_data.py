@@ -3,10 +3,10 @@
     tasks      name, protocol, measure, lengths n, nominal and true multiples
     rows       name, class, family, host, extension, settings, commands, descriptions
     runs       by task and row: seed, training, learned and area of each run
-    curves     by task and row: the mean area, then mean scores by length and half their intervals
+    curves     by task and row: what it reaches, then mean scores by length and half their intervals
     depths     by task and row: accuracy by length and depth of the source, a letter a cell
-    sections   what is ranked together: rows, their chances to be above each other, and of each row
-               the mean over tasks by length and the share of runs above each of LEVELS areas
+    sections   what is ranked together: rows, what they reach, and the score of what was learned at
+               each length, see `posbench.statistics.effects`
     texts      descriptions of classes by their full names, HTML
     sketches   pictures of methods
 
@@ -38,14 +38,10 @@ from posbench.records.record import Record
 from posbench.records.tables import RUN as RUN_OF_TABLES
 from posbench.records.tables import latest, run_of
 from posbench.showing.pages import docstring, explanation_path, inline, paragraphs_of
-from posbench.statistics import aggregates
-from posbench.statistics.aggregates import Estimate
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """Levels from 0 to 1."""
 NO_TOKENS = "-"
-LEVELS = np.linspace(0, 1, 51)
-"""Areas at which the profile of a row is drawn."""
 PARAGRAPHS = 3
 """Paragraphs kept of a docstring: a sentence, the formula, and what is special."""
 TASK = SHOWN[:2]
@@ -62,7 +58,7 @@ def content(
     lines: pd.DataFrame,
     standings: Sequence[Ranked],
     found: Sequence[Record],
-    groups: dict[str, str],
+    order: Sequence[str],
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
     sketched: Mapping[str, Mapping[str, Any]] = {},
@@ -74,13 +70,13 @@ def content(
         lines: the same by row and length; see `posbench.boards.by_length`
         standings: what is ranked, in the order in which it is shown
         found: the records
-        groups: of tasks
+        order: of tasks, as the board has them
         explained: pages of `posbench.explain`, by their paths from the folder of the page
         folders: of one's own, which commands name where they need them
         sketched: pictures of rows beside those that `sketches` has, by their names
     """
     known, runs = measured.lengths, as_ranked(measured.runs, standings)
-    tasks = _tasks(known, groups)
+    tasks = _tasks(known, order)
     methods = known.drop_duplicates("row").sort_values("row")
     rows = {name: number for number, name in enumerate(methods["row"])}
     first = {_method(record): record for record in reversed(found)}
@@ -100,7 +96,7 @@ def content(
         "runs": _runs(runs, tasks, rows),
         "curves": _curves(lines, runs, tasks, rows),
         "depths": _depths(found, tasks, rows, known),
-        "sections": [_section(each, rows, measured) for each in standings],
+        "sections": [_section(each, rows) for each in standings],
         "texts": texts,
         "sketches": {
             name: {key: each[key] for key in ("quantity", "distances", "curves", "map", "trained")}
@@ -118,11 +114,10 @@ def as_script(content: Json) -> str:
 # -- tasks and rows --------------------------------------------------------------------------------
 
 
-def _tasks(known: pd.DataFrame, groups: dict[str, str]) -> dict[tuple[str, str], Json]:
-    """By protocol and name, those of the board first and group by group."""
+def _tasks(known: pd.DataFrame, order: Sequence[str]) -> dict[tuple[str, str], Json]:
+    """By protocol and name, those of the board first."""
     columns = ["multiple", "true_multiple", "test_length"]
     once = known[known["multiple"] >= 1].drop_duplicates([*TASK, "test_length"])
-    order = list(groups)
     found: dict[tuple[str, str], Json] = {}
     for key, part in once.sort_values("test_length").groupby(TASK):
         first, listed = part.iloc[0], part[columns].to_dict("list")
@@ -248,7 +243,7 @@ def _runs(
     found: list[Json] = [{} for _ in tasks]
     trainings: dict[str, int] = {}
     ordered = runs.sort_values(SHOWN, kind="stable")
-    columns = [ordered[name].tolist() for name in (*SHOWN, "training", "learned")]
+    columns = [ordered[name].tolist() for name in (*SHOWN, "training", "trained")]
     areas = thousandths(ordered["area"])
     for protocol, task, row, seed, training, learned, area in zip(*columns, areas, strict=True):
         of_row = found[numbers[protocol, task]].setdefault(str(rows[row]), [])
@@ -264,9 +259,9 @@ def _curves(
     rows: dict[str, int],
 ) -> list[Json]:
     """Curves by task and row, at the lengths of the task: the numbers of leaderboard.csv, but that
-    the area ends where those of its section do.
+    areas end where those of its section do.
     """
-    areas = runs.groupby(SHOWN[:-1])["area"].agg(lambda each: each.mean(skipna=False))
+    areas = runs[runs["trained"]].groupby(SHOWN[:-1])["area"].mean()
     known = lines[lines["multiple"] >= 1].set_index(SHOWN[:-1])
     by_length = {key: part.set_index("test_length") for key, part in known.groupby(level=[0, 1, 2])}
     found: list[Json] = [{} for _ in tasks]
@@ -346,46 +341,17 @@ def _letters(right: Sequence[float], tokens: Sequence[int]) -> str:
 # -- what is ranked --------------------------------------------------------------------------------
 
 
-def _section(standing: Ranked, rows: dict[str, int], measured: Measured) -> Json:
-    part, summary = standing.part, standing.summary
-    overall = summary["overall"]
-    complete = standing.complete
-    found: Json = {
+def _section(standing: Ranked, rows: dict[str, int]) -> Json:
+    part, names = standing.part, list(standing.summary.index)
+    at = [standing.at(each)["number"] for each in standing.lengths]
+    return {
         "title": part.title,
         "class": standing.kind,
         "protocol": str(part.runs["protocol_name"].iloc[0]),
         "tasks": sorted(set(part.runs["task_name"])),
-        "rows": [rows[str(row)] for row in summary.index],
-        "overall": thousandths(overall),
-        "cost": [
-            None if value != value else round(value, 1)
-            for value in (float(part.cost.get(row, np.nan)) for row in summary.index)
-        ],
-        **_drawn(standing, measured),
-    }
-    if len(complete) > 1 and standing.draws is not None:
-        above = standing.draws.above()
-        found["drawn"] = standing.drawn
-        # Percent, in the order of `rows`: rows that lack a task have no place.
-        found["above"] = [
-            [round(100 * share) for share in above.loc[row, complete]] for row in complete
-        ]
-    return found
-
-
-def _drawn(standing: Ranked, measured: Measured) -> Json:
-    """The mean over tasks by length and the profile of areas of each row, in their order."""
-    names = list(map(str, standing.summary.index))
-    curves = standing.curves(names, measured)
-    multiples = sorted({float(each) for curve in curves.values() for each in curve})
-    means = []
-    for name in names:
-        by_seed = curves[name].reindex(columns=multiples)
-        each = Estimate.each(by_seed.to_numpy(float).T)
-        means.append(_points((one.mean for one in each), (one.half_width for one in each)))
-    profiles = aggregates.profiles(standing.part.runs, LEVELS)
-    return {
-        "multiples": multiples,
-        "means": means,
-        "profiles": [thousandths(profiles[name]) if name in profiles else [] for name in names],
+        "rows": [rows[str(row)] for row in names],
+        "placed": len(standing.placed),
+        "reaches": thousandths(standing.summary["reaches"]),
+        "multiples": standing.lengths,
+        "means": [thousandths(each[row] for each in at) for row in names],
     }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,23 +12,17 @@ from posbench.base.wording import counted
 from posbench.boards.measured import SHOWN, Measured
 from posbench.config.board import AS_TRAINED, Board, Rows
 from posbench.config.board_rows import pairs
-from posbench.showing.table import NOTHING, number
-from posbench.statistics import aggregates, standings
+from posbench.showing.table import number
+from posbench.statistics import standings
 from posbench.statistics.aggregates import zero_shot_first
-from posbench.statistics.bootstrap import Draws
-from posbench.statistics.measures import LONGEST, Reach, mean_curve, median_reach, of_runs
+from posbench.statistics.effects import DRAWS, Fitted
+from posbench.statistics.measures import LONGEST, of_runs
 
 # -- which rows of a board have been run, and on which of its tasks --------------------------------
 
 MOST = 0.9
-"""The share of rows that must have a task, or a seed of it, for it to count; the tasks and seeds
-that the most rows have count in any case.
-
-A sweep goes from task to task. While it is in the middle of one, rows that it has not come to yet
-would lose their place, and the best of the others would be called the first.
-"""
-
-
+"""The share of rows that must have a run of a task before the task has been run, as a board says.
+A sweep goes from task to task."""
 ROW = ["encoding", "extension", "changed"]
 """What a board asks for, as the long table has it; see `posbench.config.board_rows.pairs`."""
 
@@ -71,38 +64,8 @@ class BoardPart:
         """The lacking tasks in a sentence; "" if there are none."""
         if not (lacking := self.lacking(board)):
             return ""
-        return f"{self.how_far(board)}: too few rows have been run on {', '.join(lacking)}."
-
-    def how_far(self, board: Board) -> str:
-        """How many of the tasks it is ranked on."""
-        asked = self.asked(board)
-        known = len(asked) - len(self.lacking(board))
-        return f"Under way, and ranked on {known} of {counted(len(asked), 'task')}"
-
-    def whole(self, board: Board) -> pd.DataFrame:
-        """The runs of groups that lack no task."""
-        halves = {board.group_of.get(task, task) for task in self.lacking(board)}
-        return self.runs[~self.runs["group"].isin(halves)]
-
-    def on_common_tasks(self, board: Board) -> BoardPart:
-        """The part without the tasks that too few rows have."""
-        return replace(self, runs=self.runs[~self.runs["task"].isin(self.lacking(board))])
-
-    def on_common_runs(self, board: Board) -> BoardPart:
-        """That, and on each task without the seeds that too few of its rows have: these would be
-        compared with other luck.
-        """
-        runs = self.on_common_tasks(board).runs
-        rows = runs.groupby("task")["row"].transform("nunique")
-        having = runs.groupby(["task", "seed"])["row"].transform("nunique")
-        most = having.groupby(runs["task"]).transform("max")
-        return replace(self, runs=runs[having >= np.minimum(MOST * rows, most)])
-
-    @functools.cached_property
-    def cost(self) -> pd.Series:
-        """CPU seconds of training, by row: the mean over its tasks, each the mean of its seeds."""
-        of_tasks = self.runs.groupby(["row", "task"])["cpu_seconds"].mean()
-        return of_tasks.groupby("row").mean()
+        asked = counted(len(self.asked(board)), "task")
+        return f"Too few rows have been run on {len(lacking)} of {asked}: {', '.join(lacking)}."
 
 
 def parts(board: Board, measured: Measured) -> list[BoardPart]:
@@ -128,7 +91,7 @@ def parts(board: Board, measured: Measured) -> list[BoardPart]:
         if mine.empty:
             continue
         runs = measured.runs[places.isin(pd.MultiIndex.from_frame(mine[SHOWN]))]
-        runs = runs.assign(group=runs["task"].map(board.group_of)).reset_index(drop=True)
+        runs = runs.assign(learned=runs["trained"], passes=runs["learned"]).reset_index(drop=True)
         unrun = asked.difference(mine[ROW].itertuples(index=False, name=None))
         found.append(BoardPart(title, rows, runs, len(unrun)))
     return found
@@ -163,6 +126,9 @@ def _of_one_kind(table: pd.DataFrame, label: str, columns: list[str]) -> pd.Data
 
 # -- their order -----------------------------------------------------------------------------------
 
+AT = (1.0, 2.0, 4.0, 8.0)
+"""Lengths at which the extensions of a host are shown."""
+
 
 @dataclass(frozen=True)
 class Ranked:
@@ -170,103 +136,86 @@ class Ranked:
 
     part: BoardPart  # its runs of this class
     kind: str
-    summary: pd.DataFrame  # by row, best first: see `posbench.statistics.standings.summarise`
-    draws: Draws | None  # see `posbench.statistics.standings.standing`
+    summary: pd.DataFrame  # by row, best first: see `posbench.statistics.standings.standing`
+    fitted: Fitted | None  # None where no row has learned anything
     longest: float = LONGEST  # where areas end
 
-    @property
-    def complete(self) -> list[str]:
-        """The rows that have all tasks, best first."""
-        return [str(row) for row in self.summary.index[self.summary["overall"].notna()]]
+    @classmethod
+    def of(
+        cls,
+        part: BoardPart,
+        kind: str,
+        measured: Measured,
+        draws: int = DRAWS,
+        seed: int = 0,
+        beside: pd.DataFrame | None = None,
+        longest: float = LONGEST,
+    ) -> Ranked:
+        """The standing of a part; `beside` has runs of rows that the model is fitted to as well."""
+        runs, names = measured.with_scores(part.runs, longest)
+        if beside is not None:
+            others = beside[~beside["row"].isin(set(runs["row"]))]
+            beside, _ = measured.with_scores(others, longest)
+        summary, fitted = standings.standing(runs, draws, seed, names, beside)
+        return cls(part, kind, summary, fitted, longest)
 
     @property
-    def groups(self) -> list[str]:
-        """The groups of its tasks, in the order of the board."""
-        return [str(group) for group in dict.fromkeys(self.part.runs["group"])]
+    def placed(self) -> list[str]:
+        """The rows that have learned two thirds of the tasks, best first."""
+        return [str(row) for row in self.summary.index[self.summary["placed"]]]
 
     @property
-    def over(self) -> str:
-        """What its intervals and ranks are over: tasks, or seeds where some group has a
-        single task or there are fewer than three. The columns of the summary begin with it.
-        """
-        return "tasks" if self.summary["tasks_low"].notna().any() else "seeds"
+    def known(self) -> list[str]:
+        """The rows that have a number: those, and behind them the others."""
+        return [str(row) for row in self.summary.index[self.summary["reaches"].notna()]]
 
     @property
-    def drawn(self) -> str:
-        """What is drawn again for them."""
-        if self.over == "seeds":
-            return "other seeds"
-        once = not aggregates.repeated(self.part.runs)
-        return "other tasks" if once else "other tasks and seeds"
+    def tasks(self) -> list[str]:
+        """The tasks that a row was run on, as the board orders them."""
+        return list(dict.fromkeys(self.part.runs["task_name"]))
 
-    def shown_rank(self, row: str, between: str = NOTHING) -> str:
-        """The interval of its rank, as in "1–6"."""
-        return span(self.summary, row, f"{self.over}_rank", 0, between)
+    @property
+    def lengths(self) -> list[float]:
+        """The multiples at which the model is fitted."""
+        names = () if self.fitted is None else self.fitted.measures
+        return [float(name[:-1]) for name in names if name != "area"]
 
-    def shown_interval(self, row: str) -> str:
-        """The interval of its overall number."""
-        return span(self.summary, row, self.over, between=NOTHING)
+    def at(self, multiple: float) -> pd.DataFrame:
+        """By row, the number at one length with its interval; see `Fitted.table`."""
+        assert self.fitted is not None
+        return self.fitted.table(f"{multiple:g}x").reindex(self.summary.index)
 
-    def shown_learned(self, row: str) -> str:
-        """The share of its runs that got to the gate of their task, of those tested at 1x."""
-        share = self.summary.loc[row, "learned"]
-        return NOTHING if np.isnan(share) else f"{100 * share:.0f} %"
-
-    def shown_cost(self, row: str) -> str:
-        """CPU seconds of a training."""
-        return number(float(self.part.cost.get(row, np.nan)), 0)
-
-    def reach(self, row: str) -> Reach:
-        """The median over tasks and seeds, in which every task counts the same however many seeds
-        it has.
-        """
-        return self._reaches[row]
-
-    def curve(self, row: str, measured: Measured) -> pd.DataFrame:
-        """The mean over its tasks that a row has at the lengths that count, [seed, multiple], of
-        the runs that are ranked; empty where no seed has all tasks. See
-        `posbench.statistics.measures`.
-        """
-        return self.curves([row], measured)[row]
-
-    def curves(self, rows: Collection[str], measured: Measured) -> dict[str, pd.DataFrame]:
-        """The curve of each of these rows."""
-        runs, known = self.part.runs, measured.lengths
-        mine = known[
-            known["row"].isin(rows)
-            & (known["protocol_name"] == runs["protocol_name"].iloc[0])
-            & known["aggregated"]
-            & (known["multiple"] >= 1)
-        ]
-        ranked = pd.MultiIndex.from_frame(runs[SHOWN])
-        mine = mine[pd.MultiIndex.from_frame(mine[SHOWN]).isin(ranked)]
-        tasks, of_row = set(runs["task_name"]), mine.assign(task=mine["task_name"])
-        return {row: mean_curve(of_row[of_row["row"] == row], tasks) for row in rows}
-
-    @functools.cached_property
-    def _reaches(self) -> dict[str, Reach]:
-        runs = self.part.runs
-        seeds = runs.groupby(["row", "task"])["seed"].transform("size")
-        return {
-            str(row): median_reach(list(each["reach"]), list(1 / seeds[each.index]))[0]
-            for row, each in runs.groupby("row")
-        }
+    def cells(self) -> pd.DataFrame:
+        """Mean area of the trainings that learned, [row, task]; NaN where none has."""
+        known = pd.DataFrame() if self.fitted is None else self.fitted.cell_means()
+        names = self.part.runs.drop_duplicates("task").set_index("task")["task_name"]
+        named = known.reindex(index=self.summary.index, columns=list(names.index))
+        return named.rename(columns=names)[self.tasks]
 
 
 def standings_of(board: Board, measured: Measured) -> list[Ranked]:
-    """Every part of the board, class by class; none if it has no groups or no run is there."""
-    if not board.groups:
-        return []
-    judged = board.judged
-    places = {group: place for place, group in enumerate(board.groups)}
-    found = []
-    for part in (part.on_common_runs(board) for part in parts(board, measured)):
+    """Every part of the board, class by class; none if no run is there.
+
+    The model is fitted to all rows of a protocol and class together, so that a row has the same
+    number in every section; but the extensions of one host, which share trainings, by themselves.
+    """
+    places = {task: place for place, task in enumerate(board.all_tasks)}
+    sections: list[tuple[BoardPart, str]] = []
+    for part in parts(board, measured):
         for kind in sorted(set(part.runs["class"]), key=zero_shot_first):
             mine = part.runs[part.runs["class"] == kind]
-            runs = mine.sort_values("group", key=lambda names: names.map(places), kind="stable")
-            each = replace(part, title=_titled(part, kind), runs=runs)
-            summary, draws = standings.standing(runs, judged.draws, judged.seed)
-            found.append(Ranked(each, kind, summary, draws))
+            runs = mine.sort_values("task", key=lambda names: names.map(places), kind="stable")
+            sections.append((replace(part, title=_titled(part, kind), runs=runs), kind))
+
+    def pool(part: BoardPart, kind: str) -> tuple[str, ...]:
+        alone = part.title if part.is_of_a_host else ""
+        return kind, str(part.runs["protocol_name"].iloc[0]), alone
+
+    judged, found = board.judged, []
+    for part, kind in sections:
+        others = [each.runs for each, other in sections if pool(each, other) == pool(part, kind)]
+        beside = pd.concat(others)
+        found.append(Ranked.of(part, kind, measured, judged.draws, judged.seed, beside))
     return found
 
 
@@ -275,9 +224,8 @@ def _titled(part: BoardPart, kind: str) -> str:
     return title if part.runs["class"].nunique() == 1 else f"{title}: {kind}"
 
 
-def standings_without_board(board: Board, measured: Measured) -> list[Ranked]:
-    """Standings of runs that the board has not asked for: by protocol and class, a task a group,
-    on the tasks that most rows have been run on, if there are any.
+def standings_without_board(measured: Measured) -> list[Ranked]:
+    """Standings of runs that the board has not asked for, by protocol and class.
 
     Where areas to 8x cannot be had, they end at the longest length that all tasks have.
     """
@@ -288,7 +236,8 @@ def standings_without_board(board: Board, measured: Measured) -> list[Ranked]:
     kept = measured.runs[np.array([key in as_shipped for key in keys], dtype=bool)]
     for protocol, of_protocol in kept.groupby("protocol_name", sort=True):
         # Two versions of a task are two tasks.
-        runs = of_protocol.assign(**dict.fromkeys(["task", "group"], of_protocol["task_name"]))
+        runs = of_protocol.assign(task=of_protocol["task_name"], learned=of_protocol["trained"])
+        runs = runs.assign(passes=of_protocol["learned"])
         longest = LONGEST
         if runs["area"].isna().all():
             runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])
@@ -298,10 +247,7 @@ def standings_without_board(board: Board, measured: Measured) -> list[Ranked]:
             methods, tasks = (tuple(sorted(set(mine[each]))) for each in ("row", "task"))
             rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
             part = BoardPart(title, rows, mine)
-            if len(common := part.on_common_tasks(board)):
-                part = common
-            summary, draws = standings.standing(part.runs)
-            found.append(Ranked(part, kind, summary, draws, longest))
+            found.append(Ranked.of(part, kind, measured, longest=longest))
     return found
 
 
@@ -328,9 +274,7 @@ def score(summary: pd.DataFrame, name: str, row: str, decimals: int = 2) -> str:
     return number(float(summary.loc[row, name]), decimals)
 
 
-def span(
-    summary: pd.DataFrame, row: str, name: str, decimals: int = 2, between: str = " to "
-) -> str:
-    """The interval `name` of a row, as in "1 to 6"; one number where both ends are the same."""
-    low, high = (score(summary, f"{name}_{side}", row, decimals) for side in ("low", "high"))
-    return low if low == high else f"{low}{between}{high}"
+def span(low: float, high: float, between: str = " to ") -> str:
+    """An interval, as in ".10 to .60"; one number where both ends are the same."""
+    ends = [number(low), number(high)]
+    return ends[0] if ends[0] == ends[1] else between.join(ends)

@@ -1,5 +1,5 @@
-"""The sections of a board: what is ranked together, on what the order depends, and the tasks; and
-the page of Markdown that is made of them.
+"""The sections of a board: what is ranked together, and the tasks; and the page of Markdown that is
+made of them.
 """
 
 from __future__ import annotations
@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from posbench.base.wording import agreeing, counted
-from posbench.boards import tables
+from posbench.boards import findings
+from posbench.boards.findings import FEW, MADE
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import Ranked
-from posbench.boards.tables import TaskTable, ranking
-from posbench.boards.winners import answer
+from posbench.boards.tables import BELOW, GUIDE, TaskTable, parted, ranking, reaches, share
 from posbench.config.board import Board
-from posbench.showing.table import Line, Table, number, paragraph, plain
-from posbench.statistics import sensitivity
+from posbench.showing.table import NOTHING, Line, Table, number, paragraph, plain
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,7 @@ class Detail:
     title: str
     note: str
     table: Table
+    terminal: bool = False  # whether it is shown in one
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,13 @@ class Section:
 
 # -- of a board ------------------------------------------------------------------------------------
 
-LEADERS = 6
-"""Rows whose place without each task is shown."""
-
 
 def board_sections(
     board: Board, found: Sequence[Ranked], measured: Measured, asked: bool
 ) -> list[Section]:
     """A section a standing; if the board has asked for them, after what the board is."""
-    shown = [section for each in found for section in _ranked(board, each, measured)]
-    return [_defined(board), *shown] if asked and shown else shown
+    shown = [_ranked(board, each, measured) for each in found]
+    return [_defined(board, found[0]), *shown] if asked and shown else shown
 
 
 def task_sections(tasks: Iterable[TaskTable]) -> list[Section]:
@@ -61,14 +58,22 @@ def task_sections(tasks: Iterable[TaskTable]) -> list[Section]:
     ]
 
 
-def _defined(board: Board) -> Section:
-    """What the board is, as it was written down."""
-    rows = [
-        Line(name, [", ".join(group.tasks), group.asks]) for name, group in board.groups.items()
-    ]
+def _defined(board: Board, first: Ranked) -> Section:
+    """What the board is, as it was written down, and what the rows of its first part learned."""
+    runs, cells = first.part.runs, first.cells()
+    rows = []
+    for task in first.tasks:
+        here = runs[runs["task_name"] == task]
+        of_row = here.groupby("row")["learned"].any()
+        best = number(cells[task].max()) if cells[task].notna().any() else NOTHING
+        furthest = [str(row) for row in cells.index[cells[task].map(number) == best]]
+        named = furthest if len(furthest) <= FEW else [counted(len(furthest), "row")]
+        shown = "" if best == NOTHING else f"{', '.join(named)} ({best})"
+        cell = f"{of_row.sum()} of {len(of_row)}"
+        rows.append(Line(task, [cell, share(here["learned"].mean()), shown]))
+    headings = ["task", "rows that learned it", "trainings that did", "reaches furthest"]
     notes = [*fixed_before(board), *changes_of(board)]
-    table = Table.of(["group", "tasks", "asks to"], rows)
-    return Section(f"Board {board.name}", notes, table, terminal=False)
+    return Section(f"Board {board.name}", notes, Table.of(headings, rows), terminal=False)
 
 
 def fixed_before(board: Board) -> list[str]:
@@ -86,87 +91,54 @@ def changes_of(board: Board) -> list[str]:
     return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
 
 
-def _ranked(board: Board, standing: Ranked, measured: Measured) -> list[Section]:
-    """The table of one part and class; rows that lack a task come last, without a place."""
+def _ranked(board: Board, standing: Ranked, measured: Measured) -> Section:
+    """The tables of one part and class: rows with a place, those below, and the map."""
     part = standing.part
     notes = [" ".join(part.rows.about.split())] if part.rows.about else []
-    notes += waiting(board, standing)
-    notes += answer(board, part, standing.complete)
-    return [
-        Section(
-            part.title, notes, ranking(standing, measured), details=list(_sensitivity(standing))
-        )
-    ]
+    notes += [*waiting(board, standing), *findings.answer(standing)]
+    placed, below = parted(ranking(standing, measured))
+    details = []
+    if below.rows:
+        said = f"{BELOW.short} {BELOW.more}"
+        details.append(Detail(f"{part.title}: below the table", said, below, terminal=True))
+    if standing.fitted is not None and len(standing.tasks) > 1:
+        said = "Areas of the trainings that learned; a dash where none has, or none was run."
+        details.append(Detail(f"{part.title}: task by task", said, reaches(standing)))
+    return Section(part.title, notes, placed, details=details)
 
 
 def waiting(board: Board, standing: Ranked) -> Iterator[str]:
-    """What the section waits for, in sentences: tasks, and the rows that have no place."""
+    """What the section waits for, in sentences: tasks, and rows that have not been run."""
     if lacks := standing.part.lacks(board):
         yield lacks
-        halves = set(standing.groups) - set(standing.part.whole(board)["group"])
-        if half := [group for group in standing.groups if group in halves]:
-            each = "each of " * (len(half) > 1)
-            yield f"Only one task stands for {each}{', '.join(half)} so far."
-    if rest := len(standing.summary) - len(standing.complete):
-        lack = agreeing(rest, "lacks", "lack")
-        yield f"{counted(rest, 'row')} {lack} one of the tasks, and so an overall number."
     if unrun := standing.part.unrun:
         have = agreeing(unrun, "has", "have")
         yield f"{counted(unrun, 'row')} that the board asks for {have} not been run."
 
 
-def _sensitivity(standing: Ranked) -> Iterator[Detail]:
-    """Places without each group and each task."""
-    part, complete = standing.part, standing.complete
-    runs = part.runs[part.runs["row"].isin(complete)]
-    if len(complete) < 2 or runs["group"].nunique() < 2:
-        return
-    leaders = list(complete[:LEADERS])
-    for by in ("group", "task"):
-        without = sensitivity.leave_one_out(runs, by)
-        rows = [Line(row, [number(value, 0) for value in without.loc[row]]) for row in leaders]
-        yield Detail(
-            f"{part.title}: places without one {by}",
-            f"Each column leaves out one {by}; the first rows alone are shown.",
-            Table.of(["method", *map(str, without.columns)], rows),
-        )
-
-
 # -- leaderboard.md --------------------------------------------------------------------------------
 
 PAGE = "leaderboard.md"
-MADE = "Generated by `posbench board` from the records beside it; do not edit."
-GUIDE = (
-    tables.SCORE,
-    tables.AREA,
-    tables.INTERVAL,
-    tables.RANK,
-    tables.AT_TRAINING_LENGTH,
-    tables.LEARNED,
-    tables.REACH,
-    tables.CLASS,
-    tables.CPU,
-    tables.PATH,
-    tables.KEYS,
-)
-"""Terms of the tables, in the order in which a reader meets them."""
 MEANING = "What the columns mean"
 ANCHOR = MEANING.lower().replace(" ", "-")
 GUIDE_IS_BELOW = f"[{MEANING}](#{ANCHOR})."
 
 
-def page(shown: Sequence[Section], notes: Sequence[str]) -> str:
+def page(shown: Sequence[Section], notes: Sequence[str], pictured: str = "") -> str:
     """The text of leaderboard.md.
 
     Args:
         shown: all sections
         notes: what must be known before a number is believed
+        pictured: what opening.svg shows, where there is one
     """
     lines = ["# posbench board", "", GUIDE_IS_BELOW, ""]
+    lines += [f"![{pictured}](opening.svg)", ""] if pictured else []
     lines += [f"> {paragraph(note)}\n" for note in notes]
     for section in shown:
         lines += [f"## {plain(section.title)}", ""]
-        lines += [*(f"{paragraph(note)}\n" for note in section.notes), *section.table.pipes, ""]
+        lines += [f"{paragraph(note)}\n" for note in section.notes]
+        lines += [*section.table.pipes, ""] if section.table.rows else []
         for detail in section.details:
             lines += [f"### {plain(detail.title)}", "", f"{paragraph(detail.note)}\n"]
             lines += [*detail.table.pipes, ""]

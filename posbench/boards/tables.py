@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from posbench.base.wording import counted
 from posbench.boards import page_data
 from posbench.boards.by_length import TaskRows
 from posbench.boards.measured import Measured
-from posbench.boards.ranking import Ranked, score
+from posbench.boards.ranking import AT, Ranked, score, span
 from posbench.showing.table import NOTHING, Column, Line, Table, number, with_interval
 from posbench.statistics.aggregates import Estimate, is_pretrained
+from posbench.statistics.standings import SIGNIFICANT
 
 # -- what the columns mean -------------------------------------------------------------------------
 
@@ -40,51 +42,57 @@ SCORE = Term(
     "A task that measures something else says so above its table. Lengths are multiples of the "
     "positions of the longest training sequence.",
 )
-AREA = Term(
-    "Area",
-    "The area under the score from 1x to 8x on a logarithmic axis of lengths, corrected for chance "
-    "and not below 0.",
-    "It is 1 if there is no error up to 8x. Of several tasks it is the mean of their groups, each "
-    "the mean of its tasks; a row that lacks a task has none and comes last. Tests that end before "
-    "8x give none, except where the page says that areas end before 8x.",
+LEARNED = Term(
+    "Learned",
+    "The share of trainings that pass the gate of their task at 1x: a score of .95 for most tasks.",
+    "Every task weighs the same. An extension counts by its training, before it was extended.",
+)
+TASKS = Term(
+    "Tasks",
+    "How many tasks the row has learned, with one training at least, of those that it was run on.",
+)
+STEPS = Term(
+    "Steps",
+    "The median number of steps until the validation score passed the gate, over the trainings "
+    "that learned.",
+    "Behind it: how many trainings never got there. The median is over other tasks where a row has "
+    "learned others.",
+)
+MULTIPLICATIONS = Term(
+    "Products",
+    "The median number of multiplications until then, in units of 10^12.",
+    "They are counted over one step. Records of earlier code lack them.",
+)
+REACHES = Term(
+    "Reaches",
+    "The area under the score from 1x to 8x, on a logarithmic axis of lengths and corrected for "
+    "guessing, of the trainings that learned: 1 is no error up to 8x, 0 is guessing.",
+    "Rows have learned different tasks, and tasks are not alike. So a model of rows and tasks is "
+    "fitted to the mean of each row and task, and the number of a row is its effect at the mean of "
+    "all tasks. Of a row that has learned all tasks it is the plain mean.",
 )
 INTERVAL = Term(
     "95 %",
-    "The 95 % interval of the area, from the bootstrap.",
-    "It is drawn over seeds and over tasks of the same groups, and over seeds alone where some "
-    "group has a single task. Behind the area of a single task, ± is half of the interval over "
-    "seeds (Student's t), from three seeds on. Over seeds alone it is too narrow where no seed has "
-    "learned a task, for the next one may. Of simulated boards that learn as often as the main one "
-    "it holds the true number in 91 %. Where a quarter of the tasks is learned by luck, that is "
-    "77 %.",
+    "The 95 % interval of that number, as other tasks and other seeds would have given it.",
+    "Tasks are drawn again, and seeds within them. Below three learned tasks there is none. Behind "
+    "the area of a single task, ± is half of the interval over seeds, from three seeds on. On "
+    "simulated boards of twelve tasks the interval holds the true number in 96 to 99 of 100 cases, "
+    "also where a quarter of the trainings or tasks fails by luck.",
 )
-RANK = Term(
-    "Rank",
-    "The 95 % interval of the place within the section.",
-    "It comes from the same draws. A place is one more than the number of rows that are at least "
-    ".02 above.",
+BOUNDS = Term(
+    "Bounds",
+    "The mean over all tasks if the row reached as little as can be (0), or as far as the best "
+    "row, where it has not learned the task or was not run.",
 )
-AT_TRAINING_LENGTH = Term(
-    "1x",
-    "The score at the training length.",
-    "In tables of several tasks it is corrected for chance.",
+DIFFERS = Term(
+    "Less the first",
+    "The row less the first row, on the tasks that both have learned, with its 95 % interval.",
+    "It differs if Student's t over these tasks gives p < .05, corrected by Holm for the number of "
+    "rows in the table.",
 )
-REACH = Term(
-    "Reach",
-    "The length, in multiples of training, up to which the corrected score is at least .5; the "
-    "median over tasks and seeds, in which every task counts the same.",
-    "< 1 means that it is below .5 at the training length already, > 8 that it is not below .5 at "
-    "any length that was measured. The median of such runs and others may be a bound as well, as "
-    "< 1.6.",
-)
-LEARNED = Term(
-    "Learned",
-    "The share of runs that pass the gate of their task in the test at 1x: a score of .95 for most "
-    "tasks.",
-    "A row without such a run is marked “did not learn”, and says nothing about extrapolation. "
-    "“Fails at 1x” marks a row that had passed at some step of its training and fails the test, "
-    "mostly because an extension has lost the training length. Unsolved runs stay in every mean, "
-    "and those whose training diverged count as 0.",
+AT_LENGTHS = Term(
+    "1x, 2x, 4x, 8x",
+    "The score at a length, corrected for guessing, put at the mean of the tasks in the same way.",
 )
 CLASS = Term(
     "Class",
@@ -94,12 +102,10 @@ CLASS = Term(
     "without an extension. Other rows were trained on positions beyond the training length, or are "
     "given ids by the task. A ceiling is no method: it is a model trained at each length.",
 )
-CPU = Term(
-    "CPU s",
-    "CPU seconds of a training, and of fine-tuning or searching where a row has that; the mean "
-    "over tasks and seeds.",
-    "Extensions of the same trained weights share them, and their cost. GPU seconds, where there "
-    "are any, are those of the shared training alone.",
+BELOW = Term(
+    "Below the table",
+    "A row that has learned fewer than two thirds of the tasks has no place among the others.",
+    "Its number says how far it reaches on few tasks.",
 )
 PATH = Term(
     "Path",
@@ -114,7 +120,11 @@ KEYS = Term(
     "No: keys change as tokens follow. No keys: scores are not products with keys. It was measured "
     "on an untrained layer.",
 )
-
+GUIDE = (
+    *(SCORE, LEARNED, TASKS, STEPS, MULTIPLICATIONS, REACHES, INTERVAL, BOUNDS, DIFFERS),
+    *(AT_LENGTHS, BELOW, CLASS, PATH, KEYS),
+)
+"""Terms of the tables, in the order in which a reader meets them."""
 
 # -- what is ranked together -----------------------------------------------------------------------
 
@@ -125,53 +135,58 @@ def ranking(
     own: str = "",
     sketched: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Table:
-    """The rows of a standing, best first. A column in which no row has anything is left out.
+    """The rows of a standing, best first, and those below the table, which are marked as lacking.
+    A column in which no row has anything is left out.
 
     Args:
-        standing: what is ranked together
+        standing: the rows
         measured: all runs
-        own: the row that the page is about
-        sketched: how the attention of each row is computed, as `page_data.sketches` has it
+        own: the row that all is about
+        sketched: lines of `posbench.explain.sketches` by row, of all rows; its own unless given
     """
-    known = page_data.sketches() if sketched is None else sketched
-    drawn = f"{INTERVAL.short} Here {standing.drawn} are drawn."
-
-    def other(name: str, about: str) -> Column:
-        return Column(name, about, terminal=False, paper=False)
-
-    columns = [
-        Column("area", AREA.short, heat=True),
-        Column("95 %", drawn),
-        Column("rank", RANK.short, paper=False),
-        *(
-            Column(group, heat=True, terminal=False)
-            for group in standing.groups
-            if len(standing.groups) > 1
-        ),
-        Column("1x", AT_TRAINING_LENGTH.short, paper=False),
-        Column("learned", LEARNED.short),
-        Column("reach", REACH.short),
-        other("seeds", "The fewest of a task."),
-        other("tasks", "How many it has been run on, where rows differ."),
-        other("CPU s", CPU.short),
-        other("path", PATH.short),
-        other("keys", KEYS.short),
-    ]
+    sketched = page_data.sketches() if sketched is None else sketched
     rows = list(map(str, standing.summary.index))
-    cells = [_cells(standing, row, known.get(row, {})) for row in rows]
-    filled = [any(each != NOTHING for each in column) for column in zip(*cells, strict=True)]
-    kept = [place for place, shown in enumerate(filled) if shown or place == 0]
+    lengths = [each for each in AT if standing.part.is_of_a_host and each in standing.lengths]
+    columns = [
+        Column("learned", LEARNED.short),
+        Column("tasks", TASKS.short),
+        Column("reaches", REACHES.short, heat=True),
+        Column("95 %", INTERVAL.short),
+        Column("bounds", BOUNDS.short, terminal=False),
+        Column("less the first", DIFFERS.short),
+        *(Column(f"{each:g}x", heat=True, terminal=False) for each in lengths),
+        Column("steps", STEPS.short, terminal=False, paper=False),
+        Column("products", MULTIPLICATIONS.short, terminal=False, paper=False),
+        Column("seeds", terminal=False, paper=False),
+        Column("path", PATH.short, terminal=False, paper=False),
+        Column("keys", KEYS.short, terminal=False, paper=False),
+    ]
+    at = [standing.at(each)["number"] for each in lengths]
+    cells = [
+        _cells(standing, row, [number(of[row]) for of in at], sketched.get(row, {})) for row in rows
+    ]
+    filled = [
+        any(each not in ("", NOTHING) for each in column) for column in zip(*cells, strict=True)
+    ]
+    kept = [place for place, shown in enumerate(filled) if shown]
     lines = [
         Line(
             row,
             [of_row[place] for place in kept],
             _marks(standing, row, row in measured.as_trained, row == own),
             row == own,
-            bool(pd.isna(standing.summary.loc[row, "overall"])),
+            not standing.summary.loc[row, "placed"],
         )
         for row, of_row in zip(rows, cells, strict=True)
     ]
     return Table([Column("method"), *(columns[place] for place in kept)], lines)
+
+
+def parted(table: Table) -> tuple[Table, Table]:
+    """The rows of a table that have a place, and those below it."""
+    sides = ([row for row in table.rows if row.lacking is below] for below in (False, True))
+    placed, below = (Table(table.columns, rows) for rows in sides)
+    return placed, below
 
 
 def latex(standings: Iterable[Ranked], measured: Measured) -> str:
@@ -181,33 +196,68 @@ def latex(standings: Iterable[Ranked], measured: Measured) -> str:
     return "\n".join([needs, *each])
 
 
-def _cells(standing: Ranked, row: str, known: Mapping[str, str]) -> list[str]:
+def _cells(standing: Ranked, row: str, at: Sequence[str], known: Mapping[str, str]) -> list[str]:
     """All cells of a row; `known` says how its attention is computed."""
     summary = standing.summary
-    groups = standing.groups if len(standing.groups) > 1 else ()
-    differing = summary["num_tasks"].nunique() > 1
+    line = summary.loc[row]
+    steps = score(summary, "steps", row, 0) if "steps" in summary else NOTHING
+    if steps != NOTHING and line["censored"]:
+        steps += f", {line['censored']:.0f} never"
     return [
-        score(summary, "overall", row),
-        standing.shown_interval(row),
-        standing.shown_rank(row),
-        *(score(summary, group, row) for group in groups),
-        score(summary, "in_distribution", row),
-        standing.shown_learned(row),
-        str(standing.reach(row)),
+        share(line["learned"]),
+        f"{line['tasks']:.0f}/{line['num_tasks']:.0f}",
+        score(summary, "reaches", row),
+        NOTHING if pd.isna(line["low"]) else f"{number(line['low'])} to {number(line['high'])}",
+        span(line["least"], line["most"]),
+        less_the_first(line),
+        *at,
+        steps,
+        products(line.get("multiplications", float("nan"))),
         score(summary, "num_seeds", row, decimals=0),
-        score(summary, "num_tasks", row, decimals=0) if differing else NOTHING,
-        standing.shown_cost(row),
         known.get("path") or NOTHING,
         known.get("keys") or NOTHING,
     ]
 
 
+def share(value: float) -> str:
+    return NOTHING if pd.isna(value) else f"{100 * value:.0f} %"
+
+
+def products(value: float) -> str:
+    return NOTHING if pd.isna(value) else f"{value / 1e12:.2g}"
+
+
+def less_the_first(line: pd.Series) -> str:
+    """The difference, its interval, the number of tasks, and whether it survives the correction."""
+    if pd.isna(line["difference"]):
+        return NOTHING
+    said, tasks = number(line["difference"]), counted(int(line["common"]), "task")
+    if not pd.isna(line["p_holm"]):
+        said += f" ({number(line['difference_low'])} to {number(line['difference_high'])})"
+    return f"{said}, {tasks}{', differs' if line['p_holm'] < SIGNIFICANT else ''}"
+
+
 def _marks(standing: Ranked, row: str, as_trained: bool, own: bool) -> list[str]:
     # An extension may lose what its training has learned.
+    runs = standing.part.runs
+    tested = runs[(runs["row"] == row) & runs["in_distribution"].notna()]
+    passes = tested.empty or bool(tested["passes"].any())
+    learned = standing.summary.loc[row, "learned"]
     trained = as_trained and not is_pretrained(standing.kind)
     failed = "did not learn" if trained else "fails at 1x"
-    said = {"yours": own, failed: standing.summary.loc[row, "learned"] == 0}
+    said = {"yours": own, failed: learned == 0 if trained else not passes}
     return [mark for mark, holds in said.items() if holds]
+
+
+def reaches(standing: Ranked) -> Table:
+    """Rows by tasks: what the trainings that learned reach; a dash where none has learned."""
+    cells = standing.cells()
+    columns = [Column("method"), *(Column(task, heat=True) for task in cells)]
+    rows = [
+        Line(str(row), list(map(number, values)))
+        for row, values in zip(cells.index, cells.to_numpy(), strict=True)
+    ]
+    return Table(columns, rows)
 
 
 # -- one task --------------------------------------------------------------------------------------
@@ -227,7 +277,7 @@ class TaskTable:
         """The table of a task; its name has the protocol if that is not the usual one."""
         columns = [
             Column("method"),
-            Column("area", AREA.short),
+            Column("reaches", REACHES.short),
             *(
                 Column(heading, heat=True, terminal=heading in SHORT)
                 for heading in task.lengths.values()
@@ -237,11 +287,11 @@ class TaskTable:
 
         def line(row: str) -> Line:
             of_row = task.rows.loc[row]
-            area = Estimate(float(of_row["area"]), float(of_row["area_half_width_95"]))
+            reach = Estimate(float(of_row["reaches"]), float(of_row["reaches_half_width_95"]))
             scores = [number(float(of_row[n])) for n in task.lengths]
             tested = int(of_row["seeds_at_1x"])
             learned = f"{int(of_row['learned'])}/{tested}" if tested else NOTHING
-            cells = [with_interval(area), *scores, learned]
+            cells = [with_interval(reach), *scores, learned]
             return Line(row, cells, ["yours"] * (row == own), row == own)
 
         classes = {

@@ -117,7 +117,8 @@ class Rows(DefinitionPart):
         """The learning rate of each row, None where it is that of the protocol."""
         rates = dict(self.rates)
         named = [rates.get(name, rates.get(_encoding_of(name))) for name in self.methods]
-        return named + [rates.get(name) for name in self.encodings for _ in self.extensions]
+        named += [rates.get(name) for name in self.encodings for _ in self.extensions]
+        return [rate for rate in named for _ in self.combinations]
 
     @property
     def choices(self) -> list[tuple[str, ...]]:

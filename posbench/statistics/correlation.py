@@ -20,6 +20,21 @@ def rank_correlation(one: pd.Series, other: pd.Series) -> float:
     return float(one.corr(other, method="spearman"))
 
 
+def over_rows(value: float, rows: int) -> tuple[float, float]:
+    """The 95 % interval of a rank correlation, as other rows might have given it.
+
+        tanh(atanh(rho) +- 1.96 sqrt((1 + rho^2 / 2) / (n - 3)))
+
+    NaN of fewer than five rows. Source: Bonett and Wright 2000, "Sample size requirements for
+    estimating Pearson, Kendall and Spearman correlations".
+    """
+    if rows < 5 or np.isnan(value):
+        return np.nan, np.nan
+    half = 1.959964 * np.sqrt((1 + value**2 / 2) / (rows - 3))
+    middle = np.arctanh(np.clip(value, -1 + 1e-9, 1 - 1e-9))
+    return float(np.tanh(middle - half)), float(np.tanh(middle + half))
+
+
 @dataclass(frozen=True)
 class RankCorrelation:
     """Spearman's, of the overall numbers of the same rows on two sides, with its interval."""
@@ -36,7 +51,7 @@ class RankCorrelation:
         """
         if one.rows != other.rows:
             raise PosbenchError("a rank correlation is of the same rows on both sides")
-        value = _correlated(one.estimates.mean(0)[None], other.estimates.mean(0)[None])
+        value = _correlated(one.estimates[None], other.estimates[None])
         drawn = _correlated(one.overall, other.overall)
         drawn = drawn[~np.isnan(drawn)]
         if np.isnan(value[0]) or not len(drawn):

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from posbench.statistics import bootstrap
 from posbench.statistics.aggregates import is_pretrained
-from posbench.statistics.bootstrap import Draws
+from posbench.statistics.bootstrap import resampled
 
 METHOD = ["method", "method_hash"]
 
@@ -66,19 +65,6 @@ class Likelihood:
         if self.overflowed:
             return self.lost
         return f"{self.log_likelihood:.2f}" + (f", {self.more}" if self.more else "")
-
-
-def resampled(values: pd.DataFrame) -> Draws:
-    """Means over samples, as others would have given them; `values` is [sample, row].
-
-    All rows share what is drawn.
-    """
-    lines = [
-        {"row": row, "task": "", "group": "", "seed": seed, "training": str(seed), "area": value}
-        for row, of_row in values.items()
-        for seed, value in of_row.items()
-    ]
-    return bootstrap.given_tasks(pd.DataFrame(lines))
 
 
 def of_board(table: pd.DataFrame) -> dict[tuple[str, str, float], Likelihood]:

@@ -6,7 +6,7 @@ training. All axes of lengths are logarithmic, because lengths are compared by t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -161,27 +161,6 @@ def reach(
     return Reach(found, found)
 
 
-def median_reach(reaches: Sequence[Reach], weights: Numbers | None = None) -> tuple[Reach, float]:
-    """The median over runs, and the share of runs whose reach is censored, both by weight.
-
-    The median of the lower bounds and that of the upper bounds enclose the median of the true
-    multiples, whatever the censored ones are. They agree wherever it falls on a reach that is
-    known, and it is censored otherwise. Where half of the weight lies on either side, the two in
-    the middle are averaged on the logarithmic axis, on which reaches are compared. NaN without
-    runs, or if one is NaN.
-
-    Args:
-        reaches: one a run
-        weights: above 0, one a run; all the same if they are not given
-    """
-    low, high = (np.array([getattr(each, end) for each in reaches]) for end in ("low", "high"))
-    if not len(low) or np.isnan(low).any():
-        return Reach(np.nan, np.nan), np.nan
-    weight = np.ones(len(low)) if weights is None else np.asarray(weights, float)
-    share = float(np.average([each.censored != "" for each in reaches], weights=weight))
-    return Reach(_log_median(low, weight), _log_median(high, weight)), share
-
-
 def steps_to_gate(steps: Sequence[int], scores: Numbers, gate: float) -> int | None:
     """The step of the first validation whose score is at the gate; None if there is none.
 
@@ -247,9 +226,10 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
     `task_name` and `row` (that of the method; each the label where the table has no such column),
     `class`, `seed`, `training` (hash: runs that share it share weights), `cpu_seconds` of training
     (NaN if the table lacks them), `in_distribution` (corrected score at 1x), `learned` (the test at
-    1x reached the gate of its task), `steps_to_gate` (of training, NaN where no validation was at
-    the gate) and `multiplications` (of these steps, NaN in older records), `area` (share of 1), and
-    `reach` (a `Reach`, in multiples).
+    1x reached the gate of its task), `trained` (that of the same training did without an extension;
+    where it is not in the table, `learned`), `steps_to_gate` (of the first validation at the gate;
+    NaN if none was) and the `multiplications` until then (NaN in records that lack them), `area`
+    (share of 1), and `reach` (a `Reach`, in multiples).
     """
     lengths = "true_multiple" if "true_multiple" in table else "multiple"
     task = ["protocol", "protocol_hash", "task", "task_hash", "task_version"]
@@ -282,6 +262,7 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
         "training": firsts["training_hash"].to_numpy(),
         "learned": firsts["solved"].to_numpy(bool),
     }
+    rows["trained"] = _trained(firsts)
     for name, column in OF_TRAINING.items():
         if column in firsts:
             rows[name] = firsts[column].to_numpy(float)
@@ -295,7 +276,19 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
         reaches.append(reach(multiples, scores, chances))
     found = rows | {"in_distribution": bases, "area": areas, "reach": reaches}
     columns = ["protocol", "task", *shown, "class", "seed", "training", *OF_TRAINING]
-    return pd.DataFrame(found, columns=[*columns, "in_distribution", "learned", "area", "reach"])
+    columns += ["in_distribution", "learned", "trained", "area", "reach"]
+    return pd.DataFrame(found, columns=columns)
+
+
+def _trained(runs: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Whether the training of each run had learned its task before it was extended."""
+    learned, hashes = runs["solved"].astype(bool), runs["training_hash"]
+    if "plain" not in runs:
+        return learned.to_numpy(bool)
+    plain = runs["plain"].astype(bool)
+    alone = dict(zip(hashes[plain], learned[plain], strict=True))
+    pairs = zip(hashes, learned, strict=True)
+    return np.array([alone.get(name, own) for name, own in pairs], dtype=bool)
 
 
 def _measured(
@@ -312,41 +305,3 @@ def _measured(
 def _from_training(multiples: npt.NDArray[np.float64]) -> bool:
     """Whether the first length is that of training; not by `np.isclose`, which is slow."""
     return len(multiples) > 0 and abs(float(multiples[0]) - 1) < 1e-5
-
-
-def _log_median(values: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> float:
-    """The median with the geometric mean of the two in the middle; 0 and infinity are kept."""
-    order = np.argsort(values, kind="stable")
-    up_to = np.cumsum(weights[order]) / weights.sum()
-    ordered, near = values[order], 1e-9  # thirds do not add up to a half exactly
-    one = float(ordered[np.searchsorted(up_to, 0.5 - near)])
-    other = float(ordered[np.searchsorted(up_to, 0.5 + near)])
-    if one == other:
-        return one
-    return 0.0 if one == 0 else float(np.sqrt(one) * np.sqrt(other))
-
-
-# -- score against length for a row ----------------------------------------------------------------
-
-# Every picture of it shows these numbers, that of a browser as well.
-
-
-def mean_curve(lengths: pd.DataFrame, tasks: Collection[str]) -> pd.DataFrame:
-    """Average the corrected score of one row over tasks, and return it by [seed, multiple].
-
-        mean over tasks of max(0, (s - c) / (1 - c))
-
-    Here s is the score and c that of guessing, so that a score below chance counts as 0. A seed
-    that lacks a task is left out, and so is a length at which one of the other seeds lacks a task:
-    every point is a mean over the same seeds and tasks. Without such points the frame is empty.
-
-    Args:
-        lengths: the lines of the row in the long table, each run once, with columns `task`,
-            `seed`, `multiple`, `score` and `chance`
-        tasks: the tasks to average over
-    """
-    mine = lengths[lengths["task"].isin(tasks)]
-    whole = mine.groupby("seed")["task"].transform("nunique") == len(tasks)
-    mine = mine.assign(corrected=np.maximum(corrected_lines(mine), 0.0))[whole]
-    by_task = mine.pivot(index=["seed", "multiple"], columns="task", values="corrected")
-    return by_task.mean(axis=1, skipna=False).unstack("multiple").dropna(axis=1)

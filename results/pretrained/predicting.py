@@ -32,10 +32,10 @@ from posbench.base.wording import counted
 from posbench.config import commands
 from posbench.records import files, tables
 from posbench.showing.table import code, number, pipes, plain
-from posbench.statistics import aggregates, bootstrap
+from posbench.statistics import aggregates
 from posbench.statistics.aggregates import PRETRAINED, ZERO_SHOT
+from posbench.statistics.bootstrap import resampled
 from posbench.statistics.correlation import RankCorrelation
-from posbench.statistics.likelihoods import resampled
 from posbench.statistics.measures import corrected_lines
 
 FILE = "predicting.md"
@@ -81,14 +81,6 @@ class Prediction:
     @classmethod
     def of(cls, task: str, multiple: float, small: pd.DataFrame, large: pd.DataFrame) -> Prediction:
         """`small` holds corrected scores, `large` log-likelihoods: [seed or sample, extension]."""
-        runs = pd.DataFrame(
-            [
-                {"row": row, "task": task, "group": task, "seed": seed, "area": score}
-                | {"training": str(seed)}
-                for row, scores in small.items()
-                for seed, score in scores.items()
-            ]
-        )
         return cls(
             task,
             multiple,
@@ -97,7 +89,7 @@ class Prediction:
             ),
             len(small),
             len(large),
-            RankCorrelation.of(bootstrap.given_tasks(runs), resampled(large)),
+            RankCorrelation.of(resampled(small, task), resampled(large)),
         )
 
 

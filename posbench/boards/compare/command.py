@@ -242,8 +242,8 @@ def _worth(
         )
     else:
         yield (
-            f"This covers {of}. On this part, the order of the {rows} published rows that have "
-            f"every task has a rank correlation of {number(correlation)} with their order on the "
+            f"This covers {of}. On this part, the order of the {rows} published rows with a "
+            f"number has a rank correlation of {number(correlation)} with their order on the "
             "whole board."
         )
 

@@ -1,4 +1,4 @@
-"""Where a row stands among the published ones: its place, and which rows it is above."""
+"""A row of one's own among the published ones: its place, and the rows that it differs from."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from posbench.config.board import Board, Rows
 from posbench.config.board_rows import pairs
 from posbench.records import tables
 from posbench.records.record import Record
-from posbench.statistics import aggregates, standings
+from posbench.statistics import standings
 from posbench.statistics.correlation import rank_correlation
-from posbench.statistics.measures import Reach, of_runs
+from posbench.statistics.measures import of_runs
 
 NEAREST = 2
 """So many rows above and below are named."""
@@ -27,24 +27,13 @@ OF_EXTENSIONS = ("direct", "pi", "ntk", "yarn")
 
 
 @dataclass(frozen=True)
-class Rival:
-    """Another row, and how sure it is that ours is above."""
-
-    row: str
-    overall: float
-    above: float  # share of draws in which ours is above by .02 at least
-    equivalent: float  # within .02 of it
-    below: float
-
-
-@dataclass(frozen=True)
 class RowStanding:
-    """A row among others of its class, on the tasks that it has."""
+    """A row among others of its class, on the tasks that it has been run on."""
 
     row: str
     tasks: tuple[str, ...]
     lacking: tuple[str, ...]  # tasks of the board that it has no run of
-    rivals: tuple[Rival, ...]  # the nearest, then those that the board refers to
+    rivals: pd.DataFrame  # ours less each of the nearest and of those that the board refers to
     ranked: Ranked
     measured: Measured  # the runs of all its rows on these tasks
     records: tuple[Record, ...]  # the same
@@ -60,32 +49,20 @@ class RowStanding:
         return self.ranked.summary
 
     @property
-    def groups(self) -> tuple[str, ...]:
-        """The groups of its tasks, in the order of the board."""
-        return tuple(self.ranked.groups)
-
-    @property
-    def reach(self) -> Reach:
-        return self.ranked.reach(self.row)
-
-    def place_of(self, row: str) -> int:
-        """1 and the rows with a larger number, by however little."""
-        overall = self.summary["overall"].round(9)
-        return 1 + int((overall > overall[row]).sum())
-
-    def equivalent_above(self, row: str) -> int:
-        """How many of the rows with a larger number lead by less than the margin."""
-        return self.place_of(row) - int(self.summary.loc[row, "rank"])
+    def place(self) -> int:
+        """1 and the rows above it in the table; 0 if it has no place there."""
+        placed = self.ranked.placed
+        return 1 + placed.index(self.row) if self.row in placed else 0
 
     @property
     def rows(self) -> list[str]:
         """Our row and its rivals, best first."""
-        wanted = {self.row, *(rival.row for rival in self.rivals)}
-        return [row for row in self.summary.index if row in wanted]
+        wanted = {self.row, *self.rivals.index}
+        return [str(row) for row in self.summary.index if row in wanted]
 
 
 def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) -> RowStanding:
-    """Rank the runs of a row of one's own among its rivals.
+    """Put the runs of a row of one's own among its rivals.
 
     Rivals that lack a task of ours stand aside. PosbenchError if nothing is left to compare with.
     """
@@ -96,33 +73,31 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
     mine = [_marked(record) for record in own] if taken else own
     row = mine[0].method.label
     records = [each for each in (*others, *mine) if each.task.label in tasks]
-    runs = of_runs(tables.table(records)).dropna(subset="area")
-    has_all = runs.groupby("row")["task"].nunique() == len(tasks)
+    known = Measured.of(tables.table(records)).runs.dropna(subset="area")
+    has_all = known.groupby("row")["task"].nunique() == len(tasks)
     rows = set(has_all.index[has_all])
-    runs = runs[runs["row"].isin(rows)]
     if len(rows) < 2 or row not in rows:
         raise PosbenchError(
             f"the runs of {row} on {', '.join(tasks)} have not the lengths of the published ones, "
             "which areas are made of: evaluate it at those of the board"
         )
-    runs = _grouped(runs, board)
-    # The board names its tasks group by group, and the groups are shown in this order.
+    kept = tuple(each for each in records if each.method.label in rows)
+    measured = Measured.of(tables.table(kept))
+    runs = measured.runs.assign(learned=measured.runs["trained"], passes=measured.runs["learned"])
     runs = runs.sort_values("task", key=lambda names: names.map(tasks.index), kind="stable")
     references = set(board.references)
     if not first.plain:
         references = {
             each.method.label for each in others if each.method.extension in OF_EXTENSIONS
         }
-    judged = board.judged
-    summary, over = standings.standing(runs, draws or judged.draws, judged.seed)
-    kept = tuple(each for each in records if each.method.label in rows)
-    measured = Measured.of(tables.table(kept))
+    judged, kind = board.judged, first.method_class
+    ranked = Ranked.of(_part(runs, kind), kind, measured, draws or judged.draws, judged.seed)
     return RowStanding(
         row,
         tasks,
         tuple(task for task in board.all_tasks if task not in tasks),
-        tuple(_rivals(runs, summary, row, references, draws or judged.draws)),
-        Ranked(_part(runs, first.method_class), first.method_class, summary, over),
+        _rivals(ranked, row, references),
+        ranked,
         measured,
         kept,
     )
@@ -135,11 +110,6 @@ def _marked(record: Record) -> Record:
     return record.model_copy(update={"method": name.model_copy(update=own)})
 
 
-def _grouped(runs: pd.DataFrame, board: Board) -> pd.DataFrame:
-    """The runs with the group of each; a board without groups has one a task."""
-    return runs.assign(group=runs["task"].map(lambda task: board.group_of.get(task, task)))
-
-
 def _part(runs: pd.DataFrame, kind: str) -> BoardPart:
     """The rows as a part of a board."""
     methods, tasks = (tuple(sorted(set(runs[each]))) for each in ("row", "task"))
@@ -147,25 +117,17 @@ def _part(runs: pd.DataFrame, kind: str) -> BoardPart:
     return BoardPart(f"{kind[0].upper()}{kind[1:]} rows", rows, runs)
 
 
-def _rivals(
-    runs: pd.DataFrame, summary: pd.DataFrame, row: str, references: set[str], draws: int
-) -> list[Rival]:
-    ordered = [str(each) for each in summary.index]
+def _rivals(ranked: Ranked, row: str, references: set[str]) -> pd.DataFrame:
+    """Our row less each rival, see `Fitted.differences`; empty where either has learned nothing."""
+    ordered = ranked.known
+    if ranked.fitted is None or row not in ordered:
+        return pd.DataFrame(columns=["difference", "low", "high", "common", "p_holm"])
     here = ordered.index(row)
     named = [*ordered[max(here - NEAREST, 0) : here], *ordered[here + 1 : here + 1 + NEAREST]]
     named += [each for each in ordered if each in references and each != row]
-    return [_rival(runs, summary, row, other, draws) for other in dict.fromkeys(named)]
-
-
-def _rival(runs: pd.DataFrame, summary: pd.DataFrame, row: str, other: str, draws: int) -> Rival:
-    lines = standings.compare(runs, row, other, draws=draws)
-    known = lines["p_above"].notna()
-    order = lines.loc["over tasks" if known.get("over tasks", False) else "overall"]
-    return Rival(
-        other,
-        float(summary.loc[other, "overall"]),
-        *(float(order[name]) for name in ("p_above", "p_equivalent", "p_below")),
-    )
+    theirs = ranked.fitted.differences(row, list(dict.fromkeys(named)))
+    turned = {"difference": -theirs["difference"], "low": -theirs["high"], "high": -theirs["low"]}
+    return theirs.assign(**turned)
 
 
 def worth(
@@ -175,22 +137,22 @@ def worth(
     seeds: Sequence[int],
     kind: RowKind,
 ) -> tuple[float, int]:
-    """What a part of a board tells of the whole: the rank correlation (Spearman) of the published
-    rows of one kind on these tasks and seeds with their order on all, and how many rows it is of.
-
-    NaN where fewer than three rows are complete.
+    """What a part of a board tells of the whole: the rank correlation (Spearman) of the numbers of
+    the published rows of one kind on these tasks and seeds with those on all, and how many rows it
+    is of. NaN where fewer than three rows have both.
     """
     rows = {pair for part in board.parts.values() for pair in pairs(part)}
     known = [record for record in published if kind.has(record) and named(record) in rows]
     if not known:
         return float("nan"), 0
     runs = of_runs(tables.table(known)).dropna(subset="area")
-    runs = _grouped(runs[runs["task"].isin(board.all_tasks)], board)
+    runs = runs[runs["task"].isin(board.all_tasks)].assign(learned=lambda of: of["trained"])
     part = runs[runs["task"].isin(tasks) & runs["seed"].isin(seeds)]
     if runs["task"].nunique() < len(board.all_tasks) or part["task"].nunique() < len(tasks):
         return float("nan"), 0
-    both = pd.DataFrame({"all": aggregates.overall(runs), "part": aggregates.overall(part)})
-    both = both.dropna()
+    # Of numbers without intervals two draws are enough.
+    sides = {"all": standings.standing(runs, 2)[0], "part": standings.standing(part, 2)[0]}
+    both = pd.DataFrame({name: side["reaches"] for name, side in sides.items()}).dropna()
     if len(both) < 3:
         return float("nan"), len(both)
     return rank_correlation(both["all"], both["part"]), len(both)

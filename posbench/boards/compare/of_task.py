@@ -1,7 +1,8 @@
-"""Where a task of one's own stands: whether it tells encodings apart, and what it says anew."""
+"""A task of one's own: whether rows learn it and differ on it, and what it says anew."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +27,9 @@ from posbench.config.folders import names
 from posbench.config.words import Word, is_file
 from posbench.records import tables
 from posbench.records.record import Record
-from posbench.showing.table import Line, Table, number, paragraph, plain
-from posbench.statistics import aggregates, standings
+from posbench.showing.table import NOTHING, Line, Table, number, paragraph, plain
+from posbench.statistics import standings
+from posbench.statistics.aggregates import Estimate
 from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.measures import of_runs
 from posbench.sweeping.plan import SweepPlan
@@ -116,92 +118,95 @@ class TaskStanding:
     """How rows do on a task, and how that agrees with a board."""
 
     task: str
-    summary: pd.DataFrame  # one line a row, best first: see `posbench.statistics.standings`
-    base: pd.Series  # corrected score at 1x, by row
-    known: pd.DataFrame  # published numbers of these rows: "overall", and one column a group
-    agreement: pd.Series  # rank correlation (Spearman) with each column of `known`
+    # One line a row, furthest first: share `learned`, corrected score `at_1x`; and of the trainings
+    # that learned the area `reaches`, with `low` and `high` (95 % over seeds).
+    summary: pd.DataFrame
+    known: pd.Series  # the published numbers of these rows
+    agreement: float  # rank correlation (Spearman) with those
 
     @classmethod
     def of(cls, own: Sequence[Record], published: Sequence[Record], board: Board) -> TaskStanding:
-        judged = board.judged
         task = own[0].task.label
         runs = of_runs(tables.table(list(own))).dropna(subset="area")
-        runs = runs.assign(group=task, shown=task)
         if runs["row"].nunique() < 2:
             raise PosbenchError(
                 f"{task} has areas of {counted(runs['row'].nunique(), 'row')}, and two are the "
                 "least that can be compared: let more of its runs complete"
             )
-        summary, _ = standings.standing(runs, judged.draws, judged.seed)
-        known = _published(published, board, own[0].protocol.hash)
-        known = known.reindex(summary.index).dropna()
-        agreed = {name: rank_correlation(known[name], summary["overall"]) for name in known}
-        return cls(
-            task,
-            summary,
-            runs.groupby("row")["in_distribution"].mean(),
-            known,
-            pd.Series(agreed, dtype=float).dropna(),
-        )
+        lines = {}
+        for row, each in runs.groupby("row"):
+            estimate = Estimate.over(each.loc[each["trained"], "area"])
+            lines[row] = {
+                "learned": each["trained"].mean(),
+                "at_1x": each["in_distribution"].mean(),
+                "reaches": estimate.mean,
+                "low": max(0.0, estimate.mean - estimate.half_width),
+                "high": min(1.0, estimate.mean + estimate.half_width),
+            }
+        summary = pd.DataFrame.from_dict(lines, orient="index")
+        summary = summary.sort_values("reaches", ascending=False, kind="stable")
+        known = _published(published, board, own[0].protocol.hash).reindex(summary.index).dropna()
+        agreement = rank_correlation(known, summary["reaches"].reindex(known.index))
+        return cls(task, summary, known, agreement)
 
 
-def _published(found: Sequence[Record], board: Board, protocol: str) -> pd.DataFrame:
-    """Overall and group numbers of rows that have every task of the board, by row."""
-    tasks, nothing = board.group_of, pd.DataFrame(columns=["overall", *board.groups])
-    if not tasks:  # a panel has no groups, and so no numbers to agree with
-        return nothing
+def _published(found: Sequence[Record], board: Board, protocol: str) -> pd.Series:
+    """The numbers of the rows of a board as it ranks them, by row."""
     known = [
         record
         for record in found
-        if record.plain and record.task.label in tasks and record.protocol.hash == protocol
+        if record.plain
+        and record.task.label in board.all_tasks
+        and record.protocol.hash == protocol
     ]
-    runs = of_runs(tables.table(known)).dropna(subset="area")
-    if runs["task"].nunique() < len(tasks):
-        return nothing
-    means = aggregates.group_means(runs.assign(group=runs["task"].map(tasks)))
-    return pd.concat([means.mean(axis=1, skipna=False).rename("overall"), means], axis=1)
+    runs = of_runs(tables.table(known)).dropna(subset="area") if known else pd.DataFrame()
+    if runs.empty or runs["task"].nunique() < len(board.all_tasks):
+        return pd.Series(dtype=float)
+    summary, _ = standings.standing(runs.assign(learned=runs["trained"]), 2)
+    return summary.loc[summary["placed"].astype(bool), "reaches"]
 
 
 def sentences(found: TaskStanding, board: Board) -> Iterator[str]:
-    """Whether the task is learned, whether it tells rows apart, and what it agrees with."""
+    """Whether the task is learned, whether rows differ on it, and what it agrees with."""
     summary = found.summary
-    areas, learned = summary["overall"], summary["learned"]
-    best, worst = str(areas.index[0]), str(areas.index[-1])
-    yield (
-        f"{found.task}: {(learned > 0).sum()} of {counted(len(summary), 'row')} learn it; areas "
-        f"from {number(areas[worst])} ({worst}) to {number(areas[best])} ({best})."
-    )
-    if not (learned > 0).any():
+    some = summary[summary["learned"] > 0]
+    said = f"{found.task}: {len(some)} of {counted(len(summary), 'row')} learn it"
+    if some.empty:
+        yield f"{said}."
         yield (
             "No row learns it at the length of training, so it says nothing about longer ones: "
             "train for more steps (training.steps), or make the task easier."
         )
-    elif areas[best] - areas[worst] < 2 * board.judged.equivalent:
-        yield "It does not tell these rows apart."
-    elif (summary["seeds_rank_low"] <= summary["seeds_rank_high"].iloc[0]).all():
-        yield "Seeds vary so much that it does not tell these rows apart: run more of them."
-    if len(found.agreement) and len(found.known) >= FEW:
-        said = ", ".join(f"{name} {number(value)}" for name, value in found.agreement.items())
+        return
+    best, worst = some.iloc[0], some.iloc[-1]
+    yield (
+        f"{said}; of what was learned, areas go from {number(worst['reaches'])} "
+        f"({some.index[-1]}) to {number(best['reaches'])} ({some.index[0]})."
+    )
+    if best["reaches"] - worst["reaches"] < 2 * board.judged.equivalent:
+        yield "It does not show these rows to differ."
+    elif worst["high"] >= best["low"]:
+        yield "Seeds vary so much that it does not show these rows to differ: run more of them."
+    if len(found.known) >= FEW and not math.isnan(found.agreement):
         yield (
             f"Rank correlation of these areas with the numbers of board {board.name}, over "
-            f"{len(found.known)} rows: {said}. A task that agrees with none says something new, or "
-            "nothing; one that agrees with a group wholly says it again."
+            f"{len(found.known)} rows: {number(found.agreement)}. A task that does not agree says "
+            "something new, or nothing; one that agrees wholly says it again."
         )
 
 
 def table(found: TaskStanding) -> Table:
     rows = []
     for row, line in found.summary.iterrows():
-        overall = found.known["overall"].get(row, float("nan"))
         cells = [
-            number(line["overall"]),
-            span(found.summary, str(row), "seeds"),
-            number(found.base[row]),
             f"{100 * line['learned']:.0f} %",
-            number(overall),
+            number(line["at_1x"]),
+            number(line["reaches"]),
+            NOTHING if pd.isna(line["low"]) else span(line["low"], line["high"]),
+            number(found.known.get(row, float("nan"))),
         ]
         rows.append(Line(str(row), cells))
-    return Table.of(["row", "1x to 8x", "95 %", "1x", "solved", "on the board"], rows)
+    return Table.of(["row", "learned", "1x", "reaches", "95 %", "on the board"], rows)
 
 
 def text(found: TaskStanding, board: Board, notes: Sequence[str]) -> str:
@@ -215,7 +220,8 @@ def write(found: TaskStanding, board: Board, notes: Sequence[str], folder: Path)
         f"# {plain(found.task)}",
         "\n".join(f"- {paragraph(each)}" for each in sentences(found, board)),
         "\n".join(table(found).pipes),
-        "1x to 8x: the area under the score on a logarithmic axis, corrected for guessing.",
+        "reaches: the area under the score from 1x to 8x on a logarithmic axis, corrected for "
+        "guessing, of the trainings that learned.",
         *(f"> {paragraph(note)}" for note in notes),
     ]
     path = folder / f"task_{found.task}.md"

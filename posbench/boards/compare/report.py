@@ -11,14 +11,16 @@ from typing import Any
 import pandas as pd
 
 from posbench.base.disk import write_whole
-from posbench.base.wording import agreeing, counted
+from posbench.base.wording import counted
 from posbench.boards.by_length import by_length
 from posbench.boards.compare.of_row import RowStanding
 from posbench.boards.page import Focus, document
+from posbench.boards.ranking import span
+from posbench.boards.tables import less_the_first, share
 from posbench.config.board import Board
 from posbench.records.record import Record
-from posbench.showing.table import Line, Table, number, paragraph, plain
-from posbench.statistics.aggregates import FEWEST
+from posbench.showing.table import NOTHING, Line, Table, number, paragraph, plain
+from posbench.statistics.standings import SIGNIFICANT
 
 
 @dataclass(frozen=True)
@@ -34,92 +36,63 @@ ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
 def text(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
-    """The place, the groups and the rivals, for a terminal."""
-    lines = [*sentences(found, board), "", *groups(found).aligned()]
-    if drawn(found):
-        lines += ["", *rivals(found).aligned()]
+    """The place and the rivals, for a terminal."""
+    lines = [*sentences(found, board), "", *numbers(found).aligned()]
     return "\n".join([*lines, *([""] if notes else []), *(f"Note: {note}" for note in notes)])
 
 
-def drawn(found: RowStanding) -> bool:
-    """Whether anything is known of how sure it is that our row is above another."""
-    return not all(math.isnan(rival.above) for rival in found.rivals)
-
-
 def sentences(found: RowStanding, board: Board) -> Iterator[str]:
-    """Where it stands, and how sure that is."""
-    ours = found.summary.loc[found.row]
-    others = len(found.summary) - 1
+    """What it has learned, how far it reaches of it, and its place."""
+    ours, placed = found.summary.loc[found.row], len(found.ranked.placed)
+    tasks = counted(len(found.tasks), "task")
+    runs = found.ranked.part.runs
+    learned = runs.loc[runs["row"] == found.row, "learned"]
     yield (
-        f"{found.row} is {ordinal(found.place_of(found.row))} of {others + 1} {found.kind} rows on "
-        f"{len(found.tasks)} of the {len(board.all_tasks)} tasks of board {board.name}"
-        f"{_with_others(found)}."
+        f"{found.row} has learned {int(ours['tasks'])} of {tasks} of board {board.name}, with "
+        f"{int(learned.sum())} of {counted(len(learned), 'training')}."
     )
-    margin = number(board.judged.equivalent)
-    if above := found.equivalent_above(found.row):
+    if math.isnan(ours["reaches"]):
+        yield "So how far it reaches is not known."
+        return
+    bounds = "" if pd.isna(ours["low"]) else f" (95 % {span(ours['low'], ours['high'])})"
+    place = (
+        f"which is {ordinal(found.place)} of {counted(placed, f'{found.kind} row')}"
+        if found.place
+        else "and has no place in the table, with fewer than two thirds of the tasks"
+    )
+    yield (
+        f"Of what it has learned it reaches {number(ours['reaches'])}{bounds}, put at the mean of "
+        f"the tasks, {place}."
+    )
+    sure = [str(row) for row in found.rivals.index[found.rivals["p_holm"] < SIGNIFICANT]]
+    if len(found.rivals):
         yield (
-            f"{counted(above, 'row')} above it {agreeing(above, 'leads', 'lead')} by less than "
-            f"{margin}, which is no difference."
+            f"On the tasks that both have learned it differs from {len(sure)} of the "
+            f"{counted(len(found.rivals), 'row')} below{': ' * bool(sure)}{', '.join(sure)}."
         )
-    bounds = [
-        f"{number(ours[f'{name}_low'])} to {number(ours[f'{name}_high'])} {said}"
-        for name, said in (("tasks", "over tasks"), ("seeds", "given these tasks"))
-        if not pd.isna(ours[f"{name}_low"])
-    ]
-    interval = f" ({', '.join(bounds)})" if bounds else ""
-    yield (
-        f"Overall {number(ours['overall'])}{interval}; at 1x "
-        f"{100 * ours['learned']:.0f} % of its runs get to the gate of their task, and its reach "
-        f"is {found.reach} times the length of training."
+
+
+def numbers(found: RowStanding) -> Table:
+    """Our row and its rivals: both numbers of each, and ours less theirs."""
+    rows, table = (
+        [],
+        found.rivals.rename(columns={"low": "difference_low", "high": "difference_high"}),
     )
-
-
-def _with_others(found: RowStanding) -> str:
-    """The interval of its rank."""
-    ours, over = found.summary.loc[found.row], found.ranked.over
-    if pd.isna(ours[f"{over}_rank_low"]):
-        return (
-            f"; with fewer than {FEWEST} seeds of some row, and too few tasks to draw from, "
-            "nothing says how sure that is"
-        )
-    low, high = (ordinal(int(ours[f"{over}_rank_{side}"])) for side in ("low", "high"))
-    return f": with {found.ranked.drawn} {low} to {high}"
-
-
-def groups(found: RowStanding) -> Table:
-    """Our row and its rivals, with the score of each group."""
-    columns = ["overall", *found.groups]
-    rows = []
     for row in found.rows:
-        scores = [number(found.summary.loc[row, column]) for column in columns]
-        cells = [str(found.place_of(row)), *scores]
-        rows.append(Line(row, cells, own=row == found.row))
-    return Table.of(["row", "place", *columns], rows)
-
-
-def rivals(found: RowStanding) -> Table:
-    """How sure it is that our row is above each of them."""
-    rows = [
-        Line(each.row, [number(share) for share in (each.above, each.equivalent, each.below)])
-        for each in found.rivals
-    ]
-    return Table.of(["than", "P(better)", "P(as good)", "P(worse)"], rows)
+        line = found.summary.loc[row]
+        less = less_the_first(table.loc[row]) if row in table.index else NOTHING
+        interval = NOTHING if pd.isna(line["low"]) else span(line["low"], line["high"])
+        tasks = f"{int(line['tasks'])}/{int(line['num_tasks'])}"
+        cells = [share(line["learned"]), tasks, number(line["reaches"]), interval, less]
+        rows.append(Line(row, cells, own=row == found.row, lacking=not line["placed"]))
+    return Table.of(["row", "learned", "tasks", "reaches", "95 %", "yours less it"], rows)
 
 
 def markdown(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
     parts = [
         f"# {plain(found.row)} on board {plain(board.name)}",
         paragraph(" ".join(sentences(found, board))),
-        "\n".join(groups(found).pipes),
-        *(
-            (
-                f"Whether it is better, were {found.ranked.drawn} drawn; rows that differ by less "
-                f"than {number(board.judged.equivalent)} are as good:",
-                "\n".join(rivals(found).pipes),
-            )
-            if drawn(found)
-            else ()
-        ),
+        "\n".join(numbers(found).pipes),
         *(f"> {paragraph(note)}" for note in notes),
     ]
     return "\n\n".join(parts) + "\n"
@@ -157,7 +130,7 @@ def write(
     written = {
         folder / f"{name}.html": html(found, board, notes, source),
         folder / f"{name}.md": markdown(found, board, notes),
-        folder / f"{name}.tex": groups(found).latex(),
+        folder / f"{name}.tex": numbers(found).latex(),
     }
     for path, content in written.items():
         write_whole(path, content)

@@ -1,0 +1,304 @@
+"""How far rows reach of what they have learned: an additive model of rows and tasks.
+
+    y(r, t) = a(r) + b(t) + e(r, t)
+
+Here y is the mean over the trainings of row r that have learned task t of a score above chance, as
+the area from 1x to 8x. The number of a row is the least-squares a(r) + the mean of b over all tasks
+that some row has learned. For a row that has learned all of them it is the mean of its y, whatever
+other rows have learned. A row that has not learned a task is neither blamed nor praised for it:
+with what it lacks goes what is usual there.
+
+A task counts as learned by a row if at least one of its trainings has learned it. That is the rule
+for a single training, so that no seed is thrown away; and a training that failed by bad luck tells
+nothing of how far another one reaches. All cells weigh the same however many trainings they have,
+because rows differ more from task to task than trainings from seed to seed.
+
+Every function takes a table of runs, one line a training, with columns `row`, `task`, `seed`,
+`training` (hash: runs that share it share weights), `learned`, and those that are measured.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse, special
+
+from posbench.core.streams import stream_seed
+from posbench.statistics.aggregates import CONFIDENCE, FEWEST
+from posbench.statistics.randomisation import holm
+
+DRAWS = 10_000
+CHUNK = 1_000
+"""Draws that are held at once."""
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The model fitted to one table of runs, for several measures at once.
+
+    Standard errors are those of draws in which tasks are drawn with replacement, and within each
+    task the trainings of each row, of k of them k - 1; the model is fitted anew to each draw.
+    Rows that share all trainings of a task, as the extensions of one host, draw the same. The
+    errors of a row with n tasks are widened by sqrt(n / (n - 1)), which is what a resample of n
+    lacks in variance, and its interval is that of Student's t with n - 1 degrees of freedom.
+
+    Sources: Davison and Hinkley 1997, "Bootstrap methods and their application", section 3.8;
+    McCarthy and Snowden 1985, "The bootstrap and finite population sampling" (k - 1 of k).
+    """
+
+    rows: list[str]
+    tasks: list[str]  # those that some row has learned
+    measures: list[str]
+    cells: Array  # [row, task, measure]: mean over the trainings that learned; NaN without any
+    numbers: Array  # [row, measure]
+    errors: Array  # [row, measure]
+    drawn: Drawn
+
+    @classmethod
+    def of(
+        cls,
+        runs: pd.DataFrame,
+        measures: Sequence[str] = ("area",),
+        draws: int = DRAWS,
+        seed: int = 0,
+    ) -> Fitted:
+        """Fit the trainings of `runs` that learned and have all of the measures."""
+        known = runs[runs["learned"].astype(bool) & runs[list(measures)].notna().all(axis=1)]
+        known = known.sort_values(["row", "task", "seed"], kind="stable")
+        rows, tasks = sorted(set(known["row"])), sorted(set(known["task"]))
+        drawn = Drawn.of(known, rows, tasks, list(measures), draws, seed)
+        numbers = _solved(drawn.means[None], drawn.mask, np.ones((1, len(tasks))))[0]
+        numbers[~_connected(drawn.mask)] = np.nan
+        each = [_solved(values, drawn.mask, weights) for values, weights in drawn.parts()]
+        errors = _spread(np.concatenate(each)) * _widening(drawn.mask.sum(1))[:, None]
+        cells = np.where(drawn.mask[:, :, None], drawn.means, np.nan)
+        return cls(rows, tasks, list(measures), cells, numbers, errors, drawn)
+
+    @functools.cached_property
+    def num_learned(self) -> pd.Series:
+        """How many tasks each row has learned."""
+        return pd.Series(np.isfinite(self.cells[:, :, 0]).sum(1), self.rows)
+
+    def cell_means(self, measure: str = "area") -> pd.DataFrame:
+        """The mean over the trainings that learned, [row, task]."""
+        of = self.cells[:, :, self.measures.index(measure)]
+        return pd.DataFrame(of, self.rows, self.tasks)
+
+    def half_widths(self, measure: str = "area") -> Array:
+        """Half of the 95 % interval of each number; NaN below three learned tasks."""
+        quantile = _quantile(self.num_learned.to_numpy())
+        return quantile * self.errors[:, self.measures.index(measure)]
+
+    def table(self, measure: str = "area") -> pd.DataFrame:
+        """The number of each row with its 95 % interval, in columns `number`, `low` and `high`,
+        kept within 0 and 1; the bounds are NaN below three learned tasks.
+        """
+        half = self.half_widths(measure)
+        number = self.numbers[:, self.measures.index(measure)]
+        bounds = {"low": np.clip(number - half, 0, 1), "high": np.clip(number + half, 0, 1)}
+        return pd.DataFrame({"number": number, **bounds}, self.rows)
+
+    def differences(
+        self, first: str, rows: Sequence[str] | None = None, measure: str = "area"
+    ) -> pd.DataFrame:
+        """Each of these rows less `first`, on the tasks that both have learned; all by default.
+
+        Returns columns `difference` (mean over these tasks of the difference of cells), `low`,
+        `high` (95 %), `common` (how many tasks), `p` (two-sided, of Student's t with common - 1
+        degrees of freedom) and `p_holm`, corrected for the number of these rows. Bounds and p are
+        NaN where fewer than three tasks are common. A sign-flip test over tasks would assume less,
+        but cannot give less than 2 / 2^n: with ten tasks, nothing that survives 30 rows.
+        """
+        place, here = self.measures.index(measure), self.rows.index(first)
+        both = self.drawn.mask & self.drawn.mask[here]
+        common, cells = both.sum(1), self.drawn.means[:, :, place]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            difference = ((cells - cells[here]) * both).sum(1) / common
+            each = [
+                np.einsum("dt,rt,drt->dr", weights, both, values - values[:, [here]], optimize=True)
+                / (weights @ both.T)
+                for values, weights in (
+                    (values[..., place], weights) for values, weights in self.drawn.parts()
+                )
+            ]
+            error = _spread(np.concatenate(each)) * _widening(common)
+            t = np.abs(difference) / error
+        p = 2 * special.stdtr(np.maximum(common - 1, 1), -t)
+        p = np.where(np.round(difference, 9) == 0, 1.0, p)  # rows that are the same do not vary
+        half = _quantile(common) * error
+        found = {
+            "difference": difference,
+            "low": difference - half,
+            "high": difference + half,
+            "common": common,
+            "p": np.where(common < FEWEST, np.nan, p),
+        }
+        kept = [row for row in (self.rows if rows is None else rows) if row != first]
+        table = pd.DataFrame(found, self.rows).reindex(kept)
+        return table.assign(p_holm=holm(list(table["p"])))
+
+    def bounds(self, tasks: Sequence[str]) -> pd.DataFrame:
+        """The mean over these tasks if what was not learned reached as little as can be (0), and
+        as far as the best of all rows there (1 where there is none): columns `least` and `most`.
+        """
+        cells = self.cell_means().reindex(columns=list(tasks))
+        best = cells.max().fillna(1.0)
+        return pd.DataFrame(
+            {"least": cells.fillna(0.0).mean(1), "most": cells.fillna(best).mean(1)}
+        )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Cell means, and how to draw their trainings again."""
+
+    means: Array  # [row, task, measure], 0 where nothing was learned
+    mask: npt.NDArray[np.bool_]  # [row, task]
+    # Of the cells that draw the same: their rows, task, [training, row, measure], times by draw.
+    blocks: list[tuple[list[int], int, Array, npt.NDArray[np.float64]]]
+    weights: Array  # [draw, task]
+
+    @classmethod
+    def of(
+        cls,
+        known: pd.DataFrame,
+        rows: list[str],
+        tasks: list[str],
+        measures: list[str],
+        draws: int,
+        seed: int,
+    ) -> Drawn:
+        means = np.zeros((len(rows), len(tasks), len(measures)))
+        mask = np.zeros(means.shape[:2], bool)
+        alike: dict[tuple[str, str], list[tuple[int, Array]]] = {}
+        # Plain arrays, cut at the ends of cells: a data frame for each of a thousand takes seconds.
+        values = known[measures].to_numpy(float)
+        names = (known["seed"].astype(str) + " " + known["training"].astype(str)).tolist()
+        places = (
+            pd.Index(rows).get_indexer(known["row"]),
+            pd.Index(tasks).get_indexer(known["task"]),
+        )
+        ends = np.flatnonzero(np.diff(places[0] * len(tasks) + places[1], append=-1)) + 1
+        for start, end in zip([0, *ends[:-1]], ends, strict=True):
+            row, task = int(places[0][start]), int(places[1][start])
+            means[row, task], mask[row, task] = values[start:end].mean(0), True
+            place = tasks[task], repr(names[start:end])
+            alike.setdefault(place, []).append((row, values[start:end]))
+        blocks = []
+        for (name, key), same in alike.items():
+            count = len(same[0][1])
+            if count > 1:  # a single training does not vary
+                drawn = _random(seed, "seeds", name, key).integers(count, size=(draws, count - 1))
+                times = (drawn[:, :, None] == np.arange(count)).sum(1) / (count - 1)
+                each = np.stack([areas for _, areas in same], axis=1)
+                blocks.append(([row for row, _ in same], tasks.index(name), each, times))
+        chosen = _random(seed, "tasks").integers(len(tasks), size=(draws, len(tasks)))
+        weights = (chosen[:, :, None] == np.arange(len(tasks))).sum(1).astype(float)
+        return cls(means, mask, blocks, weights)
+
+    def parts(self) -> Iterator[tuple[Array, Array]]:
+        """Cell means and weights of tasks, CHUNK draws at a time."""
+        for start in range(0, len(self.weights), CHUNK):
+            weights = self.weights[start : start + CHUNK]
+            values = np.repeat(self.means[None], len(weights), axis=0)
+            for rows, task, each, times in self.blocks:
+                drawn = times[start : start + CHUNK] @ each.reshape(len(each), -1)
+                values[:, rows, task] = drawn.reshape(len(drawn), *each.shape[1:])
+            yield values, weights
+
+
+def _random(*stream: str | int) -> np.random.Generator:
+    return np.random.default_rng(stream_seed(*stream))
+
+
+def _solved(values: Array, mask: npt.NDArray[np.bool_], weights: Array) -> Array:
+    """The number of each row, [draw, row, measure], of cells [draw, row, task, measure].
+
+    Task effects are eliminated, which leaves equations of the size of the rows. A row of which no
+    task was drawn has NaN.
+    """
+    learned = mask.astype(float)
+    of_task = learned.sum(0)  # rows by task
+    share = learned / of_task
+    centred = values - np.einsum("rt,drtm->dtm", share, values)[:, None]
+    right = np.einsum("dt,rt,drtm->drm", weights, learned, centred, optimize=True)
+    pairs = (learned[:, None] * share[None]).reshape(-1, len(of_task))
+    matrix = -(weights @ pairs.T).reshape(-1, len(learned), len(learned))
+    own = weights @ learned.T  # [draw, row]
+    # Effects of rows add up to 0; the last terms keep rows without a task from being singular.
+    diagonal = np.where(own > 0, own, 1.0) + 1e-9
+    matrix += 1 / len(learned) + diagonal[:, :, None] * np.eye(len(learned))
+    effects = np.linalg.solve(matrix, right)
+    rest = np.einsum("rt,drtm->dtm", share, values) - np.einsum("rt,drm->dtm", share, effects)
+    level = np.einsum("dt,dtm->dm", weights, rest) / weights.sum(1)[:, None]
+    found = effects + level[:, None]
+    found[own == 0] = np.nan
+    return np.asarray(found)
+
+
+def _spread(drawn: Array) -> Array:
+    """The standard deviation over draws, those left out in which nothing is known."""
+    count = np.isfinite(drawn).sum(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.nansum(drawn, 0) / count
+        return np.asarray(np.sqrt(np.nansum((drawn - mean) ** 2, 0) / (count - 1)))
+
+
+def _widening(count: npt.NDArray[np.int64]) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(count > 1, np.sqrt(count / (count - 1)), np.nan))
+
+
+def _quantile(count: npt.NDArray[np.int64]) -> Array:
+    """Student's t of so many tasks; NaN below three."""
+    found = special.stdtrit(np.maximum(count - 1, 1), (1 + CONFIDENCE) / 2)
+    return np.asarray(np.where(count >= FEWEST, found, np.nan))
+
+
+def _connected(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """The rows that are linked to the most others by tasks that both have learned."""
+    graph = sparse.csr_matrix(mask.astype(int) @ mask.astype(int).T)
+    _, names = sparse.csgraph.connected_components(graph, directed=False)
+    return np.asarray(names == np.bincount(names).argmax()) if len(names) else names.astype(bool)
+
+
+# -- what was learned for the same money -----------------------------------------------------------
+
+
+def learned_within(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """What each row had learned when it had used the multiplications of a reference row.
+
+        budget(t) = mean over trainings of the reference of (steps * multiplications of a step)
+
+    A training had learned by then if it learned at all, and steps_to_gate * multiplications of its
+    step <= budget(t). Its rate would have decayed by then, had it been stopped there, so that this
+    is the least that it would have learned.
+
+    Args:
+        runs: a line a training, with columns `row`, `task`, `learned`, `steps` (of the whole
+            training), `steps_to_gate` (NaN if it never was there) and `step_multiplications`
+        reference: one of the rows
+
+    Returns:
+        By row, `share` (mean over the tasks of the reference of the share of trainings), `tasks`
+        (how many of these it has learned at least once by then) and `of` (how many it was run on).
+        Empty where a training lacks the count of its multiplications.
+    """
+    columns = ["share", "tasks", "of"]
+    if "step_multiplications" not in runs or runs["step_multiplications"].isna().any():
+        return pd.DataFrame(columns=columns)
+    theirs = runs[runs["row"] == reference]
+    budget = (theirs["steps"] * theirs["step_multiplications"]).groupby(theirs["task"]).mean()
+    mine = runs[runs["task"].isin(budget.index)]
+    used = mine["steps_to_gate"] * mine["step_multiplications"]
+    within = mine["learned"].astype(bool) & (used <= mine["task"].map(budget))
+    cells = within.groupby([mine["row"], mine["task"]]).mean().groupby("row")
+    found = {"share": cells.mean(), "tasks": cells.apply(lambda of: int((of > 0).sum()))}
+    return pd.DataFrame({**found, "of": cells.size()})[columns]
