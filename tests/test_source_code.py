@@ -16,7 +16,7 @@ from small_runs import made
 from task_oracles import answered
 
 from posbench.base.content_hash import content_hash
-from posbench.base.errors import ConfigError, PosbenchError
+from posbench.base.errors import ConfigError
 from posbench.boards.context import context_sections
 from posbench.check.conformance_of_tasks import SUITE, ChosenTask
 from posbench.check.subject import setup
@@ -351,8 +351,8 @@ def test_a_difference_is_a_token_of_the_same_texts_and_seeds() -> None:
     assert found.low == pytest.approx(-1 / 2) and found.high == pytest.approx(4 / 8)
     assert difference(long, short, "right").mean == pytest.approx((-1 + 0 - 2) / 10)
     assert difference(long, short) == found, "the same draws"
-    with pytest.raises(PosbenchError, match="no text in common"):
-        difference(long.drop("a", level="text"), short.drop("b", level="text"))
+    none = difference(long.drop("a", level="text"), short.drop(["b", "d"], level="text"))
+    assert np.isnan([none.mean, none.low, none.high, none.p]).all() and str(none) == "–"
 
 
 def test_a_loss_that_overflowed_leaves_no_difference() -> None:
@@ -412,4 +412,9 @@ def test_a_board_shows_what_more_context_gives_or_takes() -> None:
         "+0.000 [+0.000, +0.000]",
     ]
     assert section.table.rows[1].cells[3] == "+1.000 [+1.000, +1.000]"
+    [beside] = section.details
+    assert beside.table.headings == ["method", "less nope", "p"]
+    assert [(line.name, *line.cells) for line in beside.table.rows] == [
+        ("rope", "+1.000 [+1.000, +1.000]", ".0002")
+    ]
     assert not [*context_sections([record()])]

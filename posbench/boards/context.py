@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
-from posbench.boards.sections import Section
+from posbench.boards.sections import Detail, Section
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing.table import Line, Table, number
-from posbench.statistics.context import difference, sums
+from posbench.statistics.context import Difference, between, difference, sums
 
 MULTIPLES = (2.0, 8.0)
 NOTE = (
@@ -29,7 +29,26 @@ def context_sections(found: Iterable[Record]) -> Iterator[Section]:
         headings = ["method", "seeds", "nats at 1x", *(f"at {m:g}x" for m in MULTIPLES)]
         headings += ["right at 1x", f"right at {MULTIPLES[-1]:g}x"]
         shown = Table.of(headings, [line for _, line in lines])
-        yield Section(f"{task}: what more context gives or takes ({protocol})", [NOTE], shown)
+        title = f"{task}: what more context gives or takes ({protocol})"
+        rows = [line.name for _, line in lines]
+        details = [_beside_the_first(title, mine, rows)] if len(rows) > 1 else []
+        yield Section(title, [NOTE], shown, details=details)
+
+
+def _beside_the_first(title: str, table: pd.DataFrame, rows: list[str]) -> Detail:
+    """What each row loses at the longest multiple more than the first of them."""
+    first, longest = rows[0], MULTIPLES[-1]
+    pairs = between(table[table["row"].isin(rows)], longest)
+    lines = {}
+    for pair in pairs.itertuples():
+        if first in (pair.one, pair.other):
+            sign, row = (-1, pair.other) if pair.one == first else (1, pair.one)
+            low, high = sorted((sign * pair.low, sign * pair.high))
+            said = str(Difference(sign * pair.mean, low, high, pair.p_holm))
+            lines[row] = Line(row, [said, number(pair.p_holm, 4)])
+    note = f"In nats a token at {longest:g}x. p is adjusted over all pairs of rows, by Holm."
+    shown = Table.of(["method", f"less {first}", "p"], [lines[row] for row in rows[1:]])
+    return Detail(f"{title}: beside {first}", note, shown)
 
 
 def _lines(table: pd.DataFrame) -> Iterator[tuple[float, Line]]:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from posbench.base.errors import PosbenchError
 from posbench.core.streams import stream_seed
 from posbench.statistics.aggregates import CONFIDENCE, Array
 from posbench.statistics.randomisation import holm
@@ -36,6 +35,8 @@ class Difference:
     p: float  # that there is none
 
     def __str__(self) -> str:
+        if math.isnan(self.mean):
+            return "–"
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
@@ -55,12 +56,12 @@ def difference(
     """The first less the second; of both the seeds and texts that both have, with the same tokens.
 
     `one` and `other` are what `sums` returns, `what` is "nats" or "right". It is NaN where a loss
-    of either overflowed. PosbenchError if they have no such text.
+    of either overflowed, and where they have no such text.
     """
     both = one.join(other, how="inner", lsuffix="_one", rsuffix="_other")
     both = both[both["tokens_one"] == both["tokens_other"]]
     if both.empty:
-        raise PosbenchError("the two have no text in common, of which the same tokens were asked")
+        return Difference(*4 * (math.nan,))
     lines = pd.DataFrame(
         {"tokens": both["tokens_one"], "sum": both[f"{what}_one"] - both[f"{what}_other"]}
     )
