@@ -175,7 +175,7 @@ def test_a_ceiling_asks_a_task_for_nothing_beyond_its_own_test() -> None:
 def test_a_ceiling_is_trained_for_the_multiples_it_names(tmp_path) -> None:
     words = ("method=rope_ceiling", "task=repeat_token", "extension.multiples=[2]")
     run, _, found = made(tmp_path, *words, "training.max_length=12", "training.min_length=2")
-    rows, _ = found.evaluate()
+    rows = found.evaluate().rows
     # n = 6 has 14 positions, and n = 13 twice as many: counts from 11 to 15, all with 16 symbols.
     assert [(row.multiple, row.test_length, row.aggregated) for row in rows] == [
         (1.0, 6, True),

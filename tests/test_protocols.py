@@ -86,7 +86,7 @@ def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_
     words = SHORT if name != "smoke" else ()
     run = setup(f"protocol={name}", *words, "method=rope", "task=copy")
     run.config.results_dir = str(tmp_path)
-    rows, _ = prepared(run, trained(run)).evaluate()
+    rows = prepared(run, trained(run)).evaluate().rows
     assert rows[0].multiple == 1 and all(row.loss is not None for row in rows)
 
 

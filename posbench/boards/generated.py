@@ -14,6 +14,7 @@ from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
 from posbench.boards import findings, opening, sections
 from posbench.boards.by_length import by_length, lengths_csv, runs_csv, task_rows
+from posbench.boards.context import context_sections
 from posbench.boards.measured import Measured, under_one_protocol
 from posbench.boards.page import document
 from posbench.boards.ranking import Ranked, standings_of, standings_without_board
@@ -95,6 +96,7 @@ def generate(
     shown = board_sections(board, ranked, measured, asked=bool(asked))
     if not asked:  # of a board the page has them
         shown += task_sections(map(TaskTable.of, task_rows(lines, measured)))
+    shown += context_sections(found)
     drawn = opening.picture(asked[0], alone=True) if asked else ""
     pages = {
         sections.PAGE: sections.page(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -166,6 +166,38 @@ class Task(ABC):
     def batch(self, n: int, batch_size: int, *stream: str | int) -> Batch:
         """`sample` as a pure function of the named stream, e.g. `(seed, "train", step)`."""
         return self.sample(np.random.default_rng(stream_seed(*stream)), n, batch_size)
+
+
+class Summed(NamedTuple):
+    """Tokens that were asked for, summed."""
+
+    tokens: int
+    nats: float  # their losses in all
+    right: int
+
+
+class PairedTask(Task):
+    """A task whose tests ask for the same tokens at every length: only what comes before them
+    grows. So two lengths, and two methods, are compared token by token.
+
+    Tokens of one text depend on each other, so intervals are over texts.
+    """
+
+    @abstractmethod
+    def texts(self, num_samples: int, *stream: str | int) -> list[str]:
+        """The name of the text that each sequence of `tests` is from, at every length the same."""
+
+    def by_text(self, answers: Answers, texts: Sequence[str]) -> dict[str, Summed]:
+        """The sums over all tokens of each text; `texts` has one for each sequence."""
+        names, index = np.unique(np.array(texts), return_inverse=True)
+        tokens, nats, right = (
+            np.bincount(index, values.astype(float).sum(1))
+            for values in (answers.asked, answers.losses, answers.right)
+        )
+        return {
+            str(name): Summed(int(tokens[place]), float(nats[place]), int(right[place]))
+            for place, name in enumerate(names)
+        }
 
 
 def assemble(

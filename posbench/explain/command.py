@@ -104,13 +104,13 @@ def _explained(spec: RunSpec, own: Sequence[Path]) -> Explained:
         raise PosbenchError("a ceiling is another model at each length: explain the method itself")
     prepared = ready.prepare(ready.train())
     record = spec.record()
-    rows, views = (record.rows, record.views) if record is not None else prepared.evaluate()
+    found = record if record is not None else prepared.evaluate()
     return Explained(
         spec.identity.method.label,
         spec.identity.task.label,
         setup.task.measure,
         str(with_own(spec.command, own)),
-        rows,
-        list(views),
+        found.rows,
+        list(found.views),
         inside(setup.evaluation, prepared.placed(), prepared.extension, MULTIPLES),
     )

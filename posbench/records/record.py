@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from posbench.base.content_hash import content_hash
 from posbench.config.command import Command
@@ -136,6 +136,30 @@ class CeilingTraining(Part):
     cpu_seconds: float
 
 
+class TextSums(Part):
+    """The tokens of one test length, summed by text; a list holds one entry a text."""
+
+    test_length: int = COUNTED  # n
+    tokens: list[Annotated[int, COUNTED]]  # that were asked for; 0: the text is not in this test
+    nats: list[Loss]  # their losses in all; none: they overflowed
+    right: list[Annotated[int, COUNTED]]  # how many were right, under teacher forcing
+
+
+class ByText(Part):
+    """Tests that ask for the same tokens at every length, by the texts that these are from."""
+
+    names: list[Text] = Field(min_length=1, max_length=MOST_LENGTHS)
+    tests: list[TextSums] = Field(max_length=MOST_LENGTHS)
+
+    @model_validator(mode="after")
+    def _by_text(self) -> Self:
+        """Every list has an entry a text."""
+        lists = [each for test in self.tests for each in (test.tokens, test.nats, test.right)]
+        if any(len(each) != len(self.names) for each in lists):
+            raise ValueError("lists of texts are of unlike length")
+        return self
+
+
 class Evaluated(Origin):
     """How the trained weights were tested."""
 
@@ -183,6 +207,7 @@ class Record(Part):
     ceiling: Annotated[list[CeilingTraining], Field(max_length=MOST_LENGTHS)] | None = None
     rows: list[Row] = Field(min_length=1, max_length=MOST_LENGTHS)
     views: tuple[View, ...] = Field(default=(), max_length=3 * MOST_LENGTHS)
+    by_text: ByText | None = None  # of a task that asks for the same tokens at every length
     config: dict[str, Any]  # the resolved settings
     evaluated: Evaluated
     command: str  # repeats the run
@@ -264,7 +289,9 @@ class Record(Part):
         return self.training.cpu_seconds + self.evaluated.further_training_cpu_seconds + search
 
     def as_json(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", by_alias=True)
+        """Its content, without sums by text where there are none: most tasks have none."""
+        left_out = {"by_text"} if self.by_text is None else set()
+        return self.model_dump(mode="json", by_alias=True, exclude=left_out)
 
 
 class AuditRow(Part):

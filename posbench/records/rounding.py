@@ -30,6 +30,8 @@ def rounded(record: Record) -> Json:
         shares = zip(view["token_accuracy_teacher_forced"], view["num_tokens"], strict=True)
         view["token_accuracy_teacher_forced"] = [as_share(*pair) for pair in shares]
         view["loss"] = _losses(view["loss"])
+    for test in content.get("by_text", {"tests": ()})["tests"]:
+        test["nats"] = [digits(value, 6) for value in test["nats"]]
     for curve in (training["curve"], *([tuned["curve"]] if tuned else [])):
         curve["loss"] = _losses(curve["loss"])
         curve["validation_loss"] = _losses(curve["validation_loss"])

@@ -233,6 +233,25 @@ def views(found: Iterable[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*RUN, "test_length", "by", *BINNED])
 
 
+SUMMED = ("tokens", "nats", "right")
+
+
+def by_text(found: Iterable[Record]) -> pd.DataFrame:
+    """One row a run, test length and text, of tasks that ask for the same tokens at each length."""
+    rows: list[dict[str, Any]] = []
+    for record in latest(found):
+        if record.by_text is None:
+            continue
+        multiples = {row.test_length: row.multiple for row in record.rows}
+        for test in record.by_text.tests:
+            where = run_of(record) | {"multiple": multiples[test.test_length]}
+            columns = [record.by_text.names, *(getattr(test, name) for name in SUMMED)]
+            for values in zip(*columns, strict=True):
+                rows.append(where | dict(zip(("text", *SUMMED), values, strict=True)))
+    table = pd.DataFrame(rows, columns=[*RUN, "multiple", "text", *SUMMED])
+    return table[table["tokens"] > 0].astype({"nats": float})
+
+
 def choices(found: Iterable[Record]) -> pd.DataFrame:
     """The third: one row for each run that chose settings: an extension's, or a learning rate."""
     rows = []

@@ -21,7 +21,6 @@ from posbench.config.legality import legal_encodings
 from posbench.config.provenance import without_places
 from posbench.core.evaluation import nearest
 from posbench.core.extension import EarlyFineTuning, Extension, FineTuning, Searched
-from posbench.core.row import Row, View
 from posbench.core.settings import TrainingConfig
 from posbench.core.streams import stream_seed
 from posbench.core.training import Training
@@ -34,6 +33,7 @@ from posbench.running.memory import refuse_too_large
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.running.shapes import refuse_wrong_shapes
+from posbench.running.tested import Tested
 from posbench.running.train import Trained, train
 
 
@@ -49,9 +49,9 @@ class Prepared:
     ceiling: list[CeilingTraining] | None = None
     cpu_seconds: float = 0.0  # of further training, in whichever run it took place
 
-    def evaluate(self) -> tuple[list[Row], list[View]]:
-        """Its rows and views."""
-        return self.setup.evaluation.evaluate(self.placed(), self.extension)
+    def evaluate(self) -> Tested:
+        """What its tests found."""
+        return Tested.of(self.setup, self.placed(), self.extension)
 
     def audit(self, num_samples: int) -> list[AuditRow]:
         """Greedy decoding beside teacher forcing, at every test length."""
@@ -234,14 +234,10 @@ class Ceiling(Prepared):
 
     models: tuple[tuple[Setup, Transformer], ...] = ()
 
-    def evaluate(self) -> tuple[list[Row], list[View]]:
-        rows: list[Row] = []
-        views: list[View] = []
-        for setup, model in self.models:
-            found, seen = setup.evaluation.evaluate(model.to(setup.device), None)
-            rows += found
-            views += seen
-        return rows, views
+    def evaluate(self) -> Tested:
+        return Tested.joined(
+            [Tested.of(setup, model.to(setup.device), None) for setup, model in self.models]
+        )
 
     def audit(self, num_samples: int) -> list[AuditRow]:
         return [

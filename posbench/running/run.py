@@ -15,7 +15,7 @@ from posbench.config.identity import Identity
 from posbench.config.legality import method_class
 from posbench.config.names import in_a_line
 from posbench.core.evaluation import true_multiple
-from posbench.core.row import Row, View
+from posbench.core.row import Row
 from posbench.records import files
 from posbench.records.record import MEANINGLESS, Audit, Evaluated, Record
 from posbench.running.audit import refuse_disagreement
@@ -27,6 +27,7 @@ from posbench.running.prepare import Preparation, Prepared, Ready
 from posbench.running.run_spec import Fingerprint, RunSpec, remark
 from posbench.running.scores import WithoutExtension
 from posbench.running.setup import Setup
+from posbench.running.tested import Tested
 from posbench.running.train import Trained, without_weights
 from posbench.statistics.measures import steps_to_gate
 
@@ -47,8 +48,7 @@ def record_of(
     identity: Identity,
     trained: Trained,
     prepared: Prepared,
-    rows: list[Row],
-    views: list[View],
+    tested: Tested,
     seconds: Seconds,
 ) -> Record:
     """The record of a run that is complete."""
@@ -68,8 +68,9 @@ def record_of(
         search=prepared.search,
         finetuning=prepared.finetuning,
         ceiling=prepared.ceiling,
-        rows=rows,
-        views=tuple(views),
+        rows=tested.rows,
+        views=tuple(tested.views),
+        by_text=tested.by_text,
         config=setup.settings,
         evaluated=Evaluated(
             source_hash=setup.evaluation_hash,
@@ -108,7 +109,7 @@ def record_of_diverged(
         for n, multiple in preparation.lengths(setup).items()
     ]
     prepared = Prepared(setup, trained.model, setup.extension)
-    record = record_of(setup, identity, trained, prepared, rows, [], seconds)
+    record = record_of(setup, identity, trained, prepared, Tested(rows), seconds)
     return record.model_copy(update={"diverged": in_a_line(str(error))})
 
 
@@ -163,13 +164,13 @@ class Run:
             if only_audit:
                 return
             before = time.process_time()
-            rows, views = prepared.evaluate()
+            tested = prepared.evaluate()
             seconds = Seconds(
                 preparation=before - started,
                 further_training=prepared.cpu_seconds,
                 evaluation=time.process_time() - before,
             )
-            record = record_of(setup, self.identity, trained, prepared, rows, views, seconds)
+            record = record_of(setup, self.identity, trained, prepared, tested, seconds)
         except Diverged as error:
             # A method that diverges for some seeds must not look as good as its other seeds.
             logger.record(self.record_diverged(error, trained))

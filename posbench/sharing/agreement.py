@@ -44,7 +44,7 @@ OF_ONE_RUN = ("accepted", "carried_over", "definition", "evaluated")
 """What two runs by one command may differ in: the code and the machine of the test, for which board
 it was made, and who has repeated it.
 """
-CAME_OUT = ("ceiling", "diverged", "finetuning", "search", "solved_step", "views")
+CAME_OUT = ("by_text", "ceiling", "diverged", "finetuning", "search", "solved_step", "views")
 """Parts of what is compared that are numbers of the run alone."""
 
 

@@ -15,7 +15,9 @@ from posbench.config.folders import own_names
 from posbench.core.settings import checked
 from posbench.core.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Answers, Batch, Task
 
-TASKS = own_names("task")
+READ = {"source_code"}
+"""Tasks whose sequences are read, not drawn: tests/test_source_code.py is about these."""
+TASKS = [name for name in own_names("task") if name not in READ]
 WITHOUT_SOURCES = {
     "addition",
     "addition_hints",

@@ -1,0 +1,98 @@
+"""What more context gives or takes: losses of the same tokens, at two lengths or of two methods.
+
+    d = sum_t (a_t - b_t) / sum_t N_t,  in nats a token
+
+where t are texts, N_t the tokens of a text that were asked for, and a_t and b_t their losses in all
+under the two. The share of tokens that are right differs likewise. Tokens of one text depend on
+each other, so the 95 % interval is that of texts drawn again, with all of their tokens; and p is
+twice the smaller share of the draws on either side of 0, each side with one draw more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from posbench.core.streams import stream_seed
+from posbench.statistics.aggregates import CONFIDENCE, Array
+from posbench.statistics.randomisation import holm
+
+DRAWS = 10_000
+SUMS = ("nats", "right")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference a token, with the bounds of its interval."""
+
+    mean: float
+    low: float
+    high: float
+    p: float  # that there is none
+
+    def __str__(self) -> str:
+        if math.isnan(self.mean):
+            return "not known"
+        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+
+def sums(by_text: pd.DataFrame, row: str, multiple: float) -> pd.DataFrame:
+    """The tokens, nats and right tokens of each text, by seed and text.
+
+    `by_text` has a line a run, test length and text: columns row, seed, multiple, text, tokens,
+    nats and right.
+    """
+    mine = by_text[(by_text["row"] == row) & (by_text["multiple"] == multiple)]
+    return mine.set_index(["seed", "text"])[["tokens", *SUMS]].sort_index()
+
+
+def difference(
+    one: pd.DataFrame, other: pd.DataFrame, what: str = "nats", draws: int = DRAWS, seed: int = 0
+) -> Difference:
+    """The first less the second; of both the seeds and texts that both have, with the same tokens.
+
+    `one` and `other` are what `sums` returns, `what` is "nats" or "right". It is NaN where a loss
+    of either overflowed, and where they have no such text.
+    """
+    both = one.join(other, how="inner", lsuffix="_one", rsuffix="_other")
+    both = both[both["tokens_one"] == both["tokens_other"]]
+    if both.empty:
+        return Difference(*4 * (math.nan,))
+    lines = pd.DataFrame(
+        {"tokens": both["tokens_one"], "sum": both[f"{what}_one"] - both[f"{what}_other"]}
+    )
+    # The seeds of a text are drawn together.
+    texts = lines.groupby("text").agg(lambda values: values.sum(skipna=False))
+    tokens, values = (texts[name].to_numpy(float) for name in ("tokens", "sum"))
+    drawn = _drawn(len(texts), draws, seed)
+    means = drawn @ values / (drawn @ tokens)
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    side = min((means <= 0).sum(), (means >= 0).sum())
+    p = math.nan if math.isnan(low) else min(1.0, 2 * (side + 1) / (draws + 1))
+    return Difference(float(values.sum() / tokens.sum()), float(low), float(high), p)
+
+
+def between(by_text: pd.DataFrame, multiple: float, what: str = "nats") -> pd.DataFrame:
+    """Each pair of rows at one length, on the tokens that both were asked for.
+
+    Columns: one, other, mean, low and high, as `difference` of the two, and p_holm, adjusted over
+    all pairs. `by_text` is as `sums` takes it.
+    """
+    pairs = list(itertools.combinations(sorted(by_text["row"].unique()), 2))
+    at = {row: sums(by_text, row, multiple) for row in by_text["row"].unique()}
+    found = [difference(at[one], at[other], what) for one, other in pairs]
+    lines = [
+        {"one": one, "other": other, "mean": each.mean, "low": each.low, "high": each.high}
+        for (one, other), each in zip(pairs, found, strict=True)
+    ]
+    return pd.DataFrame(lines).assign(p_holm=holm([each.p for each in found]))
+
+
+def _drawn(count: int, draws: int, seed: int) -> Array:
+    """How often each of `count` texts is in each draw, [draw, text]: the same for all rows."""
+    rng = np.random.default_rng(stream_seed("texts", seed))
+    return rng.multinomial(count, np.full(count, 1 / count), draws).astype(float)
