@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from posbench.conf import reference as page
 from posbench.conf.reference import (
     BOARD_POSITIONS,
     PublishedSetting,
@@ -20,7 +21,6 @@ from posbench.conf.reference import (
 )
 from posbench.config import families
 from posbench.config.folders import own_names
-from posbench.explain import reference as page
 
 NEAR = 0.01
 """How far apart two meanings may be that are the same: resolvers round."""
