@@ -91,7 +91,9 @@ def _method(name: str) -> Option:
     inside = f" ({each_part})" if " and " in each_part else ""
     extended = "as it was trained" if extension == AS_TRAINED else f"with `{extension}`{inside}"
     ids = option("encoding", encoding).sources + option("extension", extension).sources
-    settings = ", ".join(f"`{setting}`" for setting, _ in model)
+    settings = ", ".join(
+        f"`{setting}`" + (f" {value}" if value is not True else "") for setting, value in model
+    )
     beside = f" and {settings} of the model" if settings else ""
     return Option(name, f"`{encoding}` {extended}{beside}.", tuple(dict.fromkeys(ids)))
 

@@ -241,7 +241,9 @@ def test_every_yaml_names_classes_that_exist_or_another_yaml() -> None:
                 assert get_class(target).__module__.startswith(f"posbench.{group}s."), path.name
 
 
-AROUND_OTHERS = ("posbench.extensions.finetuned", "posbench.extensions.tuned")
+AROUND_OTHERS = tuple(
+    f"posbench.extensions.{name}" for name in ("early_fine_tuned", "finetuned", "served", "tuned")
+)
 """They make a YAML of another extension, so that none has their own name."""
 
 

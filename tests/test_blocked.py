@@ -16,8 +16,9 @@ from posbench.core.attention import Attention, attend, attend_from
 from posbench.core.encoding import PositionEncoding
 from posbench.encodings import path_blocked
 from posbench.encodings.path import PaTH
-from posbench.encodings.path_blocked import BlockedPaTH, BlockedPaTHFoX
+from posbench.encodings.path_blocked import BlockedPaTH
 from posbench.encodings.path_fox import PaTHFoX
+from posbench.encodings.path_fox_blocked import BlockedPaTHFoX
 from posbench.encodings.wall import Wall
 from posbench.encodings.wall_blocked import BlockedWall
 

@@ -41,7 +41,9 @@ from posbench.encodings.fox import FoX
 from posbench.encodings.fox_pro import FoXPro
 from posbench.encodings.nope import NoPE
 from posbench.encodings.path import PaTH, reflected
+from posbench.encodings.path_blocked import BlockedPaTH
 from posbench.encodings.path_fox import PaTHFoX
+from posbench.encodings.path_fox_blocked import BlockedPaTHFoX
 from posbench.encodings.per_row_dda import PerRowForgetting
 
 oracle = pytest.mark.oracle
@@ -364,6 +366,13 @@ def test_path_reflects_the_query_by_every_token_it_passes(
     same(scores(encoding, a), by_pairs(a, accumulated(a, *reflections(encoding, a))))
 
 
+@oracle("path_blocked", "double loop")
+@everywhere
+def test_path_in_blocks_reflects_the_query_by_every_token_it_passes(positions: list[float]) -> None:
+    a, encoding = call(positions), shaken(BlockedPaTH(MODEL, HEADS, WIDTH, RANK, KERNEL))
+    same(scores(encoding, a), by_pairs(a, accumulated(a, *reflections(encoding, a))))
+
+
 @pytest.mark.parametrize(("rank", "kernel"), [(1, 1), (2, 9)])
 def test_path_takes_any_rank_and_kernel(rank: int, kernel: int) -> None:
     a, encoding = call(range(N)), shaken(PaTH(MODEL, HEADS, WIDTH, rank, kernel))
@@ -456,10 +465,18 @@ def test_path_is_differentiable_across_chunks(monkeypatch: pytest.MonkeyPatch) -
     assert torch.autograd.gradcheck(blocks, (*leaves, beta))
 
 
-@oracle("path_fox", "double loop")
+@pytest.mark.parametrize(
+    "cls",
+    [
+        pytest.param(PaTHFoX, marks=oracle("path_fox", "double loop")),
+        pytest.param(BlockedPaTHFoX, marks=oracle("path_fox_blocked", "double loop")),
+    ],
+)
 @everywhere
-def test_path_fox_adds_the_gates_of_fox_after_the_scale(positions: list[float]) -> None:
-    a, encoding = call(positions), shaken(PaTHFoX(MODEL, HEADS, WIDTH, RANK, KERNEL))
+def test_path_fox_adds_the_gates_of_fox_after_the_scale(
+    positions: list[float], cls: type[PaTHFoX | BlockedPaTHFoX]
+) -> None:
+    a, encoding = call(positions), shaken(cls(MODEL, HEADS, WIDTH, RANK, KERNEL))
     content = accumulated(a, *reflections(encoding.path, a))
     gates = between(apply(lambda u: math.log(sigmoid(u)), linear(encoding.fox.gate, a.x)))
     same(

@@ -67,6 +67,7 @@ def test_two_rows_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
         "layers: {rope_nope: [direct]}\nrotary: {rope: {all: [direct, nope]}}\n"
     )
     monkeypatch.setattr(table, "files", lambda package: tmp_path)
+    monkeypatch.setattr(table, "cells", table.cells.__wrapped__)
     with pytest.raises(ValueError, match=r"two methods rope_nope: .* `rope: \[NAME: nope\]`"):
         methods.__wrapped__()
 

@@ -215,7 +215,7 @@ def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) 
     assert any("Pretrained, protocol pretrained" in each.part.title for each in made.ranked)
     assert not any("other code" in note for note in made.notes)
     (standing,) = made.ranked
-    assert standing.longest == 1.5 and len(standing.complete) == 2
+    assert standing.longest == 1.5 and len(standing.summary) == 2
     page = made.pages["leaderboard.html"]
     assert "tiny-llama-" in page and "pretrained" in page
     assert page.count('<span class="mark">fails at 1x</span>') == 2

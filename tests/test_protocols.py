@@ -84,6 +84,7 @@ SHORT = [
 @pytest.mark.parametrize("name", own_names("protocol"))
 def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_path: Path) -> None:
     words = SHORT if name != "smoke" else ()
+    words = (*words, *["training.until.least_decay=1"] * (name == "learned"))
     run = setup(f"protocol={name}", *words, "method=rope", "task=copy")
     run.config.results_dir = str(tmp_path)
     rows = prepared(run, trained(run)).evaluate().rows

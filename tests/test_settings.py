@@ -68,8 +68,9 @@ EVALUATION_CHANGES: dict[str, Any] = {
     "num_samples": 5,
     "ladder_samples": 3,
 }
-SHOWN_ELSEWHERE = {"decoding"}
-"""Greedy decoding finds what teacher forcing finds: tests/test_protocols.py measures both."""
+SHOWN_ELSEWHERE = {"decoding", "until"}
+"""Greedy decoding finds what teacher forcing finds: tests/test_protocols.py measures both. What
+`until` does is in tests/test_until_learned.py."""
 
 
 def test_every_setting_has_a_change_here() -> None:

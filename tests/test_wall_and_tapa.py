@@ -19,6 +19,7 @@ from posbench.encodings.fox import FoX
 from posbench.encodings.nope import NoPE
 from posbench.encodings.tapa import TAPA
 from posbench.encodings.wall import CHUNK, Wall
+from posbench.encodings.wall_blocked import BlockedWall
 
 oracle = pytest.mark.oracle
 
@@ -43,12 +44,18 @@ def multiplied(encoding: Wall, a: Attention) -> Tensor:
     return by_pairs(a, score)
 
 
-@oracle("wall", "double loop")
+@pytest.mark.parametrize(
+    "cls",
+    [
+        pytest.param(Wall, marks=oracle("wall", "double loop")),
+        pytest.param(BlockedWall, marks=oracle("wall_blocked", "double loop")),
+    ],
+)
 @everywhere
 def test_wall_attention_multiplies_each_channel_by_the_gates_in_between(
-    positions: list[float],
+    positions: list[float], cls: type[Wall]
 ) -> None:
-    a, encoding = call(positions), shaken(Wall(MODEL, HEADS, WIDTH, 3.0))
+    a, encoding = call(positions), shaken(cls(MODEL, HEADS, WIDTH, 3.0))
     same(scores(encoding, a), multiplied(encoding, a))
 
 
