@@ -266,6 +266,7 @@ def step_of(folder: Path) -> int:
         return 0
 
 
+@pytest.mark.slow
 @pytest.mark.fault("kill -9 of a training before, at and after the beginning of its decay", times=5)
 def test_kill_minus_nine_through_the_switch_changes_no_bit(tmp_path: Path) -> None:
     reference, killed = tmp_path / "reference", tmp_path / "killed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -37,26 +38,31 @@ EXEMPLARY = {
 """One of each way in which positions enter attention, and in which they are extended."""
 
 
-def thinned(group: str) -> list[object]:
-    """own_names(group) as parameters, slow but for those that stand for others.
-
-    What the main board does not list, as it is new, is fast too.
-    """
-    rows = [*definition.load("main").parts.values()]
+@functools.cache
+def listed() -> dict[str, set[str]]:
+    """What some board lists, by its group."""
+    rows = [part for name in definition.names() for part in definition.load(name).parts.values()]
     chosen = [methods()[name] for part in rows for name in part.methods]
-    listed = {
+    return {
         "encoding": {each for part in rows for each in part.encodings}
         | {each.encoding for each in chosen},
         "extension": {each for part in rows for each in part.extensions}
         | {each.extension for each in chosen},
     }
 
+
+def thinned(group: str) -> list[object]:
+    """own_names(group) as parameters, slow but for those that stand for others.
+
+    What no board lists yet, as it is new, is fast too.
+    """
+
     def is_fast(name: str) -> bool:
         if group != "method":
-            return name in EXEMPLARY[group] or name not in listed[group]
+            return name in EXEMPLARY[group] or name not in listed()[group]
         row = methods()[name]
         pair = {"encoding": row.encoding, "extension": row.extension}
-        if any(each not in listed[kind] for kind, each in pair.items()):
+        if any(each not in listed()[kind] for kind, each in pair.items()):
             return True
         return all(each in EXEMPLARY[kind] for kind, each in pair.items())
 
