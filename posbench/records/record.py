@@ -289,8 +289,14 @@ class Record(Part):
         return self.training.cpu_seconds + self.evaluated.further_training_cpu_seconds + search
 
     def as_json(self) -> dict[str, Any]:
-        """Its content, without sums by text where there are none: most tasks have none."""
-        left_out = {"by_text"} if self.by_text is None else set()
+        """Its content, without what it does not have: sums by text, which most tasks have not, and
+        multiplications, which older records have not. So an older record keeps its bytes.
+        """
+        left_out: dict[str, Any] = {}
+        if self.by_text is None:
+            left_out["by_text"] = True
+        if self.training.multiplications is None:
+            left_out["training"] = {"multiplications"}
         return self.model_dump(mode="json", by_alias=True, exclude=left_out)
 
 
