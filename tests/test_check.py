@@ -215,6 +215,13 @@ CASES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _no_wrong_class_of_another_test() -> None:
+    """Several tests write the same class, each into a folder of its own."""
+    for name in [each for each in sys.modules if each.startswith("wrong_")]:
+        del sys.modules[name]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all encodings that break a promise, and one that keeps them."""
