@@ -31,8 +31,7 @@ class BlockedPaTH(PaTH):
     $\bar{Q} = Q - \alpha W$, $\bar{K} = K - O^\top U$, $P = I - U^\top W$, $U = D^\top V$,
 
     with one P for each block between the two. That is the blockwise algorithm of the paper without
-    its fused kernel. `path` has one block of 64, inverts there a matrix four times as wide, and
-    multiplies tensors that heads interleave, which is slow on a CPU.
+    its fused kernel. `path` has one block of 64, and inverts there a matrix four times as wide.
 
     Take `path` to compare with its published records, and this one to train anew. Scores and
     gradients agree up to rounding; a later key, which causality hides, scores 0 here.
