@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
 
     def written() -> int:
         chosen.folder = _one_folder(chosen.folder)
-        # Rows of one's own are known by their files; without any Hydra need not be asked.
+        # Rows of the user are known by their files; without any Hydra need not be asked.
         own = composing(*chosen.config_dir) if chosen.config_dir else nullcontext()
         with files.keeping_all(), own:
             return _made(chosen, emit)

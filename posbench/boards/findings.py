@@ -99,8 +99,8 @@ def headline(found: Sequence[Ranked]) -> Iterator[str]:
     few = [said for each in mine if not each.part.is_of_a_host for said in _higher(each, str)]
     if few:
         yield (
-            "Below the table, with fewer than two thirds of the tasks learned, and yet higher: "
-            f"{'; '.join(few)}."
+            "Below the table, with fewer than two thirds of the tasks run and learned, and yet "
+            f"higher: {'; '.join(few)}."
         )
     for each in mine:
         if each.part.is_of_a_host and len(each.known) > 1:

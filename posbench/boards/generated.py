@@ -77,7 +77,7 @@ def generate(
     folders: Sequence[Path] = (),
 ) -> Generated:
     """What is made of the records; PosbenchError if there are none. Commands name the folders of
-    one's own that they need.
+    the user that they need.
     """
     if not found:
         hint = "run `python -m posbench` first"

@@ -77,9 +77,9 @@ def document(
         notes: what must be known before a number is believed
         about: what the folder says of itself, a paragraph each
         lines: rows by length, see `posbench.boards.by_length`
-        focus: on a row of one's own, where the page is about one
+        focus: on a row of the user, where the page is about one
         explained: pages of `posbench.explain`, by their paths from the folder of this one
-        folders: of one's own, which commands name where they need them
+        folders: of the user, which commands name where they need them
     """
     sketched = dict(page_data.sketches())
     if focus is not None and focus.sketch is not None:

@@ -72,7 +72,7 @@ def content(
         found: the records
         order: of tasks, as the board has them
         explained: pages of `posbench.explain`, by their paths from the folder of the page
-        folders: of one's own, which commands name where they need them
+        folders: of the user, which commands name where they need them
         sketched: pictures of rows beside those that `sketches` has, by their names
     """
     known, runs = measured.lengths, as_ranked(measured.runs, standings)
@@ -215,7 +215,7 @@ def _described(target: str, texts: dict[str, str]) -> bool:
     if target not in texts:
         try:
             texts[target] = _text(target)
-        except PosbenchError:  # a class of one's own, whose file is elsewhere
+        except PosbenchError:  # a class of the user, whose file is elsewhere
             return False
     return True
 

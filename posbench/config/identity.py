@@ -248,7 +248,7 @@ def _key(entry: Default) -> str:
 
 def _joined(encoding: str, extension: str, composed: Composition) -> str:
     """A name for a pair without a YAML; it leaves out the default method's extension, unless that
-    would be the name of a method: an encoding of one's own may be called rope_yarn.
+    would be the name of a method: an encoding of the user may be called rope_yarn.
     """
     usual = composed.content["extension"] == compose().content["extension"]
     taken = encoding in {*methods(), *_own_methods()}

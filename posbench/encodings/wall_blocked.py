@@ -1,4 +1,4 @@
-"""Wall attention computed by halves: the scores of `Wall`, at less than half of a training step."""
+"""Wall attention computed by halves: the scores of `Wall`, at about half of a training step."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _compare(mine: RowSubject, board: Board, chosen: argparse.Namespace) -> int:
 
 
 def _compare_rows(mine: TaskSubject, board: Board, chosen: argparse.Namespace) -> int:
-    """The rows of a board on a task of one's own."""
+    """The rows of a board on a task of the user."""
     mistakes.check([f"task={mine.task}", *mine.settings], [mine.folder])
     against = chosen.against or published()
     results_dir = Path(compose(*mine.settings).content["results_dir"])

@@ -1,4 +1,4 @@
-"""A row of one's own among the published ones: its place, and the rows that it differs from."""
+"""A row of the user among the published ones: its place, and the rows that it differs from."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RowStanding:
 
 
 def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) -> RowStanding:
-    """Put the runs of a row of one's own among its rivals.
+    """Put the runs of a row of the user among its rivals.
 
     Rivals that lack a task of ours stand aside. PosbenchError if nothing is left to compare with.
     """

@@ -1,4 +1,4 @@
-"""A task of one's own: whether rows learn it and differ on it, and what it says anew."""
+"""A task of the user: whether rows learn it and differ on it, and what it says anew."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from posbench.statistics.standings import SIGNIFICANT
 class Unrecorded:
     """What records do not say of our row."""
 
-    folders: Sequence[Path] = ()  # of one's own, which commands on the page name
+    folders: Sequence[Path] = ()  # of the user, which commands on the page name
     sketch: Mapping[str, Any] | None = None  # its line, see `posbench.explain.sketches`
 
 

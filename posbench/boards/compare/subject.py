@@ -26,7 +26,7 @@ USUAL_SEEDS = 3
 
 @dataclass(frozen=True)
 class RowSubject:
-    """A row, chosen by words of the command line, and the folder of one's own that they are in.
+    """A row, chosen by words of the command line, and the folder of the user that they are in.
 
     `tests` holds what the words say of tasks, seeds and the protocol; `others` are for the runs:
     where they keep their results, how they are launched.
@@ -124,7 +124,7 @@ class RowSubject:
 def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> RowSubject:
     """What the words of the command line choose; PosbenchError says what is wrong with them.
 
-    A word may be the path of a YAML file of one's own: its folder says what it is, and the folder
+    A word may be the path of a YAML file of the user: its folder says what it is, and the folder
     around that is what `--config-dir` would name.
     """
     chosen: dict[str, Word] = {}
@@ -214,7 +214,7 @@ def folder_of(path: str | Path) -> Path:
 
 
 def of_file(path: Path, groups: Sequence[str]) -> tuple[str, str, Path]:
-    """The group and name that a file of one's own has by its place, and the folder around both."""
+    """The group and name that a file of the user has by its place, and the folder around both."""
     if not path.is_file():
         raise PosbenchError(f"{path} is no file: give the path of a YAML file of yours")
     group, folder = folder_of(path).name, folder_of(path).parent
