@@ -15,6 +15,7 @@ from posbench.base.wording import printable
 from posbench.boards import findings, opening, sections
 from posbench.boards.by_length import by_length, lengths_csv, runs_csv, task_rows
 from posbench.boards.context import context_sections
+from posbench.boards.contrasts import contrast_sections
 from posbench.boards.measured import Measured, under_one_protocol
 from posbench.boards.page import document
 from posbench.boards.ranking import Ranked, standings_of, standings_without_board
@@ -84,16 +85,18 @@ def generate(
         if folder != files.MAIN and files.MAIN.is_dir():
             hint += f", or read the main board with `posbench board {files.MAIN}`"
         raise PosbenchError(f"no records in {folder}: {hint}")
+    board = board or board_of(folder, None)
+    found = under_one_protocol(found, board)
     table = tables.table(found)
     own, left_out = about(folder)
     said = [*of_likelihoods(table), *own]
     warned = remarks(found, table, audits)
-    board = board or board_of(folder, None)
-    measured = Measured.of(under_one_protocol(table, board))
+    measured = Measured.of(table)
     asked = standings_of(board, measured)
     ranked = asked or standings_without_board(measured)
     lines = by_length(measured)
     shown = board_sections(board, ranked, measured, asked=bool(asked))
+    shown += contrast_sections(board, asked)
     if not asked:  # of a board the page has them
         shown += task_sections(map(TaskTable.of, task_rows(lines, measured)))
     shown += context_sections(found)

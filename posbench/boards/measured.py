@@ -9,9 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from posbench.base.content_hash import content_hash
 from posbench.config.board import RATE, Board
-from posbench.config.board_rows import pairs
+from posbench.config.board_rows import Pair, pairs, protocol_label
 from posbench.config.methods import AS_TRAINED
+from posbench.config.names import Name
+from posbench.config.words import Word
+from posbench.records.record import Record
 from posbench.statistics.measures import LONGEST, corrected_lines, of_runs
 
 # -- names that are shown --------------------------------------------------------------------------
@@ -56,24 +60,41 @@ def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> 
     return table[column].map(form.format).where(several, "")
 
 
-def under_one_protocol(table: pd.DataFrame, board: Board) -> pd.DataFrame:
-    """The long table, in which a run whose learning rate the board chose is one of its protocol.
+def under_one_protocol(found: Sequence[Record], board: Board) -> list[Record]:
+    """The records, in which a run whose settings the board chose is one of its protocol.
 
     Such a run is called "learned (training.learning_rate=0.006)", and a rate that somebody else
-    chose makes another protocol. That of a row of the board is part of how the row is trained.
+    chose makes another protocol. The `rates` of the board are part of how its rows are trained.
+    What the `settings` of a part change of the protocol becomes part of the name of a row, so that
+    its runs are ranked beside those of the others.
     """
-    found = table.copy()
-    rows = pd.MultiIndex.from_frame(table[["encoding", "extension", "changed"]])
+    own = {each.protocol.label: each.protocol for each in found}
+    renamed: dict[tuple[str, Pair], tuple[str, tuple[str, ...]]] = {}
     for part in board.parts.values():
         protocol = part.protocol or board.protocol
-        own = table.loc[table["protocol"] == protocol, "protocol_hash"]
-        for pair, rate in zip(pairs(part) if part.rates else (), part.rate_of_each, strict=False):
-            mine = (rows == pair) & (table["protocol"] == f"{protocol} ({RATE}={rate})")
-            if not mine.any():
-                continue
-            own = own if len(own) else table.loc[mine, "protocol_hash"]
-            found.loc[mine, ["protocol", "protocol_hash"]] = protocol, own.iloc[0]
-    return found
+        chosen = zip(pairs(part), part.choices, part.rate_of_each, strict=True)
+        for pair, words, rate in chosen if not part.experiments else ():
+            others = tuple(sorted(word for word in words if not Word.of(word).makes_row))
+            settings = (*others, *([] if rate is None else [f"{RATE}={rate}"]))
+            if settings:
+                # What records have in the name of the row comes before the others.
+                before = pair[2].removesuffix(", ".join(others)).removesuffix(", ")
+                row = protocol_label(protocol, settings), (*pair[:2], before)
+                renamed[row] = protocol, others
+    joined = []
+    for each in found:
+        row = each.method.base, each.method.extension, ", ".join(each.method.changed)
+        if (key := (each.protocol.label, row)) in renamed:
+            label, others = renamed[key]
+            protocol = own.setdefault(label, Name(name=label, hash=each.protocol.hash))
+            method = each.method
+            if others:
+                meant = content_hash([method.hash, *others])
+                changed = (*method.changed, *others)
+                method = method.model_copy(update={"changed": changed, "hash": meant})
+            each = each.model_copy(update={"protocol": protocol, "method": method})
+        joined.append(each)
+    return joined
 
 
 # -- runs ------------------------------------------------------------------------------------------

@@ -141,6 +141,19 @@ def _encoding_of(method: str) -> str:
     return of_method(method).get("encoding", method)
 
 
+class Contrast(DefinitionPart):
+    """A prediction about pairs of rows, by the names that tables have, written before the runs.
+
+    It holds for a pair if, over the tasks that both have learned, the first reaches further than
+    the second by more than `by` in the mean; or, where there is a `share`, on at least that share
+    of these tasks.
+    """
+
+    pairs: tuple[tuple[str, str], ...] = Field(min_length=1)
+    by: float = Field(default=0.0, ge=-1, le=1)  # as an area; below 0: may be less by so much
+    share: float | None = Field(default=None, gt=0, le=1)
+
+
 class Group(DefinitionPart):
     """Tasks that ask for one capability."""
 
@@ -191,6 +204,7 @@ class Board(DefinitionPart):
     judged: Judged = Judged()
     references: tuple[str, ...] = ()  # rows that are named beside any other
     parts: dict[str, Rows] = Field(min_length=1)
+    contrasts: dict[str, Contrast] = {}  # by a sentence that they say
     changes: tuple[Change, ...] = ()
 
     @model_validator(mode="after")
@@ -235,6 +249,8 @@ class Board(DefinitionPart):
                 for title, rows in self.parts.items()
             },
         }
+        if not self.contrasts:
+            words["contrasts"] = True
         return content_hash(self.model_dump(mode="json", exclude=words))
 
     @property

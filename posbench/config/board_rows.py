@@ -66,7 +66,17 @@ def _named(words: tuple[str, ...]) -> Pair:
     """How the records of a row are named; what its words say of other things comes last."""
     method = identify(compose(*(word for word in words if Word.of(word).makes_row))).method
     others = [word for word in words if not Word.of(word).makes_row]
-    return method.base, method.extension, ", ".join([*method.changed, *others])
+    return method.base, method.extension, ", ".join([*method.changed, *sorted(others)])
+
+
+@functools.cache
+def protocol_label(protocol: str, settings: tuple[str, ...]) -> str:
+    """What records call a protocol with these settings: "cpu (training.steps=600)"."""
+    words = (f"protocol={protocol}", *settings)
+    if GlobalHydra.instance().is_initialized():
+        return identify(compose(*words)).protocol.label
+    with composing():
+        return identify(compose(*words)).protocol.label
 
 
 @functools.cache
