@@ -13,6 +13,7 @@ from offered import CONF
 
 from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
+from posbench.boards.contrasts import contrast_sections
 from posbench.boards.measured import Measured, under_one_protocol
 from posbench.boards.ranking import BoardPart, standings_of
 from posbench.boards.ranking import parts as measured_parts
@@ -306,22 +307,72 @@ def test_a_row_whose_rate_the_board_chose_is_ranked_beside_the_others() -> None:
             "fox", {1: 1.0, 8: 0.9}, 20, "learned (training.learning_rate=0.006)", encoding="fox"
         )
     )
-    table = tables.table(found)
-    joined = under_one_protocol(table, board)
-    named = {
-        (row, protocol) for row, protocol in zip(joined["method"], joined["protocol"], strict=True)
-    }
+    joined = under_one_protocol(found, board)
     other = "learned (training.learning_rate=0.006)"
-    assert named == {
+    assert {(each.method.label, each.protocol.label) for each in joined} == {
         ("rope", "learned"),
         ("fox", "learned"),
         ("t5", "learned"),
         ("fox", other),
     }
-    assert joined.loc[joined["protocol"] == "learned", "protocol_hash"].nunique() == 1
-    (part,) = measured_parts(board, Measured.of(joined))
+    own = [each for each in joined if each.protocol.label == "learned"]
+    assert len({each.protocol.hash for each in own}) == 1
+    (part,) = measured_parts(board, Measured.of(tables.table(joined)))
     assert set(part.runs["row"]) == {"rope", "fox", "t5"}
-    assert under_one_protocol(table, definition.load("main")).equals(table)
+    assert under_one_protocol(found, definition.load("main")) == found
+
+
+PREDICTED = """
+protocol: learned
+tasks: [copy, induction, passkey]
+parts:
+  all:
+    encodings: [rope, nope]
+    seeds: [20]
+  other rates:
+    encodings: [rope]
+    settings: ["training.learning_rate=1.5e-3,6e-3"]
+    seeds: [20]
+contrasts:
+  NoPE reaches as far:
+    pairs: [[nope, rope], [nope, alibi]]
+    by: -0.1
+    share: 0.66
+  NoPE reaches further:
+    pairs: [[nope, rope]]
+  A higher rate reaches further:
+    pairs: [[rope (training.learning_rate=0.006), rope]]
+    by: 0.21
+"""
+
+
+def test_what_a_part_changes_of_the_protocol_is_part_of_the_name_and_pairs_are_compared() -> None:
+    board = definition.read(PREDICTED, "predicted")
+    rate = "learned (training.learning_rate=0.006)"
+    # At 8x, where the area of a straight line from 1 is half of what was lost above 1.
+    at = {
+        ("rope", "learned"): {"copy": 0.4, "induction": 0.2, "passkey": 0.8},
+        ("nope", "learned"): {"copy": 0.3, "induction": 0.4, "passkey": 0.4},
+        ("rope", rate): {"copy": 0.9, "induction": 0.7, "passkey": 1.0},
+    }
+    found = [
+        record(row, {1: 1.0, 8: score}, 20, protocol, task, extension="direct")
+        for (row, protocol), tasks in at.items()
+        for task, score in tasks.items()
+    ]
+    measured = Measured.of(tables.table(under_one_protocol(found, board)))
+    ranked = standings_of(board, measured)
+    assert [each.part.title for each in ranked] == ["All", "Other rates"]
+    assert ranked[1].known == ["rope (training.learning_rate=0.006)"]
+    as_far, further, rates = contrast_sections(board, ranked)
+    assert [line.cells[1] for line in as_far.table.rows] == ["2 of 3", "\N{EN DASH}"]
+    assert [line.cells[-1] for line in as_far.table.rows] == ["yes", "\N{EN DASH}"]
+    # The means: (-.1 + .2 - .4) / 6 is below 0, and (.5 + .5 + .2) / 6 is no more than .21.
+    assert [line.cells[-1] for line in further.table.rows] == ["no"]
+    assert further.table.rows[0].cells[2].startswith("-.05")
+    assert [line.cells[0] for line in rates.table.rows] == ["3"]
+    assert [line.cells[-1] for line in rates.table.rows] == ["no"]
+    assert board.hash != definition.read(PREDICTED.replace("by: 0.21", "by: 0.1"), "predicted").hash
 
 
 def test_every_rate_is_tried_for_the_same_rows() -> None:

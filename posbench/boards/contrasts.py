@@ -18,6 +18,7 @@ NOTE = (
     "tasks, first less second, with its 95 % interval over tasks and seeds, which no test corrects "
     "for the number of pairs."
 )
+ROUNDING = 1e-9
 HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
 
 
@@ -56,12 +57,12 @@ def _line(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Line:
     each = (cells.loc[first] - cells.loc[second]).dropna()
     if each.empty:
         return Line(name, ["0", *[NOTHING] * 3])
-    above = int((each > contrast.by).sum())
+    above = int((each - contrast.by > ROUNDING).sum())
     line = fitted.differences(second, [first]).loc[first]
     mean = float(line["difference"])
-    holds = (
-        mean > contrast.by if contrast.share is None else above >= contrast.share * len(each) - 1e-9
-    )
+    holds = mean - contrast.by > ROUNDING
+    if contrast.share is not None:
+        holds = above >= contrast.share * len(each) - ROUNDING
     shown = number(mean)
     if not pd.isna(line["low"]):
         shown += f" ({span(line['low'], line['high'])})"

@@ -79,20 +79,21 @@ def under_one_protocol(found: Sequence[Record], board: Board) -> list[Record]:
             if settings:
                 # What records have in the name of the row comes before the others.
                 before = pair[2].removesuffix(", ".join(others)).removesuffix(", ")
-                row = protocol_label(protocol, settings), (*pair[:2], before)
-                renamed[row] = protocol, others
+                label = protocol_label(protocol, settings)
+                renamed[label, (pair[0], pair[1], before)] = protocol, others
     joined = []
     for each in found:
         row = each.method.base, each.method.extension, ", ".join(each.method.changed)
-        if (key := (each.protocol.label, row)) in renamed:
-            label, others = renamed[key]
-            protocol = own.setdefault(label, Name(name=label, hash=each.protocol.hash))
+        place = each.protocol.label, row
+        if place in renamed:
+            label, others = renamed[place]
+            joint = own.setdefault(label, Name(name=label, hash=each.protocol.hash))
             method = each.method
             if others:
                 meant = content_hash([method.hash, *others])
                 changed = (*method.changed, *others)
                 method = method.model_copy(update={"changed": changed, "hash": meant})
-            each = each.model_copy(update={"protocol": protocol, "method": method})
+            each = each.model_copy(update={"protocol": joint, "method": method})
         joined.append(each)
     return joined
 
