@@ -53,7 +53,7 @@ check: CHECK := --check
 check: pages ## is every generated page what `make pages` would write?
 
 # Pictures of rows come before the boards that show them. Mutants that have no row yet are tried, which takes a minute each.
-pages: $(VENV)/.installed ## write every generated page: of conf/, of results/ and of tests/
+pages: $(VENV)/.installed ## write every generated page: of conf/, docs/, results/ and tests/
 	$(BIN)/python -m posbench.conf.reference $(CHECK)
 	$(BIN)/python -m posbench.explain.sketches $(CHECK)
 	for board in $(BOARDS); do $(BIN)/posbench board results/$$board $(CHECK) || exit 1; done
@@ -61,6 +61,7 @@ pages: $(VENV)/.installed ## write every generated page: of conf/, of results/ a
 	for claims in extensions replications; do $(BIN)/posbench board claims results/$$claims $(CHECK) || exit 1; done
 	$(BIN)/python results/pilots/analysis.py $(CHECK)
 	$(BIN)/python tests/oracles.py $(CHECK)
+	$(BIN)/python -m posbench.boards.answers $(CHECK)
 	$(BIN)/python -m tests.mutants $(or $(CHECK),--write)
 
 # UPGRADE=--upgrade takes the newest versions. What only PyTorch needs is pinned, and not in the lock.

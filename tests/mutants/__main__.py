@@ -40,7 +40,16 @@ RESULTS = HERE / "RESULTS.md"
 TABLE = "tests/mutants/RESULTS.md"
 COMMAND = "python -m tests.mutants --write"
 ROOT = HERE.parent.parent
-COPIED = ("posbench", "conf", "tasks", "tests", "pyproject.toml", "README.md", "CHANGELOG.md")
+COPIED = (
+    "posbench",
+    "conf",
+    "tasks",
+    "tests",
+    "pyproject.toml",
+    "README.md",
+    "docs",
+    "CHANGELOG.md",
+)
 
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast

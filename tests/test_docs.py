@@ -1,0 +1,355 @@
+"""README and docs keep their word: commands run, recipes run as printed, links lead somewhere, and
+numbers are those of the records.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from posbench import standalone
+from posbench.base.errors import ConfigError, PosbenchError
+from posbench.boards import answers
+from posbench.config.compose import compose
+from posbench.config.folders import own_names
+from posbench.records import files, tables
+from posbench.showing.table import NOTHING
+
+ROOT = Path(__file__).parent.parent
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for folder in ("", "docs", "docs/reference")
+    for path in sorted((ROOT / folder).glob("*.md" if folder else "README.md"))
+}
+EXCERPTS = {"text"}
+"""What is between fences of these languages is no command."""
+SMALL = ["protocol=smoke", "training.steps=5"]
+
+
+def blocks(page: str) -> Iterator[tuple[str, str]]:
+    """The language and the text of everything between fences."""
+    yield from re.findall(r"^```(\w*)\n(.*?)^```$", PAGES[page], re.M | re.S)
+
+
+def commands(start: str = "") -> list[tuple[str, str]]:
+    """Every line of the shell with its page, without the comment behind it."""
+    return [
+        (page, line.split(" #")[0].strip())
+        for page in PAGES
+        for language, text in blocks(page)
+        if language == "sh"
+        for line in text.splitlines()
+        if line.startswith(start)
+    ]
+
+
+def words_of(command: str) -> list[str]:
+    return shlex.split(command)[1:]
+
+
+OF_POSBENCH = list(dict.fromkeys(line for _, line in commands("posbench")))
+OWN = "mine"  # the folder of the recipes in docs/extending.md
+BOARDS = re.compile(r"\bboard=\w+")
+
+SKIPPED = {
+    "posbench compare mine/encoding/decay.yaml": "trains for hours",
+    "posbench compare mine/encoding/decay.yaml --quick": "trains for minutes",
+    "posbench compare mine/task/every_other.yaml": "trains for an hour",
+    "posbench records verify results/main --sample 12": "repeats twelve runs",
+}
+"""Commands that no test runs, with the reason; their options are looked for in the help."""
+NEEDS_A_MODEL = re.compile(r"model=(FOLDER|\$MODEL)")
+
+
+def is_a_run(words: list[str]) -> bool:
+    return words[0] in ("run", "sweep") or "=" in words[0]
+
+
+RUNS = [each for each in OF_POSBENCH if is_a_run(words_of(each)) and OWN not in each]
+SWEEPS = [each for each in RUNS if words_of(each)[0] == "sweep"]
+
+
+def test_every_block_is_run_or_is_an_excerpt() -> None:
+    """A block of Python or YAML names the file that a test writes it into."""
+    for page in PAGES:
+        for language, text in blocks(page):
+            if language in ("python", "yaml"):
+                assert re.match(r"(# @.*\n)?# [\w/]+\.(py|yaml)\n", text), (page, text[:60])
+            else:
+                assert language in {"sh", *EXCERPTS}, (page, text[:60])
+
+
+def test_the_shell_has_only_commands_that_a_test_knows() -> None:
+    known = ("posbench ", "make ", "pip install ", "python3 -m venv ", "MODEL=$(python -c ")
+    assert [line for _, line in commands() if line and not line.startswith(known)] == []
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_every_setting_that_is_shown_is_one(command: str) -> None:
+    """Of a sweep, the first of its values."""
+    given = [word for word in words_of(command) if word not in ("run", "sweep")]
+    if any(BOARDS.match(word) for word in given):
+        [name] = [word[6:] for word in given if BOARDS.match(word)]
+        assert (ROOT / f"conf/board/{name}.yaml").exists()
+        return
+    firsts = [re.sub(r"^([^=]+=)([^\[(,]+),.*$", r"\1\2", word) for word in given]
+    firsts = [re.sub(r"range\(.*\)", "0", word) for word in firsts]
+    compose(*firsts).cfg()
+
+
+def test_what_is_installed_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    lines = [line for page in PAGES.values() for line in re.findall(r"pip install [^\n`]+", page)]
+    assert len(lines) > 5
+    for line in lines:
+        for extra in re.findall(r"'\.\[(\w+)\]'", line):
+            assert extra in extras, line
+        for name in re.findall(r" -[cr] ([\w.-]+)", line):
+            assert (ROOT / name).exists(), line
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    for page, line in commands("make "):
+        assert line.split()[1] in targets, (page, line)
+
+
+@pytest.mark.slow
+def test_every_sweep_can_be_planned(tmp_path: Path) -> None:
+    for command in SWEEPS:
+        ended(command, tmp_path, "plan_only=true")
+
+
+@pytest.mark.slow
+def test_every_other_command_runs(tmp_path: Path) -> None:
+    """In a folder with the published records and the runs of a small sweep."""
+    shutil.copytree(ROOT / "results/main", tmp_path / "results/main")
+    small = " ".join(["posbench sweep method=rope,rope_yarn seed=0", *SMALL])
+    ended(small, tmp_path)
+    rest = [each for each in OF_POSBENCH if each not in RUNS and OWN not in each]
+    for command in rest:
+        if NEEDS_A_MODEL.search(command):
+            # All else that it says is right: it is refused for the model alone.
+            done = called(command.replace("$MODEL", "FOLDER"), ROOT)
+            assert "=FOLDER is no folder with a config.json" in done.stderr, command + done.stderr
+        elif command in SKIPPED:
+            continue
+        elif " --write" not in command and "decay" not in command:
+            shorter = ("explain method", "pretrained export")
+            more = SMALL if any(each in command for each in shorter) else []
+            ended(command, tmp_path, *more)
+
+
+def test_commands_that_are_not_run_have_the_options_they_show() -> None:
+    for command in SKIPPED:
+        assert command in OF_POSBENCH, "and are there"
+        name = " ".join(word for word in words_of(command)[:2] if re.fullmatch(r"[a-z]+", word))
+        helped = called(f"posbench {name} --help", ROOT).stdout
+        for option in re.findall(r"--[\w-]+", command):
+            assert option in helped, (command, option)
+
+
+def called(command: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    given = [sys.executable, "-m", "posbench", *words_of(command), *more]
+    return subprocess.run(given, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def ended(command: str, folder: Path, *more: str) -> None:
+    """Run a command, which must succeed."""
+    more = tuple(each for each in more if each not in command)
+    done = called(command, folder, *more)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+
+@pytest.mark.slow
+def test_the_recipes_of_ones_own_run_as_printed(tmp_path: Path) -> None:
+    as_printed = r"```(?:python|yaml)\n((?:# @.*\n)?# (mine/\S+)\n.*?)```"
+    for block, name in re.findall(as_printed, PAGES["docs/extending.md"], re.S):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block)
+    found = [line for _, line in commands("posbench") if OWN in line and line not in SKIPPED]
+    kinds = [words_of(line)[0] for line in dict.fromkeys(found)]
+    assert kinds == ["check", "run", "explain", "check", "run", "check", "tasks", "run", "records"]
+    for command in dict.fromkeys(found):
+        small = SMALL if words_of(command)[0] == "run" else []
+        ended(command, tmp_path, *small)
+    assert list(tmp_path.glob("results/local/records/smoke/passkey-*/decay/seed=0.json"))
+    assert (tmp_path / "results/catalogue/catalogue.html").exists()
+    ended("posbench records accept decay.tar.gz", tmp_path)
+
+
+def test_the_block_with_an_encoding_from_posbench_runs_as_printed() -> None:
+    [block] = re.findall(r"```python\n# elsewhere.py\n(.*?)```", PAGES["docs/python.md"], re.S)
+    names: dict[str, object] = {}
+    exec(block, names)
+    trained = names["CausalSelfAttention"](64, 4, 128).position  # type: ignore[operator]
+    longer = names["yarn"]().extend(trained, tested=512)  # type: ignore[operator]
+    q, k, v = torch.randn(3, 1, 4, 20, 16)
+    assert torch.equal(longer(q, k, v), longer(q, k, v))
+    assert not torch.allclose(longer(q, k, v), trained(q, k, v))
+    head = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert not torch.allclose(trained(q, k, v), head) and torch.allclose(
+        trained(q, k, v, pos=torch.zeros(1, 20).long()), head, atol=1e-6
+    )
+
+
+@pytest.mark.slow
+def test_the_block_with_tables_runs_as_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    [block] = re.findall(r"```python\n# records.py\n(.*?)```", PAGES["docs/python.md"], re.S)
+    monkeypatch.chdir(ROOT)
+    exec(block, {})
+
+
+def test_a_name_that_is_none_is_told_which_was_meant() -> None:
+    with pytest.raises(ConfigError, match=r"encoding=ropee is unknown: did you mean rope\?"):
+        standalone.encoding("ropee")(num_heads=4, head_width=16, trained=128)
+    trained = standalone.encoding("rope")(num_heads=4, head_width=16, trained=128)
+    with pytest.raises(ConfigError, match=r"extension=yarnn is unknown: did you mean yarn\?"):
+        standalone.extension("yarnn")().extend(trained, tested=512)
+
+
+# -- links -----------------------------------------------------------------------------------------
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings of a page, as GitHub and MkDocs make them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", PAGES[page], flags=re.S))
+    for link in links:
+        if link.startswith("http"):
+            assert re.match(r"https://(arxiv\.org/abs/|github\.com/)", link), link
+            continue
+        name, _, anchor = link.partition("#")
+        path = ((ROOT / page).parent / name).resolve() if name else ROOT / page
+        assert path.exists() and path.is_relative_to(ROOT), f"{page}: {link}"
+        if anchor:
+            assert anchor in anchors(path.read_text(encoding="utf-8")), f"{page}: {link}"
+
+
+def test_every_page_can_be_reached() -> None:
+    """From the README, and from the navigation of the site."""
+    reached, waiting = set(), ["README.md"]
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        for link in re.findall(r"\]\(([^)\s#]+)", PAGES[page]):
+            path = ((ROOT / page).parent / link).resolve()
+            name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+            if name in PAGES and name not in reached:
+                waiting.append(name)
+    assert {*PAGES} - reached <= {"docs/index.md"}
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def test_the_readme_is_one_page() -> None:
+    assert len(PAGES["README.md"].splitlines()) <= 200
+
+
+def test_extensions_that_are_another_one_again_are_not_counted() -> None:
+    """An extension is the same one with settings that are searched, of the last layers alone, with
+    one scale, or trained from the middle on; so is an encoding that is computed in blocks.
+    """
+    facts = answers.Facts(ROOT)
+    again = [
+        name
+        for name in own_names("extension")
+        if (name.endswith(("_tuned", "_last")) and not name.endswith("_fine_tuned"))
+        or "_served_" in name
+        or "_early" in name
+    ]
+    assert facts.size("extension") == len(own_names("extension")) - len(again)
+    blocked = [name for name in own_names("encoding") if name.endswith("_blocked")]
+    assert facts.size("encoding") == len(own_names("encoding")) - len(blocked)
+    assert facts.size("task") == len(own_names("task"))
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs/templates").glob("*")))
+def test_no_template_has_a_score_in_digits(name: str) -> None:
+    text = (ROOT / "docs/templates" / name).read_text()
+    words = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|```.*?```|`[^`]*`", "", text, flags=re.S)
+    assert re.findall(r"(?<![\w.])[-+]?\.\d+", words) == []
+
+
+@pytest.mark.slow
+def test_pages_with_numbers_are_those_of_the_records() -> None:
+    for path, content in answers.pages(ROOT).items():
+        assert path.read_bytes() == content, f"run `{answers.COMMAND}`"
+
+
+@pytest.mark.slow
+def test_what_pages_say_of_the_model_is_so() -> None:
+    table = tables.table(files.records(ROOT / "results/main"))
+    parameters = table.groupby("protocol")["parameters"].median()
+    assert round(parameters["cpu"], -4) == 100_000 and round(parameters["cpu_wide"], -4) == 670_000
+    cpu = table[table["protocol"] == "cpu"]
+    assert (cpu["train_positions"].min(), cpu["train_positions"].max()) == (40, 62)
+    board = yaml.safe_load((ROOT / "conf/board/main.yaml").read_text())["tasks"]
+    named = board if isinstance(board, list) else [each for of in board.values() for each in of]
+    steps = [
+        yaml.safe_load((ROOT / f"conf/task/{task}.yaml").read_text())["training"]["steps"]
+        for task in named
+    ]
+    assert max(steps) == 4000 and len(named) == 12
+
+
+# -- what a template may ask -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def facts() -> answers.Facts:
+    return answers.Facts(ROOT)
+
+
+@pytest.mark.slow
+def test_a_number_of_a_page_is_that_of_the_board(facts: answers.Facts) -> None:
+    """As `findings.md`, which is made another way, has it."""
+    text = (ROOT / "results/main/findings.md").read_text()
+    first = facts.section("main", "Encodings: zero-shot")
+    row = first.placed[0]
+    assert f"`{row}` reaches furthest among 26 rows: {first.reach(row)}, on" in text
+    less = first.less("rope_qk_norm", row).replace("95 % ", "")
+    assert f"the highest is `rope_qk_norm` (.47), {less}" in text
+    base = facts.section("main", "Extensions at base 10,000")
+    assert f"`{base.first_at(8)}` is highest: {base.reach(base.first_at(8), 8)}, on" in text
+
+
+@pytest.mark.slow
+def test_what_is_not_there_is_refused_with_what_was_meant(facts: answers.Facts) -> None:
+    first = facts.section("main", "Encodings: zero-shot")
+    with pytest.raises(PosbenchError, match="has no row alibbi: did you mean alibi"):
+        first.reach("alibbi")
+    with pytest.raises(PosbenchError, match="has no column height"):
+        first.table(["rope"], ["height"])
+    with pytest.raises(PosbenchError, match="a table of 9 rows is too long: at most 8"):
+        first.table(first.placed[:9], ["reaches"])
+    with pytest.raises(PosbenchError, match="board main has no section Decodings"):
+        facts.section("main", "Decodings")
+    with pytest.raises(PosbenchError, match=r"conf/board has no nothing|nothing"):
+        facts.waits("nothing")
+    with pytest.raises(PosbenchError, match="the records no longer say that one is two"):
+        answers.holds(False, "one is two")
+
+
+@pytest.mark.slow
+def test_the_verb_between_two_rows_follows_the_interval(facts: answers.Facts) -> None:
+    first = facts.section("main", "Encodings: zero-shot")
+    assert first.compared("fox", "rope") == "reaches further than"
+    assert first.compared("rope", "fox") == "reaches less far than"
+    assert first.compared("path", "fox") == "is not shown to differ from"
+    assert first.cell("fox", "reverse") == NOTHING and first.cell("fox", "language") == ".99"
