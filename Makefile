@@ -12,7 +12,7 @@ SINCE ?=
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow mutants lint types check pages lock clean
+.PHONY: help demo test test-slow mutants lint types check pages docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -64,6 +64,10 @@ pages: $(VENV)/.installed ## write every generated page: of conf/, docs/, result
 	$(BIN)/python -m posbench.boards.answers $(CHECK)
 	$(BIN)/python -m tests.mutants $(or $(CHECK),--write)
 
+docs: $(VENV)/.installed ## the documentation as a site, in site/index.html; installs mkdocs-material
+	$(PIP) install --no-build-isolation -e '.[docs]' -c constraints.txt
+	$(BIN)/python -m mkdocs build --strict --quiet
+
 # UPGRADE=--upgrade takes the newest versions. What only PyTorch needs is pinned, and not in the lock.
 COMPILE := uv pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 --no-annotate --no-header
 lock: ## bring constraints.txt and requirements.lock up to date with pyproject.toml; needs uv
@@ -72,4 +76,4 @@ lock: ## bring constraints.txt and requirements.lock up to date with pyproject.t
 	  $$(sed -nE 's/^(torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+)==.*/--no-emit-package \1/p' constraints.txt | sort -u)
 
 clean: ## remove the environment and caches; results stay
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build site dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

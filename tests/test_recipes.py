@@ -64,7 +64,7 @@ def test_a_row_that_is_none_is_found() -> None:
 @pytest.mark.parametrize("source", ["2307.09288", "arXiv 23.1", "a blog"])
 def test_a_source_that_cannot_be_followed_is_refused(source: str) -> None:
     with pytest.raises(ConfigError, match="is no source"):
-        page._link(source)
+        page.link(source)
 
 
 def test_what_was_read_in_transformers_is_there() -> None:
