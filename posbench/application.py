@@ -55,7 +55,7 @@ def application(cfg: DictConfig) -> None:
         composed = Composition.of(cfg, settings.runtime.choices)
         if composed.content.get("board") is not None:
             name = settings.runtime.choices["board"]
-            raise PosbenchError(f"board={name} names many runs: add -m to make them")
+            raise PosbenchError(f"board={name} is a sweep: add -m")
         _run(composed)
     except BROKEN as error:  # here, because Hydra would say that a job has failed
         # As they are written: to read one may be what has failed.

@@ -188,7 +188,7 @@ def test_a_file_of_ones_own_whose_folder_was_not_named_is_pointed_to(
         ("_target_: my_wreck.Mine", "cannot be imported: ModuleNotFoundError in "),
         ("_target_: Mine", "_target_ Mine names no class: write MODULE.CLASS, as decay.Square"),
         ("strength: 1", "encoding has no _target_: name the class"),
-        ("encoding: {_target_: my_module.Mine}", "'# @package _global_' has to be the first line"),
+        ("encoding: {_target_: my_module.Mine}", "add '# @package _global_' as its first line"),
         ("strength: [1", "mine.yaml cannot be read: expected ',' or ']'"),
     ],
 )

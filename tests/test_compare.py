@@ -125,7 +125,7 @@ def test_rows_of_other_protocols_classes_tasks_and_hosts_are_no_rivals() -> None
         made("rope", 0.4, "copy", 13),
     ):
         assert not rivals(own, [other]).offered
-        with pytest.raises(PosbenchError, match="decay against: none of board small is zero-shot"):
+        with pytest.raises(PosbenchError, match="decay: none of board small is zero-shot"):
             among(own, [other])
 
 
@@ -368,7 +368,7 @@ def test_all_rows_are_held_against_each_other_on_the_same_seeds() -> None:
         "1 of 2 published rows lacks some of the seeds 10, 11, 12, and counts with the others: "
         "nope."
     ]
-    with pytest.raises(PosbenchError, match="against with seed 13: choose among 10, 11, 12 with"):
+    with pytest.raises(PosbenchError, match="with decay for seed 13: choose among 10, 11, 12 with"):
         among(three, [*rope, *nope], 13)
 
 
@@ -398,7 +398,7 @@ def test_a_row_that_was_stopped_is_held_against_the_seeds_that_it_has() -> None:
 def test_tasks_that_no_row_has_together_are_refused() -> None:
     published = of_main(["copy"], nope=["sort"])
     published.refuse_lack(["copy"])
-    with pytest.raises(PosbenchError, match="against on copy, sort: no row has all of them"):
+    with pytest.raises(PosbenchError, match="with rope on copy, sort: no row has all of them"):
         published.refuse_lack(["copy", "sort"])
 
 
@@ -653,7 +653,7 @@ def test_ctrl_c_waits_for_the_sweep_which_gets_it_as_well() -> None:
         (["method=rope_yarn_tuned"], "none of board main is tuned on rope, under protocol cpu"),
         (["method=rope", "protocol=cpu_wide"], "is zero-shot as trained, under protocol cpu_wide"),
         (["method=alibi", "extension=log_n"], "none of board main is zero-shot on alibi"),
-        (["method=rope", "seed=14"], "with seed 14: choose among 10, 11, 12 with seed="),
+        (["method=rope", "seed=14"], "for seed 14: choose among 10, 11, 12 with seed="),
         (["method=rope", "task=sort"], "task=sort: there is no published run to compare with"),
         (
             ["method=rope", "task=copy", "task.num_symbols=8"],

@@ -123,7 +123,7 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     unreadable = [*unreadable, *made.left_out]
     written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
     written |= _for_papers(chosen, made)
-    # Nothing is left that these could say.
+    # Pages of an earlier call that no longer apply are removed.
     left_over = [path for path in _made_before(chosen.folder) if path not in written]
     again = (
         f"run `{COMMAND} {shlex.quote(str(chosen.folder))}` with the versions of constraints.txt, "

@@ -63,7 +63,7 @@ def _several_protocols(runs: pd.DataFrame) -> str:
 
 
 def meaningless(protocols: Iterable[str]) -> list[str]:
-    """What is to be said of those among these protocols whose numbers mean nothing."""
+    """Warnings for protocols whose numbers mean nothing, such as smoke."""
     names = set(protocols)
     return [sentence for name, sentence in MEANINGLESS.items() if name in names]
 
@@ -207,7 +207,7 @@ def _repeats(count: int) -> str:
         return ""
     return (
         f"{counted(count, 'record')} {agreeing(count, 'repeats', 'repeat')} a run that is there "
-        "already, with the same settings and seed: the last in the order of paths counts."
+        "already, with the same settings and seed: the last file by path is used."
     )
 
 

@@ -1,6 +1,4 @@
-"""An error is blamed on the last line of somebody's own code that led to it, or else on the classes
-of theirs that take part.
-"""
+"""Find the line of user code that caused an error, or else the classes of the user in the run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The definition of a board, as conf/board/NAME.yaml writes it down.
 
-A board is data: groups of tasks, rows with their seeds, and what is made of the scores. The sweep
-reads from it what is to be run, the leaderboard how it is judged and in which tables it is shown.
+A board is a YAML file: groups of tasks, rows with their seeds, and how scores are summarised. The
+sweep reads from it what is to be run, the leaderboard how it is judged and in which tables it is
+shown.
 """
 
 from __future__ import annotations

@@ -53,8 +53,7 @@ def build(node: dict[str, Any], group: str) -> Any:
     """The object of a resolved node; ConfigError, naming `group`, if it cannot be built."""
     if group in node and TARGET not in node:
         raise ConfigError(
-            f"the {group} is one level too deep: '# @package _global_' has to be the first line of "
-            f"a YAML with a section {group!r}"
+            f"the {group} YAML has a section {group!r}: add '# @package _global_' as its first line"
         )
     if TARGET not in node:
         near = closest(TARGET, node)
@@ -251,10 +250,9 @@ def _class_of(target: object, place: str, groups: Sequence[str]) -> Any:
     known = {f"{cls.__module__}.{cls.__qualname__}" for cls in getattr(found, "__mro__", ())}
     if not isinstance(found, type) or not known.intersection(BASES[group] for group in groups):
         bases = [BASES[group].rpartition(".") for group in groups]
-        names = [part[2] for part in bases]
-        modules = [part[0].replace("posbench.core.", "posbench.") for part in bases]  # for others
-        derive = f"derive it from that class of {modules[0]}" if len(groups) == 1 else "choose one"
-        raise ConfigError(f"{place}: {target} is no {' and no '.join(names)}: {derive}")
+        # Code of others imports from posbench.encoding, and not from posbench.core.
+        names = [f"{part[0].replace('posbench.core.', 'posbench.')}.{part[2]}" for part in bases]
+        raise ConfigError(f"{place}: {target} must subclass {' or '.join(names)}")
     return found
 
 

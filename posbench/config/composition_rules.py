@@ -26,7 +26,7 @@ DEEPEST = 20
 
 
 class NoSetting(ConfigError):
-    """A word sets, chooses or takes away what is not there; `mistakes` knows what is."""
+    """A word sets, chooses or deletes a setting that does not exist; `mistakes` knows which do."""
 
     def __init__(self, key: str, words: Sequence[str]) -> None:
         super().__init__(f"{key} is not a setting")

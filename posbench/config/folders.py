@@ -29,7 +29,7 @@ GROUPS = {
     "encoding": "how position enters the transformer while it is trained",
     "extension": "what is done to the trained model",
     "task": "what is asked, with a length",
-    "protocol": "all that must be equal for two rows to be comparable",
+    "protocol": "model size, training and test settings that all rows of a table share",
     "experiment": "a protocol, a task and its settings at once, as in a paper",
     "board": "tasks, rows and seeds that a sweep (-m) runs through",
     "logger": "where the curves of a training go",
@@ -45,7 +45,7 @@ WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "nan", "inf"
 
 
 def check(folder: Path) -> None:
-    """Refuse a folder in which nothing would be found, or not what its files say."""
+    """Check that a --config-dir folder can be used; ConfigError if not."""
     if not folder.is_dir():
         raise ConfigError(
             f"{folder} is not a folder: give one that holds encoding/ and method/, as conf/ does"

@@ -53,12 +53,11 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
             continue
         if override.is_delete() and group in OPTIONAL:
             raise ConfigError(
-                f"{word} takes away what is not there: a run has no {group} unless it chooses one, "
-                "so leave it out"
+                f"{word} deletes nothing, because no {group} is selected: leave it out"
             )
         if override.is_delete():
             raise ConfigError(
-                f"{word} leaves a run without {group}: leave it out, or choose another with "
+                f"a run cannot do without {group}: remove {word}, or choose another with "
                 f"{group}=NAME"
             )
         if override.is_add() and not override.package:

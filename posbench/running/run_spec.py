@@ -54,7 +54,7 @@ class Fingerprint:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run, before anybody knows whether it has to be made."""
+    """A requested run: its name, the path of its record, and its fingerprint."""
 
     composed: Composition
     identity: Identity

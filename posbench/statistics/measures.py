@@ -85,7 +85,7 @@ def area(
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a run holds half of what can be held, as far as it is known.
+    """The longest multiple with a corrected score of at least .5, which may be censored.
 
     `low` and `high` enclose the multiple. They are equal where the crossing was seen; `low` is 0
     if the run did not hold even 1x, and `high` is infinite if it held all that was measured.

@@ -281,7 +281,7 @@ def _refusals() -> Callable[[Words, Composition], str]:
 
 
 def _check_once() -> Callable[[Composition], None]:
-    """A check of settings that many runs share, made once for each way they are set."""
+    """Validate each distinct combination of settings once."""
     right: set[str] = set()
 
     def check(composed: Composition) -> None:

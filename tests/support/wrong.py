@@ -388,7 +388,7 @@ ENCODINGS = [
             def encode(self, a):
                 return a
         """,
-        "is no PositionEncoding",
+        "must subclass posbench.encoding.PositionEncoding",
     ),
     Wrong(
         "a mistake in the code of encode",

@@ -7,10 +7,10 @@
 
 What is missing of its runs is made first, by a sweep that can be stopped and goes on when the
 command is given again. Every other row comes from published records, those of the main board unless
---against names a folder, with the same seeds as far as they are published. Then the place, the
-and the nearest rows are said, and who stands aside for want of a task. FOLDER/compare/ holds them
-as ROW.md and .tex, and ROW.html is the page of a board with the row open among the others. Of a
-task, the rows that the board refers to are trained, or those of method=.
+--against names a folder, with the same seeds as far as they are published. It prints the place and
+the nearest rows, and lists rows that are excluded for missing tasks. FOLDER/compare/ has them as
+ROW.md and .tex, and ROW.html is the page of a board with the row open among the others. Of a task,
+the rows that the board refers to are trained, or those of method=.
 """
 
 from __future__ import annotations

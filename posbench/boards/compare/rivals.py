@@ -145,7 +145,7 @@ class Rivals:
 
     def refuse_lack(self, tasks: Sequence[str] = ()) -> None:
         """PosbenchError if nothing is there to be compared with, on these tasks or at all."""
-        against = f"there is no published row to hold {self.kind.label} against"
+        against = f"no published row can be compared with {self.kind.label}"
         if not self.offered:
             raise PosbenchError(
                 f"{against}: none of board {self.board.name} is {self.kind}; name a folder of such "
@@ -154,7 +154,7 @@ class Rivals:
         if not self.tried:
             seeds = sorted({record.seed for record in self.offered})
             raise PosbenchError(
-                f"{against} with seed {_listed(self.seeds)}: choose among {_listed(seeds)} with "
+                f"{against} for seed {_listed(self.seeds)}: choose among {_listed(seeds)} with "
                 "seed="
             )
         if tasks and not any(each.issuperset(tasks) for each in self.tasks_of.values()):
@@ -163,9 +163,7 @@ class Rivals:
             )
 
     def remarks(self, tasks: Sequence[str]) -> Iterator[str]:
-        """On what most of them have not been run, who stands aside for that, and who has fewer
-        seeds.
-        """
+        """Warn about missing tasks, excluded rows and missing seeds."""
         if left := [task for task in self.board.all_tasks if task not in {*tasks, *self.common}]:
             some = [task for task in left if task in self.tried]
             hint = f"; task={some[0]} compares with those that have" if some else ""
