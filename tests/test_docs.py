@@ -26,6 +26,7 @@ from posbench.conf import detailed
 from posbench.config import board as definition
 from posbench.config.compose import compose
 from posbench.config.folders import own_names
+from posbench.core.attention import Attention
 from posbench.records import files, tables
 from posbench.showing.table import NOTHING
 
@@ -282,6 +283,10 @@ def test_the_reference_says_how_a_name_runs_and_who_serves_it() -> None:
     assert "**Served by:**" not in of("extension", "yarn_fine_tuned")
     assert "**Attention:** fused. **Keys can be cached:** yes." in of("encoding", "fox")
     assert "[2503.02130](https://arxiv.org/abs/2503.02130)" in of("encoding", "fox")
+    assert detailed.served_classes() == {"PI", "NTK", "DynamicNTK", "YaRN", "Llama3", "LongRoPE"}
+    assert "have PI, NTK, YaRN, Llama 3 and LongRoPE as settings" in PAGES["docs/answers.md"]
+    for method in re.findall(r"^\| `a\.(\w+)\(", PAGES["docs/extending.md"], re.M):
+        assert callable(getattr(Attention, method))
     assert "BOS a MARK 7 2 b a SEP 7 2 EOS\n" in of("task", "passkey")
 
 
