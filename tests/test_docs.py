@@ -404,6 +404,13 @@ def test_what_is_not_there_is_refused_with_what_was_meant(facts: answers.Facts) 
         answers.holds(False, "one is two")
 
 
+def test_a_folder_without_templates_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert answers.main([str(tmp_path)]) == 1
+    assert "has no docs/templates: give the folder of the repository" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_verb_between_two_rows_follows_the_interval(facts: answers.Facts) -> None:
     first = facts.section("main", "Encodings: zero-shot")

@@ -212,10 +212,11 @@ class Facts:
             raise PosbenchError(f"board {board} has no section {title}: it has {', '.join(found)}")
         return found[title]
 
-    @functools.cache  # noqa: B019 (one object a page)
+    @functools.cache  # noqa: B019 (one object for all pages)
     def frame(self, board: str) -> pd.DataFrame:
         """The long table of the records of a board."""
-        return tables.table(files.records(self.root / "results" / board))
+        folder = self.root / "results" / board
+        return tables.table(under_one_protocol(list(files.records(folder)), board_of(folder, None)))
 
     def num_records(self, *boards: str) -> str:
         """How many runs these boards have."""
@@ -323,7 +324,7 @@ class Facts:
         if board not in self._found:
             folder = self.root / "results" / board
             asked = board_of(folder, None)
-            measured = Measured.of(under_one_protocol(self.frame(board), asked))
+            measured = Measured.of(self.frame(board))
             standings = standings_of(asked, measured) or standings_without_board(measured)
             self._found[board] = {
                 each.part.title: SectionFacts(each, measured) for each in standings
