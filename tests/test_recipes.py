@@ -165,6 +165,34 @@ def test_what_a_row_says_is_what_transformers_builds(model: str) -> None:
             assert f"{expected:,}" in text, (way, text)
 
 
+WORDS = {"normalised": ("q_norm",), "gate": ("gate_proj", "g_proj"), "sink": ("sinks",)}
+"""What a row says where a layer of attention has weights of such a name."""
+OTHERWISE = {
+    "muse_spark_text",
+    "muse_glimmer_text",
+    "deepseek_v4",
+    "glm_moe_dsa",
+    "glm4_moe",
+    "mistral4",
+}
+"""Norms without weights, of compressed keys, in some sizes alone; a model of text and images."""
+
+
+@pytest.mark.parametrize("model", sorted(BUILT.keys() - OTHERWISE))
+def test_norms_gates_and_sinks_are_those_of_the_layers_that_transformers_builds(model: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.CONFIG_MAPPING[model](num_hidden_layers=6)
+    with torch.device("meta"):
+        net = transformers.AutoModelForCausalLM.from_config(config)
+    parts = {
+        part for name, _ in net.named_parameters() if "attn" in name for part in name.split(".")
+    }
+    [recipe] = [each for each in recipes() if f"transformers {model}" in each.sources]
+    said = f"{recipe.has}; {recipe.differs}"
+    for word, names in WORDS.items():
+        assert (word in said) == any(name in parts for name in names), word
+
+
 def test_every_row_of_the_page_has_the_cells_of_its_table() -> None:
     table = [line for line in page.models().splitlines() if line.startswith("|")]
     assert {line.count("|") for line in table} == {6} and len(table) == len(recipes()) + 2
