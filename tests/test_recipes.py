@@ -139,6 +139,16 @@ BUILT: dict[str, dict[str, object]] = {
     "seed_oss": {"rope_theta": 10000},
     "arcee": {"rope_theta": 10000},
     "ernie4_5": {"rope_theta": 500000},
+    "solar_open": {"rope_theta": 1000000},
+    "dots3_note_text": {
+        "sliding_window": 512,
+        f"{SWA}.rope_theta": 50000,
+        "indexed_attention.rope_theta": 80000000,
+        f"{SWA}.partial_rotary_factor": 0.25,
+        "index_topk": 2048,
+    },
+    "minimax_m3_vl_text": {"rope_theta": 5000000, "rotary_dim": 64, "index_block_size": 128},
+    "lfm2": {"rope_theta": 1000000},
 }
 """What a configuration of transformers is by default; parts of `rope_parameters` by their way."""
 
@@ -165,17 +175,22 @@ def test_what_a_row_says_is_what_transformers_builds(model: str) -> None:
             assert f"{expected:,}" in text, (way, text)
 
 
-WORDS = {"normalised": ("q_norm",), "gate": ("gate_proj", "g_proj"), "sink": ("sinks",)}
+WORDS = {
+    "normalised": ("q_norm", "q_layernorm"),
+    "gate": ("gate_proj", "g_proj"),
+    "sink": ("sinks",),
+}
 """What a row says where a layer of attention has weights of such a name."""
 OTHERWISE = {
-    "muse_spark_text",
-    "muse_glimmer_text",
-    "deepseek_v4",
-    "glm_moe_dsa",
-    "glm4_moe",
-    "mistral4",
+    *(
+        "muse_spark_text",
+        "muse_glimmer_text",
+        "minimax_m3_vl_text",
+        "mistral4",
+    ),  # of images too
+    *("deepseek_v4", "glm_moe_dsa", "dots3_note_text"),  # have norms of compressed keys
+    "glm4_moe",  # has norms in some sizes alone
 }
-"""Norms without weights, of compressed keys, in some sizes alone; a model of text and images."""
 
 
 @pytest.mark.parametrize("model", sorted(BUILT.keys() - OTHERWISE))
