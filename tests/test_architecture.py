@@ -242,7 +242,8 @@ def test_every_yaml_names_classes_that_exist_or_another_yaml() -> None:
 
 
 AROUND_OTHERS = tuple(
-    f"posbench.extensions.{name}" for name in ("early_fine_tuned", "finetuned", "served", "tuned")
+    f"posbench.extensions.{name}"
+    for name in ("early_fine_tuned", "finetuned", "layer_factors", "served", "tuned")
 )
 """They make a YAML of another extension, so that none has their own name."""
 

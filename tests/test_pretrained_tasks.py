@@ -17,11 +17,18 @@ from transformers import LlamaForCausalLM
 
 from posbench.base.errors import ConfigError
 from posbench.core.extension import Extension
+from posbench.extensions.abf import ABF
+from posbench.extensions.by_parts import ByParts
 from posbench.extensions.direct import Direct
+from posbench.extensions.drop_low_frequencies import DropLowFrequencies
 from posbench.extensions.dynamic_ntk import DynamicNTK
+from posbench.extensions.giraffe_power import GiraffePower
 from posbench.extensions.llama3 import Llama3
 from posbench.extensions.longrope import LongRoPE
+from posbench.extensions.longrope_search import LongRoPEExponents
+from posbench.extensions.mrrope_uni import MrRoPEUni
 from posbench.extensions.ntk import NTK
+from posbench.extensions.ntk_mixed import NTKMixed
 from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
@@ -363,7 +370,11 @@ def test_a_source_is_within_what_was_trained_up_to_one_token_less_than_the_posit
 
 @pytest.mark.parametrize(
     "extension",
-    (PI(), NTK(), DynamicNTK(), YaRN(2.0, 0.5), Llama3(0.2, 1.0), LongRoPE()),
+    (
+        *(PI(), NTK(), DynamicNTK(), YaRN(2.0, 0.5), Llama3(0.2, 1.0), LongRoPE()),
+        *(NTKMixed(), MrRoPEUni(2.0, 0.5), ABF(), ByParts(2.0, 0.5), PI(3.0), GiraffePower()),
+        *(YaRN(2.0, 0.5, mscale=0.7), LongRoPEExponents([0.0, 0.3, 0.9, 1.1])),
+    ),
     ids=lambda extension: type(extension).__name__,
 )
 def test_a_model_loaded_with_the_recipe_is_the_one_measured(
@@ -387,7 +398,7 @@ def test_a_model_loaded_with_the_recipe_is_the_one_measured(
 
 def test_what_cannot_be_served_has_a_sentence() -> None:
     with mount(llama()) as mounted:
-        for extension in (SelfExtend(8), YaRN(2.0, 0.5, mscale=0.7)):
+        for extension in (SelfExtend(8), YaRN(2.0, 0.5, mscale_all_dim=0.7), DropLowFrequencies()):
             said = overrides(mounted, extension, 48)
             assert said == (
                 f"neither transformers nor vLLM has {type(extension).__name__}: only the mounted "

@@ -79,6 +79,135 @@ def test_what_was_read_in_transformers_is_there() -> None:
     assert not absent
 
 
+SWA, FULL = "sliding_attention", "full_attention"
+BUILT: dict[str, dict[str, object]] = {
+    "afmoe": {"sliding_window": 1024, "rope_theta": 10000, "layer_types": [SWA] * 3 + [FULL]},
+    "exaone4": {"sliding_window": 4096, "layer_types": [SWA] * 3 + [FULL]},
+    "exaone_moe": {"sliding_window": 4096, "layer_types": [SWA] * 3 + [FULL]},
+    "kolibri1": {"sliding_window": 513, "rope_theta": 10000, "layer_types": [SWA] * 4 + [FULL]},
+    "flint": {"sliding_window": 513, "rope_theta": 10000},
+    "muse_spark_text": {"sliding_window": 2048, "rope_theta": 500000},
+    "muse_glimmer_text": {"sliding_window": 2048, "layer_types": [SWA] * 3 + [FULL]},
+    "granite_swa": {"sliding_window": 128, "rope_theta": 10000, "layer_types": [FULL] + [SWA] * 3},
+    "beam": {
+        "sliding_window": 512,
+        f"{SWA}.rope_theta": 10000,
+        "layer_types": [SWA] * 5 + [FULL],
+        FULL: None,
+    },
+    "glm4_moe": {"rope_theta": 10000, "partial_rotary_factor": 0.5},
+    "minimax_m2": {"rope_theta": 5000000},
+    "mimo_v2_flash": {
+        "sliding_window": 129,
+        f"{SWA}.rope_theta": 10000,
+        f"{FULL}.rope_theta": 5000000,
+        f"{FULL}.partial_rotary_factor": 0.334,
+    },
+    "laguna": {
+        "sliding_window": 512,
+        f"{SWA}.rope_theta": 10000,
+        f"{FULL}.rope_theta": 500000,
+        f"{FULL}.partial_rotary_factor": 0.5,
+    },
+    "mellum": {
+        "sliding_window": 1024,
+        f"{SWA}.rope_theta": 10000,
+        f"{FULL}.rope_theta": 500000,
+    },
+    "lfm3": {
+        "sliding_window": 256,
+        f"{SWA}.rope_theta": 10000,
+        f"{FULL}.rope_theta": 1000000,
+        f"{FULL}.rope_type": "proportional",
+        f"{FULL}.partial_rotary_factor": 0.5,
+    },
+    "apertus": {"rope_theta": 12000000, "rope_type": "llama3", "factor": 8},
+    "hy_v3": {"rope_theta": 11158840},
+    "mistral4": {
+        "rope_theta": 10000,
+        "rope_type": "yarn",
+        "partial_rotary_factor": 0.5,
+        "original_max_position_embeddings": 8192,
+    },
+    "deepseek_v4": {
+        "sliding_window": 128,
+        "main.rope_theta": 10000,
+        "main.partial_rotary_factor": 0.125,
+        "compress.rope_theta": 160000,
+    },
+    "glm_moe_dsa": {"rope_theta": 10000, "index_topk": 2048, "qk_rope_head_dim": 64},
+    "seed_oss": {"rope_theta": 10000},
+    "arcee": {"rope_theta": 10000},
+    "ernie4_5": {"rope_theta": 500000},
+    "solar_open": {"rope_theta": 1000000},
+    "dots3_note_text": {
+        "sliding_window": 512,
+        f"{SWA}.rope_theta": 50000,
+        "indexed_attention.rope_theta": 80000000,
+        f"{SWA}.partial_rotary_factor": 0.25,
+        "index_topk": 2048,
+    },
+    "minimax_m3_vl_text": {"rope_theta": 5000000, "rotary_dim": 64, "index_block_size": 128},
+    "lfm2": {"rope_theta": 1000000},
+}
+"""What a configuration of transformers is by default; parts of `rope_parameters` by their way."""
+
+
+@pytest.mark.parametrize("model", BUILT)
+def test_what_a_row_says_is_what_transformers_builds(model: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.CONFIG_MAPPING[model]()
+    text = next(
+        recipe.has
+        for recipe in recipes()
+        if f"transformers {model.removesuffix('_text')}" in recipe.sources
+    )
+    for way, expected in BUILT[model].items():
+        found = getattr(config, way, None)
+        if found is None:
+            found = config.rope_parameters
+            for step in way.split("."):
+                found = found[step]
+        if isinstance(expected, list):
+            found = list(found)[: len(expected)]
+        assert found == expected, way
+        if isinstance(expected, int) and way != "factor":
+            assert f"{expected:,}" in text, (way, text)
+
+
+WORDS = {
+    "normalised": ("q_norm", "q_layernorm"),
+    "gate": ("gate_proj", "g_proj"),
+    "sink": ("sinks",),
+}
+"""What a row says where a layer of attention has weights of such a name."""
+OTHERWISE = {
+    *(
+        "muse_spark_text",
+        "muse_glimmer_text",
+        "minimax_m3_vl_text",
+        "mistral4",
+    ),  # of images too
+    *("deepseek_v4", "glm_moe_dsa", "dots3_note_text"),  # have norms of compressed keys
+    "glm4_moe",  # has norms in some sizes alone
+}
+
+
+@pytest.mark.parametrize("model", sorted(BUILT.keys() - OTHERWISE))
+def test_norms_gates_and_sinks_are_those_of_the_layers_that_transformers_builds(model: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.CONFIG_MAPPING[model](num_hidden_layers=6)
+    with torch.device("meta"):
+        net = transformers.AutoModelForCausalLM.from_config(config)
+    parts = {
+        part for name, _ in net.named_parameters() if "attn" in name for part in name.split(".")
+    }
+    [recipe] = [each for each in recipes() if f"transformers {model}" in each.sources]
+    said = f"{recipe.has}; {recipe.differs}"
+    for word, names in WORDS.items():
+        assert (word in said) == any(name in parts for name in names), word
+
+
 def test_every_row_of_the_page_has_the_cells_of_its_table() -> None:
     table = [line for line in page.models().splitlines() if line.startswith("|")]
     assert {line.count("|") for line in table} == {6} and len(table) == len(recipes()) + 2

@@ -42,6 +42,7 @@ from posbench.extensions.mesa import Mesa
 from posbench.extensions.pi import PI
 from posbench.extensions.rerope import ReRoPE
 from posbench.extensions.self_extend import SelfExtend
+from posbench.extensions.self_extend_logistic import LogisticGroups, LogisticSelfExtend
 from posbench.extensions.streaming_llm import StreamingLLM
 from posbench.extensions.string import STRING
 
@@ -105,6 +106,7 @@ COVERING = {
     "clamp": Clamp(N - 1),
     "leaky_rerope": LeakyReRoPE(N, 3.0),
     "self_extend": SelfExtend(N, 3),
+    "self_extend_logistic": LogisticSelfExtend(N, 0.8, 10),
     "jet_long": JetLong(N - 1, 3),
     "mesa": Mesa(N, 3),
     "dca": DCA(N + 2, 2),
@@ -129,6 +131,7 @@ def test_one_position_less_does_not(name: str) -> None:
         "clamp": Clamp(N - 2),
         "leaky_rerope": LeakyReRoPE(N - 2, 3.0),
         "self_extend": SelfExtend(N - 2, 3),
+        "self_extend_logistic": LogisticSelfExtend(N - 3, 2.0, 10),
         "jet_long": JetLong(N - 2, 3),
         "mesa": Mesa(N - 1, 3),
         "string": STRING(N - 1, 2),
@@ -247,6 +250,58 @@ def test_self_extend_has_the_matrix_of_the_paper() -> None:
     assert actual[9].tolist() == [6, 6, 5, 5, 4, 4, 3, 2, 1, 0]
     assert actual[8, :9].tolist() == [6, 6, 5, 5, 4, 3, 2, 1, 0]
     assert told(SelfExtend(4), range(10), (7, 10))[0].tril().equal(actual.tril())
+
+
+@pytest.mark.oracle("self_extend_logistic", "identity: the groups of the authors' code")
+@pytest.mark.parametrize(("capacity", "rate"), [(33, 0.02), (8, 0.02), (17, 0.1)])
+def test_groups_of_self_are_those_whose_sizes_its_code_finds_by_the_inverse(
+    capacity: int, rate: float
+) -> None:
+    """The code asks for each size y at which x the function reaches it: groups from
+    ceil(x(y)) to the last before x(y + 1) have y tokens.
+    """
+
+    def reached(y: int) -> float:
+        return (math.log(y * capacity - y) - math.log(capacity - y)) / rate
+
+    sizes = [
+        y
+        for y in range(1, capacity - 1)
+        for _ in range(math.ceil(reached(y)), math.ceil(reached(y + 1)))
+    ]
+    groups = LogisticGroups.of(capacity, rate)
+    numbers = [number for number, size in enumerate(sizes) for _ in range(size)]
+    numbers += [len(sizes) + place // (capacity - 1) for place in range(200)]
+    assert groups.numbers(torch.arange(len(numbers))).tolist() == numbers
+    assert groups.largest == capacity - 1
+
+
+def test_self_is_self_extend_after_one_token_where_groups_are_large_at_once() -> None:
+    """At a large rate the first group has one token, and all others have C - 1."""
+    logistic, plain = LogisticSelfExtend(3, 50.0, 5), SelfExtend(3, 4)
+    actual, _ = told(logistic, range(N))
+    later, _ = told(plain, range(N + 3))
+    for i, j in causal(N):
+        if i - j >= 3:
+            start = (i - 3 + 3) // 4 - (j + 3) // 4  # the first token as the last of its group
+            assert actual[i, j] == 3 + start
+        else:
+            assert actual[i, j] == later[i, j]
+
+
+def test_the_capacity_is_the_smallest_or_there_is_none() -> None:
+    for trained, tested, window, rate in ((8, 20, 3, 0.8), (40, 320, 10, 1.0), (40, 41, 10, 0.1)):
+        capacity = LogisticSelfExtend(window, rate).smallest(trained, tested)
+        fits, not_yet = (
+            told(LogisticSelfExtend(window, rate, c), range(tested))[0].tril().max() < trained
+            for c in (capacity, capacity - 1)
+        )
+        assert fits and not not_yet
+    with pytest.raises(ConfigError, match=r"rate=0.5 lets groups grow too slowly"):
+        told(LogisticSelfExtend(3, 0.5), range(N))
+    for rate in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ConfigError, match="rate is the growth of groups"):
+            LogisticSelfExtend(3, rate)
 
 
 @pytest.mark.oracle("jet_long", "identity: the phases of the authors' code")
@@ -463,6 +518,7 @@ def test_fixed_factors_are_factors_at_any_length() -> None:
     for extension in (
         LeakyReRoPE(4, 2.0),
         SelfExtend(4, 2),
+        LogisticSelfExtend(4, 0.8, 5),
         JetLong(4, 2),
         Mesa(4, 2),
         InterpolateDistance(2.0),
@@ -473,6 +529,8 @@ def test_fixed_factors_are_factors_at_any_length() -> None:
     for none in (
         LeakyReRoPE(4, 1.0),
         SelfExtend(4, 1),
+        LogisticSelfExtend(4, 0.8, 1),
+        LogisticSelfExtend(4, 0.8, 2),
         JetLong(4, 1),
         Mesa(4, 1),
         InterpolateDistance(1.0),
@@ -488,6 +546,7 @@ def test_a_test_shorter_than_training_changes_nothing_where_factors_are_left_out
     for name in (
         "leaky_rerope",
         "self_extend",
+        "self_extend_logistic",
         "jet_long",
         "mesa",
         "interpolate_distance",

@@ -187,6 +187,7 @@ EXTENSIONS = (
     *("interpolate_distance", "jet_long", "jet_long_freq", "lampe", "leaky_rerope", "llama3"),
     *("lm_infinite", "log_n", "longrope", "mesa", "pi", "pi_last", "rerope", "resonance_yarn"),
     *("self_extend", "streaming_llm", "string", "yarn", "yarn_fine_tuned", "yarn_turns"),
+    *("dpe", "dynamic_ntk_stale", "self_extend_logistic"),
 )
 
 
@@ -198,6 +199,14 @@ def test_a_loop_with_a_cache_gives_what_the_whole_sequence_gives_when_extended(n
     expected = whole(position, None, with_x=False)
     assert (cached(position, None, with_x=False) - expected).abs().max() < 1e-9
     assert torch.equal(whole(trained, None, with_x=False), expected) == (name == "direct")
+
+
+def test_a_loop_with_a_cache_has_wider_windows() -> None:
+    trained = made("sliding_window")
+    position = standalone.extension("widen")().extend(trained, tested=40)
+    expected = whole(position, None, with_x=False)
+    assert (cached(position, None, with_x=False) - expected).abs().max() < 1e-9
+    assert not torch.equal(whole(trained, None, with_x=False), expected)
 
 
 def test_one_query_sees_all_keys_and_stands_where_the_last_key_stands() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -38,8 +39,10 @@ from posbench.core.extension import Extension, ExtensionWrapper, FrequencyExtens
 from posbench.core.transformer import Transformer
 from posbench.running.setup import Setup
 
-HOSTS = ("rope", "learned", "alibi", "nope")
-"""They offer every handle of posbench; encodings of the user, tried after them, may have more."""
+HOSTS = ("rope", "learned", "alibi", "nope", "sliding_window")
+"""They offer every handle of posbench, and a window; encodings of the user, tried after them, may
+have more.
+"""
 
 POLICIES = ("none", "fixed", "per test length")
 SIZES = ("protocol=cpu", f"model.head_width={CPU_HEAD}", f"model.num_heads={HEADS}")
@@ -265,7 +268,10 @@ def every_numeric_setting_changes_an_output(subject: Extended) -> None:
     words = [word for word in subject.words if not word.startswith("encoding=partial_rope")]
     runs = [setup(*words, *SIZES)]
     if "frequencies" in subject.base.handles:
-        runs.append(setup(*words, "encoding=partial_rope", *SIZES))
+        with suppress(IllegalExtension):  # it may need more than frequencies
+            partial = setup(*words, "encoding=partial_rope", *SIZES)
+            partial.model()
+            runs.append(partial)
     node: Any = OmegaConf.to_container(runs[0].composed.extension, resolve=False)
 
     def changed(runs: list[Setup]) -> list[Outputs]:

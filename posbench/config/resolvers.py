@@ -147,4 +147,4 @@ def _rate(over_training: float, *, _root_: Any) -> float:
     `${rate:204.8}` is 0.1 for 2,048 positions. Positions are whole: faster than 1 a position, a
     rate would tell apart what is not there.
     """
-    return round(min(1.0, over_training / _root_.train_positions), 6)
+    return round(min(1.0, over_training / max(_root_.train_positions, 1)), 6)  # 0: not known yet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,8 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.utils import logging
 
-from posbench.core.extension import Extension
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Extension, FrequencyExtension
 from posbench.core.frequencies import Frequencies
 from posbench.extensions.direct import Direct
 from posbench.extensions.dynamic_ntk import DynamicNTK
@@ -38,14 +40,17 @@ def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, 
     below `length`, another one than was measured. Dynamic NTK is written as the base that it comes
     to, because transformers would keep keys that were turned at another scale, and vLLM has one
     scale for its factor.
+
+    Any other extension that divides frequencies is written as LongRoPE's lists of divisors, which
+    have been tried in transformers. vLLM has lists as well, and a factor on cosine and sine of its
+    own: where `attention_factor` is not 1, look there whether it is read.
     """
     if isinstance(extension, Direct):
         return "nothing has to be set: the model is served as it is"
     found = rotations(mounted.model.config)
     if len(found) > 1 or found[0].get("rope_type", "default") != "default":
         return "the model has a rotation of its own already, and rope_parameters would replace it"
-    recipe = RECIPES.get(type(extension))
-    parameters = recipe and recipe(mounted, extension, length)
+    parameters = RECIPES.get(type(extension), _listed)(mounted, extension, length)
     if parameters is None:
         return (
             f"neither transformers nor vLLM has {type(extension).__name__}: only the mounted model "
@@ -148,11 +153,15 @@ def _scaled(mounted: Mounted, kind: str, factor: float) -> dict[str, Any]:
     }
 
 
-def _frequencies(mounted: Mounted) -> Frequencies:
-    """The frequencies that the extension changes."""
+def _turning(mounted: Mounted) -> PositionEncoding:
+    """The encoding whose frequencies the extension changes."""
     encodings = (layer.form.encoding for layer in mounted.layers)
-    first: Any = next(each for each in encodings if "frequencies" in each.handles)
-    return first.frequencies
+    return next(each for each in encodings if "frequencies" in each.handles)
+
+
+def _frequencies(mounted: Mounted) -> Frequencies:
+    held: Any = _turning(mounted).frequencies
+    return held
 
 
 def _pi(mounted: Mounted, extension: PI, length: int) -> dict[str, Any]:
@@ -169,7 +178,7 @@ def _ntk(mounted: Mounted, extension: NTK, length: int) -> dict[str, Any]:
 
 def _yarn(mounted: Mounted, extension: YaRN, length: int) -> dict[str, Any] | None:
     if (extension.mscale, extension.mscale_all_dim) != (1, 0):
-        return None  # vLLM has no such factors outside DeepSeek's models
+        return _listed(mounted, extension, length)  # vLLM has these in DeepSeek's models alone
     scale = extension.scale_at(mounted.train_positions, length)
     return _scaled(mounted, "yarn", scale) | {
         "beta_fast": extension.beta_fast,
@@ -193,6 +202,25 @@ def _longrope(mounted: Mounted, extension: LongRoPE, length: int) -> dict[str, A
     return _scaled(mounted, "longrope", scale) | {
         "long_factor": list(long),
         "short_factor": list(extension.short_factors or (1.0,) * len(long)),
+    }
+
+
+def _listed(mounted: Mounted, extension: Extension, length: int) -> dict[str, Any] | None:
+    """Its divisors as lists, for the trained length and beyond; None if it has more than those."""
+    encoding, trained = _turning(mounted), mounted.train_positions
+    if not isinstance(extension, FrequencyExtension):
+        return None
+    short, long = (extension.apply(encoding, trained, each) for each in (trained, length))
+    if type(long) is not type(encoding):
+        return None  # it also heats
+    lists: list[Any] = [each.frequencies for each in (short, long)]
+    divisors = [list(each.stretch or (1.0,) * each.count) for each in lists]
+    if not all(map(math.isfinite, divisors[1])):
+        return None  # frequencies of 0
+    return _scaled(mounted, "longrope", max(1.0, length / trained)) | {
+        "short_factor": divisors[0],
+        "long_factor": divisors[1],
+        "attention_factor": lists[1].magnitude,
     }
 
 

@@ -36,6 +36,7 @@ from posbench.extensions.mesa import Mesa
 from posbench.extensions.regions import RegionExtension
 from posbench.extensions.rerope import ReRoPE
 from posbench.extensions.self_extend import SelfExtend
+from posbench.extensions.self_extend_logistic import LogisticSelfExtend
 from posbench.extensions.streaming_llm import StreamingLLM
 from posbench.extensions.string import STRING
 
@@ -77,6 +78,30 @@ def self_extend(p: Sequence[float], i: int, j: int, group: int = 4, window: int 
     if d(p, i, j) < window:
         return d(p, i, j)
     return (p[i] - p[0]) // group - (p[j] - p[0]) // group + window - window // group
+
+
+def logistic(
+    p: Sequence[float],
+    i: int,
+    j: int,
+    window: int = 3,
+    rate: float = 0.8,
+    capacity: int = 10,
+) -> float:
+    """Groups are dealt out one after the other, until the one that a place is in."""
+
+    def group(place: float) -> int:
+        if place < 0:
+            return math.floor(place)
+        number, end = 0, 1.0
+        while place >= end:
+            number += 1
+            end += math.floor(capacity / (1 + (capacity - 1) / math.e ** (rate * number)))
+        return number
+
+    if d(p, i, j) < window:
+        return d(p, i, j)
+    return window + group(p[i] - p[0] - window) - group(p[j] - p[0])
 
 
 def jet_long(p: Sequence[float], i: int, j: int, group: int = 3, window: int = 4) -> float:
@@ -150,6 +175,7 @@ CASES: dict[str, tuple[RegionExtension, Distance, Callable[[int, int], bool]]] =
     "clamp": (Clamp(), clamp, everything),
     "leaky_rerope": (LeakyReRoPE(4), leaky, everything),
     "self_extend": (SelfExtend(3), self_extend, everything),
+    "self_extend_logistic": (LogisticSelfExtend(3, 0.8), logistic, everything),
     "jet_long": (JetLong(4), jet_long, everything),
     "lampe": (LaMPE(3, 2, 1.0, 1.0, -2.0), lampe, everything),
     "mesa": (Mesa(3), mesa, everything),
