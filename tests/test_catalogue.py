@@ -110,6 +110,9 @@ SILENT = {"Direct", "Both"}
 MADE = {
     "longrope_search": ["LongRoPESearch", "LongRoPEExponents"],
     "longrope2_search": ["LongRoPE2Search", "LongRoPE2Factors"],
+    "dpe_search": ["DPESearch", "DPE"],
+    "pi_by_layer_search": ["LayerFactorsSearch", "LayerFactors"],
+    "ntk_by_layer_search": ["LayerFactorsSearch", "LayerFactors"],
 }
 """Where a class makes what is inside it, the YAML does not name it."""
 
