@@ -75,9 +75,7 @@ def facts(group: str, name: str, target: str) -> Iterator[str]:
         group == "extension"
         and not {"extension", "defaults"} & families.content(group, name).keys()
     ):
-        served = target.rpartition(".")[2] in served_classes()
-        others = "nothing has to be set" if name == AS_TRAINED else "the mounted model only"
-        yield f"**Served by:** {'transformers and vLLM' if served else others}."
+        yield f"**Served by:** {served_by(name, target)}."
 
 
 def row_of(group: str, name: str) -> str:
@@ -96,6 +94,27 @@ def row_of(group: str, name: str) -> str:
     }
     ours = [row for row in rows if row in (name, f"rope_{name}")]
     return next(iter([*ours, *rows]), "")
+
+
+def served_by(name: str, target: str) -> str:
+    """Who has an extension as a setting, as `posbench.pretrained.serving` writes them."""
+    if name == AS_TRAINED:
+        return "all, as nothing has to be set"
+    if target.rpartition(".")[2] in served_classes():
+        return "transformers and vLLM"
+    if "FrequencyExtension" in ancestors(target):
+        return "transformers, as LongRoPE's lists, where it changes frequencies alone"
+    return "the mounted model only"
+
+
+def ancestors(target: str) -> set[str]:
+    """The names of the classes that a class extends, without importing it."""
+    module, definition = definition_of(target)
+    if module.startswith("posbench.core."):
+        return {definition.name}
+    bases = [base.id for base in definition.bases if isinstance(base, ast.Name)]
+    above = [ancestors(f"{module}.{base}") for base in bases if base != "ABC"]
+    return {definition.name}.union(*above)
 
 
 @functools.cache

@@ -289,6 +289,7 @@ def test_the_reference_says_how_a_name_runs_and_who_serves_it() -> None:
 
     assert "`extension=yarn` or `method=rope_yarn`" in of("extension", "yarn")
     assert "**Served by:** transformers and vLLM" in of("extension", "yarn")
+    assert "**Served by:** transformers, as LongRoPE's lists" in of("extension", "by_parts")
     assert "**Served by:** the mounted model only" in of("extension", "rerope")
     assert "**Served by:**" not in of("extension", "yarn_fine_tuned")
     assert "**Attention:** fused. **Keys can be cached:** yes." in of("encoding", "fox")
@@ -339,6 +340,7 @@ def test_extensions_that_are_another_one_again_are_not_counted() -> None:
         if (name.endswith(("_tuned", "_last")) and not name.endswith("_fine_tuned"))
         or "_served_" in name
         or "_early" in name
+        or "_last_" in name
     ]
     assert facts.size("extension") == len(own_names("extension")) - len(again)
     blocked = [name for name in own_names("encoding") if name.endswith("_blocked")]

@@ -248,7 +248,7 @@ class Facts:
         """
         names = own_names(group)
         if group == "extension":
-            again = re.compile(r"(?<!_fine)_tuned$|_last$|_served_|_early")
+            again = re.compile(r"(?<!_fine)_tuned$|_last(_|$)|_served_|_early")
             names = [name for name in names if not again.search(name)]
         return len([name for name in names if not name.endswith("_blocked")])
 
