@@ -11,17 +11,21 @@ import pytest
 import torch
 import torch.nn.functional as F
 from authors import FLOAT32, MODEL
-from loops import BATCH, HEADS, WIDTH, N, call, everywhere, same, shaken
+from loops import BATCH, HEADS, WIDTH, N, call, everywhere, same, scores, shaken
 from torch import Tensor
 from vectors import dot, linear, sigmoid, softplus
 
 from posbench.base.errors import ConfigError
+from posbench.check.subject import setup
 from posbench.core.attention import Attention, attend, attend_from, dense
 from posbench.encodings.gated_deltanet import GatedDeltaNet
 from posbench.encodings.kimi_delta import KimiDelta, delta_rule
 from posbench.encodings.linear_attention import LinearAttention, faded
 from posbench.encodings.mamba2 import Mamba2
+from posbench.encodings.nope import NoPE
+from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.path_blocked import reflected_in_blocks
+from posbench.encodings.rope import RoPE
 
 oracle = pytest.mark.oracle
 KERNEL = 3
@@ -229,3 +233,36 @@ def test_what_cannot_be_is_refused(made: type[LinearAttention]) -> None:
         made(MODEL, HEADS, WIDTH, 0)
     with pytest.raises(ConfigError, match="beyond which the state grows"):
         GatedDeltaNet(MODEL, HEADS, WIDTH, KERNEL, 3.0)
+
+
+# -- patterns: a linear layer and a full one in turn -------------------------------------------
+
+FULL = {"rope": RoPE(WIDTH), "partial_rope": PartialRoPE(WIDTH, 0.25), "nope": NoPE()}
+
+
+def marked() -> list[object]:
+    return [
+        pytest.param(
+            linear,
+            full,
+            marks=oracle(f"{linear}_{full}", "identity: its layers are linear and full ones"),
+            id=f"{linear}_{full}",
+        )
+        for linear in LAYERS
+        for full in FULL
+    ]
+
+
+@pytest.mark.parametrize(("linear", "full"), marked())
+def test_hybrids_have_a_linear_layer_and_then_a_full_one(linear: str, full: str) -> None:
+    run = setup(f"encoding={linear}_{full}", "model.num_layers=3", f"model.head_width={WIDTH}")
+    a, alone = call(heads=run.composed.model.num_heads), LAYERS[linear]
+    layers = list(run.model().double().encodings)
+    for layer in (layers[0], layers[2]):
+        assert type(layer) is alone
+        assert [len(c.weight.mT) for c in layer.convolutions.values()] == [4, 4, 4]
+        assert not layer.handles
+        if linear == "gated_deltanet":
+            assert layer.writing.strength == 1
+    assert layers[0].norm.weight is not layers[2].norm.weight
+    same(scores(layers[1], a), scores(FULL[full], a))
