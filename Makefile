@@ -62,6 +62,7 @@ pages: $(VENV)/.installed ## write every generated page: of conf/, docs/, result
 	$(BIN)/python results/pilots/analysis.py $(CHECK)
 	$(BIN)/python tests/oracles.py $(CHECK)
 	$(BIN)/python -m posbench.boards.answers $(CHECK)
+	$(BIN)/python tests/mounts.py $(CHECK)
 	$(BIN)/python -m tests.mutants $(or $(CHECK),--write)
 
 docs: $(VENV)/.installed ## the documentation as a site, in site/index.html; installs mkdocs-material

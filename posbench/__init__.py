@@ -1,17 +1,23 @@
 """posbench: benchmarks position encodings of transformers, and how far their extensions reach.
 
 `from posbench import rope, yarn` takes an encoding or an extension into code of your own; see
-`posbench.standalone`.
+`posbench.standalone`. `posbench.extended` and `posbench.evaluate` are for a model of transformers.
 """
 
 from importlib.resources import files
 from typing import Any
 
 __version__ = "0.2.0"
+OF_MODELS = ("extended", "evaluate")
+"""Names of `posbench.models`, which needs transformers."""
 
 
 def __getattr__(name: str) -> Any:
     """An encoding or extension by its name; modules of posbench are asked for here as well."""
+    if name in OF_MODELS:
+        from posbench import models
+
+        return getattr(models, name)
     groups = () if name.startswith("_") else ("encoding", "extension")
     if any(files("posbench.conf").joinpath(group, f"{name}.yaml").is_file() for group in groups):
         from posbench.standalone import named

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from inspect import Parameter
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from hydra.core.global_hydra import GlobalHydra
@@ -43,23 +43,64 @@ OF_SIZES = ("${model.num_heads}", "${model.head_width}", "${model.width}")
 """What a function has parameters for, whatever its YAML calls it."""
 
 
+SOME_LENGTHS = 1024, 2048
+"""What an extension declares is the same at any trained and tested length."""
+
+
 class UnboundExtension:
     """An extension that has yet to be applied to a trained position encoding."""
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         self.name, self.settings = name, settings
 
-    def extend(self, position: Position, tested: int) -> Position:
+    @property
+    def trains(self) -> bool:
+        return self._made(*SOME_LENGTHS).trains
+
+    @property
+    def changes(self) -> bool:
+        return self._made(*SOME_LENGTHS).changes
+
+    @property
+    def is_identity(self) -> bool:
+        return self._made(*SOME_LENGTHS).is_identity
+
+    def _made(self, train_positions: int, test_positions: int) -> Extension:
+        sizes = {"train_positions": train_positions, "test_positions": test_positions}
+        made: Extension = _built("extension", self.name, self.settings, sizes)
+        if isinstance(made, Searched):
+            raise ConfigError(
+                f"{self.name} searches for its settings with the tests of a task, which are not "
+                f"here: take {self.name.removesuffix('_tuned').removesuffix('_search')} with "
+                "settings of yours"
+            )
+        return made
+
+    @overload
+    def extend(self, position: Position, tested: int) -> Position: ...
+
+    @overload
+    def extend(self, position: EncodingStack, tested: int, longest: int) -> EncodingStack: ...
+
+    def extend(
+        self, position: Position | EncodingStack, tested: int, longest: int | None = None
+    ) -> Position | EncodingStack:
         """The same weights for sequences of `tested` positions.
 
         What an extension trains besides is left to the caller: `yarn_fine_tuned` gives the
         encoding that the further training has.
+
+        The layers of a mounted model are extended as by any extension of the suite: from their
+        `tested` trained positions to `longest`.
 
         Raises:
             IllegalExtension: if the encoding lacks what the extension changes
             ConfigError: if it is no encoding of this module, `tested` is no count, or the extension
                 is made by searching or training, and not by a change
         """
+        if isinstance(position, EncodingStack):
+            length = tested if longest is None else longest
+            return self._made(tested, length).extend(position, tested, length)
         if not isinstance(position, Position):
             raise ConfigError(_no_position(self.name, position))
         tested = count("tested", tested)
@@ -73,14 +114,7 @@ class UnboundExtension:
                 f"{self.name} has been applied to the position already, and would change it twice: "
                 "extend the trained one"
             )
-        sizes = {"train_positions": position.trained, "test_positions": tested}
-        made: Extension = _built("extension", self.name, self.settings, sizes)
-        if isinstance(made, Searched):
-            raise ConfigError(
-                f"{self.name} searches for its settings with the tests of a task, which are not "
-                f"here: take {self.name.removesuffix('_tuned').removesuffix('_search')} with "
-                "settings of yours"
-            )
+        made = self._made(position.trained, tested)
         if made.retrained:
             raise ConfigError(
                 f"{self.name} trains a new model for each test length and extends none: make the "

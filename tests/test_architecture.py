@@ -27,7 +27,7 @@ FLOORS = [
     {"explain"},  # what a method is, and what a trained one does
     {"boards"},  # rows ranked, one compared with the others, what papers claim
     {"sharing", "pretrained"},  # records for others; models of others
-    {"cli", "application", "standalone", "position", "__main__"},  # the doors
+    {"cli", "application", "standalone", "position", "models", "__main__"},  # the doors
 ]
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 PUBLIC = ("attention", "encoding", "extension", "task", "errors", "results")

@@ -28,10 +28,11 @@ from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
 from posbench.pretrained import reading
-from posbench.pretrained.forms import Call, mount, window
+from posbench.pretrained.forms import Call, mount, seen
 from posbench.pretrained.mounting import Mask, Mounted
-from posbench.pretrained.proof import disagreement, mounted_and_proved, prove_effect
+from posbench.pretrained.proof import disagreement, growing, mounted_and_proved, prove_effect
 from posbench.pretrained.refusal import CannotMount
+from posbench.pretrained.richer import RereadingMounted
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -323,12 +324,12 @@ def test_an_extension_must_change_logits_beyond_the_training_length(mounted: Mou
             prove_effect(mounted, nothing, LONG)
 
 
-def test_a_configuration_edited_after_loading_is_noticed() -> None:
+def test_a_configuration_edited_after_loading_counts_for_nothing() -> None:
     net = llama()
     net.config.rope_parameters["rope_theta"] = 500.0  # transformers has read it already
-    with pytest.raises(CannotMount, match="layer 0 turns queries and keys in a form"):
-        mount(net)
-    assert net.config._attn_implementation != "posbench-probe"
+    with mounted_and_proved(net) as mounted:
+        (frequencies,) = {layer.form.encoding.frequencies for layer in mounted.layers}
+        assert frequencies.base == pytest.approx(10_000, rel=1e-4)
 
 
 def test_a_model_is_mounted_once() -> None:
@@ -357,23 +358,11 @@ def test_a_model_with_something_of_its_own_does_not_pass_for_itself() -> None:
 
 
 def test_models_that_cannot_be_mounted_are_refused_with_the_reason() -> None:
-    small = {
-        "vocab_size": 40,
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-    }
-    gemma2 = transformers.Gemma2Config(**small, num_key_value_heads=1, head_dim=8)
     gpt2 = transformers.GPT2Config(vocab_size=40, n_embd=32, n_layer=1, n_head=2)
     bloom = transformers.BloomConfig(vocab_size=40, hidden_size=32, n_layer=1, n_head=2)
-    latent = llama()
-    latent.config.kv_lora_rank = 8
     for net, reason in (
-        (model(transformers.Gemma2ForCausalLM, gemma2), "softcap"),
         (model(transformers.GPT2LMHeadModel, gpt2), "has no rotary positions"),
         (model(transformers.BloomForCausalLM, bloom), "attention in code of its own"),
-        (latent, "latent attention"),
     ):
         before = net.config._attn_implementation
         with pytest.raises(CannotMount, match=reason):
@@ -415,13 +404,159 @@ HYBRIDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", HYBRIDS)
-@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
-def test_a_state_that_cannot_be_cut_back_is_found(name: str, dtype: torch.dtype) -> None:
-    net = family(name, **HYBRIDS[name]).to(dtype)
-    with pytest.raises(CannotMount, match=f"{name}ForCausalLM keeps a state that cannot be cut"):
-        mounted_and_proved(net)
-    assert net.config._attn_implementation != "posbench"
-    logits(net, some_tokens(n=8))  # it is itself again
+def test_a_text_is_read_again_where_a_state_cannot_be_cut_back(name: str) -> None:
+    """Questions have the answers of whole passes, whatever was asked before."""
+    net = family(name, **HYBRIDS[name]).float()
+    tokens = some_tokens()[0].tolist()
+    shared, asked = tokens[:25], [(tokens[25:30], tokens[30:]), (tokens[9:13], tokens[2:5])]
+    with mounted_and_proved(net) as mounted:
+        assert isinstance(mounted, RereadingMounted)
+        mounted.extension = LogN()
+        given = reading.answers(mounted, shared, asked, LONG)
+        for (question, answer), found in zip(asked, given, strict=True):
+            whole = torch.tensor([[*shared, *question, *answer]])
+            with mounted.at(LONG):
+                scores = logits(mounted.model, whole)[0, -len(answer) - 1 : -1].log_softmax(-1)
+            wanted = [float(row[token]) for row, token in zip(scores, answer, strict=True)]
+            assert found.log_likelihood == pytest.approx(wanted, abs=1e-4)
+        settings = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+        grown = mounted.generate(torch.tensor([shared]), 6, **settings)
+        again = mounted.generate(torch.tensor([shared]), 6, use_cache=False, **settings)
+        assert torch.equal(grown, again)
+    assert net.config._attn_implementation != "posbench-richer"
+
+
+def test_a_cache_of_transformers_that_is_wrong_is_not_used() -> None:
+    with mounted_and_proved(family("RecurrentGemma", **HYBRIDS["RecurrentGemma"])) as mounted:
+        assert isinstance(mounted, RereadingMounted) and not mounted.caches
+    with mounted_and_proved(family("Lfm2", **HYBRIDS["Lfm2"])) as mounted:
+        assert isinstance(mounted, RereadingMounted) and mounted.caches
+
+
+LATENT = {
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 16,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 6,
+}
+EXPERTS = {"num_experts_per_tok": 1, "num_local_experts": 2, "router_aux_loss_coef": 0.0}
+RICHER: dict[str, tuple[str, dict[str, Any], list[tuple[str, int | None]]]] = {
+    "sinks": (
+        "GptOss",
+        {"head_dim": 8, "sliding_window": WINDOW, **EXPERTS},
+        [("RoPE", WINDOW), ("RoPE", None)],
+    ),
+    "soft caps": (
+        "Gemma2",
+        {"head_dim": 8, "sliding_window": WINDOW, "attn_logit_softcapping": 0.5},
+        [("RoPE", WINDOW), ("RoPE", None)],
+    ),
+    "complex tables and chunks": (
+        "Llama4Text",
+        {"head_dim": 8, "attention_chunk_size": 8, "no_rope_layers": [1, 0], **EXPERTS}
+        | {"intermediate_size_mlp": 32, "interleave_moe_layer_step": 3},
+        [("interleaved RoPE", 8), ("no position", None)],
+    ),
+    "latent attention": (
+        "DeepseekV3",
+        {**LATENT, "first_k_dense_replace": 2, "n_group": 1, "topk_group": 1},
+        [("partial RoPE of the last channels", None)] * 2,
+    ),
+    "latent attention, complex": (
+        "DeepseekV2",
+        {**LATENT, "first_k_dense_replace": 2, "n_group": 1, "topk_group": 1},
+        [("interleaved partial RoPE of the last channels", None)] * 2,
+    ),
+    "latent attention, dense": (
+        "MiniCPM3",
+        LATENT,
+        [("partial RoPE of the last channels", None)] * 2,
+    ),
+    "interleaved partial": (
+        "Glm4",
+        {"head_dim": 8},
+        [("interleaved partial RoPE", None)] * 2,
+    ),
+    "reversed": ("NanoChat", {}, [("reversed RoPE", None)] * 2),
+    "three axes": (
+        "Qwen3_5Text",
+        {"head_dim": 16, "layer_types": ["full_attention", "full_attention"]}
+        | {
+            each: 8 if each.endswith("dim") else 2
+            for each in (
+                "linear_num_key_heads",
+                "linear_num_value_heads",
+                "linear_key_head_dim",
+                "linear_value_head_dim",
+            )
+        },
+        [("partial RoPE", None)] * 2,
+    ),
+}
+"""What a model may have besides a rotation of whole heads: a family, and what its layers are."""
+
+
+def richer(kind: str) -> Any:
+    name, settings, _ = RICHER[kind]
+    if kind == "three axes":
+        settings = settings | {
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 1e4,
+                "partial_rotary_factor": 0.5,
+                "mrope_section": [2, 1, 1],
+            }
+        }
+    sizes = SIZES | {"num_key_value_heads": 2, "max_position_embeddings": TRAINED}
+    config = getattr(transformers, f"{name}Config")(**sizes | {"pad_token_id": 0} | settings)
+    torch.manual_seed(0)
+    net = transformers.AutoModelForCausalLM.from_config(config).eval()
+    # Experts have no kernel in float64, and Gemma 2 no padding.
+    return net.float() if name in ("GptOss", "Gemma2") else net.double()
+
+
+@pytest.mark.parametrize("kind", RICHER)
+def test_models_with_more_than_a_rotation_are_themselves(kind: str) -> None:
+    """Also beyond the training length, and with the cache that they make."""
+    net, (_, _, expected) = richer(kind), RICHER[kind]
+    tokens, close = some_tokens(2), 1e-6 if kind not in ("sinks",) else 3e-6
+    native = logits(net, tokens)
+    with mounted_and_proved(net) as mounted:
+        assert [(layer.form.name, layer.window) for layer in mounted.layers] == expected
+        ours = logits(mounted.model, tokens)
+        assert growing(mounted) < close
+        assert not torch.equal(ours, native)
+        torch.testing.assert_close(ours, native, rtol=0, atol=2 * close * float(native.abs().max()))
+        for extension in (YaRN(2.0, 0.5), SelfExtend(8), LogN()):
+            if extension.needs and all(
+                layer.window is not None
+                for layer in mounted.layers
+                if layer.form.own and "frequencies" in layer.form.encoding.handles
+            ):
+                continue  # every distance has been trained
+            prove_effect(mounted, extension, LONG)
+            mounted.extension = extension
+            with torch.no_grad(), mounted.at(LONG):
+                whole = logits(mounted.model, tokens)
+                first = mounted.model(input_ids=tokens[:, :30], use_cache=True)
+                rest = mounted.model(
+                    input_ids=tokens[:, 30:], past_key_values=first.past_key_values
+                ).logits
+            torch.testing.assert_close(
+                rest, whole[:, 30:], rtol=0, atol=2 * close * float(whole.abs().max())
+            )
+    torch.testing.assert_close(logits(net, tokens), native, rtol=0, atol=0)
+
+
+def test_a_rotation_that_no_configuration_explains_is_measured() -> None:
+    """A base of its own in every table, as where a library computes it by a rule of its own."""
+    net = llama(positions=64)
+    net.model.rotary_emb.inv_freq.copy_(500.0 ** (-torch.arange(4) / 4))
+    with mounted_and_proved(net) as mounted:
+        (frequencies,) = {layer.form.encoding.frequencies for layer in mounted.layers}
+        assert frequencies.base == pytest.approx(500, rel=1e-5) and frequencies.stretch is None
 
 
 def test_a_question_must_not_know_of_the_one_before_it() -> None:
@@ -480,18 +615,20 @@ def test_a_rotation_for_all_layers_may_stand_beside_those_of_their_kinds() -> No
 
 
 def test_windows_are_measured_and_other_masks_refused() -> None:
-    def seen(visible: Any) -> int | None:
+    def of(visible: Any) -> tuple[int | None, int | None]:
         nothing = torch.zeros(1, 1, 1, 2)
         call = Call(torch.nn.Identity(), nothing, nothing, nothing, Mask(None, True, visible), 1.0)
-        return window(call, TRAINED)
+        return seen(call, TRAINED)
 
-    assert seen(lambda batch, head, i, j: j <= i) is None
-    assert seen(lambda batch, head, i, j: (j <= i) & (j > i - 9)) == 9
-    with pytest.raises(CannotMount, match="attends in chunks"):
-        seen(lambda batch, head, i, j: (j <= i) & (j // 8 == i // 8))
+    assert of(lambda batch, head, i, j: j <= i) == (None, None)
+    assert of(lambda batch, head, i, j: (j <= i) & (j > i - 9)) == (9, None)
+    for chunk in (7, 8, 97):
+        assert of(lambda b, h, i, j, c=chunk: (j <= i) & (j // c == i // c)) == (chunk, chunk)
+    with pytest.raises(CannotMount, match="neither a window nor chunks"):
+        of(lambda batch, head, i, j: (j <= i) & ((j + 3) // 8 == (i + 3) // 8))
     for other in (lambda b, h, i, j: j <= i + 1, lambda b, h, i, j: (j <= i) & (j != i - 1)):
         with pytest.raises(CannotMount, match="keys that are not the last ones"):
-            seen(other)
+            of(other)
 
 
 def test_calls_that_would_be_wrong_are_refused() -> None:

@@ -18,7 +18,9 @@ import torch
 from scipy import stats
 from small_models import characters, family, gpt_neox, llama, of_words
 
+import posbench
 from posbench import results
+from posbench.base.errors import ConfigError
 from posbench.boards.generated import generate
 from posbench.config import provenance
 from posbench.pretrained import recording
@@ -664,3 +666,79 @@ def test_real_weights_speak_english_and_are_themselves_when_mounted(tmp_path: Pa
             mounted.mount()
             assert ((ours - theirs).abs().max() > 0.1) == changed
         prove_effect(mounted, YaRN(), 12288)
+
+
+# -- as served, and from Python --------------------------------------------------------------------
+
+
+def test_one_factor_for_all_lengths_changes_short_texts_too(said: Said, tmp_path: Path) -> None:
+    status, out, error = said("scale=served", "lengths=[2]", "extension=direct,yarn,rerope")
+    assert status == 0, error
+    assert [line[:2] for line in table(out, "passkey")] == [
+        [name, tokens] for tokens in ("300", "600") for name in ("direct", "yarn", "rerope")
+    ]
+    found = {
+        (each.method.extension, row.multiple): row.loss
+        for each in files.records(tmp_path / "mine")
+        for row in each.rows
+        if each.seed == 0
+    }
+    assert found["yarn", 1] != found["direct", 1]
+    (record, *_) = (e for e in files.records(tmp_path / "mine") if e.method.extension == "yarn")
+    assert record.config["extension"]["factor"] == 2 and "scale=served" in record.method.changed
+    assert said("scale=length", "lengths=[1,2]")[0] == 0
+    both = [e for e in files.records(tmp_path / "mine") if e.method.extension == "yarn"]
+    per_length = {e.rows[0].loss for e in both if "factor" not in e.config["extension"]}
+    assert found["direct", 1] in per_length  # nothing changes there
+    assert "scale=served needs the trained length" in said("scale=served", "tokens=[128]")[2]
+
+
+def test_a_model_is_extended_for_a_while(folder: Path) -> None:
+    model, _ = Files(folder).load("auto")
+    tokens = torch.arange(400)[None] % 40
+    with torch.no_grad():
+        before = model(tokens).logits
+        with posbench.extended(model, "yarn", length=600) as mounted:
+            under = model(tokens).logits
+            grown = model.generate(tokens, max_new_tokens=3, do_sample=False)
+            mounted.extension = posbench.yarn(mscale=2)
+            assert not torch.equal(model(tokens).logits, under)
+        assert torch.equal(model(tokens).logits, before)
+        settings = {
+            "rope_type": "yarn",
+            "factor": 2.0,
+            "original_max_position_embeddings": 300,
+            "truncate": True,
+        } | {name: getattr(yarn(300, 600), name) for name in ("beta_fast", "beta_slow", "truncate")}
+        native = type(model)(
+            type(model.config).from_dict(
+                model.config.to_dict()
+                | {"rope_parameters": dict(model.config.rope_parameters) | settings}
+            )
+        )
+        native.load_state_dict(model.state_dict())
+        native = native.to(model.dtype).eval()
+        torch.testing.assert_close(under, native(tokens).logits, rtol=0, atol=1e-4)
+        assert torch.equal(grown, native.generate(tokens, max_new_tokens=3, do_sample=False))
+    with pytest.raises(ConfigError, match="did you mean yarn"), posbench.extended(model, "yran", 9):
+        pass
+
+
+def yarn(trained: int, tested: int) -> Any:
+    """The suite's YaRN for a model of these positions."""
+    return posbench.yarn()._made(trained, tested)
+
+
+def test_an_evaluation_is_a_frame_of_what_the_command_says(said: Said, folder: Path) -> None:
+    model, tokenizer = Files(folder).load("auto")
+    frame = posbench.evaluate(model, tokenizer, ["direct", "yarn"], [1, 1.5], questions=2)
+    lines = table(said()[1], "passkey")
+    assert list(frame.extension) == [line[0] for line in lines]
+    assert list(frame.tokens.astype(str)) == [line[1] for line in lines]
+    # The settings of a tested length are its own here; the command has those of the longest.
+    direct = [float(line[7]) for line in lines if line[0] == "direct"]
+    assert list(frame[frame.extension == "direct"].log_likelihood) == pytest.approx(
+        direct, abs=6e-4
+    )
+    with pytest.raises(ConfigError, match="task passky"):
+        posbench.evaluate(model, tokenizer, tasks=["passky"])

@@ -20,6 +20,8 @@ was stopped goes on where it was.
     texts, questions 1 text of each length, with 10 questions at ten depths
     seed             the number of the first text, 0
     chat             true: in the tokenizer's chat template
+    scale            length by default: a factor for each length. served: the factor of the longest
+                     length for all, as a server is set; 1x is then part of every table
     train_positions  those of the model's configuration by default
     dtype            auto by default: as the model was saved
     device           cpu by default, or cuda or mps
@@ -198,8 +200,15 @@ def _to_serve(mounted: Mounted, rows: Sequence[Candidate], longest: int) -> Iter
         "--hf-overrides of vLLM:"
     )
     for each in rows:
-        recipe = overrides(mounted, each.extension, longest)
+        recipe = overrides(mounted, unwrapped(each.extension), longest)
         yield f"{each.name}: {recipe if isinstance(recipe, str) else json.dumps(recipe)}"
+
+
+def unwrapped(extension: Extension) -> Extension:
+    """What is served: at the longest length, one factor for all lengths is that of the length."""
+    from posbench.extensions.served import Served
+
+    return extension.extension if isinstance(extension, Served) else extension
 
 
 @dataclass(frozen=True)
@@ -310,5 +319,27 @@ def extensions(request: ModelRequest, train_positions: int, test_positions: int)
                     f"extension={name} trains further, and a pretrained model is measured as it "
                     "is: choose an extension without training"
                 )
-            found.append(Candidate(name, extension, node, tuple(request.of_extensions)))
+            row = Candidate(name, extension, node, tuple(request.of_extensions))
+            found.append(
+                served(row, test_positions / train_positions)
+                if request.settings.scale == "served"
+                else row
+            )
     return found
+
+
+def served(row: Candidate, factor: float) -> Candidate:
+    """The extension with one factor for all lengths; as it is where no scale follows the length."""
+    from posbench.extensions.served import FOLLOWS, Served
+    from posbench.pretrained.measuring import target
+
+    if factor <= 1 or FOLLOWS not in row.extension.scale_policy:
+        return row
+    if isinstance(row.extension, Searched):
+        raise ConfigError(
+            f"extension={row.name} searches for settings and is not served itself: choose "
+            "extensions with settings of yours, or leave scale=served out"
+        )
+    node = {"_target_": target(Served), "extension": row.node, "factor": factor}
+    changed = (*row.changed, "scale=served")
+    return replace(row, extension=Served(row.extension, factor), node=node, changed=changed)

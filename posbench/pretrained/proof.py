@@ -20,14 +20,18 @@ from posbench.pretrained.forms import mount, tolerance
 from posbench.pretrained.mounting import NAME, Layer, Mounted
 from posbench.pretrained.reading import answers
 from posbench.pretrained.refusal import CannotMount, as_one_line
+from posbench.pretrained.richer import NAME as RICHER
+from posbench.pretrained.richer import RereadingMounted, itself
 
+FAILS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a model raises whose code and settings do not go together."""
 TOKENS = 64
 """Tokens of the comparison, and of the attempt to see an effect at few positions."""
 
 
 def mounted_and_proved(model: PreTrainedModel, train_positions: int | None = None) -> Mounted:
     """`mount`, after which the mounted model is shown to equal the model itself."""
-    if model.config._attn_implementation == NAME:
+    if model.config._attn_implementation in (NAME, RICHER):
         raise CannotMount(
             f"this {type(model).__name__} is mounted already: unmount it first, or go on with the "
             "Mounted that it has"
@@ -43,11 +47,68 @@ def mounted_and_proved(model: PreTrainedModel, train_positions: int | None = Non
                 "precision: it does something with positions that was not recognised, so choose "
                 "another model"
             )
-        prove_questions(mounted)
+        return _with_questions(mounted)
+    except PosbenchError:
+        mounted.unmount()
+        raise
+    except FAILS as error:
+        mounted.unmount()
+        raise CannotMount(
+            f"{type(model).__name__} cannot be compared with itself ({as_one_line(error)}): see "
+            "whether it runs without posbench, and choose another model"
+        ) from error
     except BaseException:
         mounted.unmount()
         raise
+
+
+def _with_questions(mounted: Mounted) -> Mounted:
+    """The model as it is asked questions: after one reading of the text, or after one for each."""
+    try:
+        prove_questions(mounted)
+    except KeepsState:
+        mounted.unmount()
+        again = RereadingMounted(
+            mounted.model, mounted.layers, mounted.rotaries, mounted.train_positions
+        )
+        try:
+            prove_questions(again)
+            again.caches = growing(again) <= tolerance(again.model.dtype)
+        except BaseException:
+            again.unmount()
+            raise
+        return again
     return mounted
+
+
+@torch.no_grad()
+def growing(mounted: Mounted) -> float:
+    """The largest difference of what is read token by token, with the cache that the model makes
+    itself, from one pass over all; as a share of the largest logit. NaN where it cannot be read so.
+    """
+    model, n = itself(mounted.model), max(min(TOKENS, mounted.train_positions), 8)
+    row, cache, parts = random_tokens(model, 1, n), None, []
+    with mounted.at(n):
+        whole = logits_of(model, row, torch.ones_like(row))
+        try:
+            for part in (slice(0, n - 4), *(slice(at, at + 1) for at in range(n - 4, n))):
+                out = model(
+                    input_ids=row[:, part],
+                    attention_mask=torch.ones_like(row[:, : part.stop]),
+                    past_key_values=cache,
+                    use_cache=True,
+                )
+                cache = out.past_key_values
+                parts.append(out.logits)
+        except FAILS:
+            return float("nan")
+    return float((torch.cat(parts, 1) - whole).abs().max() / whole.abs().max())
+
+
+class KeepsState(CannotMount):
+    """A text cannot be read once for several questions, for layers keep more than keys and
+    values.
+    """
 
 
 @torch.no_grad()
@@ -66,8 +127,8 @@ def disagreement(mounted: Mounted) -> float:
     mounted.unmount()
     theirs = logits_of(mounted.model, batch, present)
     mounted.mount()
-    difference = (ours - theirs)[present.bool()].abs().max() / theirs.abs().max()
-    return float(difference)
+    ours, theirs = ours[present.bool()], theirs[present.bool()]
+    return float((ours - theirs).abs().max() / theirs.abs().max())
 
 
 @torch.no_grad()
@@ -77,11 +138,15 @@ def prove_questions(mounted: Mounted) -> None:
     They go the way of every measurement: the text is read once, and what a question has added is
     cut off again. So the second question must have the same answer as if it were the only one,
     which does not depend on the precision of a model. Models that transformers calls stateful are
-    not asked: in half precision, what they forget is hard to tell from rounding.
+    not asked so: in half precision, what they forget is hard to tell from rounding.
+
+    Raises `KeepsState` where a text would have to be read again.
     """
-    if getattr(mounted.model, "_is_stateful", False):
-        raise CannotMount(_keeps_state(mounted))
-    model, n = mounted.model, max(min(TOKENS, mounted.train_positions), 3)
+    model = itself(mounted.model)
+    again = isinstance(mounted, RereadingMounted)
+    if getattr(model, "_is_stateful", False) and not again:
+        raise KeepsState(_keeps_state(mounted))
+    n = max(min(TOKENS, mounted.train_positions), 3)
     rows, size = random_tokens(model, 2, n), max(n // 8, 1)
     shared = rows[0, : n - 2 * size].tolist()
     rows[1, : len(shared)] = rows[0, : len(shared)]
@@ -92,7 +157,7 @@ def prove_questions(mounted: Mounted) -> None:
     except PosbenchError:
         raise
     except Exception as error:
-        raise CannotMount(_no_questions(mounted, as_one_line(error))) from error
+        raise _no_questions(mounted, as_one_line(error)) from error
     mounted.unmount()
     logits = logits_of(model, rows, torch.ones_like(rows))[:, -size - 1 : -1].float()
     mounted.mount()
@@ -101,19 +166,20 @@ def prove_questions(mounted: Mounted) -> None:
     remembered = (ours[1] - torch.tensor(alone.log_likelihood)).abs().max()
     rounding = max(torch.finfo(each).eps for each in (model.dtype, ours.dtype))
     if not remembered <= 2 * rounding * ours[1].abs().max():
-        raise CannotMount(_no_questions(mounted, f"{remembered:.2g} nats after another question"))
+        raise _no_questions(mounted, f"{remembered:.2g} nats after another question")
     # A logit that is off by d, and a sum over all of them, are off by 2 d.
     allowed = 2 * tolerance(model.dtype) * float(logits.abs().max())
     if not (difference := float((ours - wanted).abs().max())) <= allowed:
-        raise CannotMount(_no_questions(mounted, f"{difference:.2g} nats from a whole pass"))
+        raise _no_questions(mounted, f"{difference:.2g} nats from a whole pass")
 
 
-def _no_questions(mounted: Mounted, what: str) -> str:
+def _no_questions(mounted: Mounted, what: str) -> CannotMount:
     """Why two questions cannot follow one text; some layers may keep no keys to cut off."""
-    model = mounted.model
-    if len(mounted.layers) < getattr(model.config.get_text_config(), "num_hidden_layers", 0):
-        return _keeps_state(mounted)
-    return (
+    model = itself(mounted.model)
+    few = len(mounted.layers) < getattr(model.config.get_text_config(), "num_hidden_layers", 0)
+    if few and not isinstance(mounted, RereadingMounted):
+        return KeepsState(_keeps_state(mounted))
+    return CannotMount(
         f"{type(model).__name__} answers questions after a text that it has read otherwise than in "
         f"one pass ({what}): choose another model"
     )
@@ -121,9 +187,9 @@ def _no_questions(mounted: Mounted, what: str) -> str:
 
 def _keeps_state(mounted: Mounted) -> str:
     return (
-        f"{type(mounted.model).__name__} keeps a state that cannot be cut back to the end of a "
-        "text, so a question would know of the one before it: choose a model whose layers keep "
-        "keys and values alone"
+        f"{type(itself(mounted.model)).__name__} keeps a state that cannot be cut back to the end "
+        "of a text, so a question would know of the one before it: choose a model whose layers "
+        "keep keys and values alone"
     )
 
 

@@ -83,12 +83,14 @@ class Recorder:
     @functools.cached_property
     def encoding(self) -> dict[str, Any]:
         """The model's forms and files, as its records keep them."""
-        layers = self.mounted.layers
-        return {
+        layers, kind = self.mounted.layers, type(self.mounted)
+        found = {
             "_target_": target(type(layers[0].form.encoding)),
             "model": self.model["name"],
             "forms": sorted({layer.form.name for layer in layers}),
         }
+        # What `SOURCES` does not reach is named, so that its code counts.
+        return found if kind is Mounted else found | {"mounted": {"_target_": target(kind)}}
 
     def _encoding(self, measured: Measurement) -> dict[str, Any]:
         """The same, and what makes tokens of its texts where `Pieces` alone would do it wrongly."""
@@ -159,7 +161,11 @@ class Recorder:
 
     def code(self, measured: Measurement, row: Candidate) -> list[str]:
         """Hashes of the code that the samples and the answers depend on."""
-        return [self._code_of_samples(measured), _code("evaluation", row.node)]
+        return [self._code_of_samples(measured), self._code_of_answers(row)]
+
+    def _code_of_answers(self, row: Candidate) -> str:
+        richer = [each for name, each in self.encoding.items() if name == "mounted"]
+        return _code("evaluation", [row.node, *richer] if richer else row.node)
 
     def _code_of_samples(self, measured: Measurement) -> str:
         return _code("training", [measured.node, self._encoding(measured)])
@@ -207,7 +213,7 @@ class Recorder:
                 "sources": SOURCES,
             },
             evaluated=Evaluated(
-                source_hash=_code("evaluation", row.node),
+                source_hash=self._code_of_answers(row),
                 preparation_cpu_seconds=0.0,
                 further_training_cpu_seconds=0.0,
                 evaluation_cpu_seconds=round(found.cpu_seconds, 3),

@@ -65,6 +65,7 @@ class Settings(BaseModel):
     questions: PositiveInt = 10
     seed: NonNegativeInt = 0
     chat: bool = False
+    scale: Literal["length", "served"] = "length"
     train_positions: NonNegativeInt = 0
     dtype: Literal["auto", "float64", "float32", "bfloat16", "float16"] = "auto"
     device: Literal["cpu", "cuda", "mps"] = "cpu"
@@ -84,6 +85,13 @@ class Settings(BaseModel):
             settings = cls(**given)
         except ValidationError as error:
             raise ConfigError(setting_refused(error)) from None
+        if settings.scale == "served" and settings.tokens is not None:
+            raise ConfigError(
+                "scale=served needs the trained length beside the others, to tell what one factor "
+                f"costs there, got tokens={settings.tokens}: give lengths instead"
+            )
+        if settings.scale == "served" and settings.lengths and 1 not in settings.lengths:
+            settings = settings.model_copy(update={"lengths": [1.0, *settings.lengths]})
         if (settings.lengths is None) == (settings.tokens is None):
             raise ConfigError(
                 f"lengths={settings.lengths} tokens={settings.tokens}: give one of the two"

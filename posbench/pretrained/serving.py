@@ -28,6 +28,7 @@ from posbench.pretrained.loading import AS_DATA
 from posbench.pretrained.mounting import Mounted
 from posbench.pretrained.proof import TOKENS, logits_of, narrow, random_tokens, windows
 from posbench.pretrained.refusal import as_one_line
+from posbench.pretrained.richer import itself
 
 
 def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, Any] | str:
@@ -99,7 +100,7 @@ def _difference(
     It has the weights of the mounted one, not copies of them. A few tokens are spread over all
     positions; windows count tokens in both.
     """
-    model, before = mounted.model, mounted.extension
+    model, before = itself(mounted.model), mounted.extension
     spread = torch.linspace(0, length - 1, min(TOKENS, length), device=model.device)
     pos = spread.round().long()[None]
     tokens = random_tokens(model, 1, pos.shape[1])

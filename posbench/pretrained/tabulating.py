@@ -31,7 +31,10 @@ class Score:
         """The 95 percent interval of the share over samples; Wilson's if each is right or wrong,
         NaN of a single sample that is neither.
         """
-        scores = [row.score for row in self.rows]
+        return self.interval_of([row.score for row in self.rows])
+
+    @staticmethod
+    def interval_of(scores: Sequence[float]) -> tuple[float, float]:
         if set(scores) <= {0.0, 1.0}:
             found = binomtest(round(sum(scores)), len(scores)).proportion_ci(method="wilson")
             return float(found.low), float(found.high)

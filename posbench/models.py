@@ -1,0 +1,110 @@
+"""Extensions on a model of transformers from Python.
+
+with posbench.extended(model, "yarn", length=8192):
+    model.generate(...)
+
+frame = posbench.evaluate(model, tokenizer, extensions=["direct", "yarn"], lengths=[1, 2])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posbench import standalone
+from posbench.base.errors import ConfigError
+from posbench.base.wording import closest, known_names
+from posbench.pretrained.continuing import pieces
+from posbench.pretrained.measuring import Answering
+from posbench.pretrained.mounting import Mounted
+from posbench.pretrained.proof import mounted_and_proved
+from posbench.pretrained.tabulating import Score
+from posbench.pretrained.text_tasks import TASKS
+from posbench.standalone import UnboundExtension
+
+HELP = "posbench pretrained --help"
+
+
+@contextmanager
+def extended(
+    model: Any,
+    extension: str | UnboundExtension,
+    length: int,
+    train_positions: int | None = None,
+) -> Iterator[Mounted]:
+    """The model under an extension for sequences of up to `length` positions, then as it was.
+
+    Every call inside is part of one, prompt and answer together, so that `model.generate` may use
+    its cache. The mounted model is shown to equal the model itself first. `train_positions` is the
+    trained length, by default that of the configuration.
+
+    Raises:
+        CannotMount: if the suite's attention cannot take the place of the model's
+        ConfigError: if there is no such extension
+        IllegalExtension: if the model lacks what it changes
+    """
+    with mounted_and_proved(model, train_positions) as mounted:
+        mounted.extension = unbound(extension)  # type: ignore[assignment]  # extends as one does
+        mounted.encodings(length)  # refused here, not in the first call
+        with mounted.at(length):
+            yield mounted
+
+
+def unbound(extension: str | UnboundExtension) -> UnboundExtension:
+    return standalone.extension(extension)() if isinstance(extension, str) else extension
+
+
+def evaluate(
+    model: Any,
+    tokenizer: Any,
+    extensions: Sequence[str | UnboundExtension] = ("direct", "yarn"),
+    lengths: Sequence[float] = (1, 1.5, 2),
+    tasks: Sequence[str] = ("passkey",),
+    texts: int = 1,
+    questions: int = 10,
+    train_positions: int | None = None,
+) -> pd.DataFrame:
+    """A line for each task, extension and length, over `texts` times `questions` samples.
+
+    Columns: task, extension, multiple, tokens, samples, score (share of answers that greedy
+    decoding gives), low and high (its 95 percent interval over samples) and log_likelihood (nats
+    per token of the answer). Lengths are multiples of the trained one. Nothing is written.
+    """
+    if not extensions or not lengths or not tasks:
+        raise ConfigError("extensions, lengths and tasks are lists of at least one each")
+    for task in tasks:
+        if task not in TASKS:
+            raise ConfigError(f"task {task}: {known_names(TASKS, HELP, closest(task, TASKS))}")
+    rows = []
+    given = pieces(tokenizer)
+    with mounted_and_proved(model, train_positions) as mounted:
+        for task in tasks:
+            asking = Answering(task, TASKS[task], given, questions)
+            for multiple in sorted(set(lengths)):
+                tokens = round(multiple * mounted.train_positions)
+                for each in map(unbound, extensions):
+                    found: list[Any] = [
+                        one
+                        for text in range(texts)
+                        for one in asking.found(mounted, each, tokens, text)  # type: ignore[arg-type]
+                    ]
+                    right = [float(one.answer.exact) for one in found]
+                    low, high = Score.interval_of(right)
+                    rows.append(
+                        {
+                            "task": task,
+                            "extension": each.name,
+                            "multiple": multiple,
+                            "tokens": tokens,
+                            "samples": len(found),
+                            "score": float(np.mean(right)),
+                            "low": low,
+                            "high": high,
+                            "log_likelihood": float(np.mean([one.log_likelihood for one in found])),
+                        }
+                    )
+    return pd.DataFrame(rows)
