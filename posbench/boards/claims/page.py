@@ -1,4 +1,4 @@
-"""What papers say, held against records: writes `claims.md`.
+"""Compares what papers say with records: writes `claims.md`.
 
 `posbench board claims FOLDER` reads FOLDER/claims.yaml and the records beside it, and writes
 FOLDER/claims.md. The same records give the same bytes. Nothing here imports torch.

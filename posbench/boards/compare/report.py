@@ -1,4 +1,4 @@
-"""What is said of a row among others: on the terminal, as Markdown, and as a table in LaTeX."""
+"""The report on a row among others: on the terminal, as Markdown, and as a table in LaTeX."""
 
 from __future__ import annotations
 
