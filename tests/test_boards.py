@@ -13,11 +13,11 @@ from offered import CONF
 
 from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
-from posbench.boards.contrasts import contrast_sections
+from posbench.boards.contrasts import contrast_parts
 from posbench.boards.measured import Measured, under_one_protocol
+from posbench.boards.page import board_part, ranked, with_tasks
 from posbench.boards.ranking import BoardPart, standings_of
 from posbench.boards.ranking import parts as measured_parts
-from posbench.boards.sections import Section, board_sections
 from posbench.check.subject import setup
 from posbench.config import board as definition
 from posbench.config import board_rows as naming
@@ -28,6 +28,8 @@ from posbench.config.identity import identify
 from posbench.config.methods import methods
 from posbench.records import tables
 from posbench.records.record import Record
+from posbench.showing.pages import Chapter
+from posbench.showing.table import Table
 from posbench.statistics import measures
 
 MULTIPLES = (1, 2, 4, 8)
@@ -364,14 +366,15 @@ def test_what_a_part_changes_of_the_protocol_is_part_of_the_name_and_pairs_are_c
     ranked = standings_of(board, measured)
     assert [each.part.title for each in ranked] == ["All", "Other rates"]
     assert ranked[1].known == ["rope (training.learning_rate=0.006)"]
-    as_far, further, rates = contrast_sections(board, ranked)
-    assert [line.cells[1] for line in as_far.table.rows] == ["2 of 3", "\N{EN DASH}"]
-    assert [line.cells[-1] for line in as_far.table.rows] == ["yes", "\N{EN DASH}"]
+    chapters = contrast_parts(board, ranked)
+    as_far, further, rates = (table for each in chapters for table in each.tables)
+    assert [line.cells[1] for line in as_far.rows] == ["2 of 3", "\N{EN DASH}"]
+    assert [line.cells[-1] for line in as_far.rows] == ["yes", "\N{EN DASH}"]
     # The means: (-.1 + .2 - .4) / 6 is below 0, and (.5 + .5 + .2) / 6 is no more than .21.
-    assert [line.cells[-1] for line in further.table.rows] == ["no"]
-    assert further.table.rows[0].cells[2].startswith("-.05")
-    assert [line.cells[0] for line in rates.table.rows] == ["3"]
-    assert [line.cells[-1] for line in rates.table.rows] == ["no"]
+    assert [line.cells[-1] for line in further.rows] == ["no"]
+    assert further.rows[0].cells[2].startswith("-.05")
+    assert [line.cells[0] for line in rates.rows] == ["3"]
+    assert [line.cells[-1] for line in rates.rows] == ["no"]
     assert board.hash != definition.read(PREDICTED.replace("by: 0.21", "by: 0.1"), "predicted").hash
 
 
@@ -404,37 +407,44 @@ def parts(board: Board, table: pd.DataFrame) -> list[BoardPart]:
     return measured_parts(board, Measured.of(table))
 
 
-def sections(board: Board, table: pd.DataFrame) -> list[Section]:
+def first_part(board: Board, table: pd.DataFrame) -> Chapter:
     measured = Measured.of(table)
-    return board_sections(board, standings_of(board, measured), measured, asked=True)
+    first, *_ = standings_of(board, measured)
+    return with_tasks(ranked(board, first, measured), first)
+
+
+def tables_in(part: Chapter) -> tuple[Table, ...]:
+    """The rows with a place, where there are some those below them, and rows by tasks."""
+    [table], [by_task] = part.tables, [each for each in part.blocks if isinstance(each, Chapter)]
+    return (*(group for _, group in table.groups), *by_task.tables)
 
 
 TWO = SMALL.replace("rope, nope, rope_pi", "rope, nope")
 
 
-def cells_of(section: Section) -> dict[str, dict[str, str]]:
+def cells_of(table: Table) -> dict[str, dict[str, str]]:
     """Row -> heading -> cell."""
-    headings = section.table.headings[1:]
-    return {row.name: dict(zip(headings, row.cells, strict=True)) for row in section.table.rows}
+    headings = table.headings[1:]
+    return {row.name: dict(zip(headings, row.cells, strict=True)) for row in table.rows}
 
 
 def test_rows_stand_in_the_order_of_what_they_reach() -> None:
     board = small()
     table = tables.table(of(board, rope=0.4, nope=0.9, rope_pi=0.0))
-    first, section, *_ = sections(board, table)
+    first = board_part(board, standings_of(board, Measured.of(table))[0])
+    placed, by_task = tables_in(first_part(board, table))
+    [of_board] = first.tables
     assert first.title == "Board small"
-    assert [row.name for row in first.table.rows] == list(board.all_tasks)
-    assert first.table.rows[0].cells == ["3 of 3", "100 %", "nope (.92)"]
-    assert list(cells_of(section)) == ["nope", "rope", "rope_pi"]
-    cells = cells_of(section)["nope"]
+    assert [row.name for row in of_board.rows] == list(board.all_tasks)
+    assert of_board.rows[0].cells == ["3 of 3", "100 %", "nope (.92)"]
+    assert list(cells_of(placed)) == ["nope", "rope", "rope_pi"]
+    cells = cells_of(placed)["nope"]
     # From 1 at 1x to .9 at 2x, then level: (.95 + 2 x .9) / 3, chance being .001.
     assert (cells["reaches"], cells["learned"], cells["tasks"]) == (".92", "100 %", "4/4")
     short = ["method", "learned", "tasks", "reaches", "95 %", "less the first"]
-    assert [each.name for each in section.table.columns if each.terminal] == short
-    assert section.terminal and not first.terminal
-    [by_task] = section.details
-    assert by_task.table.headings == ["method", *board.all_tasks]
-    assert by_task.table.rows[0].cells == [".92"] * 4
+    assert [each.name for each in placed.columns if each.terminal] == short
+    assert by_task.headings == ["method", *board.all_tasks]
+    assert by_task.rows[0].cells == [".92"] * 4
 
 
 def test_a_row_that_learned_little_stands_below_the_table() -> None:
@@ -445,12 +455,11 @@ def test_a_row_that_learned_little_stands_below_the_table() -> None:
         else each
         for each in of(small(TWO), rope=0.4, nope=0.9)
     ]
-    _, section, *_ = sections(small(TWO), tables.table(found))
-    below, by_task = section.details
-    assert [row.name for row in section.table.rows] == ["rope"]
-    assert [row.name for row in below.table.rows] == ["nope"] and below.terminal
-    assert below.table.rows[0].cells[:2] == ["50 %", "2/4"]
-    nope = next(row for row in by_task.table.rows if row.name == "nope")
+    placed, below, by_task = tables_in(first_part(small(TWO), tables.table(found)))
+    assert [row.name for row in placed.rows] == ["rope"]
+    assert [row.name for row in below.rows] == ["nope"]
+    assert below.rows[0].cells[:2] == ["50 %", "2/4"]
+    nope = next(row for row in by_task.rows if row.name == "nope")
     assert nope.cells == ["\N{EN DASH}", "\N{EN DASH}", ".92", ".92"]
 
 
@@ -462,12 +471,12 @@ def test_a_row_that_was_not_run_on_a_task_is_ranked_on_the_others_and_that_is_to
         for each in of(board, rope=0.4, nope=0.9)
         if each.task.name != "reverse" and (each.method.name, each.task.name) != ("nope", "passkey")
     ]
-    _, section, *_ = sections(board, tables.table(found))
-    assert section.notes[:2] == [
+    part = first_part(board, tables.table(found))
+    assert part.blocks[:2] == [
         "Too few rows have been run on 2 of 4 tasks: reverse, passkey.",
         "1 row that the board asks for has not been run.",
     ]
-    cells = cells_of(section)
+    cells = cells_of(tables_in(part)[0])
     assert list(cells) == ["nope", "rope"] and cells["nope"]["tasks"] == "2/2"
     assert cells["nope"]["reaches"] == ".92"
 
@@ -480,13 +489,13 @@ def test_an_extension_counts_by_its_training_and_is_marked_where_it_lost_1x() ->
         weights = {"training.settings_hash": f"{each.task.name} {each.seed}"}
         lost = {"rows.0.proficiency": 0.1} if each.method.extension == "pi" else trained
         found.append(changed(each, weights | lost))
-    _, section, *_ = sections(board, tables.table(found))
-    assert [(row.name, row.marks) for row in section.table.rows] == [
+    placed, *_ = tables_in(first_part(board, tables.table(found)))
+    assert [(row.name, row.marks) for row in placed.rows] == [
         ("rope_pi", ["fails at 1x"]),
         ("rope", []),
     ]
-    assert {cells["learned"] for cells in cells_of(section).values()} == {"100 %"}
-    assert {"1x", "2x", "4x", "8x"} < set(section.table.headings)
+    assert {cells["learned"] for cells in cells_of(placed).values()} == {"100 %"}
+    assert {"1x", "2x", "4x", "8x"} < set(placed.headings)
 
 
 OF_A_HOST = "encodings: [rope], extensions: [direct, pi, ntk, yarn]"
@@ -496,8 +505,8 @@ def test_a_part_has_its_own_tasks_alone() -> None:
     board = small(
         SMALL.replace("seeds: [10, 11, 12]}", "seeds: [10, 11, 12], tasks: [copy, passkey]}")
     )
-    _, section, *_ = sections(board, tables.table(of(small(), rope=0.4, nope=0.9)))
-    assert {cells["tasks"] for cells in cells_of(section).values()} == {"2/2"}
+    placed, *_ = tables_in(first_part(board, tables.table(of(small(), rope=0.4, nope=0.9))))
+    assert {cells["tasks"] for cells in cells_of(placed).values()} == {"2/2"}
     [standing] = standings_of(board, Measured.of(tables.table(of(small(), rope=0.4, nope=0.9))))
     assert set(standing.summary["num_tasks"]) == {2}
 
@@ -552,7 +561,7 @@ def test_what_has_one_label_and_unlike_contents_is_not_mixed() -> None:
 
 def test_records_that_are_not_of_the_board_make_no_section_of_it() -> None:
     found = tables.table([record("rope", seed=3, protocol="smoke")])
-    assert sections(small(), found) == []
+    assert standings_of(small(), Measured.of(found)) == []
 
 
 def test_a_dry_run_is_shown_under_its_own_protocol() -> None:

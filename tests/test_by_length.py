@@ -13,7 +13,7 @@ from scipy import stats
 
 from posbench.boards.by_length import lengths_csv, runs_csv, task_rows
 from posbench.boards.measured import Measured
-from posbench.boards.tables import TaskTable
+from posbench.boards.tables import of_task
 from posbench.records import tables
 
 
@@ -66,8 +66,7 @@ def test_learned_counts_the_runs_that_were_tested_at_1x() -> None:
     found = [*seeds("rope", [{1: 1.0, 2: 0.5}, {1: 0.2, 2: 0.1}]), record("rope", {2: 0.5}, seed=2)]
     measured = Measured.of(tables.table(found))
     [task] = task_rows(lines(*found), measured)
-    table = TaskTable.of(task)
-    [(_, shown)] = table.tables
+    shown = of_task(task)
     assert [column.name for column in shown.columns] == ["method", "reaches", "1x", "2x", "learned"]
     assert shown.rows[0].cells[-1] == "1/2"
     runs = pd.read_csv(io.StringIO(runs_csv(measured)))

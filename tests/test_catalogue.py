@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_the_page_holds_all_it_shows(folder: Path) -> None:
     page = (folder / "catalogue.html").read_text()
-    assert page.count("<section") == page.count("<svg") == 5
+    assert page.count("<section") == 1 + page.count("<svg") == 6
     assert not re.search(r'(src|href)="(?!#|data:|https://arxiv\.org/abs/)', page), (
         "nothing is fetched from elsewhere"
     )

@@ -541,7 +541,7 @@ def test_the_order_of_records_does_not_matter(many: Any, order: Any) -> None:
     ]
     index = list(range(len(many)))
     order.shuffle(index)
-    assert page.markdown(stated, many.iloc[index]) == page.markdown(stated, many)
+    assert page.page(stated, many.iloc[index]) == page.page(stated, many)
 
 
 # -- the file --------------------------------------------------------------------------------------
@@ -665,7 +665,8 @@ def test_a_row_with_two_contents_under_one_name_is_refused(
     called = "task=copy, encoding=rope, side=ntk has runs of "
     with pytest.raises(PosbenchError, match=called + said):
         findings([claim()], corrected(long_table([*seeds("ntk", TEN), new])))
-    text = page.markdown([claim(of="pi", over="direct")], long_table([*seeds("ntk", TEN), new]))
+    stated = [claim(of="pi", over="direct")]
+    text = page.page(stated, long_table([*seeds("ntk", TEN), new])).markdown()
     assert "### Not measured" in text, "rows that no claim names are passed over"
 
 

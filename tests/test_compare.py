@@ -193,7 +193,7 @@ def test_the_report_says_the_place_and_the_table_has_our_row_in_bold() -> None:
     assert float(ours.cells[2]) == pytest.approx(reaches, abs=0.005)
     text = report.numbers(found).latex()
     assert r"\textbf{decay} & \textbf{100 \%}" in text and text.count(r"\\") == 1 + 3
-    assert "| decay | 100 % | 4/4 |" in report.markdown(found, board(), [])
+    assert "| decay | 100 % | 4/4 |" in report.in_text(found, board(), []).markdown()
 
 
 def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path) -> None:
@@ -205,22 +205,23 @@ def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path
     assert "<title>posbench: decay on board small</title>" in page and "<li>a note</li>" in page
     above = page[: page.index("</header>")]
     assert all(f'<p class="answer">{html.escape(sentence)}</p>' in above for sentence in said)
-    rows = re.findall(r'<tr data-r="\d+"( id="own")?><th scope="row">(\w+)', page)
+    above_tasks = page[: page.index('id="task-by-task"')]
+    rows = re.findall(r'<tr( id="own")?><th scope="row">(\w+)', above_tasks)
     assert rows == [("", "nope"), (' id="own"', "decay"), ("", "rope")]
     assert page.count('decay <span class="mark">yours</span>') == 1 + len(board().all_tasks)
     assert '<text class="own"' in page and ">decay</text>" in page, "it is in the first picture"
     assert "posbench compare</code>" in page and "leaderboard.csv" not in page
     sketch = {"path": "dense", "keys": "no keys", "quantity": "bias", "distances": [0]}
     sketch |= {"curves": [[0.0]], "map": "", "trained": 16}
-    drawn = report.html(found, board(), [], report.Unrecorded(sketch=sketch))
-    (ours,) = re.findall(r'<tr data-r="\d+" id="own">.*', drawn)
+    drawn = report.of_all(found, board(), [], report.Unrecorded(sketch=sketch)).html()
+    (ours,) = re.findall(r'<tr id="own">.*', drawn)
     assert ours.endswith("<td>dense<td>no keys")
 
 
 def test_the_page_of_a_published_row_shows_both_and_their_runs_apart() -> None:
     levels = {"rope": 0.4, "nope": 0.9}
     mine = [made("rope", 0.5, "copy", seed) for seed in (10, 11)]
-    page = report.html(among(mine, published(levels)), board(), [])
+    page = report.of_all(among(mine, published(levels)), board(), []).html()
     held = re.search(r'id="data">(.*?)</script>', page, re.S)
     assert held is not None
     data = json.loads(held[1])

@@ -72,7 +72,8 @@ def standings(found: Sequence[Record], of: Board | None = None) -> list[Ranked]:
 
 
 def said(found: Sequence[Record], of: Board | None = None) -> list[str]:
-    return findings.markdown(of or board(), standings(found, of)).splitlines()
+    page = findings.page(of or board(), standings(found, of))
+    return page.markdown().splitlines() if page else []
 
 
 def without(

@@ -91,7 +91,7 @@ def test_the_page_needs_no_network(text: str) -> None:
 def test_tables_read_without_a_script(text: str) -> None:
     body = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.S)
     ranked = re.findall(
-        r'<tr data-r="\d+"[^>]*><th scope="row">(\w+)<td>100 %<td>2/2<td.*?--h:\d+">\.\d+<', body
+        r'<tr[^>]*><th scope="row">(\w+)<td>100 %<td>2/2<td.*?--h:\d+">\.\d+<', body
     )
     assert ranked == ["nope", "alibi", "rope", "t5"]
     assert body.count("<summary>copy</summary>") == body.count("<summary>passkey</summary>") == 1
@@ -109,8 +109,10 @@ def test_a_column_that_no_row_has_anything_in_is_left_out(text: str, tmp_path: P
     ]
     page = generate(tmp_path, [*some_records(), *more]).pages["leaderboard.html"]
     for name, drawn in (("reaches", False), ("95 %", True), ("products", False)):
-        assert (f">{name}</th>" in text.split('id="tasks"')[0]) is (name == "reaches")
-        assert (f">{name}</th>" in page.split('id="tasks"')[0]) is (name != "products"), drawn
+        assert (f">{name}</th>" in text.split('id="task-by-task"')[0]) is (name == "reaches")
+        assert (f">{name}</th>" in page.split('id="task-by-task"')[0]) is (name != "products"), (
+            drawn
+        )
 
 
 def test_the_data_are_the_areas_of_all_runs(data: dict[str, Any], folder: Path) -> None:
@@ -141,8 +143,8 @@ def test_a_score_is_rounded_once(tmp_path: Path) -> None:
     """By way of thousandths .3746 would be .38."""
     pages = generate(tmp_path, [record("rope", {1: 1.0, 2: 0.3746})]).pages
     assert "| .37 |" in pages["leaderboard.md"]
-    [row] = re.findall(r"<tr><th>rope<td>.*", pages["leaderboard.html"])
-    assert row.endswith("<td>1.00<td>.37<td>1/1")
+    *_, row = re.findall(r'<tr><th scope="row">rope<td>.*', pages["leaderboard.html"])
+    assert re.sub(r" style=[^>]*", "", row).endswith("<td>1.00<td>.37<td>1/1")
 
 
 def test_the_area_of_a_run_is_worked_out_once_for_all_pages(

@@ -17,7 +17,7 @@ from task_oracles import answered
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError
-from posbench.boards.context import context_sections
+from posbench.boards.context import context_parts
 from posbench.check.conformance_of_tasks import SUITE, ChosenTask
 from posbench.check.subject import setup
 from posbench.config.building import build
@@ -28,6 +28,7 @@ from posbench.core.scoring import answers, inputs
 from posbench.core.task import BOS, EOS, FIRST_SYMBOL, SEP, Batch
 from posbench.records import tables
 from posbench.records.record import Record
+from posbench.showing.pages import Chapter
 from posbench.statistics.context import between, difference, sums
 from posbench.tasks import source_code
 from posbench.tasks.source_code import Corpus, SourceCode, installed
@@ -402,19 +403,21 @@ def test_a_board_shows_what_more_context_gives_or_takes() -> None:
     same = record("nope", {1: 1.0, 2: 0.5, 8: 0.5}, task="source_code")
     flat = SUMS | {"tests": [three["tests"][0] | {"test_length": n} for n in (10, 20, 80)]}
     found = [changed(worse, {"by_text": three}), changed(same, {"by_text": flat})]
-    [section] = context_sections(found)
-    assert [line.name for line in section.table.rows] == ["nope", "rope"]
-    assert section.table.rows[0].cells == [
+    [part] = context_parts(found)
+    [table], beside = part.tables, part.blocks[-1]
+    assert isinstance(beside, Chapter)
+    assert [line.name for line in table.rows] == ["nope", "rope"]
+    assert table.rows[0].cells == [
         "1",
         "1.000",
         *["+0.000 [+0.000, +0.000]"] * 2,
         ".500",
         "+0.000 [+0.000, +0.000]",
     ]
-    assert section.table.rows[1].cells[3] == "+1.000 [+1.000, +1.000]"
-    [beside] = section.details
-    assert beside.table.headings == ["method", "less nope", "p"]
-    assert [(line.name, *line.cells) for line in beside.table.rows] == [
+    assert table.rows[1].cells[3] == "+1.000 [+1.000, +1.000]"
+    [table] = beside.tables
+    assert table.headings == ["method", "less nope", "p"]
+    assert [(line.name, *line.cells) for line in table.rows] == [
         ("rope", "+1.000 [+1.000, +1.000]", ".0002")
     ]
-    assert not [*context_sections([record()])]
+    assert not [*context_parts([record()])]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import special
 
 from posbench.boards.measured import SHOWN, Measured
+from posbench.showing.table import csv
 from posbench.statistics.aggregates import CONFIDENCE, FEWEST, zero_shot_first
 
 ROW = SHOWN[:-1]
@@ -115,19 +115,7 @@ def runs_csv(measured: Measured) -> str:
 def _csv(table: pd.DataFrame) -> str:
     named = {"protocol_name": "protocol", "task_name": "task", "row": "method"}
     named["cpu_seconds"] = "train_cpu_seconds"
-    plain = table.rename(columns=named)
-    texts = plain.select_dtypes(["object", "string"]).columns
-    plain = plain.assign(**{name: [_no_formula(each) for each in plain[name]] for name in texts})
-    return plain.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-
-
-FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
-"""Beginnings of what a spreadsheet calculates, in both widths."""
-
-
-def _no_formula(value: Any) -> Any:
-    """A text as a spreadsheet shows it, which would calculate what begins like a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
+    return csv(table.rename(columns=named))
 
 
 @dataclass(frozen=True)

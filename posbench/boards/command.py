@@ -22,29 +22,27 @@ from posbench.base.wording import printable
 from posbench.boards import findings
 from posbench.boards.generated import Generated, board_of, generate, refuse_others
 from posbench.boards.ranking import Ranked
-from posbench.boards.sections import Section
 from posbench.boards.tables import LEARNED, REACHES, latex
 from posbench.config import commands
 from posbench.config.compose import composing
 from posbench.config.exit_status import exit_status
 from posbench.records import files
+from posbench.showing.pages import Chapter
 
 COMMAND = "posbench board"
 TASKS = "tasks"
 """A folder of pages that earlier releases made."""
 
 
-def show(shown: Sequence[Section], notes: Sequence[str], emit: Callable[[str], None]) -> None:
+def show(parts: Sequence[Chapter], notes: Sequence[str], emit: Callable[[str], None]) -> None:
     """Print the tables in the terminal, with the columns that it has room for."""
-    for section in shown:
-        if not section.terminal:
-            continue
-        below = [(each.title, each.table) for each in section.details if each.terminal]
-        for title, table in [(section.title, section.table), *below]:
-            emit(printable(f"{title}\n"))
-            for line in table.aligned(indent=2) if table.rows else ["none"]:
-                emit(f"  {line}")
-            emit("")
+    for part in parts:
+        emit(printable(f"{part.title}\n"))
+        for table in part.tables:
+            for said, group in table.groups:
+                for line in [*([said, ""] if said else []), *group.aligned(indent=2)]:
+                    emit(f"  {printable(line)}" if line == said else f"  {line}".rstrip())
+                emit("")
     emit(f"learned: {LEARNED.short} reaches: {REACHES.short}\n")
     for note in notes:
         emit(printable(f"Note: {note}"))
@@ -135,7 +133,7 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
         return 1 if unreadable else 0
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its tables
-    show(made.sections, made.notes, emit)
+    show(made.parts, made.notes, emit)
     emit(f"Written, with more columns: {', '.join(map(str, written))}")
     emit(f"Open the page in a browser: {chosen.folder / 'leaderboard.html'}")
     return 1 if unreadable else 0

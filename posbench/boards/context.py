@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
-from posbench.boards.sections import Detail, Section
 from posbench.records import tables
 from posbench.records.record import Record
+from posbench.showing.pages import Chapter
 from posbench.showing.table import Line, Table, number
 from posbench.statistics.context import Difference, between, difference, sums
 
@@ -21,8 +21,8 @@ NOTE = (
 )
 
 
-def context_sections(found: Iterable[Record]) -> Iterator[Section]:
-    """A section for each protocol and task with such tests; the best at the longest comes first."""
+def context_parts(found: Iterable[Record]) -> Iterator[Chapter]:
+    """A part for each protocol and task with such tests; the best at the longest comes first."""
     table = tables.by_text(found).rename(columns={"method": "row"})
     for (protocol, task), mine in table.groupby(["protocol", "task"]):
         lines = sorted(_lines(mine), key=lambda each: each[0])
@@ -31,11 +31,11 @@ def context_sections(found: Iterable[Record]) -> Iterator[Section]:
         shown = Table.of(headings, [line for _, line in lines])
         title = f"{task}: what more context gives or takes ({protocol})"
         rows = [line.name for _, line in lines]
-        details = [_beside_the_first(title, mine, rows)] if len(rows) > 1 else []
-        yield Section(title, [NOTE], shown, details=details)
+        below = [_beside_the_first(title, mine, rows)] if len(rows) > 1 else []
+        yield Chapter(title, [NOTE, shown, *below])
 
 
-def _beside_the_first(title: str, table: pd.DataFrame, rows: list[str]) -> Detail:
+def _beside_the_first(title: str, table: pd.DataFrame, rows: list[str]) -> Chapter:
     """What each row loses at the longest multiple more than the first of them."""
     first, longest = rows[0], MULTIPLES[-1]
     pairs = between(table[table["row"].isin(rows)], longest)
@@ -48,7 +48,7 @@ def _beside_the_first(title: str, table: pd.DataFrame, rows: list[str]) -> Detai
             lines[row] = Line(row, [said, number(pair.p_holm, 4)])
     note = f"In nats a token at {longest:g}x. p is adjusted over all pairs of rows, by Holm."
     shown = Table.of(["method", f"less {first}", "p"], [lines[row] for row in rows[1:]])
-    return Detail(f"{title}: beside {first}", note, shown)
+    return Chapter(f"{title}: beside {first}", [note, shown])
 
 
 def _lines(table: pd.DataFrame) -> Iterator[tuple[float, Line]]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from posbench.boards.ranking import Ranked, span
-from posbench.boards.sections import Section
 from posbench.config.board import Board, Contrast
+from posbench.showing.pages import Chapter
 from posbench.showing.table import NOTHING, Line, Table, number
 from posbench.statistics.effects import Fitted
 
@@ -22,7 +22,7 @@ ROUNDING = 1e-9
 HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
 
 
-def contrast_sections(board: Board, found: Sequence[Ranked]) -> Iterator[Section]:
+def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
     """A section for each prediction of the board that has runs."""
     if not board.contrasts or not found:
         return
@@ -46,7 +46,7 @@ def contrast_sections(board: Board, found: Sequence[Ranked]) -> Iterator[Section
             else " in the mean over these tasks"
         )
         notes = [f"It holds for a pair if the first reaches further {rule}. {counts}.", NOTE]
-        yield Section(said, notes, Table.of(HEADINGS, lines))
+        yield Chapter(said, [*notes, Table.of(HEADINGS, lines)])
 
 
 def _line(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Line:

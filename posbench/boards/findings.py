@@ -20,7 +20,8 @@ from posbench.base.wording import agreeing, counted
 from posbench.boards.measured import short_names
 from posbench.boards.ranking import Ranked, span
 from posbench.config.board import Board
-from posbench.showing.table import code, number
+from posbench.showing.pages import Chapter, Items, Page
+from posbench.showing.table import Markdown, code, number
 from posbench.statistics import standings
 from posbench.statistics.correlation import over_rows, rank_correlation
 from posbench.statistics.standings import SIGNIFICANT
@@ -31,38 +32,36 @@ LENGTHS = (2.0, 4.0, 8.0)
 FEW = 4
 """The most names in a sentence."""
 
+MEANING = Markdown(
+    "A row *reaches* as far as the area under its score from 1x to 8x says, of the trainings that "
+    "learned their task; a model of rows and tasks puts rows that have learned other tasks beside "
+    "each other. Intervals are of 95 %, over tasks and seeds. Rows differ if their difference on "
+    "the tasks that both have learned does, corrected by Holm for the number of rows, which the "
+    "intervals are not."
+)
+
 Code = Callable[[str], str]
 """How the name of a row is written."""
 
 
-def markdown(board: Board, found: Sequence[Ranked]) -> str:
-    """The findings, part by part; "" where no two rows can be compared."""
+def page(board: Board, found: Sequence[Ranked]) -> Page | None:
+    """The findings, part by part; None where no two rows can be compared."""
     hosted = [each for each in found if each.part.is_of_a_host]
     rest = [each for each in found if not each.part.is_of_a_host]
-    sections = [
-        ("Which encoding", [_linked(said, each) for each in rest for said in answer(each, code)]),
-        (
-            "Which extension",
-            [_linked(said, each) for each in hosted for said in answer(each, code)],
-        ),
-        ("Does the order hold in another model", list(_size(board, found))),
-        ("What is not known", list(_unknown(board, found))),
+    sections = {
+        "Which encoding": [_linked(said, each) for each in rest for said in answer(each, code)],
+        "Which extension": [_linked(said, each) for each in hosted for said in answer(each, code)],
+    }
+    if not any(sections.values()):
+        return None
+    sections["Does the order hold in another model"] = list(_size(board, found))
+    sections["What is not known"] = list(_unknown(board, found))
+    parts = [
+        Chapter(title, [Items(list(map(Markdown, sentences)))])
+        for title, sentences in sections.items()
+        if sentences
     ]
-    if not any(sentences for _, sentences in sections[:2]):
-        return ""
-    lines = [
-        "# Findings",
-        "",
-        "A row *reaches* as far as the area under its score from 1x to 8x says, of the trainings "
-        "that learned their task; a model of rows and tasks puts rows that have learned other "
-        "tasks beside each other. Intervals are of 95 %, over tasks and seeds. Rows differ if "
-        "their difference on the tasks that both have learned does, corrected by Holm for the "
-        "number of rows, which the intervals are not.",
-    ]
-    for title, sentences in sections:
-        if sentences:
-            lines += ["", f"## {title}", "", *(f"- {sentence}" for sentence in sentences)]
-    return "\n".join([*lines, "", MADE, ""])
+    return Page("Findings", parts, [Markdown(MADE)], lead=[MEANING])
 
 
 def answer(standing: Ranked, code: Code = str) -> Iterator[str]:

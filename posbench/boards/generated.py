@@ -12,21 +12,29 @@ from pathlib import Path
 from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
-from posbench.boards import findings, opening, sections
+from posbench.boards import findings, opening
 from posbench.boards.by_length import by_length, lengths_csv, runs_csv, task_rows
-from posbench.boards.context import context_sections
-from posbench.boards.contrasts import contrast_sections
+from posbench.boards.context import context_parts
+from posbench.boards.contrasts import contrast_parts
 from posbench.boards.measured import Measured, under_one_protocol
-from posbench.boards.page import document
+from posbench.boards.page import (
+    GUIDE_IS_BELOW,
+    MEANINGS,
+    PAGE,
+    board_part,
+    document,
+    ranked,
+    task_parts,
+    with_tasks,
+)
 from posbench.boards.ranking import Ranked, standings_of, standings_without_board
 from posbench.boards.remarks import of_likelihoods, remarks
-from posbench.boards.sections import Section, board_sections, task_sections
-from posbench.boards.tables import TaskTable
 from posbench.config import board as definition
 from posbench.config.board import Board
 from posbench.records import files, tables
 from posbench.records.record import Audit, Record
-from posbench.showing.pages import explanations
+from posbench.showing.pages import Chapter, Page, Picture, explanations
+from posbench.showing.table import Markdown
 
 # -- the board that a folder is judged by ----------------------------------------------------------
 
@@ -63,7 +71,7 @@ class Generated:
     """All that is made of the records of a folder."""
 
     pages: dict[str, str]  # by the names of their files
-    sections: list[Section]
+    parts: list[Chapter]  # that a terminal shows
     notes: list[str]
     measured: Measured
     ranked: list[Ranked]
@@ -93,37 +101,42 @@ def generate(
     warned = remarks(found, table, audits)
     measured = Measured.of(table)
     asked = standings_of(board, measured)
-    ranked = asked or standings_without_board(measured)
+    standings = asked or standings_without_board(measured)
     lines = by_length(measured)
-    shown = board_sections(board, ranked, measured, asked=bool(asked))
-    shown += contrast_sections(board, asked)
-    if not asked:  # of a board the page has them
-        shown += task_sections(map(TaskTable.of, task_rows(lines, measured)))
-    shown += context_sections(found)
+    parts = [ranked(board, each, measured) for each in standings]
+    more_parts = [*contrast_parts(board, asked), *context_parts(found)]
+    of_tasks = [] if asked else list(task_parts(task_rows(lines, measured)))
+    first = [board_part(board, asked[0])] if asked else []
+    in_text = map(with_tasks, parts, standings)
     drawn = opening.picture(asked[0], alone=True) if asked else ""
+    text = Page(
+        "posbench board",
+        [*first, *in_text, *of_tasks, *more_parts],
+        [Markdown(findings.MADE)],
+        lead=[GUIDE_IS_BELOW],
+        picture=Picture(drawn, opening.caption(asked[0]), "opening.svg") if drawn else None,
+        notes=[*said, *warned],
+        guide=MEANINGS,
+    )
+    page = document(
+        *(board, measured, standings, found, [*parts, *more_parts], lines),
+        warned,
+        said,
+        explained={*explanations(folder)},
+        folders=folders,
+    )
     pages = {
-        sections.PAGE: sections.page(
-            shown, [*said, *warned], opening.caption(asked[0]) if drawn else ""
-        ),
-        "leaderboard.html": document(
-            board,
-            measured,
-            ranked,
-            found,
-            warned,
-            said,
-            lines,
-            explained={*explanations(folder)},
-            folders=folders,
-        ),
+        PAGE: text.markdown(),
+        "leaderboard.html": page.html(),
         "leaderboard.csv": lengths_csv(lines),
         "runs.csv": runs_csv(measured),
     }
     if drawn:
         pages["opening.svg"] = drawn
-    if sentences := findings.markdown(board, asked):
-        pages[findings.FILE] = sentences
-    return Generated(pages, shown, [*said, *warned], measured, ranked, left_out)
+    if sentences := findings.page(board, asked):
+        pages[findings.FILE] = sentences.markdown()
+    shown = [*parts, *of_tasks, *more_parts]
+    return Generated(pages, shown, [*said, *warned], measured, standings, left_out)
 
 
 def about(folder: Path) -> tuple[list[str], list[str]]:

@@ -312,9 +312,17 @@ function choose(row, on) {
   picture();
 }
 
+function places() {  // what only a script fills
+  const main = one("#tables"), parts = all("main > section");
+  main.before(el("div", { id: "controls", hidden: true }));
+  parts.at(-1).before(el("section", { id: "pictures", hidden: true }, el("h2", {}, "Pictures")));
+  main.after(el("dialog", { id: "comparison" }));
+}
+const placeOf = new Map(D.rows.map((row, place) => [row.name, place]));
 function tables() {
   D.sections.forEach((section, place) => {
-    const table = one(`[data-section="${place}"] table`);
+    const table = one("table", all(".ranked")[place]);
+    for (const line of all("tbody tr:not(.class)", table)) line.dataset.r = placeOf.get(line.cells[0].firstChild.textContent.trim());
     one("thead tr", table).cells[0].after(el("th", { scope: "col", class: "heat", hidden: true }, "score"));
     sortable(table);
     for (const line of all("tbody tr[data-r]", table)) {
@@ -329,11 +337,6 @@ function tables() {
   });
   for (const task of all(".task")) task.addEventListener("toggle", () => {
     sortable(one("table", task));
-    const heated = all("thead th", task).flatMap((heading, column) => heading.classList.contains("heat") ? [column] : []);
-    for (const row of all("tbody tr:not(.class)", task)) for (const column of heated) {
-      const cell = row.cells[column], score = value(cell);
-      if (!Number.isNaN(score)) cell.style.setProperty("--h", Math.round(100 * Math.min(1, Math.max(0, score))));
-    }
   }, { once: true });
 }
 
@@ -425,6 +428,7 @@ const DRAW = {
   },
 };
 
+places();
 tables();
 fields();
 pictures();

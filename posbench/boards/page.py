@@ -1,8 +1,7 @@
-"""The page: one file that needs no network, with its tables as text and all else drawn from data.
+"""A board as pages: the answer first, then what is ranked, part by part, then each task.
 
-The answer comes first, then what is ranked, section by section, then each task; what the terms mean
-is folded away. A browser without JavaScript shows the tables as they stand here. The rest is in
-`leaderboard.js`: filters, curves, what opens behind a row, two rows beside each other.
+The page for a browser is one file that needs no network. Without JavaScript it shows its tables;
+`leaderboard.js` adds filters, curves, what opens behind a row, and two rows beside each other.
 """
 
 from __future__ import annotations
@@ -14,35 +13,98 @@ from typing import Any
 
 import pandas as pd
 
-from posbench.base.wording import counted
-from posbench.boards import findings, opening, page_data, tables
+from posbench.base.wording import agreeing, counted
+from posbench.boards import findings, opening, page_data
 from posbench.boards.by_length import TaskRows, task_rows
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import Ranked
 from posbench.boards.remarks import meaningless
-from posbench.boards.sections import changes_of, fixed_before, waiting
-from posbench.boards.tables import TaskTable, ranking
+from posbench.boards.tables import GUIDE, learned_by_task, of_task, ranking, reaches
 from posbench.config.board import Board
 from posbench.records.record import Record
-from posbench.showing.pages import rendered
-from posbench.showing.table import Line, Table, shade
+from posbench.showing.pages import Chapter, Page, Picture, Terms
+from posbench.showing.table import Markdown
 
 HERE = Path(__file__).parent
 FIRST = 3
 """Versions, commits and devices that are named."""
 HASH = 12
 """Digits of a commit."""
+PAGE = "leaderboard.md"
+MADE = Markdown(
+    "Made by `posbench board` from the records beside this file; leaderboard.md has the same "
+    "tables, leaderboard.csv and runs.csv every number."
+)
+MADE_BY_COMPARE = Markdown("Made by `posbench compare` from published records and yours.")
+MEANINGS = Terms({term.name: term.full for term in GUIDE})
+GUIDE_IS_BELOW = Markdown("[What the columns mean](#what-the-columns-mean).")
+
+# -- parts, which every format shows ---------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A section of the page: what is ranked together."""
+def board_part(board: Board, first: Ranked) -> Chapter:
+    """What the board is, as it was written down, and what the rows of its first part learned."""
+    notes = [*fixed_before(board), *changes_of(board)]
+    return Chapter(f"Board {board.name}", [*notes, learned_by_task(first)])
 
-    title: str
-    anchor: str
-    notes: Sequence[str]
-    table: Table
-    sides: Sequence[tuple[str, Sequence[Line]]]  # its rows with a place, and those below
+
+def fixed_before(board: Board) -> list[str]:
+    """What was fixed before the runs, a paragraph each."""
+    lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
+    return [
+        *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")),
+        f"Tests are at {lengths} of the positions of the longest training sequence. Definition "
+        f"{board.hash[:8]}, protocol {board.protocol}.",
+    ]
+
+
+def changes_of(board: Board) -> list[str]:
+    """What was mended after the first run."""
+    return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
+
+
+def ranked(
+    board: Board,
+    standing: Ranked,
+    measured: Measured,
+    own: str = "",
+    sketched: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Chapter:
+    """One part and class of a board: its rows, and those below the table; see `ranking`."""
+    part = standing.part
+    ends = "" if standing.longest == 8 else f"Areas end at {standing.longest:g}x."
+    about = " ".join([*part.rows.about.split(), ends]).strip()
+    notes = [about] if about else []
+    notes += [*waiting(board, standing), *findings.answer(standing)]
+    return Chapter(part.title, [*notes, ranking(standing, measured, own, sketched)], "ranked")
+
+
+def with_tasks(shown: Chapter, standing: Ranked) -> Chapter:
+    """The same with the areas of each task, which a page draws as a map."""
+    if standing.fitted is None or len(standing.tasks) < 2:
+        return shown
+    said = "Areas of the trainings that learned; a dash where none has, or none was run."
+    below = Chapter(f"{shown.title}: task by task", [said, reaches(standing)])
+    return Chapter(shown.title, [*shown.blocks, below], shown.look)
+
+
+def task_parts(tasks: Iterable[TaskRows], usual: str = "", own: str = "") -> Iterator[Chapter]:
+    """A part a task; its name has the protocol if that is not the usual one."""
+    for task in tasks:
+        name = task.name if task.protocol in ("", usual) else f"{task.name}, {task.protocol}"
+        yield Chapter(name, [f"{task.note}.", of_task(task, own)], "task")
+
+
+def waiting(board: Board, standing: Ranked) -> Iterator[str]:
+    """What the section waits for, in sentences: tasks, and rows that have not been run."""
+    if lacks := standing.part.lacks(board):
+        yield lacks
+    if unrun := standing.part.unrun:
+        have = agreeing(unrun, "has", "have")
+        yield f"{counted(unrun, 'row')} that the board asks for {have} not been run."
+
+
+# -- all together ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -60,30 +122,35 @@ def document(
     measured: Measured,
     standings: Sequence[Ranked],
     found: Sequence[Record],
-    notes: Sequence[str],
-    about: Sequence[str],
+    parts: Sequence[Chapter],
     lines: pd.DataFrame,
+    notes: Sequence[str],
+    about: Sequence[str] = (),
     focus: Focus | None = None,
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
-) -> str:
-    """The text of the page.
+) -> Page:
+    """The page for a browser.
 
     Args:
         board: by which the runs are judged
         measured: all runs
         standings: what is ranked, first things first
         found: the records
+        parts: the same as `ranked` shows it, and what else there is
+        lines: rows by length, see `posbench.boards.by_length`
         notes: what must be known before a number is believed
         about: what the folder says of itself, a paragraph each
-        lines: rows by length, see `posbench.boards.by_length`
         focus: on a row of the user, where the page is about one
         explained: pages of `posbench.explain`, by their paths from the folder of this one
         folders: of the user, which commands name where they need them
     """
-    sketched = dict(page_data.sketches())
-    if focus is not None and focus.sketch is not None:
-        sketched[focus.row] = dict(focus.sketch)
+    asked = any(each.part.rows.about for each in standings)
+    title, own, said, foot = "Leaderboard", "", [], MADE
+    if focus is not None:
+        title, own, said, foot = focus.title, focus.row, [*focus.said], MADE_BY_COMPARE
+    elif asked:
+        title = f"Board {board.name}"
     data = page_data.content(
         measured,
         lines,
@@ -92,47 +159,39 @@ def document(
         board.all_tasks,
         explained,
         folders,
-        sketched,
+        {own: focus.sketch} if focus is not None and focus.sketch is not None else {},
     )
-    asked = any(each.part.rows.about for each in standings)
-    nothing = meaningless(measured.lengths["protocol_chosen"])
-    answers = [*(focus.said if focus else ()), *findings.headline(standings)]
-    heading, own = f"Board {board.name}" if asked else "Leaderboard", ""
-    if focus is not None:
-        heading, own = focus.title, focus.row
-    text = rendered(
-        "posbench.boards",
-        "leaderboard.html.j2",
-        heading=heading,
-        title=f"posbench: {heading}",
-        about=about,
-        what=measured_on(measured, standings),
-        answer=[*nothing, *answers],
-        own=own,
-        sections=[
-            _shown(each, board, ranking(each, measured, own, sketched)) for each in standings
+    known = {(task.protocol, task.name): task for task in task_rows(lines, measured)}
+    keys = [(task["protocol"], task["name"]) for task in data["tasks"]]
+    usual = (data["sections"] or data["tasks"] or [{"protocol": ""}])[0]["protocol"]
+    tasks = list(task_parts([known[key] for key in keys if key in known], usual, own))
+    drawn = opening.picture(standings[0], own) if standings else ""
+    return Page(
+        title,
+        [*parts, Chapter("Task by task", tasks)],
+        [f"{'; '.join(origins(found))}.", foot],
+        lead=[*measured_on(measured, standings), *([TO_ITS_ROW] if own else [])],
+        answer=[
+            *meaningless(measured.lengths["protocol_chosen"]),
+            *said,
+            *findings.headline(standings),
         ],
-        places={row["name"]: place for place, row in enumerate(data["rows"])},
-        tasks=_tasks(task_rows(lines, measured), data, own),
-        opening=opening.picture(standings[0], own) if standings else "",
-        pictured=opening.caption(standings[0]) if standings else "",
+        about=about,
         notes=notes,
-        guide=tables.GUIDE,
-        shade=shade,
+        picture=Picture(drawn, opening.caption(standings[0])) if drawn else None,
+        guide=MEANINGS,
         defined=[*fixed_before(board), *changes_of(board)] if asked else [],
-        origins=_origins(found),
-        script="\n" + (HERE / "leaderboard.js").read_text(encoding="utf-8"),
+        style=_beside("leaderboard.css") + _beside("opening.css"),
+        script="\n" + _beside("leaderboard.js"),
         data=page_data.as_script(data),
     )
-    return f"{text}\n"
 
 
-def _tasks(tasks: Iterable[TaskRows], data: Mapping[str, Any], own: str) -> list[TaskTable]:
-    """The tables of tasks, in the order of the data."""
-    known = {(task.protocol, task.name): task for task in tasks}
-    usual = (data["sections"] or data["tasks"] or [{"protocol": ""}])[0]["protocol"]
-    keys = [(task["protocol"], task["name"]) for task in data["tasks"]]
-    return [TaskTable.of(known[key], usual, own) for key in keys if key in known]
+def _beside(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+TO_ITS_ROW = Markdown("[To its row](#own)")
 
 
 def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
@@ -157,7 +216,7 @@ def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
     ]
 
 
-def _origins(found: Sequence[Record]) -> list[str]:
+def origins(found: Sequence[Record]) -> list[str]:
     """Where the numbers come from: commits, versions and devices, the most frequent first."""
     commits = _counted(str(record.training.commit or "unknown")[:HASH] for record in found)
     devices = _counted(record.training.hardware for record in found)
@@ -179,20 +238,3 @@ def _counted(values: Iterator[str]) -> str:
     rest = len(ordered) - FIRST
     more = f" and {counted(rest, 'other')}" if rest > 0 else ""
     return ", ".join(str(value) for value, _ in ordered[:FIRST]) + more
-
-
-# -- what is ranked --------------------------------------------------------------------------------
-
-
-def _shown(standing: Ranked, board: Board, table: Table) -> Shown:
-    part = standing.part
-    ends = "" if standing.longest == 8 else f" Areas end at {standing.longest:g}x."
-    notes = [" ".join(part.rows.about.split()) + ends] if part.rows.about or ends else []
-    notes += [*waiting(board, standing), *findings.answer(standing)]
-    placed, below = tables.parted(table)
-    sides = [("", placed.rows), (tables.BELOW.short, below.rows)]
-    return Shown(part.title, _anchor(part.title), notes, table, [side for side in sides if side[1]])
-
-
-def _anchor(title: str) -> str:
-    return "".join(character if character.isalnum() else "-" for character in title.lower())

@@ -5,8 +5,7 @@ One table serves every format: the page, Markdown, the terminal and LaTeX.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -14,6 +13,7 @@ import pandas as pd
 from posbench.base.wording import counted
 from posbench.boards import page_data
 from posbench.boards.by_length import TaskRows
+from posbench.boards.findings import FEW
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import AT, Ranked, score, span
 from posbench.showing.table import NOTHING, Column, Line, Table, number, with_interval
@@ -175,18 +175,12 @@ def ranking(
             [of_row[place] for place in kept],
             _marks(standing, row, row in measured.as_trained, row == own),
             row == own,
-            not standing.summary.loc[row, "placed"],
+            lacking := not standing.summary.loc[row, "placed"],
+            BELOW.full if lacking else "",
         )
         for row, of_row in zip(rows, cells, strict=True)
     ]
     return Table([Column("method"), *(columns[place] for place in kept)], lines)
-
-
-def parted(table: Table) -> tuple[Table, Table]:
-    """The rows of a table that have a place, and those below it."""
-    sides = ([row for row in table.rows if row.lacking is below] for below in (False, True))
-    placed, below = (Table(table.columns, rows) for rows in sides)
-    return placed, below
 
 
 def latex(standings: Iterable[Ranked], measured: Measured) -> str:
@@ -260,55 +254,46 @@ def reaches(standing: Ranked) -> Table:
     return Table(columns, rows)
 
 
+def learned_by_task(first: Ranked) -> Table:
+    """Of each task, how many rows and trainings learned it, and what reaches furthest."""
+    runs, cells = first.part.runs, first.cells()
+    rows = []
+    for task in first.tasks:
+        here = runs[runs["task_name"] == task]
+        of_row = here.groupby("row")["learned"].any()
+        best = number(cells[task].max()) if cells[task].notna().any() else NOTHING
+        furthest = [str(row) for row in cells.index[cells[task].map(number) == best]]
+        named = furthest if len(furthest) <= FEW else [counted(len(furthest), "row")]
+        shown = "" if best == NOTHING else f"{', '.join(named)} ({best})"
+        cell = f"{of_row.sum()} of {len(of_row)}"
+        rows.append(Line(task, [cell, share(here["learned"].mean()), shown]))
+    headings = ["task", "rows that learned it", "trainings that did", "reaches furthest"]
+    return Table.of(headings, rows)
+
+
 # -- one task --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TaskTable:
-    """A task: every row that was run on it, class by class, with its score at each length."""
-
-    name: str
-    note: str
-    columns: Sequence[Column]
-    classes: Mapping[str, Sequence[Line]]
-
-    @classmethod
-    def of(cls, task: TaskRows, usual: str = "", own: str = "") -> TaskTable:
-        """The table of a task; its name has the protocol if that is not the usual one."""
-        columns = [
-            Column("method"),
-            Column("reaches", REACHES.short),
-            *(
-                Column(heading, heat=True, terminal=heading in SHORT)
-                for heading in task.lengths.values()
-            ),
-            Column("learned", LEARNED.short),
-        ]
-
-        def line(row: str) -> Line:
-            of_row = task.rows.loc[row]
-            reach = Estimate(float(of_row["reaches"]), float(of_row["reaches_half_width_95"]))
-            scores = [number(float(of_row[n])) for n in task.lengths]
-            tested = int(of_row["seeds_at_1x"])
-            learned = f"{int(of_row['learned'])}/{tested}" if tested else NOTHING
-            cells = [with_interval(reach), *scores, learned]
-            return Line(row, cells, ["yours"] * (row == own), row == own)
-
-        classes = {
-            str(kind): [line(str(row)) for row in rows]
-            for kind, rows in itertools.groupby(
-                task.rows.index, key=lambda row: task.rows.loc[row, "class"]
-            )
-        }
-        name = task.name if task.protocol in ("", usual) else f"{task.name}, {task.protocol}"
-        return cls(name, task.note, columns, classes)
-
-    @property
-    def tables(self) -> Iterator[tuple[str, Table]]:
-        """A table a class."""
-        for kind, lines in self.classes.items():
-            yield kind, Table(self.columns, lines)
-
 
 SHORT = ("1x", "2x", "4x", "8x")
 """The lengths of a task that a terminal has room for."""
+
+
+def of_task(task: TaskRows, own: str = "") -> Table:
+    """Every row that was run on a task, class by class, with its score at each length."""
+    scores = [
+        Column(heading, heat=True, terminal=heading in SHORT) for heading in task.lengths.values()
+    ]
+    columns = [
+        Column("method"),
+        Column("reaches", REACHES.short),
+        *scores,
+        Column("learned", LEARNED.short),
+    ]
+    lines = []
+    for row, line in task.rows.iterrows():
+        reach = Estimate(float(line["reaches"]), float(line["reaches_half_width_95"]))
+        tested = int(line["seeds_at_1x"])
+        learned = f"{int(line['learned'])}/{tested}" if tested else NOTHING
+        cells = [with_interval(reach), *(number(float(line[n])) for n in task.lengths), learned]
+        marks = ["yours"] * (row == own)
+        lines.append(Line(str(row), cells, marks, group=str(line["class"])))
+    return Table(columns, lines)

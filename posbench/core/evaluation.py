@@ -86,8 +86,8 @@ class Answered:
     """The sequences of one length in a test, and how they were answered."""
 
     batch: Batch
-    forced: Answers  # under teacher forcing: what is said of tokens
-    answers: Answers  # what is said of sequences, decoded where the settings ask for that
+    forced: Answers  # under teacher forcing, for numbers of tokens
+    answers: Answers  # for numbers of sequences, decoded where the settings ask for that
 
 
 class Evaluation:

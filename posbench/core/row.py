@@ -66,7 +66,7 @@ class Row(Part):
     score: Annotated[Score, Unit("share")]
     """How well the length is solved; see `measure`. Less than `chance` is worse than guessing."""
     proficiency: Annotated[Score, Unit("share")]
-    """What the gate is held against; the score, for most tasks."""
+    """The number that must pass the gate; the score, for most tasks."""
     sequence_accuracy: Annotated[Share, Unit("share")]
     """Sequences whose every answer token is right."""
     sequence_accuracy_without_end: Annotated[Share, Unit("share")]
@@ -128,7 +128,7 @@ class Row(Part):
 
 
 class View(Part):
-    """The tokens of one test told apart by one thing, in bins; a list holds one entry a bin."""
+    """The tokens of one test in bins of one quantity; a list holds one entry a bin."""
 
     test_length: Annotated[int, COUNTED, Unit("n")]
     """Task length n of the test."""

@@ -127,7 +127,7 @@ class Task(ABC):
         return float(answers.sequences.mean())
 
     def proficiency(self, batch: Batch, answers: Answers) -> float:
-        """What is held against `gate` at the training length: the score, for most tasks."""
+        """The number that must pass `gate` at the training length: the score, for most tasks."""
         return self.score(batch, answers)
 
     def tested(self, n: int, trained: int) -> Sequence[int]:

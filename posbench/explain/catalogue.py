@@ -41,7 +41,8 @@ from posbench.core.extension import Extension, ExtensionWrapper
 from posbench.explain.probe import MAP, STRETCH, Probe
 from posbench.running.setup import Setup
 from posbench.showing.figures import COLOURS, STYLE, svg_text
-from posbench.showing.pages import Description, described, rendered
+from posbench.showing.pages import Block, Chapter, Description, Page, Picture, Terms, described
+from posbench.showing.table import Column, Line, Markdown, Table
 
 # -- the picture of a row: tokens are all alike, so that only position matters ---------------------
 
@@ -221,10 +222,42 @@ def _entries(names: Sequence[str]) -> Iterator[Entry]:
 
 
 def page(entries: list[Entry]) -> str:
-    title = "posbench catalogue"
-    return rendered(
-        "posbench.explain", "catalogue.html.j2", title=title, entries=entries, stretch=STRETCH
-    )
+    index = ("path", "relative", "parameters", "class")
+    lines = []
+    for each in entries:
+        sources = Markdown(" ".join(map(_arxiv, each.sources)))
+        linked = Markdown(f"[{each.method}](#{_part(each).anchor})")
+        lines.append(Line(linked, [*(each.properties[name] for name in index), sources]))
+    columns = [Column(name, text=True) for name in ("method", *index, "source")]
+    return Page(
+        "Catalogue",
+        [Chapter("", [Table(columns, lines)]), *map(_part, entries)],
+        [Markdown("Written by `posbench explain catalogue`.")],
+        lead=[READING],
+        style=STYLE_OF_PAGE,
+    ).html()
+
+
+READING = (
+    "Every method: its formula and source, what it declares, and a picture of one untrained layer. "
+    "All tokens ask for and offer the same, so that only position matters: the curves show the "
+    "score of a key at each distance from the last query (for encodings added to the embeddings "
+    "the product of two of them), the maps the same for all pairs, and the attention that comes of "
+    f"it. An extension is shown at {STRETCH} times the training length."
+)
+STYLE_OF_PAGE = """
+section { border-top: 1px solid var(--line); padding-top: .4rem; margin-top: 2.2rem; }
+figure svg { display: block; width: 100%; min-width: 44rem; max-width: 66rem; height: auto; background: #fff; border-radius: 4px; }
+"""  # noqa: E501
+
+
+def _part(entry: Entry) -> Chapter:
+    pictured: list[Block] = [Picture(entry.picture), Terms(entry.properties)]
+    return Chapter(entry.method, [entry.settings or "no settings", *entry.descriptions, *pictured])
+
+
+def _arxiv(source: str) -> str:
+    return f"[{source}](https://arxiv.org/abs/{source})"
 
 
 def main(arguments: list[str] | None = None) -> int:

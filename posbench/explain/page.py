@@ -25,8 +25,8 @@ from posbench.showing.figures import (
     score_by_length,
     svg_text,
 )
-from posbench.showing.pages import rendered
-from posbench.showing.table import NOTHING, Line, Table, number
+from posbench.showing.pages import Block, Chapter, Items, Page, Picture
+from posbench.showing.table import NOTHING, Line, Markdown, Table, code, number
 
 # -- sentences say what changes between the training length and a longer one -----------------------
 
@@ -195,18 +195,18 @@ class Explained:
         return list(sentences(self.inside))
 
     @property
-    def table(self) -> list[list[str]]:
-        """A line a length, the heading first."""
+    def table(self) -> Table:
+        """A line a length."""
         lengths = self.inside.lengths
         untrained = {row.multiple: row.untrained for row in self.rows}
-        lines = [["length", *COLUMNS.values(), "entries never trained"]]
+        lines = []
         for multiple in lengths.index:
             values = [float(lengths.loc[multiple, name]) for name in COLUMNS]
-            cells = [number(values[0]), number(values[1], 0), number(values[2])]
             share = untrained.get(multiple)
+            cells = [number(values[0]), number(values[1], 0), number(values[2])]
             cells.append(NOTHING if share is None else number(share))
-            lines.append([f"{multiple:g}x", *cells])
-        return lines
+            lines.append(Line(f"{multiple:g}x", cells))
+        return Table.of(["length", *COLUMNS.values(), "entries never trained"], lines)
 
     @property
     def heads(self) -> str:
@@ -238,14 +238,36 @@ def html(explained: Sequence[Explained]) -> str:
     multiples = {row.multiple for each in explained for row in each.rows}
     ticks = sorted(multiple for multiple in multiples if math.log2(multiple).is_integer())
     picture: str = score_by_length(curves, ticks, "score", explained[0].measure)
-    text = rendered(
-        "posbench.explain",
-        "explain.html.j2",
-        title=title(explained),
-        explained=explained,
-        curves=picture,
+    page = Page(
+        title(explained),
+        [_part(each) for each in explained],
+        [Markdown("Made by `posbench explain` from a checkpoint of each run.")],
+        lead=[READING.format(samples=explained[0].inside.samples)],
+        picture=Picture(picture),
+        style=STYLE_OF_PAGE,
     )
-    return f"{text}\n"
+    return page.html()
+
+
+READING = (
+    "The first curves are of all sequences that the run was tested on; all else is of {samples} of "
+    "them a length. Attention and logits are means over the tokens that are asked for. They say "
+    "what changes together, not what causes what; the score without a head does say what the model "
+    "needs that head for."
+)
+STYLE_OF_PAGE = """
+main { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 0 2rem; }
+h2 { border-top: 1px solid var(--line); padding-top: 1rem; }
+figure { margin: 1rem 0; }
+figure svg { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
+"""  # noqa: E501
+
+
+def _part(each: Explained) -> Chapter:
+    where = "Token accuracy by length and by where in the prompt the source is."
+    depths: list[Block] = [where, Picture(each.depths)] if each.depths else []
+    blocks: list[Block] = [Items(each.sentences), each.table, Picture(each.heads), *depths]
+    return Chapter(each.label, [*blocks, Markdown(code(each.command))])
 
 
 def text(explained: Explained) -> str:

@@ -149,7 +149,7 @@ class RunSpec:
 
 
 def remark(record: Record, path: Path) -> str:
-    """What is said of a run whose record is there."""
+    """The sentence on a run whose record is there."""
     said = f"Diverged: {record.diverged}" if record.diverged else "Complete already"
     return f"{said}: {path} (force=true repeats the run)."
 

@@ -219,7 +219,7 @@ def _add_accept(command: argparse.ArgumentParser) -> None:
         "--show", action="store_true", help="print the code in it, as it would be run"
     )
     command.add_argument(
-        "--seed", type=int, help="of the choice, default: another each time, which is said"
+        "--seed", type=int, help="of the choice, default: another each time, which it prints"
     )
     command.add_argument(
         "--run-code", action="store_true", help="you have read what is in it, and will run it"

@@ -7,7 +7,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from latex2mathml.converter import Converter
 from posbench.base.errors import ConfigError
 from posbench.config.source import source_of
 from posbench.config.source_hash import located
+from posbench.showing.table import Markdown, Table, paragraph, plain, shade
 
 
 def policy(script: str = "") -> str:
@@ -35,23 +36,133 @@ def policy(script: str = "") -> str:
     )
 
 
-def rendered(package: str, name: str, script: str = "", **values: Any) -> str:
-    """The text of the template `name` of a package, without a line break at its end.
-
-    Pages extend page.html.j2, which has what is alike in all of them: a policy that allows nothing
-    but this script, colours by day and night, type, tables that scroll by themselves, a foot.
-    """
+def rendered(package: str, name: str, **values: Any) -> str:
+    """The text of the template `name` of a package, without a line break at its end."""
     environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(
-            [jinja2.PackageLoader(each, ".") for each in (package, "posbench.showing")]
-        ),
+        loader=jinja2.PackageLoader(package, "."),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.globals["policy"] = policy
-    return environment.get_template(name).render(values, script=script)
+    environment.globals |= {"policy": policy, "shade": shade}
+    return environment.get_template(name).render(values)
+
+
+# -- what pages are made of: each block is shown on a page and in Markdown -------------------------
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of sentences."""
+
+    texts: Sequence[str]
+    kind = "items"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Words, and what they mean."""
+
+    meanings: Mapping[str, str]
+    kind = "terms"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An SVG, which a page holds, and Markdown names by its file; without one it leaves it out."""
+
+    svg: str
+    caption: str = ""
+    file: str = ""
+    kind = "picture"
+
+
+@dataclass(frozen=True)
+class Description:
+    """The docstring of one class, and its sources; Markdown leaves it out."""
+
+    name: str
+    text: str  # HTML
+    sources: tuple[str, ...]  # arXiv ids
+    kind = "description"
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A heading, and what is below it. A part of a part is folded away on a page."""
+
+    title: str
+    blocks: Sequence[Block]
+    look: str = ""  # a class of the page's style
+
+    kind = "part"
+
+    @property
+    def anchor(self) -> str:
+        return "".join(sign if sign.isalnum() else "-" for sign in self.title.lower())
+
+    @property
+    def tables(self) -> Iterator[Table]:
+        return (block for block in self.blocks if isinstance(block, Table))
+
+
+Block = str | Table | Items | Terms | Picture | Description | Chapter
+"""What a page shows below a heading: a text is a paragraph."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page, as HTML and as Markdown."""
+
+    title: str
+    parts: Sequence[Chapter]
+    foot: Sequence[str]  # how it came about
+    lead: Sequence[Block] = ()  # before all else
+    answer: Sequence[str] = ()  # what it says, in sentences
+    about: Sequence[str] = ()  # what its folder says of itself
+    notes: Sequence[str] = ()  # what must be known before a number is believed
+    picture: Picture | None = None
+    guide: Terms | None = None  # what the numbers mean, folded away
+    defined: Sequence[str] = ()  # below the guide
+    style: str = ""
+    script: str = ""
+    data: str = ""  # JSON for the script
+
+    def html(self) -> str:
+        """The page as one file that loads nothing."""
+        return rendered("posbench.showing", "page.html.j2", page=self) + "\n"
+
+    def markdown(self) -> str:
+        """The same without what only a browser shows, the guide at its end."""
+        picture = [] if self.picture is None else [self.picture]
+        notes = [Markdown(f"> {paragraph(note)}") for note in (*self.about, *self.notes)]
+        blocks = [*self.lead, *picture, *self.answer, *notes, *self.parts]
+        if self.guide is not None:
+            blocks.append(Chapter("What the columns mean", [self.guide]))
+        found = [f"# {plain(self.title)}"]
+        for block in [*blocks, *self.foot]:
+            found += _in_markdown(block, 2)
+        return "\n\n".join(found) + "\n"
+
+
+def _in_markdown(block: Block, level: int) -> list[str]:
+    """A block as Markdown, in pieces between which a line is left free."""
+    match block:
+        case Chapter(title=title, blocks=blocks):
+            below = [piece for each in blocks for piece in _in_markdown(each, level + 1)]
+            return [*([f"{'#' * level} {plain(title)}"] if title else []), *below]
+        case Table():
+            return ["\n".join(block.pipes)] if block.rows else []
+        case Items(texts=texts):
+            return ["\n".join(f"- {paragraph(text)}" for text in texts)]
+        case Terms(meanings=meanings):
+            return ["\n".join(f"- **{name}**: {text}" for name, text in meanings.items())]
+        case Picture(caption=caption, file=file):
+            return [f"![{caption}]({file})"] if file else []
+        case Description():
+            return []
+    return [paragraph(block)]
 
 
 # -- where the pages of posbench.explain are, to which boards link ---------------------------------
@@ -72,15 +183,6 @@ def explanations(results_dir: Path) -> list[Path]:
 
 
 # -- what the docstring of a class says, as HTML, with formulas as MathML. No torch ----------------
-
-
-@dataclass(frozen=True)
-class Description:
-    """The docstring of one class, and its sources."""
-
-    name: str
-    text: str  # HTML
-    sources: tuple[str, ...]  # arXiv ids
 
 
 def described(name: str, text: str) -> Description:

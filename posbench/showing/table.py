@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import html
 import io
+import itertools
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -55,7 +58,6 @@ class Column:
     terminal: bool = True  # whether it is shown in a terminal
     paper: bool = True  # whether it is shown in LaTeX
     text: bool = False  # set to the left
-    markup: bool = False  # its cells are Markdown already
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Line:
     marks: Sequence[str] = ()  # shown beside the name
     own: bool = False  # the row that all is about
     lacking: bool = False  # it has no place among the others
+    group: str = ""  # what is written above it and the next ones that have the same
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Table:
 
     columns: Sequence[Column]
     rows: Sequence[Line]
+    kind = "table"
 
     @classmethod
     def of(cls, headings: Iterable[str], rows: Sequence[Line]) -> Table:
@@ -86,21 +90,23 @@ class Table:
         return [column.name for column in self.columns]
 
     @property
+    def groups(self) -> Iterator[tuple[str, Table]]:
+        """Its lines in their order, and what is written above them."""
+        for said, lines in itertools.groupby(self.rows, key=lambda line: line.group):
+            yield said, Table(self.columns, list(lines))
+
+    @property
     def pipes(self) -> list[str]:
-        """Its lines in Markdown, in which none of its texts is markup but where a column says so.
-        The first column is set to the left.
-        """
-        first, *rest = self.columns
-        rows = []
-        for row in self.rows:
-            name = _in_a_cell(row.name) if first.markup else plain(row.name)
-            marked = f"{name} *({plain(', '.join(row.marks))})*" if row.marks else name
-            cells = zip(rest, row.cells, strict=True)
-            rows.append(
-                [marked, *(_in_a_cell(text) if at.markup else plain(text) for at, text in cells)]
-            )
+        """Its lines in Markdown. The first column is set to the left, and a group is a table."""
+        _, *rest = self.columns
         sides = "l" + "".join("l" if column.text else "r" for column in rest)
-        return [_line(cells) for cells in _ruled(list(map(plain, self.headings)), rows, sides)]
+        headings = [plain(heading) for heading in self.headings]
+        found: list[str] = []
+        for said, table in self.groups:
+            found += ([""] if found else []) + ([paragraph(said), ""] if said else [])
+            rows = [[_named(line), *map(plain, line.cells)] for line in table.rows]
+            found += pipes(headings, rows, sides)
+        return found
 
     def aligned(self, indent: int = 0) -> list[str]:
         """Its lines for a terminal, with the columns that it has room for: plain where they go to
@@ -144,6 +150,11 @@ WIDE = 10_000
 """Columns of what is no terminal: no name is broken there."""
 
 
+def _named(line: Line) -> str:
+    name = plain(line.name)
+    return f"{name} *({plain(', '.join(line.marks))})*" if line.marks else name
+
+
 def shade(cell: str) -> str:
     """How strongly a cell is coloured, in percent; "" of a cell without a number."""
     return "" if cell == NOTHING else f"{100 * min(max(float(cell), 0.0), 1.0):.0f}"
@@ -159,18 +170,9 @@ def pipes(headings: Sequence[str], rows: Iterable[Sequence[str]], columns: str =
         columns: l for a column that is set to the left and r for one to the right, as in LaTeX;
             left out, the first is set to the left and the others to the right
     """
-    return [_line(map(_in_a_cell, cells)) for cells in _ruled(headings, rows, columns)]
-
-
-def _ruled(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], columns: str = ""
-) -> list[Sequence[str]]:
     columns = columns or f"l{'r' * (len(headings) - 1)}"
-    return [headings, [RULES[column] for column in columns], *rows]
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    lines = [headings, [RULES[column] for column in columns], *rows]
+    return [f"| {' | '.join(map(_in_a_cell, cells))} |" for cells in lines]
 
 
 BAR = re.compile(r"(?<!\\)((?:\\\\)*)\|")
@@ -188,13 +190,34 @@ BEGINNING = re.compile(r"\d+(?=[.)]\s)|(?=[#>*+=~-])")
 """What would begin a heading, a quotation, a list or another block, up to the sign that does."""
 
 
+class Markdown(str):
+    """A text with markup of our own, as links; any other text is shown as it is."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        """Its code and its links, on a page."""
+        text = html.escape(self, quote=False)
+        return functools.reduce(lambda found, each: each[0].sub(each[1], found), ON_A_PAGE, text)
+
+
+ON_A_PAGE = (
+    (re.compile(r"`([^`]+)`"), r"<code>\1</code>"),
+    (re.compile(r"\[([^\]]+)\]\(([^()\s\"]+)\)"), r'<a href="\2">\1</a>'),
+)
+
+
 def plain(text: str) -> str:
     """A text that others may have written, as one line of Markdown that shows it as it is."""
+    if isinstance(text, Markdown):
+        return text
     return MARKUP.sub(r"\\\g<0>", " ".join(text.splitlines()))
 
 
 def paragraph(text: str) -> str:
     """The same where a line begins with it."""
+    if isinstance(text, Markdown):
+        return text
     line = plain(text)
     start = BEGINNING.match(line)
     return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
@@ -210,6 +233,23 @@ def code(text: str) -> str:
 
 def _in_a_cell(text: str) -> str:
     return BAR.sub(r"\1\|", " ".join(text.splitlines()))
+
+
+# -- files of CSV ----------------------------------------------------------------------------------
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
+"""Beginnings of what a spreadsheet calculates, in both widths."""
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """A frame as CSV, with six digits, in which no text is a formula for a spreadsheet."""
+    texts = frame.select_dtypes(["object", "string"]).columns
+    frame = frame.assign(**{name: [_no_formula(each) for each in frame[name]] for name in texts})
+    return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def _no_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
 # -- tables for papers -----------------------------------------------------------------------------

@@ -23,6 +23,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from posbench.base.disk import write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted, printable
 from posbench.boards.compare import of_task, report
@@ -157,7 +158,9 @@ def _compare_rows(mine: TaskSubject, board: Board, chosen: argparse.Namespace) -
     found = of_task.TaskStanding.of(own, here, board)
     notes = [*of_other_tasks(left), *of_task.remarks(planned, mine.seeds, again)]
     print(printable(of_task.text(found, board, notes)))
-    print(f"Written: {of_task.write(found, board, notes, results_dir / 'compare')}")
+    path = results_dir / "compare" / f"task_{found.task}.md"
+    write_whole(path, of_task.page(found, board, notes).markdown())
+    print(f"Written: {path}")
     return _ended(planned, stopped)
 
 

@@ -23,7 +23,7 @@ from posbench.statistics.measures import of_runs
 NEAREST = 2
 """So many rows above and below are named."""
 OF_EXTENSIONS = ("direct", "pi", "ntk", "yarn")
-"""Extensions that any other is held against, on its own host."""
+"""Any other extension is compared with these, on its host."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class RowStanding:
 def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) -> RowStanding:
     """Put the runs of a row of the user among its rivals.
 
-    Rivals that lack a task of ours stand aside. PosbenchError if nothing is left to compare with.
+    Rivals that lack a task of ours are left out. PosbenchError if nothing is left to compare with.
     """
     first, board, others = own[0], rivals.board, rivals.records
     tasks = tuple(task for task in board.all_tasks if any(each.task.label == task for each in own))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from posbench.base.disk import write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted
 from posbench.boards.compare.subject import (
@@ -27,7 +26,8 @@ from posbench.config.folders import names
 from posbench.config.words import Word, is_file
 from posbench.records import tables
 from posbench.records.record import Record
-from posbench.showing.table import NOTHING, Line, Table, number, paragraph, plain
+from posbench.showing.pages import Chapter, Items, Page
+from posbench.showing.table import NOTHING, Line, Table, number
 from posbench.statistics import standings
 from posbench.statistics.aggregates import Estimate
 from posbench.statistics.correlation import rank_correlation
@@ -214,19 +214,16 @@ def text(found: TaskStanding, board: Board, notes: Sequence[str]) -> str:
     return "\n".join([*lines, *([""] if notes else []), *(f"Note: {note}" for note in notes)])
 
 
-def write(found: TaskStanding, board: Board, notes: Sequence[str], folder: Path) -> Path:
-    """The report in Markdown."""
-    parts = [
-        f"# {plain(found.task)}",
-        "\n".join(f"- {paragraph(each)}" for each in sentences(found, board)),
-        "\n".join(table(found).pipes),
-        "reaches: the area under the score from 1x to 8x on a logarithmic axis, corrected for "
-        "guessing, of the trainings that learned.",
-        *(f"> {paragraph(note)}" for note in notes),
-    ]
-    path = folder / f"task_{found.task}.md"
-    write_whole(path, "\n\n".join(parts) + "\n")
-    return path
+def page(found: TaskStanding, board: Board, notes: Sequence[str]) -> Page:
+    """The report, for Markdown."""
+    parts = [Chapter("", [table(found), REACHES])]
+    return Page(found.task, parts, [], lead=[Items(list(sentences(found, board)))], notes=notes)
+
+
+REACHES = (
+    "reaches: the area under the score from 1x to 8x on a logarithmic axis, corrected for "
+    "guessing, of the trainings that learned."
+)
 
 
 def remarks(planned: SweepPlan, seeds: Sequence[int], again: str) -> Iterator[str]:

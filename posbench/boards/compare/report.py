@@ -1,4 +1,4 @@
-"""What is said of a row among others: on the terminal, as Markdown, and as a table in LaTeX."""
+"""The report on a row among others: on the terminal, as Markdown, and as a table in LaTeX."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from posbench.base.disk import write_whole
 from posbench.base.wording import counted
 from posbench.boards.by_length import by_length
 from posbench.boards.compare.of_row import RowStanding
-from posbench.boards.page import Focus, document
+from posbench.boards.page import Focus, document, ranked
+from posbench.boards.page_data import sketches
 from posbench.boards.ranking import span
 from posbench.boards.tables import less_the_first, share
 from posbench.config.board import Board
 from posbench.records.record import Record
-from posbench.showing.table import NOTHING, Line, Table, number, paragraph, plain
+from posbench.showing.pages import Chapter, Page
+from posbench.showing.table import NOTHING, Line, Table, number
 from posbench.statistics.standings import SIGNIFICANT
 
 
@@ -88,31 +90,32 @@ def numbers(found: RowStanding) -> Table:
     return Table.of(["row", "learned", "tasks", "reaches", "95 %", "yours less it"], rows)
 
 
-def markdown(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
-    parts = [
-        f"# {plain(found.row)} on board {plain(board.name)}",
-        paragraph(" ".join(sentences(found, board))),
-        "\n".join(numbers(found).pipes),
-        *(f"> {paragraph(note)}" for note in notes),
-    ]
-    return "\n\n".join(parts) + "\n"
+def in_text(found: RowStanding, board: Board, notes: Sequence[str]) -> Page:
+    """What is found, without the other rows of the board."""
+    parts = [Chapter("", [numbers(found)])]
+    lead = [" ".join(sentences(found, board))]
+    return Page(title(found, board), parts, [], lead=lead, notes=notes)
 
 
-def html(
+def title(found: RowStanding, board: Board) -> str:
+    return f"{found.row} on board {board.name}"
+
+
+def of_all(
     found: RowStanding, board: Board, notes: Sequence[str], source: Unrecorded = NOWHERE
-) -> str:
-    """The page of a board, of our row and all that it stands among, with what is said first."""
-    title = f"{found.row} on board {board.name}"
-    focus = Focus(found.row, title, list(sentences(found, board)), source.sketch)
+) -> Page:
+    """The page of a board, of our row and all rows of its class, with what is found first."""
+    focus = Focus(found.row, title(found, board), list(sentences(found, board)), source.sketch)
+    sketched = {**sketches(), found.row: source.sketch} if source.sketch is not None else None
     return document(
         board,
         found.measured,
         [found.ranked],
         found.records,
-        notes,
-        [],
+        [ranked(board, found.ranked, found.measured, found.row, sketched)],
         by_length(found.measured),
-        focus,
+        notes,
+        focus=focus,
         folders=source.folders,
     )
 
@@ -128,8 +131,8 @@ def write(
     """The report beside the records: as a page, in Markdown and in LaTeX."""
     name = own[0].method.slug
     written = {
-        folder / f"{name}.html": html(found, board, notes, source),
-        folder / f"{name}.md": markdown(found, board, notes),
+        folder / f"{name}.html": of_all(found, board, notes, source).html(),
+        folder / f"{name}.md": in_text(found, board, notes).markdown(),
         folder / f"{name}.tex": numbers(found).latex(),
     }
     for path, content in written.items():

@@ -1,4 +1,4 @@
-"""The published rows that a row is held against: which there are, and on what they can be."""
+"""The published rows that a row is compared with, and the tasks on which it can be."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from posbench.statistics.measures import of_runs
 
 @dataclass(frozen=True)
 class RowKind:
-    """What a row is, as far as that decides which others it can be held against."""
+    """The kind of a row, which decides with which others it is compared."""
 
     label: str
     protocol: Name
@@ -51,7 +51,7 @@ class RowKind:
         return cls(name.label, identity.protocol, method_class(*built(composed.cfg())), host)
 
     def has(self, record: Record) -> bool:
-        """Whether a run is of a row that ours can be held against: made under the same protocol, in
+        """Whether ours can be compared with the row of a run: made under the same protocol, in
         the same class, and as trained or on the same host, as ours is.
         """
         alike = record.plain if self.host is None else record.method.base == self.host
@@ -217,7 +217,7 @@ def on_tasks_as_here(
 
 
 def of_other_tasks(left: Sequence[str]) -> Iterator[str]:
-    """What is said of tasks of which runs are left out."""
+    """Sentences on tasks of which runs are left out."""
     if left:
         yield (
             f"Published runs of another version of a task, or with other defaults, are not "

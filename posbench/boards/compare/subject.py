@@ -106,7 +106,7 @@ class RowSubject:
 
     def refuse_other_tasks(self, board: Board, tasks: Sequence[str]) -> None:
         """PosbenchError if the settings make another task of one of these: none of its runs could
-        be held against those of the board.
+        be compared with those of the board.
         """
         for words in self.runs(board, tasks, [0]).runs:
             named = identify(compose(*words)).task
