@@ -26,8 +26,11 @@ from posbench.position import Position, Sizes
 ROOT = Path(__file__).parent.parent
 ENCODINGS = sorted(path.stem for path in (ROOT / "conf/encoding").glob("*.yaml"))
 PATTERNS = [
+    *("gated_deltanet_nope", "gated_deltanet_partial_rope", "gated_deltanet_rope"),
+    *("kimi_delta_nope", "kimi_delta_partial_rope", "kimi_delta_rope"),
     "local_global_p_rope",
     "local_global_rope",
+    *("mamba2_nope", "mamba2_partial_rope", "mamba2_rope"),
     "repo",
     "rope_chunked_nope",
     "rope_nope",
@@ -40,9 +43,10 @@ FROM_X = [
     *("accumulated_rotations", "asentmax", "cable", "carope", "fox", "fox_pro", "path"),
     *("path_fox", "per_row_dda", "projected_logits", "selective_rope", "token_sink", "wall"),
     *("path_blocked", "path_fox_blocked", "wall_blocked", "cable_open"),
+    *("gated_deltanet", "kimi_delta", "mamba2"),
 ]
 """Refused without x, or with x of the new tokens alone."""
-FROM_QUERIES = ["short_conv"]
+FROM_QUERIES = ["short_conv", "gated_deltanet", "kimi_delta", "mamba2"]
 """Refused with a cache: a row depends on the queries before it."""
 DRAWN = ["random_floats", "random_positions", "random_positions_published"]
 """Refused with a cache unless positions are given: they draw them in evaluation too."""
