@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from authors import FLOAT32, MODEL
-from loops import BATCH, HEADS, WIDTH, N, call, everywhere, same, scores, shaken
+from loops import BATCH, HEADS, WIDTH, N, by_pairs, call, everywhere, outputs, same, scores, shaken
 from torch import Tensor
 from vectors import dot, linear, sigmoid, softplus
 
@@ -63,7 +63,7 @@ def layer(
             row = []
             for c in range(WIDTH):
                 tap = taps[h * WIDTH + c]
-                u = x[t][c] + sum(tap[s] * x[t - s][c] for s in range(min(KERNEL, t + 1)))
+                u = x[t][c] + sum(tap[s] * x[t - s][c] for s in range(min(len(tap), t + 1)))
                 row.append(u * sigmoid(u))
             rows.append(row)
         return rows
@@ -85,10 +85,10 @@ def unit(rows: Rows, factor: float = 1.0) -> Rows:
     return [[factor * x / math.sqrt(dot(row, row)) for x in row] for row in rows]
 
 
-@oracle("mamba2", "double loop")
-@everywhere
-def test_mamba2_is_its_state(positions: list[float]) -> None:
-    a, encoding = call(positions), shaken(Mamba2(MODEL, HEADS, WIDTH, KERNEL), 0.3)
+Make = Callable[[int, int, Rows, Rows], Made]
+
+
+def of_mamba2(encoding: Mamba2, a: Attention) -> Make:
     project = linear(encoding.decay.project, a.x)
 
     def make(b: int, h: int, q: Rows, k: Rows) -> Made:
@@ -97,15 +97,10 @@ def test_mamba2_is_its_state(positions: list[float]) -> None:
         leaves = [[math.exp(-rate * step)] * WIDTH for step in steps]
         return q, k, steps, [0.0] * N, leaves, encoding.skip[h].item()
 
-    same(attend(encoding.encode(a)), layer(encoding, a, make))
+    return make
 
 
-@oracle("gated_deltanet", "double loop")
-@everywhere
-@pytest.mark.parametrize("strength", [1.0, 2.0])
-def test_gated_deltanet_is_its_state(positions: list[float], strength: float) -> None:
-    a = call(positions)
-    encoding = shaken(GatedDeltaNet(MODEL, HEADS, WIDTH, KERNEL, strength), 0.3)
+def of_gated_deltanet(encoding: GatedDeltaNet, a: Attention, strength: float = 1.0) -> Make:
     project, writing = (linear(each.project, a.x) for each in (encoding.decay, encoding.writing))
 
     def make(b: int, h: int, q: Rows, k: Rows) -> Made:
@@ -114,13 +109,10 @@ def test_gated_deltanet_is_its_state(positions: list[float], strength: float) ->
         leaves = [[math.exp(-rate * softplus(project[b][t][h] + bias))] * WIDTH for t in range(N)]
         return unit(q, WIDTH**-0.5), unit(k), beta, beta, leaves, 0.0
 
-    same(attend(encoding.encode(a)), layer(encoding, a, make))
+    return make
 
 
-@oracle("kimi_delta", "double loop")
-@everywhere
-def test_kimi_delta_is_its_state(positions: list[float]) -> None:
-    a, encoding = call(positions), shaken(KimiDelta(MODEL, HEADS, WIDTH, KERNEL), 0.3)
+def of_kimi_delta(encoding: KimiDelta, a: Attention) -> Make:
     low = torch.tensor(linear(encoding.decay.project[0], a.x), dtype=torch.float64)
     project, writing = linear(encoding.decay.project[1], low), linear(encoding.writing.project, a.x)
 
@@ -136,7 +128,30 @@ def test_kimi_delta_is_its_state(positions: list[float]) -> None:
         ]
         return unit(q, WIDTH**-0.5), unit(k), beta, beta, leaves, 0.0
 
-    same(attend(encoding.encode(a)), layer(encoding, a, make))
+    return make
+
+
+@oracle("mamba2", "double loop")
+@everywhere
+def test_mamba2_is_its_state(positions: list[float]) -> None:
+    a, encoding = call(positions), shaken(Mamba2(MODEL, HEADS, WIDTH, KERNEL), 0.3)
+    same(attend(encoding.encode(a)), layer(encoding, a, of_mamba2(encoding, a)))
+
+
+@oracle("gated_deltanet", "double loop")
+@everywhere
+@pytest.mark.parametrize("strength", [1.0, 2.0])
+def test_gated_deltanet_is_its_state(positions: list[float], strength: float) -> None:
+    a = call(positions)
+    encoding = shaken(GatedDeltaNet(MODEL, HEADS, WIDTH, KERNEL, strength), 0.3)
+    same(attend(encoding.encode(a)), layer(encoding, a, of_gated_deltanet(encoding, a, strength)))
+
+
+@oracle("kimi_delta", "double loop")
+@everywhere
+def test_kimi_delta_is_its_state(positions: list[float]) -> None:
+    a, encoding = call(positions), shaken(KimiDelta(MODEL, HEADS, WIDTH, KERNEL), 0.3)
+    same(attend(encoding.encode(a)), layer(encoding, a, of_kimi_delta(encoding, a)))
 
 
 # -- the scores alone, over several blocks -----------------------------------------------------
@@ -238,15 +253,37 @@ def test_what_cannot_be_is_refused(made: type[LinearAttention]) -> None:
 # -- patterns: a linear layer and a full one in turn -------------------------------------------
 
 FULL = {"rope": RoPE(WIDTH), "partial_rope": PartialRoPE(WIDTH, 0.25), "nope": NoPE()}
+TURNING = {"rope": WIDTH, "partial_rope": WIDTH // 4, "nope": 0}
+"""The channels of a head that the full layers turn, the first ones."""
+STATES = {"mamba2": of_mamba2, "gated_deltanet": of_gated_deltanet, "kimi_delta": of_kimi_delta}
+
+
+def full_by_hand(a: Attention, channels: int) -> Tensor:
+    """Softmax over products of vectors turned pair by pair, the base 10,000."""
+
+    def turned(vector: list[float], place: float) -> list[float]:
+        found, pairs = list(vector), channels // 2
+        for m in range(pairs):
+            angle = place * 10_000.0 ** (-m / pairs)
+            re, im = vector[m], vector[m + pairs]
+            found[m] = re * math.cos(angle) - im * math.sin(angle)
+            found[m + pairs] = re * math.sin(angle) + im * math.cos(angle)
+        return found
+
+    q, k, pos = a.q.tolist(), a.k.tolist(), a.q_pos.tolist()
+    score = by_pairs(
+        a,
+        lambda b, h, i, j: (
+            a.scale * dot(turned(q[b][h][i], pos[b][i]), turned(k[b][h][j], pos[b][j]))
+        ),
+    )
+    return outputs(a, score)
 
 
 def marked() -> list[object]:
     return [
         pytest.param(
-            linear,
-            full,
-            marks=oracle(f"{linear}_{full}", "identity: its layers are linear and full ones"),
-            id=f"{linear}_{full}",
+            linear, full, marks=oracle(f"{linear}_{full}", "double loop"), id=f"{linear}_{full}"
         )
         for linear in LAYERS
         for full in FULL
@@ -254,6 +291,17 @@ def marked() -> list[object]:
 
 
 @pytest.mark.parametrize(("linear", "full"), marked())
+def test_the_layers_of_a_hybrid_by_hand(linear: str, full: str) -> None:
+    sizes = (f"model.num_heads={HEADS}", f"model.head_width={WIDTH}", f"model.width={MODEL}")
+    run = setup(f"encoding={linear}_{full}", "model.num_layers=2", *sizes)
+    a, (first, second) = call(), run.model().encodings
+    first = shaken(first, 0.3)
+    same(attend(first.encode(a)), layer(first, a, STATES[linear](first, a)))
+    same(attend(second.double().encode(a)), full_by_hand(a, TURNING[full]))
+
+
+@pytest.mark.parametrize("linear", LAYERS)
+@pytest.mark.parametrize("full", FULL)
 def test_hybrids_have_a_linear_layer_and_then_a_full_one(linear: str, full: str) -> None:
     run = setup(f"encoding={linear}_{full}", "model.num_layers=3", f"model.head_width={WIDTH}")
     a, alone = call(heads=run.composed.model.num_heads), LAYERS[linear]
