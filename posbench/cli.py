@@ -29,6 +29,7 @@ WITHIN = {
     ("explain", "catalogue"): "posbench.explain.catalogue",
     ("records", "dashboard"): "posbench.sharing.dashboard",
     ("pretrained", "export"): "posbench.pretrained.export",
+    ("pretrained", "verify"): "posbench.pretrained.verify",
 }
 """Commands that are the second word of another."""
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import (
@@ -205,3 +205,24 @@ def _listed(numbers: Sequence[float]) -> str:
 def _repeatable(words: Sequence[str]) -> list[str]:
     """The words for a shell, but for where records go."""
     return [shlex.quote(word) for word in words if not word.startswith("results_dir=")]
+
+
+Worded = TypeVar("Worded", bound=BaseModel)
+
+
+def settings_of(kind: type[Worded], words: Sequence[str], helped: str) -> Worded:
+    """The words NAME=VALUE of another command as its settings; ConfigError names a wrong one."""
+    given: dict[str, str] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if not value or name not in kind.model_fields:
+            near = closest(name, kind.model_fields)
+            raise ConfigError(f"{word}: {known_names(kind.model_fields, helped, near)}, NAME=VALUE")
+        given[name] = value
+    for name, field in kind.model_fields.items():
+        if field.is_required() and name not in given:
+            raise ConfigError(f"{name}= is missing: `{helped}` says what it is")
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        raise ConfigError(setting_refused(error)) from None

@@ -73,7 +73,7 @@ def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, 
             f"transformers cannot load the model with rope_parameters ({as_one_line(error)}): only "
             "the mounted model can be served"
         )
-    if difference <= max(tolerance(mounted.model.dtype), _rounding(length)):
+    if difference <= max(tolerance(mounted.model.dtype), rounding(length)):
         return settings
     return (
         f"with rope_parameters, transformers makes another model, whose logits differ by "
@@ -81,7 +81,7 @@ def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, 
     )
 
 
-def _rounding(length: int) -> float:
+def rounding(length: int) -> float:
     """The share of the largest logit that rounding may explain.
 
     Transformers has angles in float32, whose error grows with the position. In SmolLM2-135M the
@@ -105,14 +105,7 @@ def _difference(
     pos = spread.round().long()[None]
     tokens = random_tokens(model, 1, pos.shape[1])
     present = torch.ones_like(tokens)
-    with _quietly():
-        served: Any = type(model).from_pretrained(
-            None,
-            config=_configured(model, settings),
-            state_dict=model.state_dict(),
-            dtype=model.dtype,
-        )
-        theirs = logits_of(served.eval().to(model.device), tokens, present, pos)
+    theirs = logits_of(as_configured(model, settings), tokens, present, pos)
     try:
         mounted.extension = extension
         with mounted.at(length):
@@ -120,6 +113,21 @@ def _difference(
     finally:
         mounted.extension = before
     return float((ours - theirs).abs().max() / ours.abs().max())
+
+
+def as_configured(model: Any, settings: dict[str, Any]) -> Any:
+    """The model as transformers makes it with other settings of its configuration.
+
+    It has the weights of this one, not copies of them.
+    """
+    with _quietly():
+        served: Any = type(model).from_pretrained(
+            None,
+            config=_configured(model, settings),
+            state_dict=model.state_dict(),
+            dtype=model.dtype,
+        )
+    return served.eval().to(model.device)
 
 
 def _configured(model: Any, settings: dict[str, Any]) -> PreTrainedConfig:

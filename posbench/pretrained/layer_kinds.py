@@ -1,0 +1,110 @@
+"""What the layers of a mounted model that are alike do to positions, in words and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from posbench.core.extension import Extension
+from posbench.extensions.direct import Direct
+from posbench.pretrained.configured import Configured, Form
+
+SAME = 1e-5
+"""A share of a number up to which two are the same."""
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """What layers that are alike do, at the longest length."""
+
+    form: Form
+    window: int | None
+    length: int
+
+    @property
+    def frequencies(self) -> Any:
+        """Those of the layer before its extension; None where nothing turns."""
+        known = "frequencies" in self.form.encoding.handles
+        return self.form.encoding.frequencies if known else None
+
+    @property
+    def magnitude(self) -> float:
+        """The factor on cosine and sine that its extension sets."""
+        after: Any = self.form.at(self.length).frequencies
+        return float(after.magnitude / self.frequencies.magnitude)
+
+    @property
+    def pairs_changed(self) -> int:
+        after: Any = self.form.at(self.length).frequencies
+        return int(((self.frequencies.theta() / after.theta() - 1).abs() > SAME).sum())
+
+    @property
+    def changes(self) -> bool:
+        """Whether its extension changes anything at this length."""
+        rotary = self.frequencies is not None
+        return rotary and bool(self.pairs_changed or abs(self.magnitude - 1) > SAME)
+
+    @property
+    def name(self) -> str | None:
+        """Its extension, as posbench calls it; None without."""
+        return NAMES.get(type(self.form.own.extension).__name__)
+
+    @property
+    def rule(self) -> str:
+        """Its extension with its numbers."""
+        if self.name is None:
+            return "none"
+        numbers = numbers_of(self.form, self.length)
+        shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items())
+        return f"{self.name}: {shown}"
+
+    def cells(self) -> list[str]:
+        seen = f", window {self.window}" if self.window else ""
+        if self.frequencies is None:
+            return [self.form.name + seen, "", "none", "nothing to change"]
+        changed = f"{self.pairs_changed} of {self.frequencies.count} pairs"
+        return [
+            self.form.name + seen,
+            f"{self.frequencies.base:,.6g}",
+            self.rule,
+            changed if self.changes else "nothing",
+        ]
+
+
+NAMES = {
+    "PI": "pi",
+    "DynamicNTK": "dynamic_ntk",
+    "YaRN": "yarn",
+    "Llama3": "llama3",
+    "LongRoPE": "longrope",
+}
+"""Classes that a configuration may name, as posbench calls them."""
+
+
+LEFT_OUT = ("scale", "mscale", "mscale_all_dim")
+"""Settings that the factor, and that on cosine and sine, say already."""
+
+
+def numbers_of(form: Form, length: int) -> dict[str, float]:
+    """The numbers of a form's extension: the length it begins at, its factor, its settings."""
+    own = form.own
+    inner: Any = own.extension
+    found = {
+        "trained length": float(own.positions),
+        "factor": inner.scale_at(own.positions, length),
+    }
+    for name, value in vars(inner).items():
+        if name not in LEFT_OUT and isinstance(value, bool | int | float):
+            found[name] = float(value)
+    after: Any = form.at(length).frequencies
+    return found | {"cosine and sine times": float(after.magnitude)}
+
+
+def plain(own: Configured) -> Configured:
+    """No extension, for the same training."""
+    return replace_own(own, Direct())
+
+
+def replace_own(own: Configured, extension: Extension, positions: int = 0) -> Configured:
+    """The extension in the place of another, with its own factor on cosine and sine."""
+    return type(own)(extension, positions or own.positions)

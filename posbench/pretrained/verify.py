@@ -1,0 +1,435 @@
+"""`posbench pretrained verify`: which extension a configuration is, and whether it takes effect.
+
+    posbench pretrained verify model=FOLDER
+    posbench pretrained verify model=FOLDER 'rope_parameters={"rope_type": "yarn", "factor": 4}'
+
+The model is made by transformers with these `rope_parameters`, or as its folder says. What each
+layer then does to queries and keys is measured. A table says which extension that is, with which
+numbers, and what it changes in which layers. Below it are the differences from what the paper and
+posbench set for the same length, in numbers and in logits.
+
+    model                    a folder with a model in safetensors and its tokenizer, or a .gguf file
+    rope_parameters          JSON; those of the model's own configuration by default
+    max_position_embeddings  as a server would set it beside them
+    train_positions          the length of training; by default the configuration says it
+    length                   the longest length that is served; the factor says it by default
+    dtype                    float32 by default, in which logits can agree to 1e-5
+    device                   cpu by default, or cuda or mps
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from omegaconf import OmegaConf
+from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt
+
+from posbench.base.errors import ConfigError
+from posbench.base.wording import agreeing, closest, counted, known_names, listed
+from posbench.config import commands
+from posbench.config.building import build
+from posbench.config.compose import compose, composing
+from posbench.config.exit_status import exit_status
+from posbench.core.extension import Extension
+from posbench.pretrained.loading import Files
+from posbench.pretrained.refusal import as_one_line, need_transformers
+from posbench.pretrained.request import settings_of
+from posbench.showing.table import Column, Line, Table
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from posbench.pretrained.configured import Configured
+    from posbench.pretrained.layer_kinds import LayerKind
+    from posbench.pretrained.mounting import Mounted
+
+SAME = 1e-5
+"""A share of the largest logit up to which logits are the same."""
+READ = {
+    "default": (),
+    "linear": ("factor",),
+    "proportional": ("factor",),
+    "dynamic": ("factor", "original_max_position_embeddings"),
+    "yarn": (
+        *("factor", "original_max_position_embeddings", "attention_factor", "beta_fast"),
+        *("beta_slow", "mscale", "mscale_all_dim", "truncate"),
+    ),
+    "longrope": (
+        *("factor", "original_max_position_embeddings", "attention_factor", "short_factor"),
+        "long_factor",
+    ),
+    "llama3": (
+        *("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"),
+    ),
+}
+"""What transformers reads for each `rope_type`, beside the base and the share that turns."""
+ALWAYS_READ = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
+
+
+def _mapping(value: Any) -> Any:
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ConfigError(f"rope_parameters={value} is no JSON ({error})") from None
+    if not isinstance(found, dict) or not found:
+        raise ConfigError(
+            f'rope_parameters={value} is no JSON object: write {{"rope_type": "yarn", "factor": 4}}'
+        )
+    return found
+
+
+class VerifySettings(BaseModel):
+    """The words of the command."""
+
+    model_config = ConfigDict(frozen=True)
+
+    model: Path
+    rope_parameters: Annotated[dict[str, Any], BeforeValidator(_mapping)] = {}
+    max_position_embeddings: NonNegativeInt = 0
+    train_positions: NonNegativeInt = 0
+    length: NonNegativeInt = 0
+    dtype: Literal["float64", "float32", "bfloat16", "float16"] = "float32"
+    device: Literal["cpu", "cuda", "mps"] = "cpu"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = commands.parser_of_words("posbench pretrained verify", __doc__)
+    words = parser.parse_intermixed_args(arguments).words
+    if not words:
+        parser.print_help()
+        return 1
+
+    def verified() -> int:
+        settings = settings_of(VerifySettings, words, "posbench pretrained verify --help")
+        files = Files(settings.model)
+        need_transformers()
+        model, _ = files.load(settings.dtype, settings.device)
+        said = list(Verified.of(model, settings).lines())
+        print("\n".join(said), flush=True)
+        return 0
+
+    return exit_status(verified, words)
+
+
+# -- the model as it is served ---------------------------------------------------------------------
+
+
+def served(model: Any, settings: VerifySettings) -> Any:
+    """The model as transformers makes it with the settings, with the same weights."""
+    from posbench.pretrained.serving import as_configured
+
+    changed: dict[str, Any] = {}
+    if settings.rope_parameters:
+        refuse_incomplete(model.config.get_text_config(), settings.rope_parameters)
+        changed["rope_parameters"] = dict(settings.rope_parameters)
+    if settings.max_position_embeddings:
+        changed["max_position_embeddings"] = settings.max_position_embeddings
+    if not changed:
+        return model
+    try:
+        return as_configured(model, changed)
+    except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"transformers cannot load the model with {json.dumps(changed)}: {as_one_line(error)}"
+        ) from None
+
+
+def refuse_incomplete(config: Any, given: Mapping[str, Any]) -> None:
+    """ConfigError without a `rope_type` or a base, or with one for all where kinds differ."""
+    from posbench.pretrained.configured import rotations
+
+    found = getattr(config, "rope_parameters", None) or {}
+    kinds = [name for name, each in found.items() if isinstance(each, Mapping)]
+    nested = [each for each in given.values() if isinstance(each, Mapping)]
+    for each in nested or [given]:
+        kind = str(each.get("rope_type", each.get("type", "")))
+        if kind not in READ:
+            raise ConfigError(
+                f"rope_type={kind} in rope_parameters: "
+                f"{known_names(READ, 'posbench pretrained verify --help', closest(kind, READ))}"
+            )
+        if "rope_theta" not in each:
+            known = [one.get("rope_theta") for one in rotations(config)]
+            raise ConfigError(
+                "rope_parameters have no rope_theta, and replace those of the model, whose base "
+                f'would be lost: write "rope_theta": {known[0]:g} beside the others'
+            )
+    if kinds and not nested:
+        raise ConfigError(
+            f"the model has rope_parameters for each of {listed(kinds)}, and one is given for all: "
+            f'write {{"{kinds[-1]}": {json.dumps(given)}, ...}}'
+        )
+
+
+def trained_for(config: Any, settings: VerifySettings) -> int:
+    """The positions of training before any extension, by the folder's own configuration."""
+    if settings.train_positions:
+        return settings.train_positions
+    text = config.get_text_config()
+    found = getattr(text, "rope_parameters", None) or {}
+    kinds = [found, *(each for each in found.values() if isinstance(each, Mapping))]
+    before = (each.get("original_max_position_embeddings") for each in kinds)
+    positions = next(filter(None, before), getattr(text, "max_position_embeddings", 0))
+    if not positions:
+        raise ConfigError("the model does not say its trained length: give train_positions=N")
+    return int(positions)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A model as it is served, measured layer by layer."""
+
+    mounted: Mounted
+    settings: VerifySettings
+    trained: int  # positions of training, by the folder's own configuration
+    base: float | None  # of the folder's own configuration
+    length: int  # the longest that is served
+    off: tuple[float, float]  # from transformers, near the start and over the whole length
+
+    @classmethod
+    def of(cls, model: Any, settings: VerifySettings) -> Verified:
+        """Mount and measure; CannotMount where the suite has no form for a layer."""
+        import torch
+
+        from posbench.pretrained.configured import rotations
+        from posbench.pretrained.proof import TOKENS, mounted_and_proved
+
+        trained = trained_for(model.config, settings)
+        bases = [each.get("rope_theta") for each in rotations(model.config.get_text_config())]
+        base = float(bases[0]) if bases and bases[0] else None
+        made = served(model, settings)
+        longest = getattr(made.config.get_text_config(), "max_position_embeddings", trained)
+        with mounted_and_proved(made) as mounted:
+            reach = (
+                layer.form.own.positions * (getattr(layer.form.own.extension, "scale", None) or 1)
+                for layer in mounted.layers
+            )
+            length = settings.length or round(max(longest, *reach))
+            near = torch.arange(min(TOKENS, length))
+            far = torch.linspace(0, length - 1, min(TOKENS, length)).round().long()
+            ours = [_logits(mounted, pos, length) for pos in (near, far)]
+            mounted.unmount()
+            theirs = [_native(made, pos, length) for pos in (near, far)]
+            mounted.mount()
+        off = [_share(one, other) for one, other in zip(ours, theirs, strict=True)]
+        return cls(mounted, settings, trained, base, length, (off[0], off[1]))
+
+    def lines(self) -> Iterator[str]:
+        """All that there is to say; the last line is the answer."""
+        kinds = self.kinds()
+        yield f"Trained for {self.trained} positions, served up to {self.length}."
+        yield ""
+        columns = ("layers", "positions", "base", "extension, as measured", "changed")
+        rows = [Line(_spans(numbers), kind.cells()) for kind, numbers in kinds]
+        yield from Table([Column(each, text=True) for each in columns], rows).aligned()
+        yield ""
+        yield from self.against_transformers()
+        yield from self.remarks()
+        for kind, _ in kinds:
+            yield from self.against_others(kind)
+        yield self.answer(kinds)
+
+    # -- which extension, in which layers ----------------------------------------------------------
+
+    def kinds(self) -> list[tuple[LayerKind, list[int]]]:
+        """The layers by what they do, each kind with the numbers of its layers."""
+        from posbench.pretrained.layer_kinds import LayerKind
+
+        found: dict[LayerKind, list[int]] = {}
+        for place, layer in enumerate(self.mounted.layers):
+            found.setdefault(LayerKind(layer.form, layer.window, self.length), []).append(place)
+        return list(found.items())
+
+    def against_transformers(self) -> Iterator[str]:
+        from posbench.pretrained.serving import rounding
+
+        near, far = self.off
+        allowed = max(SAME, rounding(self.length))
+        exact = self.settings.dtype in ("float32", "float64")
+        agree = near <= SAME and far <= allowed
+        yield (
+            f"Logits of transformers and of these extensions differ by {near:.1g} of the largest "
+            f"over the first positions, and by {far:.1g} over all {self.length}, where its angles "
+            f"in float32 explain {allowed:.1g}: "
+            + ("they are the same." if agree else "they differ." if exact else "see dtype.")
+        )
+
+    def remarks(self) -> Iterator[str]:
+        """Settings that are not read or were lost."""
+        given = self.settings.rope_parameters
+        if not given:
+            return
+        nested = [each for each in given.values() if isinstance(each, dict)]
+        for each in nested or [given]:
+            kind = str(each.get("rope_type", each.get("type", "default")))
+            known = (*ALWAYS_READ, *READ.get(kind, ()))
+            unread = [name for name in each if name not in known]
+            if unread and kind in READ:
+                yield (
+                    f"{listed(unread)} {agreeing(len(unread), 'is', 'are')} not read with "
+                    f"rope_type {kind}."
+                )
+        if now := self.other_base:
+            yield (
+                f"The base is {now}, where the model was trained with {self.base:,.0f}. {self.ntk}"
+            )
+
+    @property
+    def other_base(self) -> str:
+        """The base, if it is not that of the folder's own configuration; "" if it is."""
+        given = self.settings.rope_parameters
+        nested = any(isinstance(each, dict) for each in given.values())
+        bases = {kind.frequencies.base for kind, _ in self.kinds() if kind.frequencies}
+        if not given or not self.base or nested:
+            return ""
+        if any(abs(each / self.base - 1) < SAME for each in bases):
+            return ""
+        return listed([f"{each:,.0f}" for each in sorted(bases)])
+
+    @property
+    def ntk(self) -> str:
+        """The base of NTK-aware scaling for this length."""
+        frequencies = next(k.frequencies for k, _ in self.kinds() if k.frequencies)
+        count, factor = frequencies.count, max(1.0, self.length / self.trained)
+        base = (self.base or 1) * factor ** (count / max(count - 1, 1))
+        return f"NTK sets {base:,.0f} for {self.length} positions."
+
+    # -- what others would set ---------------------------------------------------------------------
+
+    def against_others(self, kind: LayerKind) -> Iterator[str]:
+        """Where the numbers differ from those of the paper and of the suite, and the logits."""
+        from posbench.pretrained.layer_kinds import numbers_of, replace_own
+
+        own, name = kind.form.own, kind.name
+        if name is None:
+            return
+        if name == "longrope":
+            yield "The lists of longrope come from a search: neither paper nor posbench has them."
+            return
+        with composing():
+            cfg = compose(f"extension={name}").cfg()
+            cfg.train_positions, cfg.test_positions = self.trained, self.length
+            node: Any = OmegaConf.to_container(cfg.extension, resolve=True)
+            ours: Extension = build(node, "extension")
+        for who, extension in (("the paper", type(own.extension)()), ("posbench", ours)):
+            other = replace_own(own, extension, self.trained)
+            mine, theirs = (
+                numbers_of(replace(kind.form, own=each), self.length) for each in (own, other)
+            )
+            unlike = [
+                f"{each} {mine[each]:.6g}, not {theirs[each]:.6g}"
+                for each in mine
+                if abs(mine[each] - theirs[each]) > SAME * abs(theirs[each])
+            ]
+            off = self.difference(own, other)
+            yield f"{name}, beside what {who} sets for {self.length} positions: " + (
+                f"{'; '.join(unlike) or 'the same numbers'}. "
+                f"Logits differ by {off:.2g} of the largest."
+            )
+
+    def difference(self, own: Configured, other: Configured | None) -> float:
+        """What logits over the whole length differ by if layers have another extension."""
+        import torch
+
+        from posbench.pretrained.layer_kinds import plain
+        from posbench.pretrained.proof import TOKENS
+
+        mounted, layers = self.mounted, self.mounted.layers
+        pos = torch.linspace(0, self.length - 1, min(TOKENS, self.length)).round().long()
+        mounted.mount()
+        try:
+            found = [_logits(mounted, pos, self.length)]
+            mounted.layers = [
+                replace(each, form=replace(each.form, own=other or plain(own)))
+                if each.form.own is own
+                else each
+                for each in layers
+            ]
+            mounted.extension = mounted.extension  # forgets its encodings
+            found.append(_logits(mounted, pos, self.length))
+        finally:
+            mounted.layers = layers
+            mounted.extension = mounted.extension
+            mounted.unmount()
+        return _share(*found)
+
+    def answer(self, kinds: Sequence[tuple[LayerKind, list[int]]]) -> str:
+        rotary = [(kind, len(each)) for kind, each in kinds if kind.frequencies]
+        count = sum(each for _, each in rotary)
+        changed = [(kind, each) for kind, each in rotary if kind.changes]
+        asked = _asked(self.mounted.model.config)
+        if not changed:
+            if asked:
+                return f"{listed(asked)} takes no effect: every layer turns as it was trained."
+            if now := self.other_base:
+                return f"No extension is set, and the base is {now} in place of {self.base:,.0f}."
+            return "No extension is set: the model is served as it was trained."
+        rules = listed(sorted({kind.name or "another table" for kind, _ in changed}))
+        where = sum(each for _, each in changed)
+        if not any(kind.name for kind, _ in changed) and asked:
+            return (
+                f"{listed(asked)} takes no effect as it is written: the layers turn by a table "
+                "that rope_parameters do not explain."
+            )
+        owns = {id(kind.form.own): kind.form.own for kind, _ in changed}
+        off = max(self.difference(each, None) for each in owns.values())
+        verb = "takes effect" if off > SAME else "takes no effect"
+        within = [kind for kind, _ in changed if kind.window and kind.window <= self.trained]
+        near = (
+            ", of which those with windows within the trained length had no need of it"
+            if within
+            else ""
+        )
+        return (
+            f"{rules} {verb} in {where} of {counted(count, 'rotary layer')}{near}: logits change "
+            f"by {off:.2g} of the largest."
+        )
+
+
+def _asked(config: Any) -> list[str]:
+    """The extensions that a configuration names."""
+    from posbench.pretrained.turned_parts import known_rotations
+
+    kinds = (each.get("rope_type", "default") for each in known_rotations(config.get_text_config()))
+    return sorted(set(kinds) - {"default"})
+
+
+def _spans(numbers: Sequence[int]) -> str:
+    """Such as 0-4, 6."""
+    spans = []
+    for _, each in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in each]
+        spans.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}")
+    return ", ".join(spans)
+
+
+def _logits(mounted: Mounted, pos: Tensor, length: int) -> Tensor:
+    with mounted.at(length):
+        return _native(mounted.model, pos, length)
+
+
+def _native(model: Any, pos: Tensor, length: int) -> Tensor:
+    """The logits of random tokens at some positions of a sequence of `length`."""
+    import torch
+
+    from posbench.pretrained.proof import logits_of, random_tokens
+    from posbench.pretrained.richer import itself
+
+    model = itself(model)
+    tokens = random_tokens(model, 1, len(pos))
+    with torch.no_grad():
+        return logits_of(model, tokens, torch.ones_like(tokens), pos[None].to(tokens.device))
+
+
+def _share(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max() / other.abs().max())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
