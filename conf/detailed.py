@@ -23,6 +23,7 @@ from posbench.core.settings import __file__ as SETTINGS
 from posbench.showing.pages import definition_of, docstring
 from posbench.showing.table import pipes
 
+FORMULA = r"\$\$(.+?)\$\$|\$([^$]+)\$"
 UP = "../.."
 """From a page to the folder of the repository."""
 
@@ -71,11 +72,8 @@ def facts(group: str, name: str, target: str) -> Iterator[str]:
         yield f"**Code:** [{place}]({UP}/{place})."
     if row and (sketch := sketches().get(row)):
         yield f"**Attention:** {sketch['path']}. **Keys can be cached:** {sketch['keys']}."
-    if (
-        group == "extension"
-        and not {"extension", "defaults"} & families.content(group, name).keys()
-    ):
-        yield f"**Served by:** {served_by(name, target)}."
+    if served := served_by(group, name):
+        yield f"**Served by:** {served}."
 
 
 def row_of(group: str, name: str) -> str:
@@ -96,8 +94,14 @@ def row_of(group: str, name: str) -> str:
     return next(iter([*ours, *rows]), "")
 
 
-def served_by(name: str, target: str) -> str:
-    """Who has an extension as a setting, as `posbench.pretrained.serving` writes them."""
+def served_by(group: str, name: str) -> str:
+    """Who has an extension as a setting, as `posbench.pretrained.serving` writes them; "" where it
+    is made of others, or is no extension.
+    """
+    content = families.content(group, name)
+    if group != "extension" or {"extension", "defaults"} & content.keys():
+        return ""
+    target = content.get("_target_", "")
     if name == AS_TRAINED:
         return "all, as nothing has to be set"
     if target.rpartition(".")[2] in served_classes():
@@ -136,6 +140,38 @@ def code_of(path: Path) -> str:
 
 def root() -> Path:
     return Path(str(files("posbench.conf"))).resolve().parent
+
+
+def lines(group: str) -> list[dict[str, str]]:
+    """What the pages say of each name, a line a name, without links."""
+    found = []
+    for heading, options in grouped(group).items():
+        for each in options:
+            row = row_of(group, each.name)
+            sketch = sketches().get(row, {})
+            found.append(
+                {
+                    "name": each.name,
+                    "family": heading,
+                    "what": each.meaning,
+                    "formula": formula(group, each.name),
+                    "needs": each.needs,
+                    "source": ", ".join(f"arXiv {id}" for id in each.sources),
+                    "attention": sketch.get("path", ""),
+                    "cacheable": sketch.get("keys", ""),
+                    "served_by": served_by(group, each.name),
+                    "method": row,
+                }
+            )
+    return found
+
+
+def formula(group: str, name: str) -> str:
+    """The first equation in the docstring of its class; "" where it has none, or is a pattern."""
+    target = families.content(group, name).get("_target_", "")
+    found = re.findall(FORMULA, docstring(target), re.S) if target else []
+    equations = (" ".join("".join(each).split()) for each in found)
+    return next((each for each in equations if "=" in each), "")
 
 
 # -- pages of a group ------------------------------------------------------------------------------

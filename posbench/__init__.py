@@ -1,24 +1,94 @@
 """posbench: benchmarks position encodings of transformers, and how far their extensions reach.
 
-`from posbench import rope, yarn` takes an encoding or an extension into code of your own; see
-`posbench.standalone`. `posbench.extended` and `posbench.evaluate` are for a model of transformers.
+    posbench.encodings(), posbench.extensions(), posbench.tasks()     what there is, as data frames
+    posbench.run("method=rope_yarn", "task=passkey")                  a run, or many; a data frame
+    posbench.check(MyEncoding), posbench.compare(MyEncoding)          a class of your own
+    posbench.load("results/main"), posbench.plot(table, ["rope"])     records
+
+`from posbench import rope, yarn` takes an encoding or an extension into code of your own.
+`posbench.extended` and `posbench.evaluate` are for a model of transformers. All of these are in
+`posbench.calls`, `posbench.standalone` and `posbench.models`.
 """
 
+import sys
+from importlib import import_module
 from importlib.resources import files
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from posbench.calls import (
+        check,
+        compare,
+        encodings,
+        extensions,
+        load,
+        plot,
+        run,
+        summarise,
+        tasks,
+    )
 
 __version__ = "0.2.0"
 OF_MODELS = ("extended", "evaluate")
 """Names of `posbench.models`, which needs transformers."""
 
+__all__ = [
+    "check",
+    "compare",
+    "encodings",
+    "extensions",
+    "load",
+    "plot",
+    "run",
+    "summarise",
+    "tasks",
+]
+CALLS = tuple(__all__)
+"""Functions of `posbench.calls`. Those that share their name with a package are that package,
+which can be called.
+"""
+GROUPS = ("encoding", "extension")
+
+
+class CalledModule(ModuleType):
+    """A package such as `posbench.encodings`, and the function of that name."""
+
+    def __call__(self, *args: Any, **given: Any) -> Any:
+        name = self.__name__.rpartition(".")[2]
+        return getattr(import_module("posbench.calls"), name)(*args, **given)
+
+
+class _Package(ModuleType):
+    """posbench itself: what the import system binds in it under the name of a call is called."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in CALLS and isinstance(value, ModuleType):
+            value.__class__ = CalledModule
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __dir__() -> list[str]:
+    """The calls, those of models, and every encoding and extension."""
+    names = {*CALLS, *OF_MODELS, "__version__", "calls", "models", "results", "standalone"}
+    return sorted(names.union(*(_names(group) for group in GROUPS)))
+
 
 def __getattr__(name: str) -> Any:
-    """An encoding or extension by its name; modules of posbench are asked for here as well."""
+    """A call, or an encoding or extension by its name; modules of posbench are asked for here as
+    well.
+    """
     if name in OF_MODELS:
-        from posbench import models
-
-        return getattr(models, name)
-    groups = () if name.startswith("_") else ("encoding", "extension")
+        return getattr(import_module(f"{__name__}.models"), name)
+    if name in CALLS:
+        is_module = any(files(__name__).joinpath(path).is_file() for path in _modules(name))
+        if is_module or name == "tasks":  # that one is installed from elsewhere
+            return import_module(f"{__name__}.{name}")
+        return getattr(import_module(f"{__name__}.calls"), name)
+    groups = () if name.startswith("_") else GROUPS
     if any(files("posbench.conf").joinpath(group, f"{name}.yaml").is_file() for group in groups):
         from posbench.standalone import named
 
@@ -27,29 +97,30 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{meant}")
 
 
+def _modules(name: str) -> tuple[str, str]:
+    return f"{name}.py", f"{name}/__init__.py"
+
+
+def _names(group: str) -> set[str]:
+    found = files("posbench.conf").joinpath(group).iterdir()
+    return {each.name.removesuffix(".yaml") for each in found if each.name.endswith(".yaml")}
+
+
 def _meant(name: str) -> str:
     """What to write in place of a name that is none; imports nothing that takes long."""
     from posbench.base.wording import closest
 
-    if any(
-        files(__name__).joinpath(path).is_file() for path in (f"{name}.py", f"{name}/__init__.py")
-    ):
+    if any(files(__name__).joinpath(path).is_file() for path in _modules(name)):
         return f": it is a module, so write import {__name__}.{name}"
-    found = {
-        group: {
-            each.name.removesuffix(".yaml")
-            for each in files("posbench.conf").joinpath(group).iterdir()
-            if each.name.endswith(".yaml")
-        }
-        for group in ("encoding", "extension")
-    }
+    found = {group: _names(group) for group in GROUPS}
     lower = name.lower()
     for end in range(len(lower) - 1, 0, -1):
         host, extension = lower[:end], lower[end + 1 :]
         if lower[end] == "_" and host in found["encoding"] and extension in found["extension"]:
             return (
                 f": it is a row of the benchmark, the encoding {host} with the extension "
-                f"{extension}: write {extension}().extend({host}(...), tested=...)"
+                f"{extension}: write {extension}().extend({host}(...), tested=...), or "
+                f'posbench.run("method={lower}")'
             )
-    near = closest(lower, found["encoding"] | found["extension"])
+    near = closest(lower, found["encoding"] | found["extension"] | {*CALLS, *OF_MODELS})
     return f": did you mean {near}?" if near else ""

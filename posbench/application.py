@@ -56,7 +56,7 @@ def application(cfg: DictConfig) -> None:
         if composed.content.get("board") is not None:
             name = settings.runtime.choices["board"]
             raise PosbenchError(f"board={name} is a sweep: add -m")
-        _run(composed)
+        carry_out(composed)
     except BROKEN as error:  # here, because Hydra would say that a job has failed
         # As they are written: to read one may be what has failed.
         words: Any = OmegaConf.to_container(settings.overrides.task, resolve=False)
@@ -70,7 +70,7 @@ def application(cfg: DictConfig) -> None:
         sys.exit(128 + stopped.args[0])
 
 
-def _run(composed: Composition) -> None:
+def carry_out(composed: Composition) -> None:
     """One run, or the job of a sweep."""
     from posbench.config.building import build, check_source
     from posbench.core.settings import checked

@@ -16,22 +16,19 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from inspect import Parameter
 from typing import Any, overload
 
 import numpy as np
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.singleton import Singleton
 from omegaconf import OmegaConf
 from torch import nn
 
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, known_names
 from posbench.config.building import build, class_of_run
-from posbench.config.compose import composing
+from posbench.config.compose import hydra_of_its_own
 from posbench.config.folders import own_names
 from posbench.config.numbers import refuse_unbounded
 from posbench.config.options import content
@@ -273,17 +270,5 @@ def _setting(group: str, key: str, value: Any, written: Any) -> Any:
 def _content(group: str, name: str) -> dict[str, Any]:
     if not isinstance(name, str) or not name.isidentifier():
         raise ConfigError(f"{group} must be a name, such as those in conf/{group}, got {name!r}")
-    with _hydra_of_its_own():
+    with hydra_of_its_own():
         return content(group, name)
-
-
-@contextmanager
-def _hydra_of_its_own() -> Iterator[None]:
-    """Hydra for a moment; an application that this runs in keeps its own."""
-    before = Singleton.get_state() if GlobalHydra.instance().is_initialized() else None
-    try:
-        with composing():
-            yield
-    finally:
-        if before is not None:
-            Singleton.set_state(before)

@@ -27,7 +27,8 @@ FLOORS = [
     {"explain"},  # what a method is, and what a trained one does
     {"boards"},  # rows ranked, one compared with the others, what papers claim
     {"sharing", "pretrained"},  # records for others; models of others
-    {"cli", "application", "standalone", "position", "models", "__main__"},  # the doors
+    # the doors
+    {"cli", "application", "calls", "standalone", "position", "models", "__main__"},
 ]
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 PUBLIC = ("attention", "encoding", "extension", "task", "errors", "results")

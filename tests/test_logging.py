@@ -9,6 +9,7 @@ import http.server
 import importlib.util
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import numpy as np
 import pytest
 import yaml
 from offered import CONF
-from processes import succeeded
+from processes import started, succeeded, without_seconds
 
 from posbench.base.errors import ConfigError
 from posbench.config.building import build
@@ -32,6 +33,7 @@ from posbench.records import files
 from posbench.records.record import Record
 from posbench.running.loggers import metrics as told
 from posbench.running.loggers.metrics import About
+from posbench.running.run_spec import Fingerprint
 from posbench.sharing import upload as uploading
 from posbench.sharing.command import main as results_command
 from posbench.showing import figures as depth_map
@@ -41,6 +43,7 @@ TEST = {
     for key in ("score", "sequence_accuracy", "token_accuracy_teacher_forced", "loss", "multiple")
 }
 TRAINING = {"train/loss", "validation/loss", "validation/score"}
+STEPS = {f"train/{key}" for key in ("step_loss", "learning_rate", "gradient_norm")}
 MULTIPLES = [1, 1.25, 1.5, 2, 3, 4, 6, 8]  # tested lengths, of a method that climbs no ladder
 
 
@@ -314,6 +317,53 @@ def test_wandb_is_given_a_name_in_the_place_of_the_hosts(
     assert [each.x_disable_meta for each in given] == [True, True, False]
 
 
+@pytest.mark.slow
+def test_a_run_that_is_killed_and_goes_on_is_one_wandb_run_with_one_curve(tmp_path: Path) -> None:
+    """The files of both processes, read back, are what one process would have written."""
+    pytest.importorskip("wandb")
+    words = ["protocol=smoke", "method=rope", "logger=wandb", "training.steps=300"]
+    words += ["training.validate_every=50", "trainer.checkpoint_every=20"]
+    command = started(tmp_path / "killed", *words)
+    command.until(lambda: "step 100/300" in command.out).signalled(signal.SIGTERM)
+    assert command.status == 128 + signal.SIGTERM, command.err
+    succeeded(tmp_path / "killed", *words)
+    succeeded(tmp_path / "whole", *words)
+    found = {}
+    for name in ("killed", "whole"):
+        folders = sorted((tmp_path / name).rglob("offline-run-*"))
+        assert len(folders) == (2 if name == "killed" else 1)
+        found[name] = [Kept(folder) for folder in folders]
+    ids = {run.run["run_id"] for runs in found.values() for run in runs}
+    assert len(ids) == 1 and "resume" not in ids
+
+    def curve(runs: list[Kept], names: set[str]) -> list[dict[str, float]]:
+        rows = [row for run in runs for row in run.rows]
+        return [{k: row[k] for k in sorted(row) if k in {"_step", *names}} for row in rows]
+
+    both, whole = (curve(found[name], TRAINING | STEPS | TEST) for name in ("killed", "whole"))
+    assert both == whole
+    steps = [row["_step"] for row in both]
+    assert steps[:30] == [*range(10, 301, 10)] and len({*steps}) == len(steps)
+    assert steps[30:] == [*range(301, 301 + len(MULTIPLES) + 1)]
+    assert {name for row in both for name in row} == TRAINING | STEPS | TEST | {"_step"}
+    rates = [row["train/learning_rate"] for row in both if "train/learning_rate" in row]
+    assert max(rates) > rates[-1] > 0, "it falls at the end"
+
+
+@pytest.mark.slow
+def test_a_logger_changes_nothing_of_a_record(tmp_path: Path) -> None:
+    words = ["protocol=smoke", "method=rope"]
+    succeeded(tmp_path / "none", *words)
+    succeeded(tmp_path / "csv", *words, "logger=csv")
+    assert without_seconds(tmp_path / "none") == without_seconds(tmp_path / "csv")
+
+
+def test_a_record_has_one_id_whoever_tells_of_it() -> None:
+    record, other = making.record(), making.record(seed=1)
+    assert Fingerprint.of(record).hash == Fingerprint.of(making.record()).hash
+    assert Fingerprint.of(record).hash != Fingerprint.of(other).hash
+
+
 # -- what is told of a record ----------------------------------------------------------------------
 
 
@@ -370,6 +420,14 @@ def test_a_loggers_config_has_names_that_a_sweep_may_set() -> None:
     about = About.of(making.record(), 0)
     config = about.config({"task": {"num_symbols": 8}})
     assert config["task"] == "copy" and config["settings"]["task"] == {"num_symbols": 8}
+
+
+def test_names_in_a_config_are_bare_and_changes_are_beside_them() -> None:
+    record = making.record()
+    changed = record.task.model_copy(update={"changed": ("task.num_symbols=8",)})
+    config = About.of(record.model_copy(update={"task": changed}), 0).config({})
+    assert (config["task"], config["task_changes"]) == ("copy", "task.num_symbols=8")
+    assert "protocol_changes" not in config
 
 
 # -- a server that is not there --------------------------------------------------------------------

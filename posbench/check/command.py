@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     with ExitStack() as stack:
 
         def asked() -> int:
-            words, own = _choices(options.words, options.config_dir, stack)
+            words, own = choices(options.words, options.config_dir, stack)
 
             def checked() -> int:
                 mistakes.check(words, own)
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         return exit_status(asked)
 
 
-def _choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[str], list[Path]]:
+def choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[str], list[Path]]:
     """The overrides, and the folders to look in.
 
     A YAML file that is in a folder like conf/ brings that folder; of any other an encoding is
@@ -117,6 +117,21 @@ def _meant(name: str, own: list[Path]) -> str:
 
 
 def _report(words: list[str], out: Console) -> int:
+    return max(_asked(kind, words, out) for kind in _kinds(words))
+
+
+def promises(words: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Each promise of what the words choose, what came of it, and why: the lines of the report."""
+    for kind in _kinds(words):
+        suite, mine = _suite(kind), _words_of(kind, words)
+        for check, verdict, said in _answers(
+            suite.subject(*mine), suite, YamlOfClass.of(kind, mine)
+        ):
+            yield _title(check), verdict.value, said
+
+
+def _kinds(words: list[str]) -> list[str]:
+    """The groups of which the words choose something to check."""
     for kind in KINDS:
         if len(several := [word for word in words if Word.of(word).group == kind]) > 1:
             raise ConfigError(f"{' and '.join(several)}: check one {kind} at a time")
@@ -127,14 +142,18 @@ def _report(words: list[str], out: Console) -> int:
             "encoding=NAME, extension=NAME, task=NAME or method=NAME"
         )
     kinds = ["encoding"] if groups & {"encoding", "method"} else []
-    kinds += [kind for kind in ("extension", "task") if kind in groups]
-    return max(_asked(kind, words, out) for kind in kinds)
+    return kinds + [kind for kind in ("extension", "task") if kind in groups]
+
+
+def _words_of(kind: str, words: list[str]) -> list[str]:
+    """The words that concern a kind."""
+    return [word for word in words if kind != "encoding" or Word.of(word).section != "extension"]
 
 
 def _asked(kind: str, words: list[str], out: Console) -> int:
     """Ask every check of a kind, and say what came of it; the exit status."""
     suite = _suite(kind)
-    mine = [word for word in words if kind != "encoding" or Word.of(word).section != "extension"]
+    mine = _words_of(kind, words)
     subject = suite.subject(*mine)
     written = YamlOfClass.of(kind, mine)
     number, kept, failed, stopped = len(suite.checks), 0, 0, False

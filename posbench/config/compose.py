@@ -15,6 +15,7 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
+from hydra.core.singleton import Singleton
 from hydra_plugins.posbench_sweeper import PosbenchSweeper
 from omegaconf import DictConfig, OmegaConf
 
@@ -62,6 +63,18 @@ def composing(*own: Path) -> Iterator[None]:
             yield
     finally:
         SearchPath.chosen = before
+
+
+@contextmanager
+def hydra_of_its_own(*own: Path) -> Iterator[None]:
+    """`composing` for a moment; an application that this runs in keeps its own Hydra."""
+    before = Singleton.get_state() if GlobalHydra.instance().is_initialized() else None
+    try:
+        with composing(*own):
+            yield
+    finally:
+        if before is not None:
+            Singleton.set_state(before)
 
 
 # -- compositions of many runs ---------------------------------------------------------------------

@@ -34,6 +34,7 @@ from posbench.core.until_learned import ended
 from posbench.records.record import RecordedCurve
 from posbench.running.console import Console
 from posbench.running.devices import device, device_name
+from posbench.running.loggers.run_logger import StepMetrics
 from posbench.running.resuming import THREADS, Keeping, forget, loaded, remaining
 from posbench.running.scores import CHECKPOINTS
 
@@ -221,7 +222,8 @@ class Checkpoints:
             try:
                 steps = training.settings.total_steps
                 with obeying_signals(), self.console.progress(steps) as (report, callback):
-                    found = fit(training, last, *arguments, [callback, Keeping(last)], report)
+                    callbacks = [callback, *([StepMetrics()] if loggers else []), Keeping(last)]
+                    found = fit(training, last, *arguments, callbacks, report)
             except Diverged as error:
                 spent = time.process_time() - start
                 self.keep_diverged(folder, str(error), spent)

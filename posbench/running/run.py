@@ -130,7 +130,7 @@ def make(spec: RunSpec, console: Console) -> None:
     ready = Ready.of(spec, console)
     setup = ready.setup
     config = setup.config
-    about = About.of(spec.identity, config.seed)
+    about = About.of(spec.identity, config.seed, spec.fingerprint.hash)
     logger = run_logger(setup.nodes["logger"], about, Path(config.results_dir, "logs"))
     make_writable(config.results_dir)
     with writing_to(config.results_dir):

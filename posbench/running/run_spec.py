@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from omegaconf import OmegaConf
 
+from posbench.base.content_hash import content_hash
 from posbench.config import provenance
 from posbench.config.building import build, class_of
 from posbench.config.command import Command
@@ -50,6 +51,11 @@ class Fingerprint:
             record.evaluated.source_hash,
             (*_computing(record.training.versions), *_computing(record.evaluated.versions)),
         )
+
+    @property
+    def hash(self) -> str:
+        """What dashboards know the run by, however often it is begun."""
+        return content_hash(asdict(self))
 
 
 @dataclass(frozen=True)

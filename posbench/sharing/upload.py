@@ -12,6 +12,7 @@ from posbench.records.record import Record
 from posbench.running.loggers import metrics
 from posbench.running.loggers.metrics import About
 from posbench.running.loggers.wandb import Wandb
+from posbench.running.run_spec import Fingerprint
 
 ONLINE = "online"
 
@@ -45,9 +46,9 @@ def upload(
         if note.exists() and (not online or note.read_text() == ONLINE):
             done = replace(done, before=done.before + 1)
             continue
-        about = About.of(record, record.seed)
+        about = About.of(record, record.seed, Fingerprint.of(record).hash)
         logger = Wandb(
-            offline=not online, save_dir=folder, id=digest, project=project, entity=entity
+            offline=not online, save_dir=folder, id=about.id, project=project, entity=entity
         )
         logger.begin(about, print)
         try:

@@ -50,6 +50,18 @@ QUIET = "hydra.sweeper.leaderboard=false"
 
 
 def main(arguments: list[str] | None = None) -> int:
+    chosen = _parsed(arguments)
+    left = "the same command goes on from here, and with --no-training reports what there is"
+    words = [word for word in chosen.words if "=" in word]
+    return exit_status(lambda: _compared(chosen), words, chosen.config_dir, left)
+
+
+def compared(arguments: Sequence[str]) -> int:
+    """As `main`, but what is wrong is raised: for callers in Python."""
+    return _compared(_parsed(arguments))
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = commands.parser(
         "posbench compare", "A method of your own, or a task, among the published ones."
     )
@@ -67,30 +79,28 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--no-training", action="store_true", help="compare what there is, and train nothing"
     )
-    chosen = parser.parse_intermixed_args(arguments)
+    return parser.parse_intermixed_args(arguments)
+
+
+def _compared(chosen: argparse.Namespace) -> int:
     own: list[Path] = chosen.config_dir
-
-    def compared() -> int:
-        mistakes.check([word for word in chosen.words if "=" in word], own)
-        if len(own) > 1:
+    mistakes.check([word for word in chosen.words if "=" in word], own)
+    if len(own) > 1:
+        raise PosbenchError(
+            f"--config-dir {' and '.join(map(str, own))}: what is compared stands in one "
+            "folder, so give that alone"
+        )
+    board = definition.load(chosen.board, own)
+    if (task := TaskSubject.of(chosen.words, board, quick=chosen.quick)) is not None:
+        if own and own[0].resolve() != task.folder.resolve():
             raise PosbenchError(
-                f"--config-dir {' and '.join(map(str, own))}: what is compared stands in one "
-                "folder, so give that alone"
+                f"task {task.task} is not in {own[0]}: what is compared stands in one folder"
             )
-        board = definition.load(chosen.board, own)
-        if (task := TaskSubject.of(chosen.words, board, quick=chosen.quick)) is not None:
-            if own and own[0].resolve() != task.folder.resolve():
-                raise PosbenchError(
-                    f"task {task.task} is not in {own[0]}: what is compared stands in one folder"
-                )
-            with composing(task.folder):
-                return _compare_rows(task, board, chosen)
-        mine = subject(chosen.words, board, *own)
-        with composing(*mine.folders):
-            return _compare(mine, board, chosen)
-
-    left = "the same command goes on from here, and with --no-training reports what there is"
-    return exit_status(compared, [word for word in chosen.words if "=" in word], own, left)
+        with composing(task.folder):
+            return _compare_rows(task, board, chosen)
+    mine = subject(chosen.words, board, *own)
+    with composing(*mine.folders):
+        return _compare(mine, board, chosen)
 
 
 def _compare(mine: RowSubject, board: Board, chosen: argparse.Namespace) -> int:

@@ -20,6 +20,15 @@ STEP = "trainer/global_step"
 """What Lightning's logger of W&B calls the step of a training."""
 CURVE = ("train/loss", "validation/loss", "validation/score")
 """Metrics of a training, drawn against its step; `posbench.core.training` logs them."""
+EVERY = 10
+"""Steps from one line of `OF_STEPS` to the next."""
+OF_STEPS = (
+    "train/step_loss",
+    "train/learning_rate",
+    "train/gradient_norm",
+    "train/tokens_per_second",
+)
+"""Metrics of single steps: the loss of the batch, the rate, the norm before it is clipped."""
 LENGTH = "test/length"
 CELLS, DEPTH_MAP = "cells", "depth_map"
 """All that was measured, as a table; the accuracy by length and depth, as a picture."""
@@ -75,9 +84,10 @@ class About:
     job_type: str  # "encoding", or "extension" where an extension is tested
     tags: tuple[str, ...]
     names: dict[str, Any]  # what runs are grouped and filtered by
+    id: str = ""  # of what the run finds, the same when it is made again; "": a new one
 
     @classmethod
-    def of(cls, run: Named, seed: int) -> Self:
+    def of(cls, run: Named, seed: int, id: str = "") -> Self:
         protocol, task, method = run.protocol, run.task, run.method
         extended = method.extension != AS_TRAINED
         tags = [protocol.name, task.name, method.base, *([method.extension] if extended else [])]
@@ -87,11 +97,17 @@ class About:
             job_type="extension" if extended else "encoding",
             tags=tuple(dict.fromkeys(tag[:LONGEST_TAG] for tag in tags)),
             names={
-                "protocol": protocol.label,
-                "task": task.label,
+                "protocol": protocol.name,
+                "task": task.name,
                 METHOD: method.label,
                 "seed": seed,
+                **{
+                    f"{kind}_changes": ", ".join(name.changed)
+                    for kind, name in (("protocol", protocol), ("task", task))
+                    if name.changed
+                },
             },
+            id=id,
         )
 
     def config(self, settings: Mapping[str, Any]) -> dict[str, Any]:

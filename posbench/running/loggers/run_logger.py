@@ -1,10 +1,16 @@
-"""The logger that is chosen for a run: one of this package, another of Lightning, or none."""
+"""The logger that is chosen for a run: one of this package, another of Lightning, or none; and what
+it is told of single steps.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import lightning as L
+import torch
 
 from posbench.config.building import build
 from posbench.records.record import Record
@@ -83,3 +89,42 @@ class TellerLogger(LightningLogger):
         self.logger.close()
         if self.logger.kept:
             say(self.logger.kept)
+
+
+class StepMetrics(L.Callback):
+    """Logs every tenth step: its loss, learning rate, norm of the gradient and tokens a second.
+
+    It reads what is there, so a training is the same with and without it.
+    """
+
+    def __init__(self) -> None:
+        self.rate = self.norm = 0.0
+        self.tokens, self.since = 0, time.perf_counter()
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.tokens, self.since = 0, time.perf_counter()
+
+    def on_before_optimizer_step(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
+        if (trainer.global_step + 1) % metrics.EVERY == 0:
+            gradients = [each.grad for each in pl_module.parameters() if each.grad is not None]
+            self.norm = torch.nn.utils.get_total_norm(gradients).item()
+            self.rate = optimizer.param_groups[0]["lr"]
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, *_: Any
+    ) -> None:
+        self.tokens += batch.tokens.numel()
+        step = trainer.global_step
+        if step % metrics.EVERY:
+            return
+        loss = outputs["loss"].item()  # the device is done with the step then
+        now = time.perf_counter()
+        speed, self.tokens, self.since = self.tokens / (now - self.since), 0, now
+        values = (loss, self.rate, self.norm, speed)
+        for logger in trainer.loggers:
+            logger.log_metrics(dict(zip(metrics.OF_STEPS, values, strict=True)), step=step)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import wandb
@@ -15,6 +16,7 @@ from posbench.running.loggers import metrics
 from posbench.running.loggers.metrics import About
 from posbench.showing import figures as depth_map
 
+STEP = metrics.STEP
 MULTIPLE = metrics.tested("multiple")
 HIDING: dict[str, Any] = {
     "x_disable_meta": True,  # the command line, interpreter, user, working directory, hardware
@@ -42,6 +44,9 @@ class Wandb(WandbLogger):
     Where there is no key, a wrong one, no network, or a server that does not answer, the run is
     kept offline, and a message says so once a process. `patience` is how many seconds it waits for
     the server at the beginning and at the end.
+
+    A run has the id of what it finds, so one that is stopped and goes on is one W&B run, in as many
+    files as it was begun. W&B sends these in their order.
 
     What is sent are names, settings, curves and scores, and the versions of W&B and Python. With
     `machine` W&B also adds what it gathers by itself: the name of the host, the path of the
@@ -77,25 +82,40 @@ class Wandb(WandbLogger):
         run: Any = self._experiment
         if run is None or not run.offline:
             return ""
-        return (
-            f"W&B run, kept offline; it is sent by: wandb sync {shlex.quote(run.settings.sync_dir)}"
-        )
+        last = Path(run.settings.sync_dir)
+        folders = sorted({last, *last.parent.glob(f"offline-run-*-{run.id}")})
+        parts = " ".join(shlex.quote(str(each)) for each in folders)
+        return f"W&B run, kept offline; it is sent by: wandb sync {parts}"
 
     def begin(self, about: About, say: Callable[[str], None]) -> None:
         """Open the run, at the server or in a file."""
         self.say = say
         own = {name: value for name, value in self._wandb_init.items() if value is not None}
-        arguments = {"name": about.title, "group": about.group, "job_type": about.job_type} | own
+        arguments: dict[str, Any] = {
+            "name": about.title,
+            "group": about.group,
+            "job_type": about.job_type,
+        }
+        arguments |= ({"id": about.id, "resume": "allow"} if about.id else {}) | own
         arguments["tags"] = [*about.tags, *self.tags]
         self._experiment = run = self._opened(arguments)
         run.define_metric(metrics.STEP, hidden=True, summary="none")
-        for name in metrics.CURVE:
+        for name in (*metrics.CURVE, *metrics.OF_STEPS):
             run.define_metric(name, step_metric=metrics.STEP, summary="none")
         run.define_metric(metrics.LENGTH, hidden=True, summary="none")
         run.define_metric(MULTIPLE, hidden=True, summary="none")
         for name in map(metrics.tested, metrics.TESTED):
             if name != MULTIPLE:
                 run.define_metric(name, step_metric=MULTIPLE, summary="none")
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """A point of the training's curve, under W&B's own step as well: where a training goes on
+        from its checkpoint, W&B then knows the steps that it has been told of.
+        """
+        if step is None:
+            self.experiment.log(dict(metrics))
+        else:
+            self.experiment.log({**metrics, STEP: step}, step=step)
 
     def log_record(self, record: Record) -> None:
         """The tests on their axis, all cells as a table, the depth map, the summary."""
@@ -106,12 +126,16 @@ class Wandb(WandbLogger):
 
     def _log_record(self, record: Record) -> None:
         run: Any = self.experiment
+        # After the last step, also where the training has been logged by a process before.
+        step = max(run.step, record.training.steps or 0) + 1
         for length, values in metrics.tests(record):
-            run.log({metrics.LENGTH: length} | values)
+            run.log({metrics.LENGTH: length} | values, step=step)
+            step += 1
         columns, data = metrics.cells(record)
-        run.log({metrics.CELLS: wandb.Table(columns=[*columns], data=data)})
+        last: dict[str, Any] = {metrics.CELLS: wandb.Table(columns=[*columns], data=data)}
         if (picture := depth_map.pixels(record.rows, record.views)) is not None:
-            run.log({metrics.DEPTH_MAP: wandb.Image(picture, caption=record.method.label)})
+            last[metrics.DEPTH_MAP] = wandb.Image(picture, caption=record.method.label)
+        run.log(last, step=step, commit=True)
         run.summary.update(metrics.summary(record))
         run.tags = (*run.tags, *({record.method_class} - set(run.tags)))
 

@@ -1,0 +1,412 @@
+"""The commands as functions: what `import posbench` offers beside encodings and extensions.
+
+    posbench.encodings()                                         what there is, as a data frame
+    posbench.run("method=rope_yarn", "task=passkey")             one run: its table
+    posbench.run(method=["rope", "alibi"], task="copy", seed=range(3), training={"steps": 500})
+    posbench.check(MyEncoding)                                   a frame of promises
+    posbench.compare("mine/encoding/decay.yaml", quick=True)     its place among published rows
+
+Words are those of the command line. A keyword is the same: `seed=1` for "seed=1", and
+`training={"steps": 500}` for "training.steps=500". A list or range stands for several runs, as a
+comma does on the command line, and a tuple for one value that is a list. So names, hashes and
+records are those that the command line gives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import yaml  # type: ignore[import-untyped]
+from hydra.core.global_hydra import GlobalHydra
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from posbench.application import OfOwnCode, carry_out
+from posbench.base.disk import write_whole
+from posbench.base.errors import PosbenchError, Terminated
+from posbench.config import constructors, mistakes
+from posbench.config.compose import compose, hydra_of_its_own
+from posbench.config.exit_status import of_the_system
+from posbench.config.folders import check_file, importable
+from posbench.config.options import BROKEN
+from posbench.config.words import Word
+from posbench.records import tables
+from posbench.results import load, summarise
+from posbench.running.run_spec import RunSpec
+from posbench.sweeping.requests import Request, request
+from posbench.sweeping.working import work
+
+if TYPE_CHECKING:
+    from posbench.showing.plotting import plot
+
+__all__ = [
+    "check",
+    "compare",
+    "encodings",
+    "extensions",
+    "load",
+    "plot",
+    "run",
+    "summarise",
+    "tasks",
+]
+
+OF_MAKING = ("force", "plan_only", "audit")
+"""Settings that ask for something to be made, and not for another record."""
+OF_CHECKS = ("encoding", "extension", "task")
+
+
+def __getattr__(name: str) -> Any:
+    """`plot`, once it is asked for: it imports matplotlib."""
+    if name != "plot":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from posbench.showing.plotting import plot
+
+    return plot
+
+
+# -- what there is ---------------------------------------------------------------------------------
+
+
+def encodings() -> pd.DataFrame:
+    """Every encoding by its name, with what it is, its formula, its source, how its attention is
+    computed, whether keys can be cached, and the method that runs it.
+    """
+    return _listed("encoding").drop(columns=["needs", "served_by"])
+
+
+def extensions() -> pd.DataFrame:
+    """Every extension by its name: as `encodings`, with what it needs of an encoding and who serves
+    it.
+    """
+    return _listed("extension")
+
+
+def tasks() -> pd.DataFrame:
+    """Every task by its name, with its family, what it asks and where it comes from."""
+    return _listed("task")[["family", "what", "source"]]
+
+
+def _listed(group: str) -> pd.DataFrame:
+    from posbench.conf.detailed import lines
+
+    return pd.DataFrame(lines(group)).set_index("name")
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def run(
+    *words: str,
+    config_dir: str | Path | None = None,
+    progress: bool = True,
+    **settings: Any,
+) -> pd.DataFrame:
+    """Make one run or many, unless they are complete; the records as a frame.
+
+    Args:
+        words: of the command line, as "method=rope_yarn"
+        config_dir: a folder of the user like conf/
+        progress: whether to print what the command prints
+        settings: the same as words, see the head of this module
+
+    Returns:
+        a line for each run and test length, as `posbench.load` has it. A run that fails among
+        several is left out, with a warning.
+
+    Raises:
+        PosbenchError: one sentence, where nothing can be run
+    """
+    own = _folders(config_dir)
+    given = [*words, *written(settings)]
+    with _sentences(given, own), _quiet(progress):
+        mistakes.check(given, own)
+        with hydra_of_its_own(*own):
+            loader = GlobalHydra.instance().config_loader()
+            asked = request(given, loader, own)
+            several = len(asked.runs) > 1 or asked.board is not None
+            if several or "plan_only=true" in given:
+                return _sweep(asked, plan_only="plan_only=true" in given)
+            composed = compose(*asked.runs[0])
+            spec = RunSpec.of(composed)
+            carry_out(composed)
+            return tables.table([_record(spec)])
+
+
+def _sweep(asked: Request, *, plan_only: bool) -> pd.DataFrame:
+    """The runs of a request; with `plan_only` those that are complete."""
+    from posbench.sweeping.plan import plan
+    from posbench.sweeping.sweep import Failed, Sweep
+
+    folder = compose(*asked.runs[0]).content["results_dir"]
+    try:
+        sweep = Sweep(asked, folder, InThisProcess(), leaderboard=False)
+        sweep.make(plan_only)
+    except Failed as error:
+        warnings.warn(f"{error}; the table has the others", stacklevel=4)
+    left = [
+        tuple(word for word in words if Word.of(word).key not in OF_MAKING) for words in asked.runs
+    ]
+    complete = plan(Request(left)).complete
+    return tables.table([_record(each.spec) for each in complete])
+
+
+def _record(spec: RunSpec) -> Any:
+    record = RunSpec.of(spec.composed.but(**dict.fromkeys(OF_MAKING[:1], False))).record()
+    if record is None:
+        raise PosbenchError(f"{spec.title} has left no record at {spec.path}: see what it said")
+    return record
+
+
+class InThisProcess(Launcher):
+    """Makes the jobs of a sweep one after the other, where it is called."""
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Nothing: it is no part of an application."""
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[Any]:
+        for words in job_overrides:
+            job = compose(*words).content["job"]
+            work(job["runs"], job["sweep"])
+        return []
+
+
+# -- a class of the user ---------------------------------------------------------------------------
+
+
+def check(subject: type | str | Path, *words: str, **settings: Any) -> pd.DataFrame:
+    """Whether an encoding, an extension or a task keeps its promises.
+
+    Args:
+        subject: a class of a file of yours, the path of its YAML, or a word as "encoding=rope"
+        words: further ones of the command line
+        settings: of the class
+
+    Returns:
+        a line a promise: "ok", "FAILED" or "--" for one that was not asked, and why
+    """
+    from posbench.check import command
+
+    with contextlib.ExitStack() as stack:
+        own: list[Path] = []
+        if isinstance(subject, type):
+            found = OwnClass(subject)
+            folder = found.folder_with_yaml()
+            if folder is None or settings:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                found.write(folder, settings)
+            stack.enter_context(importable([found.folder]))
+            own, given = [folder], [found.word_in(folder), *words]
+        else:
+            given, own = [str(subject), *words], []
+            given += [f"{_group_of(given[0])}.{word}" for word in written(settings)]
+        stack.enter_context(_sentences(given, own))
+        stack.enter_context(_quiet(progress=True))
+        given, own = command.choices(given, own, stack)
+        mistakes.check(given, own)
+        stack.enter_context(hydra_of_its_own(*own))
+        lines = [
+            {"promise": title, "verdict": verdict, "why": why}
+            for title, verdict, why in command.promises(given)
+        ]
+    return pd.DataFrame(lines).set_index("promise")
+
+
+def compare(
+    subject: type | str | Path,
+    *words: str,
+    quick: bool = False,
+    board: str = "main",
+    against: str | Path | None = None,
+    train: bool = True,
+) -> None:
+    """The place of a method among published rows, as `posbench compare` prints it.
+
+    Args:
+        subject: a class of a file of yours, the path of its YAML, or a word as "method=rope"
+        words: further ones of the command line
+        quick: two tasks and one seed
+        board: whose tasks and seeds
+        against: a folder of records, for the published ones
+        train: make the runs that are missing
+
+    Raises:
+        PosbenchError: where there is nothing to compare; the command has printed why
+    """
+    from posbench.boards.compare.command import compared
+
+    if isinstance(subject, type):
+        found = OwnClass(subject)
+        if found.folder_with_yaml() is None:
+            print(f"Written: {found.write(found.folder, {})}")
+        subject = found.folder / found.group / f"{found.name_in(found.folder)}.yaml"
+    given = [str(subject), *words]
+    options = [*["--quick"] * quick, "--board", board, *["--no-training"] * (not train)]
+    options += ["--against", str(against)] if against is not None else []
+    with _sentences(given, []), _quiet(progress=True):
+        compared([*given, *options])
+
+
+class OwnClass:
+    """A class of the user, in a file that commands can import as well, and its YAML."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.group = _group_of_class(cls)
+        module = sys.modules.get(cls.__module__)
+        file = getattr(module, "__file__", None)
+        if cls.__module__ == "__main__" or file is None:
+            raise PosbenchError(
+                f"{cls.__name__} is in no module that another process can import: write it into a "
+                f"file, as mine/{_snake(cls.__name__)}.py, and import it from there"
+            )
+        parts = cls.__module__.split(".")
+        levels = len(parts) - (Path(file).name != "__init__.py")
+        self.folder = Path(file).resolve().parents[levels]
+
+    @property
+    def target(self) -> str:
+        return f"{self.cls.__module__}.{self.cls.__qualname__}"
+
+    def folder_with_yaml(self) -> Path | None:
+        """Its folder, if a YAML there names the class."""
+        return self.folder if self._yamls(self.folder) else None
+
+    def name_in(self, folder: Path) -> str:
+        """What the class is called by its YAML in a folder."""
+        return self._yamls(folder)[0].stem
+
+    def word_in(self, folder: Path) -> str:
+        return f"{self.group}={self.name_in(folder)}"
+
+    def _yamls(self, folder: Path) -> list[Path]:
+        line = re.compile(rf"^_target_:\s*[\"']?{re.escape(self.target)}[\"']?\s*$", re.M)
+        paths = sorted((folder / self.group).glob("*.yaml"))
+        return [path for path in paths if line.search(path.read_text(encoding="utf-8"))]
+
+    def write(self, folder: Path, settings: Mapping[str, Any]) -> Path:
+        """Write its YAML into a folder: sizes come from the model, all else is a default."""
+        if self.group == "task":
+            raise PosbenchError(
+                f"{self.cls.__name__} is a task, whose YAML says how long it is trained: write "
+                f"{self.folder}/task/{_snake(self.cls.__name__)}.yaml, and give its path"
+            )
+        content: dict[str, Any] = {"_target_": self.target}
+        parameters = inspect.signature(self.cls).parameters
+        for name, parameter in parameters.items():
+            size = constructors.source_of_size(name)
+            if name in settings:
+                content[name] = settings[name]
+            elif size is not None:
+                content[name] = f"${{{size}}}"
+            elif parameter.default is not parameter.empty:
+                content[name] = parameter.default
+        if unknown := sorted(settings.keys() - parameters.keys()):
+            raise PosbenchError(f"{self.cls.__name__} has no setting {', '.join(unknown)}")
+        path = folder / self.group / f"{_snake(self.cls.__name__)}.yaml"
+        check_file(path, self.group)
+        if path.exists():
+            raise PosbenchError(
+                f"{path} is there, and its _target_ is not {self.target}: correct it, or rename it"
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, yaml.safe_dump(content, sort_keys=False))
+        return path
+
+
+def _group_of_class(cls: type) -> str:
+    from posbench.core.encoding import PositionEncoding
+    from posbench.core.extension import Extension
+    from posbench.core.task import Task
+
+    kinds = {"encoding": PositionEncoding, "extension": Extension, "task": Task}
+    found = [group for group, base in kinds.items() if issubclass(cls, base)]
+    if not found:
+        raise PosbenchError(
+            f"{cls.__name__} is no class that can be checked: derive it from PositionEncoding, "
+            "Extension or Task"
+        )
+    return found[0]
+
+
+def _group_of(word: str) -> str:
+    group = word.partition("=")[0] if "=" in word else Path(word).resolve().parent.name
+    return group if group in OF_CHECKS else "encoding"
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+# -- from Python to words, and from errors to sentences --------------------------------------------
+
+
+def written(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Keywords as words of the command line."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from written(value, f"{prefix}{key}.")
+        elif isinstance(value, list | range | set):
+            yield f"{prefix}{key}={','.join(map(_value, value))}"
+        else:
+            yield f"{prefix}{key}={_value(value)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_value, value))}]"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else f"{value}".lower()
+    return str(value)
+
+
+def _folders(config_dir: str | Path | None) -> list[Path]:
+    return [] if config_dir is None else [Path(config_dir)]
+
+
+@contextlib.contextmanager
+def _sentences(words: Sequence[str], own: Sequence[Path]) -> Iterator[None]:
+    """Whatever the user can put right is raised as one sentence, which a notebook shows alone."""
+    try:
+        yield
+    except BROKEN as error:
+        raise _told(mistakes.sentence(error, words, own), error) from None
+    except OfOwnCode as error:
+        raise _told(str(error), error) from error.__cause__
+    except (OSError, MemoryError) as error:
+        raise _told(of_the_system(error), error) from None
+    except Terminated:
+        raise KeyboardInterrupt from None
+
+
+def _told(sentence: str, error: BaseException) -> PosbenchError:
+    ours = isinstance(error, PosbenchError) and str(error) == sentence
+    told: Any = error if ours else PosbenchError(sentence)
+    told._render_traceback_ = lambda: [sentence]  # IPython asks for it
+    return told
+
+
+@contextlib.contextmanager
+def _quiet(progress: bool) -> Iterator[None]:
+    """Without what a run changes for its process: filters of warnings and the number of threads."""
+    before = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
+    shown = contextlib.nullcontext() if progress else contextlib.redirect_stdout(io.StringIO())
+    try:
+        with warnings.catch_warnings(), shown:
+            yield
+    finally:
+        if before is not None:
+            sys.modules["torch"].set_num_threads(before)

@@ -1,0 +1,210 @@
+"""`import posbench`: the commands as functions give the records of the command line."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import succeeded
+
+import posbench
+from posbench.base.errors import ConfigError, PosbenchError
+from posbench.calls import written
+from posbench.config.folders import own_names
+
+TIMES = ("cpu_seconds", "gpu_seconds", "wall_seconds")
+SMALL = {"protocol": "smoke"}
+
+
+def without_times(node: Any) -> Any:
+    """A record without what a clock has told."""
+    if isinstance(node, dict):
+        return {k: without_times(v) for k, v in node.items() if not k.endswith(TIMES)}
+    return [without_times(each) for each in node] if isinstance(node, list) else node
+
+
+def record(folder: Path, method: str) -> str:
+    [path] = folder.glob(f"results/local/records/*/*/{method}/seed=1.json")
+    return json.dumps(without_times(json.loads(path.read_text())))
+
+
+# -- what there is ---------------------------------------------------------------------------------
+
+
+def test_the_package_names_what_there_is() -> None:
+    names = dir(posbench)
+    assert {"run", "check", "compare", "encodings", "load", "plot"} <= {*names}
+    assert {*own_names("encoding"), *own_names("extension")} <= {*names}
+    assert all(callable(getattr(posbench, name)) for name in posbench.__all__)
+
+
+def test_frames_have_every_name_with_what_the_reference_says() -> None:
+    encodings, extensions, tasks = posbench.encodings(), posbench.extensions(), posbench.tasks()
+    for group, frame in (("encoding", encodings), ("extension", extensions), ("task", tasks)):
+        assert sorted(frame.index) == sorted(own_names(group))
+        assert (frame["what"] != "").all()
+    assert encodings.loc["fox", ["source", "attention", "cacheable"]].tolist() == [
+        "arXiv 2503.02130",
+        "fused",
+        "yes",
+    ]
+    assert encodings.loc["alibi", "formula"] == r"B_{ij} = -m_h\,(i - j)"
+    assert extensions.loc["yarn", "served_by"] == "transformers and vLLM"
+    assert extensions.loc["rerope", "served_by"] == "the mounted model only"
+    assert extensions.loc["longrope", "formula"].count("`") == 0, "it begins within a formula"
+
+
+def test_settings_are_in_the_signature() -> None:
+    parameters = inspect.signature(posbench.rope).parameters
+    assert parameters["base"].default == 10_000 and parameters["layout"].default == "half"
+
+
+def test_importing_is_quick() -> None:
+    """Neither torch nor pandas is imported before something asks for them."""
+    code = (
+        "import sys, posbench; dir(posbench); hasattr(posbench, 'ropee'); posbench.encodings;"
+        "print([name for name in ('torch', 'pandas', 'hydra') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_package_that_is_called_is_still_a_package() -> None:
+    code = (
+        "import posbench.check, posbench.tasks, posbench.encodings.rope; "
+        "from posbench.check import command; import posbench; "
+        "print(posbench.encodings.rope.RoPE.__name__, len(posbench.tasks()) > 20)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "RoPE True"
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def test_keywords_are_words() -> None:
+    given = {"seed": range(2), "training": {"steps": 5, "stop_at": None}, "force": True}
+    assert [*written(given)] == [
+        "seed=0,1",
+        "training.steps=5",
+        "training.stop_at=null",
+        "force=true",
+    ]
+    assert [*written({"evaluation": {"multiples": (1, 2)}})] == ["evaluation.multiples=[1,2]"]
+
+
+@pytest.mark.slow
+def test_a_run_has_the_record_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte for byte, but for times: alone and in a sweep."""
+    cli, python, sweep = (tmp_path / name for name in ("cli", "python", "sweep"))
+    for folder in (cli, python, sweep):
+        folder.mkdir()
+    words = ["protocol=smoke", "training.steps=12", "task=copy", "seed=1"]
+    succeeded(cli, "method=rope_yarn", *words)
+    monkeypatch.chdir(python)
+    found = posbench.run(*words, method="rope_yarn", progress=False)
+    assert record(python, "rope_yarn") == record(cli, "rope_yarn")
+    monkeypatch.chdir(sweep)
+    several = posbench.run(
+        "method=rope,rope_yarn",
+        **SMALL,
+        training={"steps": 12},
+        task="copy",
+        seed=[1],
+        progress=False,
+    )
+    assert record(sweep, "rope_yarn") == record(cli, "rope_yarn")
+    same = several[several["method"] == "rope_yarn"].reset_index(drop=True)
+    assert same["score"].tolist() == found["score"].tolist() and len(found) == 8
+    assert {*several["method"]} == {"rope", "rope_yarn"}
+
+
+def test_what_is_complete_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = posbench.run(**SMALL, method="nope", progress=False)
+    assert capsys.readouterr().out == ""
+    again = posbench.run(**SMALL, method="nope")
+    assert "Complete already" in capsys.readouterr().out
+    assert first.equals(again)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["method=rope_yarnn"], "method=rope_yarnn is unknown: did you mean rope_yarn?"),
+        (["method=rope", "encoding.bse=5"], "encoding.bse"),
+        (["method=rope", "encoding.base=nan"], "encoding.base"),
+        (["method=nope", "extension=yarn", "protocol=smoke"], "yarn"),
+    ],
+)
+def test_a_mistake_is_one_sentence(words: list[str], said: str) -> None:
+    with pytest.raises(PosbenchError) as raised:
+        posbench.run(*words)
+    assert said in str(raised.value) and "\n" not in str(raised.value)
+    assert raised.value._render_traceback_() == [str(raised.value)]  # type: ignore[attr-defined]
+
+
+# -- a class of the user ---------------------------------------------------------------------------
+
+DECAY = """
+from posbench.encoding import PositionEncoding
+
+
+class SlowDecay(PositionEncoding):
+    def __init__(self, strength: float = 0.5) -> None:
+        super().__init__()
+        self.strength = strength
+
+    def encode(self, a):
+        def bias(rows):
+            distance = a.distance(rows).clamp(min=0).to(a.q.dtype)
+            return -self.strength * distance.sqrt()[:, None]
+
+        return a.plus(bias)
+"""
+
+
+@pytest.fixture
+def own_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type:
+    (tmp_path / "slow_decay_of_tests.py").write_text(DECAY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found: type = __import__("slow_decay_of_tests").SlowDecay
+    return found
+
+
+@pytest.mark.slow
+def test_a_class_is_checked_as_its_yaml_would_be(own_class: type, tmp_path: Path) -> None:
+    found = posbench.check(own_class)
+    assert {*found["verdict"]} == {"ok"} and len(found) > 15, found
+    assert not (tmp_path / "encoding").exists(), "nothing is written beside the class"
+    with pytest.raises(PosbenchError, match="SlowDecay has no setting rat"):
+        posbench.check(own_class, rat=1)
+
+
+@pytest.mark.slow
+def test_a_promise_that_is_broken_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "flat_of_tests.py").write_text(
+        DECAY.replace("sqrt()[:, None]", "sqrt()[:, None] @ 1")
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = posbench.check(__import__("flat_of_tests").SlowDecay)
+    failed = found[found["verdict"] == "FAILED"]
+    assert len(failed) and "flat_of_tests.py, line 13" in failed["why"].iloc[0]
+
+
+def test_a_class_of_no_module_is_refused() -> None:
+    with pytest.raises(PosbenchError, match="is no class that can be checked"):
+        posbench.check(dict)
+    with pytest.raises((PosbenchError, ConfigError), match="encoding=ropee is unknown"):
+        posbench.check("encoding=ropee")
