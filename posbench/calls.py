@@ -150,15 +150,20 @@ def _sweep(asked: Request, *, plan_only: bool) -> pd.DataFrame:
     from posbench.sweeping.sweep import Failed, Sweep
 
     folder = compose(*asked.runs[0]).content["results_dir"]
+    failed: Failed | None = None
     try:
         sweep = Sweep(asked, folder, InThisProcess(), leaderboard=False)
         sweep.make(plan_only)
     except Failed as error:
-        warnings.warn(f"{error}; the table has the others", stacklevel=4)
+        failed = error
     left = [
         tuple(word for word in words if Word.of(word).key not in OF_MAKING) for words in asked.runs
     ]
     complete = plan(Request(left)).complete
+    if failed is not None:
+        if not complete:
+            raise failed
+        warnings.warn(f"{failed}; the table has the others", stacklevel=4)
     return tables.table([_record(each.spec) for each in complete])
 
 

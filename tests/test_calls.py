@@ -177,6 +177,7 @@ class SlowDecay(PositionEncoding):
 def own_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type:
     (tmp_path / "slow_decay_of_tests.py").write_text(DECAY)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "slow_decay_of_tests", raising=False)
     found: type = __import__("slow_decay_of_tests").SlowDecay
     return found
 
@@ -208,3 +209,16 @@ def test_a_class_of_no_module_is_refused() -> None:
         posbench.check(dict)
     with pytest.raises((PosbenchError, ConfigError), match="encoding=ropee is unknown"):
         posbench.check("encoding=ropee")
+
+
+@pytest.mark.slow
+def test_a_class_is_compared_by_the_yaml_that_is_written_beside_it(
+    own_class: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for said in ("Written: ", ""):  # once
+        with pytest.raises(PosbenchError, match="none of its runs is complete"):
+            posbench.compare(own_class, quick=True, train=False)
+        assert capsys.readouterr().out.startswith(said)
+    [path] = (tmp_path / "encoding").glob("*.yaml")
+    assert path.name == "slow_decay.yaml" and "strength: 0.5" in path.read_text()

@@ -22,6 +22,7 @@ from omegaconf import OmegaConf
 from posbench import standalone
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.boards import answers
+from posbench.boards.compare import command as compare_command
 from posbench.conf import detailed
 from posbench.config import board as definition
 from posbench.config.compose import compose
@@ -226,6 +227,38 @@ def test_the_block_with_tables_runs_as_printed(monkeypatch: pytest.MonkeyPatch) 
     [block] = re.findall(r"```python\n# records.py\n(.*?)```", PAGES["docs/python.md"], re.S)
     monkeypatch.chdir(ROOT)
     exec(block, {})
+
+
+@pytest.mark.slow
+def test_the_block_with_runs_runs_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [block] = re.findall(r"```python\n# calls.py\n(.*?)```", PAGES["docs/python.md"], re.S)
+    monkeypatch.chdir(tmp_path)
+    exec(block, names := {})  # type: ignore[var-annotated]
+    assert len(names["runs"].groupby(["method", "seed"])) == 4
+    assert "arXiv 2309.00071" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_block_with_a_class_of_ones_own_runs_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [block] = re.findall(r"```python\n# own.py\n(.*?)```", PAGES["docs/python.md"], re.S)
+    [mine] = re.findall(r"```python\n# mine/decay.py\n(.*?)```", PAGES["docs/extending.md"], re.S)
+    (tmp_path / "decay.py").write_text(mine)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "decay", raising=False)
+    compared: list[list[str]] = []
+    monkeypatch.setattr(compare_command, "compared", compared.append)
+    exec(block, {})
+    path = tmp_path / "encoding/square_root_decay.yaml"
+    assert compared == [[str(path), "--quick", "--board", "main"]]
+    assert yaml.safe_load(path.read_text()) == {
+        "_target_": "decay.SquareRootDecay",
+        "strength": 1.0,
+    }
 
 
 def test_a_name_that_is_none_is_told_which_was_meant() -> None:

@@ -8,7 +8,6 @@ alone say what is complete; the journal says what is going on and what has faile
 from __future__ import annotations
 
 import errno
-import functools
 import json
 import os
 import socket
@@ -16,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import filelock
 from pydantic import FiniteFloat, TypeAdapter
@@ -49,6 +48,8 @@ TEXTS = ("sweep", "run", "title", "command", "sentence")
 class Writer:
     """The file of this process in a journal."""
 
+    kept: ClassVar[dict[Path, Writer]] = {}
+
     def __init__(self, results_dir: str | Path) -> None:
         folder = Path(results_dir) / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,10 +60,13 @@ class Writer:
         self.torn = False  # a full disk took half of a line
 
     @classmethod
-    @functools.cache
-    def of(cls, results_dir: Path) -> Self:
-        """The journal that this process keeps in a results folder."""
-        return cls(results_dir)
+    def of(cls, results_dir: Path) -> Writer:
+        """The journal that this process keeps in a results folder, wherever it goes meanwhile."""
+        place = Path(results_dir).resolve()
+        found = cls.kept.get(place)
+        if found is None or not found.path.parent.is_dir():  # a notebook outlives its folders
+            found = cls.kept[place] = cls(place)
+        return found
 
     def write(self, event: Event) -> None:
         """Append a line; whoever reads meanwhile sees all of it or nothing."""
