@@ -34,7 +34,7 @@ from omegaconf import DictConfig
 
 from posbench.application import OfOwnCode, carry_out
 from posbench.base.disk import write_whole
-from posbench.base.errors import PosbenchError, Terminated
+from posbench.base.errors import ConfigError, PosbenchError, Terminated
 from posbench.config import constructors, mistakes
 from posbench.config.compose import compose, hydra_of_its_own
 from posbench.config.exit_status import of_the_system
@@ -123,14 +123,20 @@ def run(
 
     Returns:
         a line for each run and test length, as `posbench.load` has it. A run that fails among
-        several is left out, with a warning.
+        several stops no other, and a warning counts those that did.
 
     Raises:
         PosbenchError: one sentence, where nothing can be run
     """
     own = _folders(config_dir)
-    given = [*words, *written(settings)]
+    with _sentences(words, own):
+        given = [*words, *written(settings)]
     with _sentences(given, own), _quiet(progress):
+        if launched := next((word for word in given if word.startswith("hydra")), None):
+            raise ConfigError(
+                f"{launched} is for the command line, as Python makes runs one after the other: "
+                "leave it out, or use `posbench sweep`"
+            )
         mistakes.check(given, own)
         with hydra_of_its_own(*own):
             loader = GlobalHydra.instance().config_loader()
@@ -163,7 +169,7 @@ def _sweep(asked: Request, *, plan_only: bool) -> pd.DataFrame:
     if failed is not None:
         if not complete:
             raise failed
-        warnings.warn(f"{failed}; the table has the others", stacklevel=4)
+        warnings.warn(f"{failed}; the table has all that was recorded", stacklevel=4)
     return tables.table([_record(each.spec) for each in complete])
 
 
@@ -365,6 +371,10 @@ def written(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         if isinstance(value, Mapping):
             yield from written(value, f"{prefix}{key}.")
         elif isinstance(value, list | range | set):
+            if not len(value):
+                raise ConfigError(
+                    f"{prefix}{key} is an empty list: give it a value, or leave it out"
+                )
             yield f"{prefix}{key}={','.join(map(_value, value))}"
         else:
             yield f"{prefix}{key}={_value(value)}"

@@ -153,6 +153,25 @@ def test_a_mistake_is_one_sentence(words: list[str], said: str) -> None:
     assert raised.value._render_traceback_() == [str(raised.value)]  # type: ignore[attr-defined]
 
 
+def test_what_only_the_command_line_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match="hydra/launcher=joblib is for the command line"):
+        posbench.run("hydra/launcher=joblib", method=["rope", "alibi"])
+    with pytest.raises(ConfigError, match="seed is an empty list"):
+        posbench.run(seed=[])
+
+
+@pytest.mark.slow
+def test_runs_that_fail_among_several_are_counted_in_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that diverges is recorded, so the table has it: at no length is anything right."""
+    monkeypatch.chdir(tmp_path)
+    rates = {"learning_rate": [1e9, 1e-3]}
+    with pytest.warns(UserWarning, match="1 of 2 runs failed"):
+        found = posbench.run(**SMALL, method="rope", training=rates, progress=False)
+    assert len(found) == 16 and found["protocol"].nunique() == 2
+
+
 # -- a class of the user ---------------------------------------------------------------------------
 
 DECAY = """
