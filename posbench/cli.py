@@ -20,7 +20,10 @@ COMMANDS = {
     "check": ("posbench.check.command", "does your class keep its promises?"),
     "explain": ("posbench.explain.command", "where a trained model looks; explain catalogue"),
     "records": ("posbench.sharing.command", "publish, verify, bundle, accept, export, upload"),
-    "pretrained": ("posbench.pretrained.command", "extensions on your model; pretrained export"),
+    "pretrained": (
+        "posbench.pretrained.command",
+        "extensions on your model; verify, advise, reach",
+    ),
     "tasks": ("posbench.explain.samples", "what a task generates: tasks passkey --n 8"),
 }
 """Each command with the module that carries it out, and what it is for."""
@@ -30,6 +33,8 @@ WITHIN = {
     ("records", "dashboard"): "posbench.sharing.dashboard",
     ("pretrained", "export"): "posbench.pretrained.export",
     ("pretrained", "verify"): "posbench.pretrained.verify",
+    ("pretrained", "advise"): "posbench.pretrained.advise",
+    ("pretrained", "reach"): "posbench.pretrained.reach",
 }
 """Commands that are the second word of another."""
 

@@ -7,11 +7,20 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+import torch
+from scipy import stats
 from small_models import characters, gemma3, llama
 
+from posbench.extensions.direct import Direct
+from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
-from posbench.pretrained import layer_kinds, verify
+from posbench.pretrained import advise, layer_kinds, reach, verify
+from posbench.pretrained.advise import Advice, AdviceSettings
+from posbench.pretrained.proof import mounted_and_proved
+from posbench.pretrained.reach import Ability, Bisection, LossOfTheLast, Point, share
+from posbench.pretrained.servers import RECIPES, ServedModel
 from posbench.pretrained.verify import Verified, VerifySettings
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -140,3 +149,211 @@ def test_verify_answers_on_the_command_line(
 def test_a_model_with_parameters_for_each_kind_of_layer_is_given_both() -> None:
     with pytest.raises(verify.ConfigError, match="for each of sliding_attention and full"):
         verified(gemma3(positions=POSITIONS), rope_parameters=YARN | {"rope_theta": 1e6})
+
+
+# -- advise ----------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def hosts() -> dict[str, advise.HostRows]:
+    return advise.HostRows.all_of(ROOT / "results")
+
+
+def advice(hosts: dict[str, advise.HostRows], base: float = 5e5, **settings: Any) -> Advice:
+    given = AdviceSettings(**{"target": 16384, "results": ROOT / "results", **settings})
+    return Advice(given, ServedModel(8192, base, 64, given.target), hosts)
+
+
+def test_the_host_is_the_one_of_which_a_like_share_turns(hosts: dict[str, Any]) -> None:
+    llama3 = ServedModel(8192, 5e5, 64, 16384)
+    assert llama3.share == pytest.approx(math.log(8192 / (2 * math.pi)) / math.log(5e5))
+    assert advice(hosts).like == "rope_short_base"
+    assert advice(hosts, base=1e30).like == "rope"
+    assert ServedModel(40, 10_000, 8, 80).share == pytest.approx(advise.HOSTS["rope"], abs=0.005)
+
+
+def test_gains_are_those_of_the_board(hosts: dict[str, Any]) -> None:
+    """The mean over tasks of the difference of cells at a length."""
+    rows = hosts["rope"]
+    cells = rows.fitted.cell_means("4x")
+    expected = float((cells.loc["rope_yarn"] - cells.loc["rope"]).mean())
+    line = rows.gains(4.0).loc["yarn"]
+    assert line["difference"] == pytest.approx(expected) and line["common"] == 12
+    assert line["low"] < expected < line["high"]
+    published = pd.read_csv(ROOT / "results/main/leaderboard.csv")
+    passkey = published[(published["task"] == "passkey") & (published["multiple"] == 4)]
+    score = float(passkey.loc[passkey["method"] == "rope_yarn", "score"].iloc[0])
+    [name] = [each for each in cells if "passkey" in str(each)]
+    assert cells.loc["rope_yarn", name] == pytest.approx(score, abs=0.02)
+
+
+def test_what_may_be_chosen_follows_from_what_can_be_computed(hosts: dict[str, Any]) -> None:
+    by_setting = set(advice(hosts).candidates())
+    assert {"yarn", "dynamic_ntk", "llama3", "pi"} <= by_setting
+    assert not {"self_extend", "rerope", "dca", "log_n"} & by_setting
+    everything = set(advice(hosts, how="attention", cache=False).candidates())
+    assert by_setting < everything and {"self_extend", "rerope", "dca"} <= everything
+
+
+def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
+    for length, settings in ((16384, {}), (32768, {"how": "attention", "cache": False})):
+        mine = advice(hosts, 1e30, target=length, **settings)
+        said = list(mine.lines())
+        names = list(mine.candidates())
+        gains = mine.hosts["rope"].gains(mine.multiple).loc[names]
+        best = str(gains["difference"].idxmax())
+        shown = gains.loc[best, "low"] > 0
+        assert said[-1].startswith(f"Take {best}," if shown else f"{best} has the highest mean")
+        assert any(line.startswith("Measure next: posbench pretrained") for line in said)
+
+
+@pytest.mark.parametrize("name", ["yarn", "pi", "llama3", "ntk"])
+def test_settings_to_serve_are_what_they_are_called(name: str) -> None:
+    mine = ServedModel(POSITIONS, 10_000.0, 4, 2 * POSITIONS)
+    recipe = RECIPES[name](mine, None)
+    found = verified(llama(positions=POSITIONS), rope_parameters=recipe.parameters)
+    [(kind, _)] = found.kinds()
+    if name == "ntk":  # the slowest pair is divided by the factor
+        slowest = kind.frequencies.theta()[-1]
+        assert kind.name is None and float(slowest) == pytest.approx(10_000**-0.75 / 2, rel=1e-4)
+    else:
+        assert kind.name == name and numbers(found)[0]["factor"] == 2
+    lines = list(recipe.lines(2 * POSITIONS))
+    assert [line.partition(":")[0] for line in lines] == [
+        *("transformers", "vLLM", "SGLang", "llama.cpp")
+    ]
+
+
+def test_self_extend_reaches_the_target_in_llama_cpp() -> None:
+    """Its group is the smallest with which no distance is new."""
+    mine, window = ServedModel(4096, 10_000.0, 64, 16384), 1024
+    words = RECIPES["self_extend"](mine, SelfExtend(window)).llama_cpp.split()
+    group = int(words[1])
+
+    def farthest(group: int) -> int:
+        return (mine.target - 1) // group + window - window // group
+
+    assert words[2:] == ["--grp-attn-w", str(window)]
+    assert farthest(group) < mine.trained <= farthest(group - 1)
+
+
+def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert advise.known_of(folder) == (POSITIONS, 10_000.0, 4)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"text_config": {"rope_parameters": YARN, "rope_theta": 5}}))
+    assert advise.known_of(tmp_path) == (POSITIONS, 5.0, 0)
+    refused = {
+        ("target=600",): "trained=0 base=0: give the positions of training",
+        ("trained=300", "base=10000", "target=300"): "target=300 is within the 300 positions",
+        ("trained=300", "base=10000", "target=600", f"results={tmp_path}"): "has no records",
+        ("trained=300",): "target= is missing",
+        ("target=600", "model=/nowhere"): "model=/nowhere is no folder with a config.json",
+    }
+    for words, said in refused.items():
+        assert advise.main([*words]) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_a_model_that_answers_nothing_at_1x_is_told(hosts: dict[str, Any]) -> None:
+    [said] = advice(hosts, record=ROOT / "results" / "pretrained").record_lines()
+    assert said.startswith("At 1x the model answers") and "0%" not in said
+
+
+# -- reach -----------------------------------------------------------------------------------------
+
+
+class Falling(Ability):
+    """Right up to a length, and less so beyond it."""
+
+    name = "falling"
+
+    def __init__(self, until: int, beyond: int = 2, of: int = 20) -> None:
+        self.until, self.beyond, self.of, self.asked = until, beyond, of, 0
+
+    def at(self, length: int) -> Point:
+        self.asked += 1
+        return share(length, self.of if length <= self.until else self.beyond, self.of)
+
+
+def searched(ability: Ability, longest: int = 800, hold: float = 0.5) -> Bisection:
+    search = Bisection(ability, 100, longest, hold)
+    assert list(search.points_as_they_come()) == sorted(
+        search.all, key=list(search.found.values()).index
+    )
+    return search
+
+
+@pytest.mark.parametrize("until", [100, 137, 200, 399, 555, 799])
+def test_bisection_comes_near_to_the_last_length_that_holds(until: int) -> None:
+    search = searched(Falling(until))
+    assert search.reach <= until < reach.NEAR * search.reach + 1
+    surely, never = search.bounds
+    assert surely == search.reach and never == min(p.length for p in search.all if p.value < 0.5)
+    assert f"holds up to {search.reach} tokens" in search.sentence()
+
+
+def test_a_model_that_holds_everywhere_or_can_do_nothing_is_told() -> None:
+    ability = Falling(10_000)
+    search = searched(ability, 400)
+    assert search.reach == 400 and ability.asked == 3 and search.bounds == (400, None)
+    assert "still holds at 400, the longest measured" in search.sentence()
+    nothing = Falling(0, beyond=0)
+    assert "can do nothing at 100 tokens" in searched(nothing).sentence() and nothing.asked == 1
+
+
+def test_few_samples_leave_the_reach_open() -> None:
+    """Two of two at the trained length, one of two beyond: half, and its interval has all."""
+    search = searched(Falling(150, beyond=1, of=2), hold=0.6)
+    surely, never = search.bounds
+    assert surely is None and never is None and 100 <= search.reach <= 150
+    # A higher share is asked for than the lower bound of the trained length itself.
+    assert share(100, 2, 2).low == pytest.approx(1 / (1 + 1.959964**2 / 2), abs=1e-5)
+
+
+def test_the_loss_of_the_last_tokens_is_that_of_the_model_itself() -> None:
+    net = llama(positions=POSITIONS)
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(40, (900,), generator=generator)
+
+    def loss(text: int, length: int) -> float:
+        end = 900 - 64 * text
+        row = tokens[end - length : end][None]
+        with torch.no_grad():
+            said = net(input_ids=row).logits.log_softmax(-1)[0, -65:-1]
+        return float(-said.gather(1, row[0, -64:, None]).mean())
+
+    expected = [loss(text, 128) - loss(text, 290) for text in (0, 1, 2)]
+    with mounted_and_proved(net) as mounted:
+        found = LossOfTheLast(tokens.tolist(), [], mounted, Direct(), 3).at(290)
+    assert found.value == pytest.approx(sum(expected) / 3, abs=1e-5) and found.samples == 3
+    theirs = stats.t.interval(0.95, 2, loc=found.value, scale=stats.sem(expected))
+    assert (found.low, found.high) == pytest.approx(theirs, abs=1e-5)
+
+
+def test_reach_answers_on_the_command_line(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("The road goes past the mill. " * 50)
+    words = [f"model={folder}", "questions=2", "task=passkey,loss", f"text={text}", "longest=1.5"]
+    assert reach.main(words) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-2] == "passkey: the model can do nothing at 300 tokens, so it has no reach."
+    assert out[-1].startswith("loss: ")
+    refused = {
+        "task=loss": "task=loss needs text=FILE, got None",
+        "task=passkye": "task=passkye: did you mean passkey?",
+        "extension=yarm": "extension=yarm is unknown: did you mean yarn?",
+        "extension=yarn_fine_tuned": "trains further",
+        "hold=2": "hold must be less than or equal to 1",
+        "longest=.5": "longest must be greater than or equal to 1",
+    }
+    for word, said in refused.items():
+        assert reach.main([f"model={folder}", word]) == 1
+        assert said in capsys.readouterr().err, word
+    assert reach.main([*words, "longest=8"]) == 1
+    assert "has 1450 tokens, and 2464 are needed" in capsys.readouterr().err

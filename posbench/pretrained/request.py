@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml  # type: ignore[import-untyped]
+from omegaconf import OmegaConf
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -24,8 +25,11 @@ from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, known_names
 from posbench.config.board import loaded
+from posbench.config.building import build
+from posbench.config.compose import compose, composing
 from posbench.config.folders import LARGEST
 from posbench.config.names import Name, as_file_name, as_text
+from posbench.core.extension import Extension
 from posbench.core.settings import setting_refused
 from posbench.pretrained.loading import Files
 
@@ -226,3 +230,18 @@ def settings_of(kind: type[Worded], words: Sequence[str], helped: str) -> Worded
         return kind(**given)
     except ValidationError as error:
         raise ConfigError(setting_refused(error)) from None
+
+
+def extension_at(name: str, train_positions: int, test_positions: int) -> Extension:
+    """An extension of the suite with its settings at a trained length."""
+    with composing():
+        cfg = compose(f"extension={name}").cfg()
+        cfg.train_positions, cfg.test_positions = train_positions, test_positions
+        node: Any = OmegaConf.to_container(cfg.extension, resolve=True)
+        found: Extension = build(node, "extension")
+    if found.trains:
+        raise ConfigError(
+            f"extension={name} trains further, and a pretrained model is measured as it is: choose "
+            "an extension without training"
+        )
+    return found

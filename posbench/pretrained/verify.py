@@ -27,19 +27,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from omegaconf import OmegaConf
 from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt
 
 from posbench.base.errors import ConfigError
 from posbench.base.wording import agreeing, closest, counted, known_names, listed
 from posbench.config import commands
-from posbench.config.building import build
-from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
-from posbench.core.extension import Extension
 from posbench.pretrained.loading import Files
 from posbench.pretrained.refusal import as_one_line, need_transformers
-from posbench.pretrained.request import settings_of
+from posbench.pretrained.request import extension_at, settings_of
 from posbench.showing.table import Column, Line, Table
 
 if TYPE_CHECKING:
@@ -312,11 +308,7 @@ class Verified:
         if name == "longrope":
             yield "The lists of longrope come from a search: neither paper nor posbench has them."
             return
-        with composing():
-            cfg = compose(f"extension={name}").cfg()
-            cfg.train_positions, cfg.test_positions = self.trained, self.length
-            node: Any = OmegaConf.to_container(cfg.extension, resolve=True)
-            ours: Extension = build(node, "extension")
+        ours = extension_at(name, self.trained, self.length)
         for who, extension in (("the paper", type(own.extension)()), ("posbench", ours)):
             other = replace_own(own, extension, self.trained)
             mine, theirs = (

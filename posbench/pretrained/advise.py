@@ -1,0 +1,406 @@
+"""`posbench pretrained advise`: which extension to serve a model with, by the published records.
+
+    posbench pretrained advise trained=8192 base=500000 target=16384
+    posbench pretrained advise model=FOLDER target=16384 how=attention cache=false
+
+Small models were trained by posbench at two bases. The one is chosen of which a share of the pairs
+of channels turns within the trained length that is most like yours. A table says what extensions
+gained over none at the multiple of the trained length, and what they cost at 1x. Below it are the
+settings of servers for the first one, and what to measure next.
+
+    model      a folder with a config.json, which says the two next ones
+    trained    positions of training
+    base       rope_theta
+    target     the longest length that is to be served
+    how        configuration by default: what servers take without code of yours; or attention:
+               anything that an attention of your own can compute
+    cache      true by default: keys of earlier tokens are cached as they were turned
+    record     a folder of records of posbench pretrained: whether the model answers at 1x at all
+    results    the folder of the published records, results by default
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pandas as pd
+from omegaconf import OmegaConf
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+
+from posbench.base.disk import read_text
+from posbench.base.errors import ConfigError
+from posbench.base.wording import counted, listed
+from posbench.boards import page_data
+from posbench.boards.generated import board_of
+from posbench.boards.measured import Measured, under_one_protocol
+from posbench.config import commands
+from posbench.config.building import build
+from posbench.config.compose import compose, composing
+from posbench.config.exit_status import exit_status
+from posbench.config.folders import own_names
+from posbench.core.extension import Extension, FrequencyExtension
+from posbench.extensions.served import FOLLOWS
+from posbench.pretrained.loading import Files
+from posbench.pretrained.request import settings_of
+from posbench.pretrained.servers import RECIPES, Recipe, ServedModel
+from posbench.records import files, tables
+from posbench.showing.table import NOTHING, Column, Line, Table, number
+from posbench.statistics.effects import Fitted
+
+HELP = "posbench pretrained advise --help"
+LARGEST = 10_000_000
+"""Bytes of a config.json."""
+LENGTHS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+"""Multiples of the trained length of which the records have scores."""
+HOSTS = {"rope_short_base": 0.70, "rope": 0.20}
+"""Rows of the main board whose extensions were measured, with the share of their pairs that turn:
+ln(L / 2 pi) / ln b of L = 40 positions, which is .70 by definition of the short base, and .20 at
+10,000."""
+MOST = 12
+"""Rows of the table."""
+DRAWS = 2_000
+"""Of the bootstrap: a fifth of those of the board, for an answer within seconds."""
+
+
+class AdviceSettings(BaseModel):
+    """The words of the command."""
+
+    model_config = ConfigDict(frozen=True)
+
+    model: Path | None = None
+    trained: NonNegativeInt = 0
+    base: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    target: Annotated[int, Field(gt=0)]
+    how: Literal["configuration", "attention"] = "configuration"
+    cache: bool = True
+    record: Path | None = None
+    results: Path = Path("results")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = commands.parser_of_words("posbench pretrained advise", __doc__)
+    words = parser.parse_intermixed_args(arguments).words
+    if not words:
+        parser.print_help()
+        return 1
+
+    def advised() -> int:
+        settings = settings_of(AdviceSettings, words, HELP)
+        print("\n".join(Advice.of(settings).lines()), flush=True)
+        return 0
+
+    return exit_status(advised, words)
+
+
+# -- the model -------------------------------------------------------------------------------------
+
+
+def known_of(folder: Path) -> tuple[int, float, int]:
+    """Positions of training before any extension, base, and pairs that turn in a head, as far as a
+    config.json says them; 0 where it does not.
+    """
+    try:
+        config: Any = json.loads(read_text(folder / "config.json", LARGEST))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"model={folder} has no config.json that can be read ({error}): give trained= and base="
+        ) from None
+    text = config.get("text_config") or config
+    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    kinds = [each for each in rope.values() if isinstance(each, Mapping)]
+    rope = kinds[-1] if kinds else rope  # layers that see all keys come last
+    positions = rope.get("original_max_position_embeddings") or text.get("max_position_embeddings")
+    width = text.get("head_dim") or (
+        text.get("hidden_size", 0) // max(text.get("num_attention_heads") or 1, 1)
+    )
+    share = rope.get("partial_rotary_factor") or text.get("partial_rotary_factor") or 1
+    base = rope.get("rope_theta") or text.get("rope_theta") or 0
+    return int(positions or 0), float(base), int(width * share) // 2
+
+
+PAIRS = 64
+"""Of a head of 128 channels, where no config.json says another width."""
+
+
+# -- the records -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HostRows:
+    """The extensions of one host, fitted on the tasks that it has learned."""
+
+    host: str
+    fitted: Fitted
+
+    @classmethod
+    def all_of(cls, results: Path) -> dict[str, HostRows]:
+        """By host; ConfigError where the folder has no such records."""
+        folder = results / "main"
+        if not (folder / "records").is_dir():
+            raise ConfigError(
+                f"{folder} has no records: give results= the folder of the published ones, which a "
+                "clone of the repository has"
+            )
+        records = [each for each in files.records(folder) if each.method.encoding in HOSTS]
+        board = board_of(folder, None)
+        measured = Measured.of(tables.table(under_one_protocol(records, board)))
+        found = {}
+        for host in HOSTS:
+            runs = measured.runs
+            rows = runs["row"].map(lambda row, host=host: extension_of(row, host) is not None)
+            mine = runs[rows & (runs["class"] == "zero-shot")]
+            mine = mine[mine["protocol_name"] == board.protocol].assign(learned=mine["trained"])
+            if mine.empty:
+                raise ConfigError(f"{folder} has no rows of {host}: give the published records")
+            scored, names = measured.with_scores(mine)
+            found[host] = cls(host, Fitted.of(scored, names, DRAWS))
+        return found
+
+    def gains(self, multiple: float) -> pd.DataFrame:
+        """By extension, over none at a multiple: see `Fitted.differences`."""
+        found = self.fitted.differences(self.host, measure=f"{multiple:g}x")
+        return found.rename(index=lambda row: extension_of(row, self.host))
+
+    def row(self, extension: str) -> str:
+        return next(r for r in self.fitted.rows if extension_of(r, self.host) == extension)
+
+
+def extension_of(row: str, host: str) -> str | None:
+    """The extension of a row of a host; "" of the host itself, None of another's row."""
+    if row == host:
+        return ""
+    for joint in ("+", "_"):
+        if row.startswith(host + joint):
+            name = row.removeprefix(host + joint)
+            return None if name.startswith("short_base") else name
+    return None
+
+
+def retrieval(results: Path, host: str, multiple: float) -> pd.Series:
+    """By extension, the score on two tasks of retrieval less that of the host, of five seeds, at
+    the nearest multiple that results/extensions has; there are too few tasks for an interval.
+    """
+    path = results / "extensions" / "leaderboard.csv"
+    if not path.is_file():
+        return pd.Series(dtype=float)
+    table = pd.read_csv(path)
+    table = table[table["task"].isin(("passkey", "key_value_retrieval"))]
+    nearest = min(table["multiple"].unique(), key=lambda each: abs(each - multiple))
+    names = table["method"].map(lambda row: extension_of(row, host))
+    mine = table.assign(extension=names)[names.notna() & (table["multiple"] == nearest)]
+    cells = mine.pivot_table(index="extension", columns="task", values="score")
+    return (cells - cells.loc[""]).mean(axis=1)
+
+
+# -- the advice ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the records say to somebody with these settings."""
+
+    settings: AdviceSettings
+    model: ServedModel
+    hosts: dict[str, HostRows]
+
+    @classmethod
+    def of(cls, settings: AdviceSettings) -> Advice:
+        trained, base, pairs = settings.trained, settings.base, PAIRS
+        if settings.model is not None:
+            positions, theta, width = known_of(Files(settings.model).path)
+            trained, base, pairs = trained or positions, base or theta, width or PAIRS
+        if trained < 7 or base <= 1:
+            raise ConfigError(
+                f"trained={trained} base={base:g}: give the positions of training, at least 7, and "
+                "a base above 1, or a model= whose config.json says them"
+            )
+        if settings.target <= trained:
+            raise ConfigError(
+                f"target={settings.target} is within the {trained} positions of training: nothing "
+                "has to be extended"
+            )
+        model = ServedModel(trained, base, pairs, settings.target)
+        return cls(settings, model, HostRows.all_of(settings.results))
+
+    @property
+    def like(self) -> str:
+        """The host that is most like the model."""
+        return min(HOSTS, key=lambda host: abs(HOSTS[host] - self.model.share))
+
+    @property
+    def multiple(self) -> float:
+        """The measured multiple at or beyond the target; the longest where there is none."""
+        wanted = self.model.factor
+        return next((each for each in LENGTHS if each >= wanted - 1e-9), LENGTHS[-1])
+
+    def candidates(self) -> dict[str, Extension]:
+        """The extensions that may be chosen, by what is to be computed and cached."""
+        gains, found = self.hosts[self.like].gains(self.multiple), {}
+        sketched = page_data.sketches()
+        with composing():
+            for name in map(str, gains.index):
+                if (extension := self._built(name)) is None:
+                    continue
+                listable = isinstance(extension, FrequencyExtension)
+                keys = str(sketched.get(f"rope_{name}", {}).get("keys", ""))
+                by_setting = listable or bool(self._recipe(name, extension).llama_cpp)
+                if self.settings.how == "configuration" and not by_setting:
+                    continue
+                if self.settings.cache and keys.lower().startswith("no"):
+                    continue
+                found[name] = extension
+        return found
+
+    def _built(self, name: str) -> Extension | None:
+        """The extension at the model's length; None where no YAML is called so, as of a pair."""
+        if name not in own_names("extension"):
+            return None
+        cfg = compose(f"extension={name}").cfg()
+        cfg.train_positions, cfg.test_positions = self.model.trained, self.model.target
+        node: Any = OmegaConf.to_container(cfg.extension, resolve=True)
+        return build(node, "extension")
+
+    def _recipe(self, name: str, extension: Extension) -> Recipe:
+        return RECIPES[name](self.model, extension) if name in RECIPES else Recipe()
+
+    def lines(self) -> Iterator[str]:
+        """All that there is to say; the last line is the answer."""
+        like, other = self.like, next(each for each in HOSTS if each != self.like)
+        gains = self.hosts[like].gains(self.multiple)
+        costs, elsewhere = self.hosts[like].gains(1.0), self.hosts[other].gains(self.multiple)
+        known = self.candidates()
+        order = gains.loc[gains.index.isin(list(known))].sort_values("difference", ascending=False)
+        yield from self.introduction(like, other)
+        yield ""
+        at = f"{self.multiple:g}x"
+        columns = [
+            Column("extension"),
+            Column(f"over none at {at}", text=True),
+            Column("at 1x", text=True),
+            Column(f"at {at}, {HOSTS[other]:.0%} turn", text=True),
+            Column("retrieval"),
+            Column("tasks"),
+            Column("scale", text=True),
+        ]
+        rows, retrieved = [], retrieval(self.settings.results, like, self.multiple)
+        for name in list(order.index)[:MOST]:
+            cost = interval(costs.loc[name])
+            follows = FOLLOWS in known[name].scale_policy
+            cells = [interval(order.loc[name]), "unchanged" if follows else cost]
+            gained = number(float(retrieved.get(name, math.nan)))
+            away = interval(elsewhere.loc[name]) if name in elsewhere.index else NOTHING
+            policy = "of each length" if follows else "fixed"
+            rows.append(
+                Line(name, [*cells, away, gained, f"{order.loc[name, 'common']:.0f}", policy])
+            )
+        yield from Table(columns, rows).aligned()
+        yield ""
+        if rows:
+            yield from self.to_serve(order, known)
+        yield from self.record_lines()
+        yield self.answer(order, known)
+
+    def introduction(self, like: str, other: str) -> Iterator[str]:
+        model, wanted = self.model, self.model.factor
+        yield (
+            f"{model.share:.0%} of the pairs turn within {model.trained} positions at base "
+            f"{model.base:,.0f}. In {like} of results/main {HOSTS[like]:.0%} do, in {other} "
+            f"{HOSTS[other]:.0%}."
+        )
+        beyond = f", and {wanted:.3g}x was not measured" if wanted > LENGTHS[-1] else ""
+        yield (
+            f"{model.target} positions are {wanted:.3g}x. The table has {self.multiple:g}x"
+            f"{beyond}: the mean of scores over tasks, less that of the same weights without an "
+            "extension, with its 95 % interval. Retrieval is that of results/extensions, two tasks."
+        )
+
+    def to_serve(self, order: pd.DataFrame, known: Mapping[str, Extension]) -> Iterator[str]:
+        """Settings of the first row that has any, and the cost that they have not in the table."""
+        for name in order.index:
+            recipe = self._recipe(name, known[name])
+            if recipe == Recipe():
+                continue
+            yield f"To serve {name} up to {self.settings.target} positions:"
+            yield from (f"  {each}" for each in recipe.lines(self.settings.target))
+            if FOLLOWS in known[name].scale_policy:
+                yield (
+                    "A server has one factor for all lengths. The table has a factor for each "
+                    "length, which changes nothing at 1x: what one factor costs there is to be "
+                    "measured."
+                )
+            break
+        model = self.settings.model or "FOLDER"
+        names = ",".join(["direct", *list(order.index)[:3]])
+        wanted = self.model.factor
+        yield (
+            f"Measure next: posbench pretrained model={model} extension={names} scale=served "
+            f"'lengths=[1,{wanted:.4g}]' texts=3"
+        )
+
+    def record_lines(self) -> Iterator[str]:
+        """What a measured record says of the model at 1x."""
+        if self.settings.record is None:
+            return
+        found = list(files.records(self.settings.record))
+        if not found:
+            raise ConfigError(f"record={self.settings.record} has no records")
+        frame = tables.table(found)
+        at = frame[(frame["multiple"] == 1) & (frame["extension"] == "direct")]
+        if at.empty:
+            yield f"{self.settings.record} has nothing at 1x without an extension."
+        elif not at["score"].sum():
+            yield (
+                f"The model answers nothing at 1x (0 of {len(at)} in {self.settings.record}): no "
+                "extension can be told from another on it. Try chat=true or an easier task first."
+            )
+        else:
+            yield (
+                f"At 1x the model answers {at['score'].mean():.0%} of {len(at)} in "
+                f"{self.settings.record}."
+            )
+
+    def answer(self, order: pd.DataFrame, known: Mapping[str, Extension]) -> str:
+        if order.empty:
+            return "No extension with these conditions was measured: try how=attention cache=false."
+        first = str(order.index[0])
+        line = order.loc[first]
+        if not line["low"] > 0:
+            return (
+                f"{first} has the highest mean ({interval(line)}), but no extension is shown to "
+                f"gain anything at {self.multiple:g}x over all tasks: measure before you serve it."
+            )
+        return (
+            f"Take {first}, which gained {interval(line)} at {self.multiple:g}x in small models"
+            f"{self._level(first, order)}: measure it on yours before you serve it."
+        )
+
+    def _level(self, first: str, order: pd.DataFrame) -> str:
+        """How many others are not shown to be lower."""
+        rows = self.hosts[self.like]
+        others = [rows.row(str(each)) for each in order.index if each != first]
+        measure = f"{self.multiple:g}x"
+        less = rows.fitted.differences(rows.row(first), others, measure)
+        level = [extension_of(str(row), self.like) for row in less.index[~(less["high"] < 0)]]
+        near = [each for each in map(str, order.index) if each in level][:3]
+        if not level:
+            return ""
+        return f", though {counted(len(level), 'other')} ({listed(near)} first) may be its equal"
+
+
+def interval(line: pd.Series) -> str:
+    """A difference with its 95 % interval: +.38 (.10 to .66)."""
+    mean = float(line["difference"])
+    sign = "+" if round(mean, 2) >= 0 else ""
+    if pd.isna(line["low"]):
+        return f"{sign}{number(mean)}"
+    return f"{sign}{number(mean)} ({number(line['low'])} to {number(line['high'])})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
