@@ -34,6 +34,7 @@ from posbench.config.numbers import refuse_unbounded
 from posbench.config.options import content
 from posbench.core.encoding import EncodingStack
 from posbench.core.extension import Extension, Searched
+from posbench.core.settings import OF_METHODS
 from posbench.position import Position, Sizes, count
 
 OF_SIZES = ("${model.num_heads}", "${model.head_width}", "${model.width}")
@@ -153,6 +154,7 @@ def encoding(name: str) -> Callable[..., Position]:
             "width": sizes.model_width,
             "embedding_std": 1.0,
             "num_layers": 1,
+            **OF_METHODS,
         }
         known = {"train_positions": sizes.trained, "test_positions": sizes.longest}
         return Position(_built("encoding", name, settings, {"model": model, **known}), sizes)

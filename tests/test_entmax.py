@@ -1,4 +1,4 @@
-"""Weights that can be zero: 1.5-entmax, and its temperature from the query and the length."""
+"""Weights that can be zero: 1.5-entmax, its temperature from query and length, and top-k."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.sliding_window import SlidingWindow
 from posbench.encodings.softmax_off_by_one import OffByOne
+from posbench.encodings.stick_breaking import StickBreaking
+from posbench.encodings.top_k import TopK, best
+from posbench.extensions.rerope import ReRoPE
+from posbench.extensions.sliding_window import SlidingWindow as Window
+from posbench.extensions.top_k import TopK as Selection
 
 oracle = pytest.mark.oracle
 
@@ -235,3 +240,112 @@ def test_asentmax_temperatures_are_not_rounded_under_mixed_precision() -> None:
     exact = encoding.temperature(x)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(encoding.temperature(x), exact)
+
+
+# -- top-k -----------------------------------------------------------------------------------------
+
+
+def chosen(row: list[float], keys: int) -> set[int]:
+    """A query's own key, which is the last, and those that score best before it."""
+    before = sorted(range(len(row) - 1), key=lambda j: -row[j])
+    return {len(row) - 1, *before[: keys - 1]}
+
+
+def of_the_best(a: Attention, z: Tensor, keys: int, first: int = 0) -> Tensor:
+    """A softmax over the chosen of the keys that a query sees from i - `first` on (0: all)."""
+    out = torch.zeros_like(a.v)
+    for b in range(a.v.shape[0]):
+        for h in range(a.num_heads):
+            for i in range(a.num_queries):
+                start = max(0, i - first) if first else 0
+                row = [z[b, h, i, j].item() for j in range(start, i + 1)]
+                powers = {start + c: math.exp(row[c]) for c in chosen(row, keys)}
+                for j, power in powers.items():
+                    out[b, h, i] += power / sum(powers.values()) * a.v[b, h, j]
+    return out
+
+
+@oracle("top_k", "double loop")
+@everywhere
+@pytest.mark.parametrize("keys", [1, 2, 3, N, 100])
+def test_top_k_is_a_softmax_over_the_best_keys(keys: int, positions: list[float]) -> None:
+    a, host = replace(call(positions), scale=2.0), RoPE(WIDTH)
+    z = scores(host, a)
+    same(scores(TopK(host, keys), a), z)
+    every_way(TopK(host, keys), a, of_the_best(a, z, keys))
+
+
+@oracle("top_k", "double loop: inside a window, and biased heads")
+def test_top_k_counts_the_bias_and_no_hidden_keys() -> None:
+    a = replace(call(heads=4), scale=2.0)
+    z = scores(NAPE(4), a)
+    every_way(TopK(NAPE(4), 2), a, of_the_best(a, z, 2))
+    every_way(TopK(SlidingWindow(NoPE(), 4), 2), a, of_the_best(a, scores(NoPE(), a), 2, first=3))
+
+
+@oracle("top_k", "identity: among k keys it is the softmax")
+@pytest.mark.parametrize("n", [1, 4, 20])
+def test_top_k_keeps_as_many_keys_as_it_says(n: int) -> None:
+    a = call(range(n))
+    same(attend(TopK(NoPE(), n).encode(a)), attend(NoPE().encode(a)))
+    plan = TopK(RoPE(WIDTH), 4).encode(a)
+    weights = plan.weights(plan.logits(slice(0, n)), slice(0, n))
+    counts = (weights > 0).sum(-1)
+    assert torch.equal(counts, torch.arange(1, n + 1).clamp(max=4).expand(counts.shape))
+
+
+def test_top_k_keeps_what_ties_with_the_last() -> None:
+    z = torch.tensor([[3.0, 1.0, 1.0, 0.0, -5.0]])
+    allowed = torch.tensor([[True, True, True, True, True]])
+    assert best(z, allowed, 3).tolist() == [[True, True, True, False, True]]
+    hidden = torch.tensor([[False, True, False, True, False]])
+    assert best(z, hidden, 1).tolist() == [[False, False, False, True, False]]
+
+
+def test_top_k_gives_no_gradient_to_what_is_left_out() -> None:
+    a = replace(call(), q=call().q.requires_grad_(), k=call().k.requires_grad_())
+    plan = TopK(NoPE(), 2).encode(a)
+    attend(plan)[..., -1, :].square().sum().backward()
+    seen = plan.weights(plan.logits(slice(0, N)), slice(0, N))[..., -1, :] > 0
+    assert torch.equal(a.k.grad.abs().sum(-1) > 0, seen) and a.q.grad.isfinite().all()
+
+
+@oracle("top_k", "identity: other normalisers on the keys that are left")
+@pytest.mark.parametrize("make", [StickBreaking, lambda: OffByOne(NoPE()), lambda: Entmax(NoPE())])
+def test_top_k_leaves_the_normaliser_of_the_host(make: Callable[[], PositionEncoding]) -> None:
+    a = call()
+    z = scores(NoPE(), a)
+    kept = torch.tensor(
+        [
+            [[[j in chosen(row[: i + 1], 3) for j in range(N)] for i, row in enumerate(rows)]
+             for rows in heads]
+            for heads in z.tolist()
+        ]
+    )  # fmt: skip
+    masked = make().encode(a.where(lambda rows: kept[:, :, rows]))
+    every_way(TopK(make(), 3), a, attend(masked))
+
+
+@oracle("top_k", "double loop: the extension, from 4 positions")
+@everywhere
+def test_the_extension_attends_to_as_many_keys_as_training_had(positions: list[float]) -> None:
+    a, host = replace(call(positions), scale=2.0), RoPE(WIDTH)
+    z = scores(host, a)
+    for keys in (None, 2):
+        every_way(Selection(keys).apply(host, 4, N), a, of_the_best(a, z, keys or 4))
+    assert Selection().is_identity and not Selection(2).is_identity
+
+
+@oracle("top_k", "identity: regions are chosen from by their joined scores")
+def test_top_k_chooses_among_regions() -> None:
+    a = replace(call(), scale=2.0)
+    host = ReRoPE(4).apply(RoPE(WIDTH), 4, N)
+    expected = of_the_best(a, scores(host, a), 3)
+    every_way(TopK(host, 3), a, expected)
+    every_way(ReRoPE(4).apply(TopK(RoPE(WIDTH), 3), 4, N), a, expected)
+
+
+def test_a_window_put_on_a_selection_comes_first() -> None:
+    a = replace(call(), scale=2.0)
+    windowed = Window(4).apply(TopK(NoPE(), 2), 4, N)
+    every_way(windowed, a, of_the_best(a, scores(NoPE(), a), 2, first=3))

@@ -30,6 +30,7 @@ from posbench.encodings.grape_a import GRAPEA
 from posbench.encodings.hard_alibi import HardALiBi
 from posbench.encodings.kerple_log import KerpleLog
 from posbench.encodings.kerple_power import KerplePower
+from posbench.encodings.key_offset import KeyOffset
 from posbench.encodings.learned import Learned
 from posbench.encodings.lerope import LeRoPE
 from posbench.encodings.multiplicative import Multiplicative
@@ -37,6 +38,7 @@ from posbench.encodings.nape import NAPE
 from posbench.encodings.nope import NoPE
 from posbench.encodings.p_rope import PRoPE
 from posbench.encodings.partial_rope import PartialRoPE
+from posbench.encodings.partial_vo_rope import PartialVORoPE
 from posbench.encodings.path import PaTH
 from posbench.encodings.path_fox import PaTHFoX
 from posbench.encodings.per_row_dda import PerRowForgetting
@@ -58,8 +60,10 @@ from posbench.encodings.ssmax import SSMax
 from posbench.encodings.t5 import T5
 from posbench.encodings.t5_bidirectional import BidirectionalT5
 from posbench.encodings.tener import TENER
+from posbench.encodings.top_k import TopK
 from posbench.encodings.transformer_xl import TransformerXL
 from posbench.encodings.tupe import TUPE
+from posbench.encodings.unit_length import UnitLength
 from posbench.encodings.vo_rope import VORoPE
 from posbench.encodings.xlnet import XLNet
 from posbench.encodings.xpos import XPos
@@ -100,6 +104,7 @@ from posbench.extensions.streaming_llm import StreamingLLM
 from posbench.extensions.string import STRING
 from posbench.extensions.table_hierarchical import TableHierarchical
 from posbench.extensions.table_interpolation import TableInterpolation
+from posbench.extensions.top_k import TopK as Selection
 from posbench.extensions.tuned import Tuned
 from posbench.extensions.yarn import YaRN
 from posbench.extensions.yarn_temperature import YarnTemperature
@@ -237,6 +242,11 @@ ENCODINGS: list[tuple[Callable[[], object], *tuple[str, ...]]] = [
     (lambda: SelectiveRoPE(3, 8, 24, rank=0), "kernel", "rank", "got 0 and 4", "at least 1"),
     (lambda: SelectiveRoPE(3, 8, 24, kernel=0), "kernel", "rank", "got 16 and 0", "at least 1"),
     (lambda: VORoPE(7), "head_width", "got 7", "even"),
+    (lambda: PartialVORoPE(8), "share=0.125", "head_width=8", "raise either"),
+    (lambda: KeyOffset(8, 0.0), "share", "got 0.0", "at most 1"),
+    (lambda: TopK(NoPE(), 0), "keys", "got 0", "at least 1"),
+    (lambda: UnitLength(NoPE(), 0, 8), "head", "got 0", "at least one"),
+    (lambda: UnitLength(NoPE(), 2, 8, qk_norm=True), "model.qk_norm", "got true", "leave"),
 ]
 
 
@@ -275,6 +285,7 @@ EXTENSIONS: list[tuple[Callable[[], object], *tuple[str, ...]]] = [
     (lambda: LogFloor(0.1, 0), "length", "got 0", "at least 2"),
     (lambda: YarnTemperature(0.5), "scale", "got 0.5", "at least 1"),
     (lambda: SlidingWindow(0), "window", "got 0", "at least 1"),
+    (lambda: Selection(0), "keys", "got 0", "positions seen in training"),
     (lambda: Chunked(-1), "chunk", "got -1", "at least 1"),
     (lambda: BlockCausal(0), "block", "got 0", "at least 1"),
     (lambda: TableInterpolation(0.9), "scale", "got 0.9", "at least 1"),

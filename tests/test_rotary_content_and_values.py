@@ -16,7 +16,10 @@ from rotations import BASE, KERNEL, MODEL, PAIRS, RANK, apart, grid, selective, 
 from torch import Tensor
 
 from posbench.core.attention import Attention, attend
+from posbench.encodings.key_offset import KeyOffset
 from posbench.encodings.nope import NoPE
+from posbench.encodings.partial_rope import PartialRoPE
+from posbench.encodings.partial_vo_rope import PartialVORoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.selective_rope import SelectiveRoPE
 from posbench.encodings.vo_rope import VORoPE
@@ -223,3 +226,139 @@ def test_vo_rope_at_distance_zero_leaves_values_alone() -> None:
 def test_vo_rope_offers_no_distance() -> None:
     """Keys with several positions at once have no one rotation to undo."""
     assert VORoPE(WIDTH).handles == RoPE(WIDTH).handles - {"distance"}
+
+
+# -- VO-RoPE on a part of the channels -------------------------------------------------------------
+
+
+def partly_turned_values(a: Attention, weights: Tensor, theta: list[float]) -> Tensor:
+    """As `turned_values` on the first channels, and plain sums on the rest."""
+    v, w, i_pos, j_pos = a.v.tolist(), weights.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
+    half = len(theta)
+    expected = torch.zeros_like(a.v)
+    for b in range(a.v.shape[0]):
+        for h in range(a.num_heads):
+            for i in range(a.num_queries):
+                for j in range(i + 1):
+                    share = w[b][h][i][j]
+                    for m, t in enumerate(theta):
+                        turn = cmath.exp(1j * (j_pos[b][j] - i_pos[b][i]) * t)
+                        total = share * complex(v[b][h][j][m], v[b][h][j][m + half]) * turn
+                        expected[b, h, i, m] += total.real
+                        expected[b, h, i, m + half] += total.imag
+                    for c in range(2 * half, WIDTH):
+                        expected[b, h, i, c] += share * v[b][h][j][c]
+    return expected
+
+
+@pytest.mark.oracle("partial_vo_rope", "double loop")
+@everywhere
+@pytest.mark.parametrize("pairs", [1, 3])
+def test_partial_vo_rope_turns_some_channels_of_values(pairs: int, positions: list[float]) -> None:
+    for a in (call(positions), apart(call(positions))):
+        encoding, host = (
+            made(WIDTH, 2 * pairs / WIDTH, BASE) for made in (PartialVORoPE, PartialRoPE)
+        )
+        same(scores(encoding, a), scores(host, a))
+        expected = partly_turned_values(a, causal(scores(host, a)), grid(pairs, BASE))
+        allowed = torch.ones(1, 1, N, N, dtype=torch.bool)
+        by_rows = replace(encoding.encode(a), masks=(lambda rows: allowed[:, :, rows],))  # noqa: B023
+        for plan in (encoding.encode(a), by_rows):
+            for block in (1, 3, N):
+                same(attend(plan, block), expected)
+
+
+@pytest.mark.oracle("partial_vo_rope", "double loop")
+def test_partial_vo_rope_keeps_the_length_of_values_under_a_factor() -> None:
+    stretch, a = (1.0, 3.5), call(POSITIONS["with gaps"])
+    theta = [t / s for t, s in zip(grid(2, BASE), stretch, strict=True)]
+    host, encoding = (
+        stretched(made(WIDTH, 0.5, BASE), stretch, 1.3) for made in (PartialRoPE, PartialVORoPE)
+    )
+    same(attend(encoding.encode(a)), partly_turned_values(a, causal(scores(host, a)), theta))
+
+
+@pytest.mark.oracle("partial_vo_rope", "identity: on all channels it is VO-RoPE")
+@everywhere
+def test_partial_vo_rope_on_all_channels_is_vo_rope(positions: list[float]) -> None:
+    a = call(positions)
+    plans = (PartialVORoPE(WIDTH, 1.0, BASE).encode(a), VORoPE(WIDTH, BASE).encode(a))
+    same(attend(plans[0]), attend(plans[1]))
+    assert PartialVORoPE.handles == VORoPE.handles
+
+
+@pytest.mark.oracle("partial_vo_rope", "library: transformers DeepSeek V4")
+@pytest.mark.parametrize("pairs", [1, 2, 4])
+def test_partial_vo_rope_is_the_rotation_of_deepseek_v4(pairs: int) -> None:
+    """There the last channels turn, neighbours in pairs, and keys serve as values."""
+    module = pytest.importorskip("transformers.models.deepseek_v4.modeling_deepseek_v4")
+    a = call()
+    a = replace(a, v=a.k)
+    r = 2 * pairs
+    order = [*range(r, WIDTH), *(c + half for c in range(pairs) for half in (0, pairs))]
+    angles = a.q_pos[..., None].double() * torch.tensor(grid(pairs, BASE)).double()
+    cos, sin = angles.cos().float(), angles.sin().float()
+
+    def turned(x: Tensor, sin: Tensor) -> Tensor:
+        return module.apply_rotary_pos_emb(x.float()[..., order], cos, sin)
+
+    q, k = turned(a.q, sin), turned(a.k, sin)
+    theirs = module.apply_rotary_pos_emb(causal(a.scale * q @ k.mT) @ k, cos, -sin)
+    ours = attend(PartialVORoPE(WIDTH, r / WIDTH, BASE).encode(a))[..., order]
+    same(ours.float(), theirs, 1e-4)
+
+
+# -- partial key offset ----------------------------------------------------------------------------
+
+
+def offset_scores(a: Attention, theta: list[float], factor: float = 1.0) -> Tensor:
+    """Pairs that turn, and other channels with the key of the token before."""
+    q, k, i_pos, j_pos = a.q.tolist(), a.k.tolist(), a.q_pos.tolist(), a.k_pos.tolist()
+    half = len(theta)
+
+    def score(b: int, h: int, i: int, j: int) -> float:
+        one, other, before = q[b][h][i], k[b][h][j], k[b][h][j - 1 if j else 0]
+        total = 0.0
+        for m, t in enumerate(theta):
+            pair = complex(one[m], one[m + half]) * complex(other[m], -other[m + half])
+            total += factor * (pair * cmath.exp(1j * (i_pos[b][i] - j_pos[b][j]) * t)).real
+        return a.scale * (total + sum(one[c] * before[c] for c in range(2 * half, WIDTH)))
+
+    return by_pairs(a, score)
+
+
+@pytest.mark.oracle("key_offset", "double loop")
+@everywhere
+@pytest.mark.parametrize("pairs", [1, 2, 3])
+def test_key_offset_matches_the_token_before(pairs: int, positions: list[float]) -> None:
+    for a in (call(positions), apart(call(positions))):
+        encoding = KeyOffset(WIDTH, 2 * pairs / WIDTH, BASE)
+        expected = offset_scores(a, grid(pairs, BASE))
+        same(scores(encoding, a), expected, 1e-9)
+        same(attend(encoding.encode(a)), causal(expected) @ a.v, 1e-9)
+
+
+@pytest.mark.oracle("key_offset", "double loop")
+def test_key_offset_leaves_unrotated_channels_out_of_a_factor() -> None:
+    stretch, a = (1.0, 3.5), call(POSITIONS["with gaps"])
+    theta = [t / s for t, s in zip(grid(2, BASE), stretch, strict=True)]
+    encoding = stretched(KeyOffset(WIDTH, 0.5, BASE), stretch, 1.3)
+    same(scores(encoding, a), offset_scores(a, theta, 1.3**2), 1e-9)
+
+
+@pytest.mark.oracle("key_offset", "identity: on all channels it is RoPE, and where keys repeat")
+def test_key_offset_of_nothing_is_rope() -> None:
+    a = call()
+    same(scores(KeyOffset(WIDTH, 1.0, BASE), a), scores(RoPE(WIDTH, BASE), a))
+    alike = replace(a, k=a.k[..., :1, :].expand_as(a.k))
+    same(scores(KeyOffset(WIDTH, 0.5), alike), scores(PartialRoPE(WIDTH, 0.5), alike))
+
+
+@pytest.mark.oracle("key_offset", "identity: one layer is an induction head")
+def test_key_offset_finds_what_followed() -> None:
+    """A query that equals an earlier key attends to the token after it."""
+    a = call(range(5))
+    rows = torch.eye(WIDTH, dtype=torch.float64)[[4, 5, 6, 7, 5]]
+    q = k = (rows * (torch.arange(WIDTH) >= 4)).expand(*a.q.shape[:2], -1, -1)
+    plan = KeyOffset(WIDTH, 0.5).encode(replace(a, q=q, k=k))
+    assert (plan.logits(slice(4, 5)).argmax(-1) == 2).all()

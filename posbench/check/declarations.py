@@ -30,8 +30,11 @@ LONGEST = 256
 
 
 def relative_is_measured(subject: Subject) -> None:
-    """Logits must survive a shift of all positions if and only if `relative` is declared."""
-    model, n, shift = subject.model(), 12, 5
+    """Logits must survive a shift of all positions if and only if `relative` is declared.
+
+    Also where the parameters of the encodings are no longer what they begin with.
+    """
+    model, n, shift = subject.stirred_model(), 12, 5
     pos = torch.arange(n)[None]
     change = (
         (model(random_tokens(n), pos + shift) - model(random_tokens(n), pos)).abs().max().item()
